@@ -1,0 +1,249 @@
+"""Every error a user can meet, as one tree.
+
+    HeadraceError
+    ├── UserError          the caller asked for something that cannot be
+    │   └── SqlError       ... in SQL text: carries a Span and prints a caret
+    ├── DataError          the input bytes are not what the stream declares
+    ├── ExternalError      the machine or another system said no
+    └── InternalError      our fault; please report
+
+An error has a `code` (stable, asserted by tests and listed in docs/errors.md), `params` (what it is
+about), a `fault` (whose it is), `retry_helps`, and `advice` (what to do next). The prose may change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+
+class Fault(Enum):
+    """Who has to act."""
+
+    USER = "user"
+    DATA = "data"
+    EXTERNAL = "external"
+    OURS = "ours"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in SQL text: character offsets [start, end) into `text`; `statement` counts from 1."""
+
+    text: str
+    start: int
+    end: int
+    statement: int | None = None
+
+    @property
+    def line(self) -> int:
+        """Line number of the start, from 1."""
+        return self.text.count("\n", 0, self.start) + 1
+
+    @property
+    def column(self) -> int:
+        """Column number of the start, from 1."""
+        return self.start - (self.text.rfind("\n", 0, self.start) + 1) + 1
+
+    def caret(self) -> str:
+        """The source line with a caret line under it."""
+        begin = self.text.rfind("\n", 0, self.start) + 1
+        stop = self.text.find("\n", begin)
+        source = self.text[begin : stop if stop >= 0 else len(self.text)]
+        width = max(1, min(self.end, begin + len(source)) - self.start)
+        number = str(self.line)
+        pad = " " * (len(number) + 3 + self.start - begin)
+        return f"{number} | {source}\n{pad}{'^' * width}"
+
+
+class HeadraceError(Exception):
+    """Base of all errors. `params` are kept for programs, `message` and `advice` for people."""
+
+    code: ClassVar[str] = "HEADRACE_ERROR"
+    fault: ClassVar[Fault] = Fault.OURS
+    retry_helps: ClassVar[bool] = False
+
+    def __init__(
+        self, message: str, *, advice: str = "", span: Span | None = None, **params: object
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+        self.span = span
+        self.params = params
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def render(self) -> str:
+        """The error as a user reads it: code, message, place, advice."""
+        lines = [f"[{self.code}] {self.message}"]
+        if self.span is not None:
+            where = f"line {self.span.line}, column {self.span.column}"
+            if self.span.statement is not None:
+                where = f"statement {self.span.statement}, {where}"
+            lines += [f"  at {where}", *("  " + line for line in self.span.caret().split("\n"))]
+        if self.advice:
+            lines.append(f"  {self.advice}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.advice, self.span, self.params))
+
+
+def _rebuild(
+    kind: type[HeadraceError], message: str, advice: str, span: Span | None, params: dict[str, object]
+) -> HeadraceError:
+    return kind(message, advice=advice, span=span, **params)
+
+
+class UserError(HeadraceError):
+    code = "USER_ERROR"
+    fault = Fault.USER
+
+
+class SqlError(UserError):
+    code = "SQL_ERROR"
+
+
+class DataError(HeadraceError):
+    code = "DATA_ERROR"
+    fault = Fault.DATA
+
+
+class ExternalError(HeadraceError):
+    code = "EXTERNAL_ERROR"
+    fault = Fault.EXTERNAL
+
+
+class InternalError(HeadraceError):
+    code = "INTERNAL_ERROR"
+    fault = Fault.OURS
+
+
+# --- SQL text and names -------------------------------------------------------------------------
+
+
+class SyntaxProblem(SqlError):
+    code = "SYNTAX_ERROR"
+
+
+class UnknownStream(SqlError):
+    code = "UNKNOWN_STREAM"
+
+
+class UnknownSink(SqlError):
+    code = "UNKNOWN_SINK"
+
+
+class UnknownPipeline(SqlError):
+    code = "UNKNOWN_PIPELINE"
+
+
+class UnknownColumn(SqlError):
+    code = "UNKNOWN_COLUMN"
+
+
+class UnknownType(SqlError):
+    code = "UNKNOWN_TYPE"
+
+
+class UnknownFormat(SqlError):
+    code = "UNKNOWN_FORMAT"
+
+
+class UnknownSource(SqlError):
+    code = "UNKNOWN_SOURCE"
+
+
+class UnknownSinkKind(SqlError):
+    code = "UNKNOWN_SINK_KIND"
+
+
+class UnknownOption(SqlError):
+    code = "UNKNOWN_OPTION"
+
+
+class BadOption(SqlError):
+    code = "BAD_OPTION"
+
+
+class MissingOption(SqlError):
+    code = "MISSING_OPTION"
+
+
+class AlreadyExists(SqlError):
+    code = "ALREADY_EXISTS"
+
+
+class InUse(SqlError):
+    code = "IN_USE"
+
+
+class UnsupportedOnShared(SqlError):
+    code = "UNSUPPORTED_ON_SHARED"
+
+
+# --- files, directories, processes --------------------------------------------------------------
+
+
+class MissingFile(UserError):
+    code = "MISSING_FILE"
+
+
+class UnreadableDirectory(UserError):
+    code = "UNREADABLE_DIRECTORY"
+
+
+class FileChanged(DataError):
+    code = "FILE_CHANGED"
+
+
+class StateInUse(UserError):
+    code = "STATE_IN_USE"
+    retry_helps = True
+
+
+class StateTooNew(UserError):
+    code = "STATE_TOO_NEW"
+
+
+class StateDamaged(InternalError):
+    code = "STATE_DAMAGED"
+
+
+class MissingJava(ExternalError):
+    code = "MISSING_JAVA"
+
+
+class SessionMismatch(UserError):
+    code = "SESSION_MISMATCH"
+
+
+class HubClosed(UserError):
+    code = "HUB_CLOSED"
+
+
+class StartTimeout(ExternalError):
+    code = "START_TIMEOUT"
+    retry_helps = True
+
+
+# --- running pipelines --------------------------------------------------------------------------
+
+
+class BadRecordFailure(DataError):
+    code = "BAD_RECORD"
+
+
+class PipelineFailed(UserError):
+    code = "PIPELINE_FAILED"
+
+
+class StreamFailed(InternalError):
+    code = "STREAM_FAILED"
+
+
+class MissingInput(InternalError):
+    code = "MISSING_INPUT"

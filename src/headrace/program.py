@@ -1,0 +1,162 @@
+"""What a pipeline becomes: plain data that travels by value from the planner to the Spark tasks.
+
+The planner (`headrace.sql`) makes a `PipelineProgram`; Ring 0 (`headrace.ring0`) runs its `ring0` part on decoded
+batches, Ring 1 (`headrace.ring1`) its `ring1` part on partial aggregates. Nothing here imports an engine.
+
+**The relations that the SQL strings speak about** (all of it is DuckDB SQL):
+
+- Ring 0 expressions see the relation `rows`: one column `c<i>` per column of the stream's full schema, `i` being
+  its index; columns that nobody needs are NULL of their type. `_t` (BIGINT) is the event time in microseconds
+  since 1970 UTC, NULL when the stream has none.
+- Ring 1 expressions see the relation `groups`: the keys as `k0, k1, ...`, the merged partials as `p0, p1, ...`, and,
+  when there is a window, `window_start` and `window_end` (BIGINT microseconds). `p0` is always the number of rows
+  in the group (its presence count).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headrace.schema import DataType, Field, Schema, View
+
+Emit = Literal["close", "changes"]
+WindowKind = Literal["tumble", "hop", "cumulate", "session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A named, typed DuckDB expression. Its result is cast to `type` where it leaves DuckDB."""
+
+    name: str
+    type: DataType
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One aggregate's partial state: made in Ring 0 by `sql`, merged anywhere by `merge`.
+
+    `merge` is a DuckDB aggregate over the column `name` itself (for `p1`: `sum(p1)`), so merging is associative and
+    can be repeated; both sides have `type`.
+    """
+
+    name: str
+    type: DataType
+    sql: str
+    merge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """An event-time window; all lengths in microseconds.
+
+    tumble: `size` = `slide`. hop: a row is in size/slide windows. cumulate: `size` is the longest, `slide` the step.
+    session: `size` is the gap; a row exactly `gap` after the last one joins it. Windows are aligned to `offset`.
+    """
+
+    kind: WindowKind
+    size: int
+    slide: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size <= 0 or self.slide <= 0:
+            raise ValueError("a window's size and slide are positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Ring0Program:
+    """The stateless part: filter, then either `outputs` (no aggregate) or keys, window and partials."""
+
+    filter: str | None
+    outputs: tuple[Expression, ...] = ()
+    keys: tuple[Expression, ...] = ()
+    window: Window | None = None
+    partials: tuple[Partial, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ring1Program:
+    """The stateful part: merge partials per (window, keys), then `having`, then `outputs`."""
+
+    keys: tuple[Field, ...]
+    window: Window | None
+    partials: tuple[Partial, ...]
+    emit: Emit
+    having: str | None
+    outputs: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What SQL text means besides its words: stored with the plan, because a re-run must mean the same."""
+
+    ansi: bool = True
+    time_zone: str = "UTC"
+    case_sensitive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineProgram:
+    """All that running a pipeline takes. `view` is the planner's word on what must be decoded; nothing recomputes it."""
+
+    stream: str
+    view: View
+    ring0: Ring0Program
+    ring1: Ring1Program | None
+    output: Schema
+    meaning: Meaning = field(default_factory=Meaning)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDef:
+    """A declared stream. Options are the raw `WITH (...)` strings, already checked against source and format."""
+
+    name: str
+    schema: Schema
+    event_time: int | None
+    delay_us: int
+    source: str
+    format: str
+    options: dict[str, str]
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDef:
+    """A declared sink."""
+
+    name: str
+    kind: str
+    options: dict[str, str]
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineDef:
+    """A declared pipeline: one instance of it. `instance` is never reused (DESIGN section 8)."""
+
+    name: str
+    instance: int
+    sinks: tuple[SinkDef, ...]
+    program: PipelineProgram
+    buckets: int
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanVersion:
+    """The pipelines of a stream at one moment; immutable. `ending` closes every window: the finite source is over."""
+
+    version: int
+    stream: StreamDef
+    pipelines: tuple[PipelineDef, ...]
+    ending: bool = False
+
+    @property
+    def view(self) -> View:
+        """The union of what the pipelines need; the event time is always in."""
+        union = View.union(p.program.view for p in self.pipelines)
+        event_time = self.stream.event_time
+        return union if event_time is None else union | View.some([event_time])

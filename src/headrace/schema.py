@@ -1,0 +1,359 @@
+"""Types, fields, schemas, and the view of a schema that a pipeline needs.
+
+A column *is* its index in the stream's declared schema, everywhere (DESIGN section 3). A `View` says which
+columns someone needs; ALL, SOME and NONE are three different values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+
+from headrace.errors import UnknownType
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """A Spark SQL type. `ddl` is its one spelling; equality is structural."""
+
+    @property
+    def ddl(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of a decoded column."""
+        raise NotImplementedError
+
+    @property
+    def duckdb(self) -> str:
+        """The DuckDB spelling of the same type."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.ddl
+
+
+# name -> (arrow, duckdb). TIMESTAMP is an instant; TIMESTAMP_NTZ is a wall-clock reading.
+_SCALARS: dict[str, tuple[pa.DataType, str]] = {
+    "BOOLEAN": (pa.bool_(), "BOOLEAN"),
+    "TINYINT": (pa.int8(), "TINYINT"),
+    "SMALLINT": (pa.int16(), "SMALLINT"),
+    "INT": (pa.int32(), "INTEGER"),
+    "BIGINT": (pa.int64(), "BIGINT"),
+    "FLOAT": (pa.float32(), "FLOAT"),
+    "DOUBLE": (pa.float64(), "DOUBLE"),
+    "STRING": (pa.string(), "VARCHAR"),
+    "BINARY": (pa.binary(), "BLOB"),
+    "DATE": (pa.date32(), "DATE"),
+    "TIMESTAMP": (pa.timestamp("us", "UTC"), "TIMESTAMPTZ"),
+    "TIMESTAMP_NTZ": (pa.timestamp("us"), "TIMESTAMP"),
+}
+_ALIASES = {
+    "BOOL": "BOOLEAN", "BYTE": "TINYINT", "SHORT": "SMALLINT", "INTEGER": "INT", "LONG": "BIGINT",
+    "REAL": "FLOAT", "TEXT": "STRING", "TIMESTAMP_LTZ": "TIMESTAMP",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(DataType):
+    """A type without parameters, by its Spark name."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in _SCALARS:
+            raise UnknownType(f"there is no type {self.name}", name=self.name)
+
+    @property
+    def ddl(self) -> str:
+        return self.name
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return _SCALARS[self.name][0]
+
+    @property
+    def duckdb(self) -> str:
+        return _SCALARS[self.name][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal(DataType):
+    """DECIMAL(precision, scale), at most 38 digits."""
+
+    precision: int = 10
+    scale: int = 0
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
+            raise UnknownType(
+                f"DECIMAL({self.precision},{self.scale}) is out of range",
+                advice="Precision is 1 to 38 and scale at most the precision.",
+                name=self.ddl,
+            )
+
+    @property
+    def ddl(self) -> str:
+        return f"DECIMAL({self.precision},{self.scale})"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.decimal128(self.precision, self.scale)
+
+    @property
+    def duckdb(self) -> str:
+        return self.ddl
+
+
+@dataclass(frozen=True, slots=True)
+class Struct(DataType):
+    """STRUCT<name: TYPE, ...>."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def ddl(self) -> str:
+        return "STRUCT<" + ", ".join(f"{_quote(f.name)}: {f.type.ddl}" for f in self.fields) + ">"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.struct([pa.field(f.name, f.type.arrow) for f in self.fields])
+
+    @property
+    def duckdb(self) -> str:
+        inner = ", ".join(f"{duck_name(f.name)} {f.type.duckdb}" for f in self.fields)
+        return f"STRUCT({inner})"
+
+
+@dataclass(frozen=True, slots=True)
+class Array(DataType):
+    """ARRAY<TYPE>."""
+
+    element: DataType
+
+    @property
+    def ddl(self) -> str:
+        return f"ARRAY<{self.element.ddl}>"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.list_(self.element.arrow)
+
+    @property
+    def duckdb(self) -> str:
+        return f"{self.element.duckdb}[]"
+
+
+@dataclass(frozen=True, slots=True)
+class Map(DataType):
+    """MAP<KEY, VALUE>."""
+
+    key: DataType
+    value: DataType
+
+    @property
+    def ddl(self) -> str:
+        return f"MAP<{self.key.ddl}, {self.value.ddl}>"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.map_(self.key.arrow, self.value.arrow)
+
+    @property
+    def duckdb(self) -> str:
+        return f"MAP({self.key.duckdb}, {self.value.duckdb})"
+
+
+BOOLEAN, TINYINT, SMALLINT, INT, BIGINT = map(Scalar, ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT"))
+FLOAT, DOUBLE, STRING, BINARY = map(Scalar, ("FLOAT", "DOUBLE", "STRING", "BINARY"))
+DATE, TIMESTAMP, TIMESTAMP_NTZ = map(Scalar, ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"))
+
+
+def duck_name(name: str) -> str:
+    """`name` quoted for DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _quote(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"
+
+
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:])")
+
+
+def parse_type(ddl: str) -> DataType:
+    """The type that `ddl` spells, in Spark's syntax. Raises UnknownType.
+
+    >>> parse_type("array<struct<a: int, b: decimal(10,2)>>").ddl
+    'ARRAY<STRUCT<a: INT, b: DECIMAL(10,2)>>'
+    """
+    tokens = _TOKEN.findall(ddl)
+    if "".join(tokens) != re.sub(r"\s+(?=(?:[^`]*`[^`]*`)*[^`]*$)", "", ddl):
+        raise UnknownType(f"{ddl!r} is not a type", name=ddl)
+    stream = iter([*tokens, ""])
+    parser = _TypeParser(ddl, stream)
+    parsed = parser.type()
+    if parser.peek:
+        raise UnknownType(f"{ddl!r} is not a type", name=ddl)
+    return parsed
+
+
+class _TypeParser:
+    """Recursive descent over the tokens of one type."""
+
+    def __init__(self, ddl: str, tokens: Iterator[str]) -> None:
+        self.ddl, self.tokens = ddl, tokens
+        self.peek = next(tokens)
+
+    def take(self, expected: str | None = None) -> str:
+        token = self.peek
+        if not token or (expected is not None and token != expected):
+            raise UnknownType(f"{self.ddl!r} is not a type", name=self.ddl)
+        self.peek = next(self.tokens, "")
+        return token
+
+    def type(self) -> DataType:
+        name = self.take().upper()
+        if name in ("DECIMAL", "DEC", "NUMERIC"):
+            return self.decimal()
+        if name == "ARRAY":
+            self.take("<")
+            element = self.type()
+            self.take(">")
+            return Array(element)
+        if name == "MAP":
+            self.take("<")
+            key = self.type()
+            self.take(",")
+            value = self.type()
+            self.take(">")
+            return Map(key, value)
+        if name == "STRUCT":
+            return self.struct()
+        return Scalar(_ALIASES.get(name, name))
+
+    def decimal(self) -> DataType:
+        if self.peek != "(":
+            return Decimal()
+        self.take("(")
+        precision, scale = self.number(), 0
+        if self.peek == ",":
+            self.take(",")
+            scale = self.number()
+        self.take(")")
+        return Decimal(precision, scale)
+
+    def number(self) -> int:
+        token = self.take()
+        if not token.isdigit():
+            raise UnknownType(f"{self.ddl!r} is not a type", name=self.ddl)
+        return int(token)
+
+    def struct(self) -> DataType:
+        self.take("<")
+        fields: list[Field] = []
+        while self.peek != ">":
+            if fields:
+                self.take(",")
+            name = self.take().strip("`").replace("``", "`")
+            if self.peek == ":":
+                self.take(":")
+            fields.append(Field(name, self.type()))
+        self.take(">")
+        return Struct(tuple(fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named, typed column. Every column may hold NULL, as in a Spark stream."""
+
+    name: str
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The ordered columns of a stream or of a pipeline's output."""
+
+    fields: tuple[Field, ...]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __getitem__(self, index: int) -> Field:
+        return self.fields[index]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    def index(self, name: str) -> int | None:
+        """The position of `name`, compared without case (Spark's default); None if absent."""
+        lowered = name.lower()
+        for i, f in enumerate(self.fields):
+            if f.name.lower() == lowered:
+                return i
+        return None
+
+    @property
+    def arrow(self) -> pa.Schema:
+        return pa.schema([pa.field(f.name, f.type.arrow) for f in self.fields])
+
+    @property
+    def ddl(self) -> str:
+        return ", ".join(f"{_quote(f.name)} {f.type.ddl}" for f in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The columns someone needs, by full-schema index: `View.all()`, `View.some(...)` or `View.none()`.
+
+    `columns` is None for ALL. A view never changes what an index means.
+    """
+
+    columns: frozenset[int] | None
+
+    @staticmethod
+    def all() -> View:
+        return View(None)
+
+    @staticmethod
+    def none() -> View:
+        return View(frozenset())
+
+    @staticmethod
+    def some(columns: Iterable[int]) -> View:
+        return View(frozenset(columns))
+
+    def __or__(self, other: View) -> View:
+        if self.columns is None or other.columns is None:
+            return View(None)
+        return View(self.columns | other.columns)
+
+    def covers(self, other: View, width: int) -> bool:
+        """Whether every column of `other` is in this view of a schema `width` columns wide."""
+        return set(other.indexes(width)) <= set(self.indexes(width))
+
+    def indexes(self, width: int) -> tuple[int, ...]:
+        """The wanted indexes in order, for a schema `width` columns wide."""
+        return tuple(range(width)) if self.columns is None else tuple(sorted(self.columns))
+
+    @property
+    def kind(self) -> str:
+        """`ALL`, `SOME` or `NONE`."""
+        if self.columns is None:
+            return "ALL"
+        return "SOME" if self.columns else "NONE"
+
+    @staticmethod
+    def union(views: Iterable[View]) -> View:
+        """What all of `views` together need; NONE when there are none."""
+        return reduce(View.__or__, views, View.none())
