@@ -1,0 +1,64 @@
+# `make demo` and `make test` work on a fresh machine with Python 3.11; everything else hangs on the same set-up.
+
+VENV     ?= .venv
+PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+                      $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+DURATION ?= 30
+BIN      := $(VENV)/bin
+# The set-up runs again only when what it installs has changed.
+STAMP    := $(VENV)/.installed
+PIP      := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench-epoch bench-planner bench-formats clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make the virtual environment and install
+
+$(STAMP): pyproject.toml constraints.txt
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "headrace needs Python 3.11 or newer: install it, or name one with PYTHON=/path/to/python3" >&2; exit 2; fi
+	@if ! [ -x $(BIN)/python ]; then \
+	  echo "set-up: virtual environment $(VENV) ($$($(PYTHON) --version))"; \
+	  $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "this Python cannot make virtual environments: install its venv package (Debian: python3-venv)" >&2; exit 2; }; fi
+	@echo "set-up 1 of 3: Spark (its source package is 450 MB: some minutes, once)"
+	@$(PIP) pyspark
+	@echo "set-up 2 of 3: headrace and its libraries"
+	@$(PIP) --editable '.[dev]'
+	@echo "set-up 3 of 3: Java"
+	@if ! $(BIN)/python -m headrace.java >/dev/null 2>&1; then \
+	  echo "        no Java 17 or newer here: installing one into the virtual environment"; \
+	  $(PIP) --editable '.[java]'; fi
+	@echo "        using $$($(BIN)/python -m headrace.java)"
+	@touch $@
+
+demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
+	@$(BIN)/headrace demo --duration $(DURATION)
+
+test: $(STAMP) ## Run the tests
+	@$(BIN)/python -m pytest
+
+check: $(STAMP) ## Lint, types, layers, documented names, doctests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest tests/test_layers.py tests/test_docs.py tests/test_errors.py
+	@$(BIN)/python -m pytest --doctest-modules src
+
+bench-epoch: $(STAMP) ## Time per small epoch for 1, 8 and 32 pipelines, beside plain Spark
+	@$(BIN)/python -m bench.epoch
+
+bench-planner: $(STAMP) ## Planning time as a multiple of sqlglot's parse time
+	@$(BIN)/python -m bench.planner
+
+bench-formats: $(STAMP) ## MB/s per core of the formats, beside pyarrow, polars, duckdb and Spark
+	@$(BIN)/python -m bench.formats
+
+clean: ## Remove the virtual environment, caches and build products
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

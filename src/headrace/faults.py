@@ -1,0 +1,37 @@
+"""Named places where a test can kill the process: a test hook, off unless HEADRACE_FAULT is set.
+
+    HEADRACE_FAULT="between-manifest-and-rename@2"   the second time this process gets there
+    HEADRACE_FAULT_PID="4711"                        kill that process too (the driver, from a task)
+
+A kill is SIGKILL, so nothing is flushed, closed or rolled back: what a crash at that place would leave behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+_hits: dict[str, int] = {}
+
+
+def fault_point(name: str) -> None:
+    """Does nothing, or kills this process when HEADRACE_FAULT names this place and this is the chosen visit."""
+    wanted = os.environ.get("HEADRACE_FAULT")
+    if not wanted:
+        return
+    place, _, visit = wanted.partition("@")
+    if place != name:
+        return
+    _hits[name] = _hits.get(name, 0) + 1
+    if _hits[name] == int(visit or "1"):
+        _die()
+
+
+def _die() -> None:
+    victim = int(os.environ.get("HEADRACE_FAULT_PID") or os.getpid())
+    with contextlib.suppress(ProcessLookupError):  # gone already is what was asked for
+        os.kill(victim, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)  # the signal is on its way; nothing after this place may run
