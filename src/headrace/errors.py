@@ -200,6 +200,10 @@ class FileChanged(DataError):
     code = "FILE_CHANGED"
 
 
+class HeaderMismatch(DataError):
+    code = "HEADER_MISMATCH"
+
+
 class StateInUse(UserError):
     code = "STATE_IN_USE"
     retry_helps = True

@@ -3,28 +3,48 @@
 A `Format` is made once per plan version and worker from a stream's schema and options. It frames (finds where records
 end) and decodes (records to Arrow columns, only the wanted ones). It holds no state between calls, so buffers may come
 in any order. Where a record belongs: to the buffer that holds its *end* (DESIGN section 4).
+
+Validity does not depend on who is listening: the structure of every record is checked, always; a bad *value* is a fact
+of (row, column), found only when that column is decoded. A format reports both and judges neither: what happens to a
+pipeline is decided by the stream's `on_error`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from headrace.options import Option, check_options, choice, size
 from headrace.schema import Schema
+
+# Why a record or a cell is bad: stable words, counted and stored in dead letters. docs/formats.md explains each.
+STRUCTURE_REASONS = (
+    "bad_json", "not_an_object", "too_deep", "open_quote", "bad_quote", "field_count", "record_too_long",
+)  # fmt: skip
+VALUE_REASONS = (
+    "bad_boolean", "bad_integer", "out_of_range", "bad_number", "bad_decimal", "bad_date", "bad_timestamp",
+    "bad_binary", "bad_utf8", "bad_nested",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record, or a cell of it, that is not what the schema declares. `column` is None for bad structure."""
+    """A record, or a cell of it, that is not what the schema declares.
+
+    `offset` is the record's first byte in `origin` and `raw` the record without its delimiter (its beginning, if it is
+    too long to keep). `column` is None and `row` is -1 for bad structure: such a record has no row. For a bad value
+    `row` is its row in the decoded columns, where the cell is NULL.
+    """
 
     origin: str
     offset: int
     reason: str
     column: int | None
     raw: bytes
+    row: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +60,7 @@ class Format(Protocol):
     """What a format promises. Thread-safe by holding no state."""
 
     name: str
+    max_record_bytes: int
 
     @property
     def delimiter(self) -> bytes:
@@ -52,7 +73,10 @@ class Format(Protocol):
         ...
 
     def header_bytes(self, head: bytes) -> int:
-        """How many bytes at the start of a file are no record (BOM, CSV header); `head` is the file's beginning."""
+        """How many bytes at the start of a file are no record (BOM, CSV header); `head` is the file's beginning.
+
+        Raises HeaderMismatch when a header names other columns than the schema.
+        """
         ...
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
@@ -61,7 +85,30 @@ class Format(Protocol):
         ...
 
 
-class FormatFactory(Protocol):
-    """Makes a format from a schema and the options of the stream; raises BadOption/UnknownOption."""
+@dataclass(frozen=True, slots=True)
+class FormatKind:
+    """A format as users name it in `WITH (format = '...')`. `options` are its own; `build` gets their values."""
 
-    def __call__(self, schema: Schema, options: Mapping[str, str]) -> Format: ...
+    name: str
+    help: str
+    options: tuple[Option, ...]
+    build: Callable[[Schema, Mapping[str, object]], Format]
+
+    def make(self, schema: Schema, options: Mapping[str, str]) -> Format:
+        """The format of a stream. Of `options`, a stream's raw strings, only those that are declared here are read:
+        the others belong to the source, and `headrace.sources.check_stream` has checked them together."""
+        own = {o.name for o in self.options}
+        mine = {k: v for k, v in options.items() if k.lower() in own}
+        return self.build(schema, check_options(f"format '{self.name}'", self.options, mine))
+
+
+# Options that every format has.
+COMMON_OPTIONS = (
+    Option(
+        "on_error",
+        choice("null", "skip", "fail"),
+        default="null",
+        help="what a bad value does: null nulls the cell, skip drops the row, fail stops the pipeline that reads it",
+    ),
+    Option("max_record_bytes", size, default=4 << 20, help="a longer record is bad (record_too_long)"),
+)
