@@ -1,0 +1,194 @@
+"""The SQL of aggregation, for both rings: rows to partials, partials to fewer partials, groups to output.
+
+All three are plain functions from a program and Arrow tables to an Arrow table; DuckDB does the work. A table of partials
+has the columns window_start, window_end (when the program has a window), k0.., p0..: see `headrace.program`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace import duck
+from headrace.program import Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
+from headrace.schema import DataType
+
+BOUNDS = ("window_start", "window_end")
+NEWEST = "_newest"
+
+
+def partial_schema(window: Window | None, keys: Sequence[DataType], partials: Sequence[Partial]) -> pa.Schema:
+    """The Arrow schema of a table of partials."""
+    fields = [pa.field(name, pa.int64()) for name in BOUNDS] if window else []
+    fields += [pa.field(f"k{i}", kind.arrow) for i, kind in enumerate(keys)]
+    fields += [pa.field(p.name, p.type.arrow) for p in partials]
+    return pa.schema(fields)
+
+
+def schema_of(program: Ring0Program | Ring1Program) -> pa.Schema:
+    """The schema of the partials of `program`."""
+    return partial_schema(program.window, [k.type for k in program.keys], program.partials)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """Partials of one batch of rows, and how many rows were too late for every window they belong to."""
+
+    partials: pa.Table
+    late: int
+
+
+def where(*conditions: str | None) -> str:
+    """A WHERE clause of the given conditions, or nothing."""
+    kept = [f"({c})" for c in conditions if c]
+    return " WHERE " + " AND ".join(kept) if kept else ""
+
+
+def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, watermark: int | None) -> Aggregated:
+    """Fold `rows` into partials, leaving out what is late at `watermark`.
+
+    Late means that every window of the row has closed; a row that is in time for some of its windows loses only the
+    closed ones and is not counted.
+    """
+    schema = schema_of(program)
+    if program.window is None:
+        return Aggregated(_run(meaning, _plain_sql(program), rows, schema), 0)
+    if program.window.kind == "session":
+        return _sessions(program, program.window, meaning, rows, watermark)
+    sql = _windows_sql(program, program.window)
+    table = _run(meaning, sql, rows, schema.append(pa.field(NEWEST, pa.int64())))
+    late = 0
+    if watermark is not None and table.num_rows:
+        closed = pc.less_equal(table.column("window_end"), watermark)
+        late = pc.sum(table.filter(closed).column(NEWEST)).as_py() or 0
+        table = table.filter(pc.invert(closed))
+    return Aggregated(table.drop_columns([NEWEST]), late)
+
+
+def merge(program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
+    """One partial per group from many. For session windows, groups that touch become one."""
+    schema = schema_of(program)
+    table = pa.concat_tables([t.cast(schema) if t.schema != schema else t for t in tables])
+    if table.num_rows == 0:
+        return table
+    keys = [f"k{i}" for i in range(len(program.keys))]
+    merged = [f"CAST({p.merge} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
+    if program.window is not None and program.window.kind == "session":
+        columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *merged]
+        sql = f"SELECT {', '.join(columns)} FROM {_islands('parts', keys)} GROUP BY {', '.join([*keys, '_island'])}"
+    else:
+        group = [*(BOUNDS if program.window else ()), *keys]
+        sql = f"SELECT {', '.join([*group, *merged])} FROM parts" + (f" GROUP BY {', '.join(group)}" if group else "")
+    return duck.conform(duck.run(meaning, sql, {"parts": table}), schema)
+
+
+def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Table:
+    """The output rows of merged `groups`: HAVING, then the select list."""
+    schema = pa.schema([pa.field(o.name, o.type.arrow) for o in program.outputs])
+    sql = f"SELECT {duck.select_list(program.outputs)} FROM groups{where(program.having)}"
+    return duck.conform(duck.run(meaning, sql, {"groups": groups}), schema)
+
+
+def project_rows(outputs: Sequence[Expression], filter_sql: str | None, meaning: Meaning, rows: pa.Table) -> pa.Table:
+    """The stateless pipeline: filter, then the select list."""
+    schema = pa.schema([pa.field(o.name, o.type.arrow) for o in outputs])
+    sql = f"SELECT {duck.select_list(outputs)} FROM rows{where(filter_sql)}"
+    return duck.conform(duck.run(meaning, sql, {"rows": rows}), schema)
+
+
+def _run(meaning: Meaning, sql: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    return duck.conform(duck.run(meaning, sql, {"rows": rows}), schema)
+
+
+def _keys(program: Ring0Program) -> list[str]:
+    return [f"CAST(({k.sql}) AS {k.type.duckdb}) AS k{i}" for i, k in enumerate(program.keys)]
+
+
+def _partials(program: Ring0Program) -> list[str]:
+    return [f"CAST({p.sql} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
+
+
+def _plain_sql(program: Ring0Program) -> str:
+    """No window. HAVING drops the row that a global aggregate yields for no input: an empty epoch sends nothing."""
+    group = f" GROUP BY {', '.join(f'k{i}' for i in range(len(program.keys)))}" if program.keys else ""
+    inner = f"(SELECT *, {', '.join(_keys(program))} FROM rows{where(program.filter)})" if program.keys else "rows"
+    outer = "" if program.keys else where(program.filter)
+    columns = [*(f"k{i}" for i in range(len(program.keys))), *_partials(program)]
+    return f"SELECT {', '.join(columns)} FROM {inner}{outer}{group} HAVING count(*) > 0"
+
+
+def _windows_sql(program: Ring0Program, window: Window) -> str:
+    """Tumbling, hopping and cumulating windows: each row once per window it is in, then one GROUP BY."""
+    keys = [f"k{i}" for i in range(len(program.keys))]
+    base = _aligned("_t", window.size if window.kind == "cumulate" else window.slide, window.offset)
+    if window.kind == "tumble":
+        bounds = f"{base} AS window_start, {base} + {window.size} AS window_end, true AS _newest_row"
+        source = f"(SELECT *, {', '.join([bounds, *_keys(program)])} FROM rows{where(program.filter, '_t IS NOT NULL')})"
+    else:
+        count = -(-window.size // window.slide)
+        if window.kind == "hop":
+            start, end = f"_base - _i * {window.slide}", f"_base - _i * {window.slide} + {window.size}"
+            newest = "_i = 0"
+        else:
+            start, end = "_base", f"_base + least((_i + 1) * {window.slide}, {window.size})"
+            newest = f"_i = {count - 1}"
+        spread = f"(SELECT *, {base} AS _base, {', '.join(_keys(program)) or 'NULL AS _k'} FROM rows{where(program.filter, '_t IS NOT NULL')})"
+        numbered = f"(SELECT *, unnest(range({count})) AS _i FROM {spread})"
+        source = (
+            f"(SELECT *, {start} AS window_start, {end} AS window_end, {newest} AS _newest_row "
+            f"FROM {numbered} WHERE {end} > _t)"
+        )
+    columns = [*BOUNDS, *keys, *_partials(program), f"count(*) FILTER (_newest_row) AS {NEWEST}"]
+    return f"SELECT {', '.join(columns)} FROM {source} GROUP BY {', '.join([*BOUNDS, *keys])}"
+
+
+def _aligned(time: str, step: int, offset: int) -> str:
+    """The largest multiple of `step` (shifted by `offset`) that is not after `time`, also before 1970."""
+    return f"({time} - (({time} - {offset}) % {step} + {step}) % {step})"
+
+
+def _sessions(
+    program: Ring0Program, window: Window, meaning: Meaning, rows: pa.Table, watermark: int | None
+) -> Aggregated:
+    """Partial sessions of this batch. Lateness is judged per row, before rows become sessions."""
+    gap, late = window.size, 0
+    in_time = "true"
+    if watermark is not None:
+        in_time = f"NOT {_session_closed(f'_t + {gap}', watermark)}"
+        sql = f"SELECT count(*) AS n FROM rows{where(program.filter, '_t IS NOT NULL', f'NOT ({in_time})')}"
+        late = duck.run(meaning, sql, {"rows": rows}).column(0)[0].as_py()
+    keys = [f"k{i}" for i in range(len(program.keys))]
+    timed = f"_t AS window_start, _t + {gap} AS window_end"
+    source = f"(SELECT *, {', '.join([timed, *_keys(program)])} FROM rows{where(program.filter, '_t IS NOT NULL', in_time)})"
+    columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *_partials(program)]
+    sql = f"SELECT {', '.join(columns)} FROM {_islands(source, keys)} GROUP BY {', '.join([*keys, '_island'])}"
+    return Aggregated(_run(meaning, sql, rows, schema_of(program)), late)
+
+
+def _session_closed(end: str, watermark: int) -> str:
+    """The one rule of sessions: a row exactly at the end still joins, so the end itself must have passed."""
+    return f"({end} < {watermark})"
+
+
+def _islands(source: str, keys: Sequence[str]) -> str:
+    """`source` with `_island`: rows of one key whose [window_start, window_end] touch have the same number."""
+    partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    order = f"{partition}ORDER BY window_start, window_end"
+    before = f"max(window_end) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    opens = "CASE WHEN _before IS NULL OR window_start > _before THEN 1 ELSE 0 END"
+    return (
+        f"(SELECT *, sum({opens}) OVER ({order} ROWS UNBOUNDED PRECEDING) AS _island "
+        f"FROM (SELECT *, {before} AS _before FROM {source}))"
+    )
+
+
+def is_closed(window: Window, end: int, watermark: int | None) -> bool:
+    """Whether a window with this end is closed at `watermark`: nothing more can join it."""
+    if watermark is None:
+        return False
+    return end < watermark if window.kind == "session" else end <= watermark
+
+

@@ -1,0 +1,107 @@
+"""Which bucket a group belongs to: a documented 64-bit hash over a canonical encoding, the same on every machine.
+
+    value             canonical encoding                                   hash
+    NULL              -                                                    the constant NULL_HASH
+    BOOLEAN, integers, DATE, TIMESTAMP*   the value as a signed 64-bit integer   mix64
+    FLOAT, DOUBLE     as DOUBLE; -0.0 becomes 0.0, every NaN the one quiet NaN; its 64 bits   mix64
+    STRING, BINARY    the bytes                                            xxh64, seed 0
+    DECIMAL           its text without trailing zeros of the fraction      xxh64, seed 0
+    nested            Arrow's compact JSON text of the value               xxh64, seed 0
+
+The hashes h1..hn of the keys are combined from left to right, starting at 0: h = mix64(h XOR hi). The bucket is h modulo
+the instance's bucket count, which never changes. The window is not in the hash. Test vectors: tests/bridge/test_buckets.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+Hashes = npt.NDArray[np.uint64]
+
+NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
+_QUIET_NAN = np.uint64(0x7FF8000000000000)
+
+
+def mix64(values: Hashes) -> Hashes:
+    """The finaliser of splitmix64, on each value."""
+    z = values + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def buckets(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> npt.NDArray[np.int32]:
+    """The bucket of each of `rows` groups, given its key columns."""
+    if count == 1 or not keys:
+        return np.zeros(rows, dtype=np.int32)
+    return (hashes(keys, rows) % np.uint64(count)).astype(np.int32)
+
+
+def hashes(keys: Sequence[pa.ChunkedArray], rows: int) -> Hashes:
+    """The combined 64-bit hash of each row's keys."""
+    combined = np.zeros(rows, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in keys:
+            combined = mix64(combined ^ _column_hashes(column.combine_chunks()))
+    return combined
+
+
+def _column_hashes(column: pa.Array) -> Hashes:
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), NULL_HASH)
+    if pa.types.is_floating(kind):
+        bits = _float_bits(column)
+    elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        bits = _integer_bits(column)
+    else:
+        return _by_value(column)
+    hashed = mix64(bits)
+    if column.null_count:
+        hashed[column.is_null().to_numpy(zero_copy_only=False)] = NULL_HASH
+    return hashed
+
+
+def _float_bits(column: pa.Array) -> Hashes:
+    values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    bits = values.view(np.uint64).copy()
+    bits[np.isnan(values)] = _QUIET_NAN
+    return bits
+
+
+def _integer_bits(column: pa.Array) -> Hashes:
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    integers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return integers.astype(np.int64).view(np.uint64).copy()
+
+
+def _by_value(column: pa.Array) -> Hashes:
+    """Hash each distinct value once; group keys repeat across windows."""
+    nested = pa.types.is_nested(column.type)
+    if nested:
+        column = pa.array([None if v is None else json.dumps(v, sort_keys=True, default=str) for v in column.to_pylist()])
+    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    distinct = [_bytes(v) for v in encoded.dictionary.to_pylist()]
+    table = np.array([xxhash.xxh64_intdigest(v) for v in distinct] or [0], dtype=np.uint64)
+    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    hashed = table[indices]
+    if column.null_count:
+        hashed[column.is_null().to_numpy(zero_copy_only=False)] = NULL_HASH
+    return hashed
+
+
+def _bytes(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    text = format(value, "f")  # Decimal
+    return (text.rstrip("0").rstrip(".") if "." in text else text).encode()

@@ -1,0 +1,33 @@
+"""One lane, one epoch: the door to Ring 1.
+
+`advance` is pure but for the store it is given: same state, same step, same outcome. Which layout keeps a pipeline's
+groups follows from its program alone: `log_lane` for windows that emit on close, `table_lane` for the rest.
+"""
+
+from __future__ import annotations
+
+from headrace.program import Meaning, Ring1Program
+from headrace.ring1 import log_lane, table_lane
+from headrace.ring1.state import Header, Outcome, Step, Store
+
+
+def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -> Outcome:
+    """Fold the epoch's partials into the lane's state, close what the watermark closes, and say what came out.
+
+    The watermark never goes back, whatever a step says.
+    """
+    before = store.header()
+    header = Header.decode(before)
+    known = [w for w in (header.watermark, step.watermark) if w is not None]
+    header.watermark = max(known) if known else None
+    step = Step(step.events, header.watermark, step.flush, step.drop)
+    window = program.window
+    logged = program.emit == "close" and window is not None and window.kind != "session"
+    outcome = (log_lane if logged else table_lane).advance(program, meaning, store, header, step)
+    if step.drop:
+        store.clear()
+        return Outcome(outcome.output, outcome.late, 0, 0)
+    after = header.encode()
+    if after != before:
+        store.set_header(after)
+    return outcome
