@@ -185,6 +185,69 @@ class UnsupportedOnShared(SqlError):
     code = "UNSUPPORTED_ON_SHARED"
 
 
+class ScriptErrors(SqlError):
+    """Several statements of one script are wrong; `errors` has them in order."""
+
+    code = "SCRIPT_ERRORS"
+
+    @property
+    def errors(self) -> tuple[HeadraceError, ...]:
+        found = self.params["errors"]
+        assert isinstance(found, tuple)
+        return found
+
+    def render(self) -> str:
+        return "\n\n".join([f"[{self.code}] {self.message}", *(e.render() for e in self.errors)])
+
+
+class DuplicateName(SqlError):
+    code = "DUPLICATE_NAME"
+
+
+class AmbiguousColumn(SqlError):
+    code = "AMBIGUOUS_COLUMN"
+
+
+class UnknownFunction(SqlError):
+    code = "UNKNOWN_FUNCTION"
+
+
+class WrongArguments(SqlError):
+    code = "WRONG_ARGUMENTS"
+
+
+class TypeMismatch(SqlError):
+    code = "TYPE_MISMATCH"
+
+
+class BadLiteral(SqlError):
+    code = "BAD_LITERAL"
+
+
+class NotGrouped(SqlError):
+    code = "NOT_GROUPED"
+
+
+class MisplacedAggregate(SqlError):
+    code = "MISPLACED_AGGREGATE"
+
+
+class BadWindow(SqlError):
+    code = "BAD_WINDOW"
+
+
+class BadWatermark(SqlError):
+    code = "BAD_WATERMARK"
+
+
+class BadEmit(SqlError):
+    code = "BAD_EMIT"
+
+
+class RuleBrokePlan(InternalError):
+    code = "RULE_BROKE_PLAN"
+
+
 # --- files, directories, processes --------------------------------------------------------------
 
 
@@ -194,6 +257,10 @@ class MissingFile(UserError):
 
 class UnreadableDirectory(UserError):
     code = "UNREADABLE_DIRECTORY"
+
+
+class UnwritablePath(UserError):
+    code = "UNWRITABLE_PATH"
 
 
 class FileChanged(DataError):
@@ -247,6 +314,11 @@ class PipelineFailed(UserError):
 
 class StreamFailed(InternalError):
     code = "STREAM_FAILED"
+
+
+class SinkFailed(ExternalError):
+    code = "SINK_FAILED"
+    retry_helps = True
 
 
 class MissingInput(InternalError):

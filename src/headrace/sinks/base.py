@@ -7,10 +7,15 @@ staged: that makes a sink exactly-once per (checkpoint, instance, epoch), see DE
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
+
+from headrace.options import Option, check_options
+from headrace.program import SinkDef
+from headrace.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +57,34 @@ class DriverSink(Protocol):
     def close(self) -> None:
         """Release what the sink holds; committed output stays."""
         ...
+
+
+def _nothing_more(values: Mapping[str, Any]) -> None:
+    """The options' own readers say all there is to check."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """A kind of sink, as `CREATE SINK` names it.
+
+    `task` makes the task side and `driver` the driver side of one pipeline's use of a sink; neither touches the disk
+    before it is used. `check_values` looks at what single options cannot say (a directory that cannot be written);
+    it changes nothing, so it may run for `headrace check`. `paths` are the options that name places on disk.
+    """
+
+    name: str
+    help: str
+    guarantee: str
+    options: tuple[Option, ...]
+    task: Callable[[SinkDef], TaskSink]
+    driver: Callable[[SinkDef, Schema], DriverSink]
+    check_values: Callable[[Mapping[str, Any]], None] = _nothing_more
+    paths: tuple[str, ...] = ()
+
+    def values(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """The value of every option. Raises the coded option errors."""
+        return check_options(f"sink '{self.name}'", self.options, given)
+
+    def check(self, given: Mapping[str, str]) -> None:
+        """Whether a sink with these raw options can be; raises a coded error when not. Changes nothing."""
+        self.check_values(self.values(given))

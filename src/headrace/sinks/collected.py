@@ -1,0 +1,46 @@
+"""What the memory and console sinks share: rows that travel to the driver, a bounded number of them, once per epoch.
+
+These are the only sinks whose rows pass through the driver.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headrace.sinks.base import SinkKey, Staged
+
+
+def pack(table: pa.Table) -> bytes:
+    """`table` as Arrow IPC stream bytes."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    return out.getvalue().to_pybytes()
+
+
+def unpack(data: bytes) -> pa.Table:
+    """The table that `pack` packed."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+class NewestEpoch:
+    """Remembers the newest epoch of each (checkpoint, instance), so that a repeated commit is seen as one.
+
+    Epochs of one instance only grow and Spark repeats only the newest, so one entry per instance is enough.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def repeated(self, key: SinkKey) -> int | None:
+        """The rows that this epoch has brought already, or None if it is new."""
+        epoch, rows = self._newest.get((key.checkpoint, key.instance), (-1, 0))
+        if key.epoch > epoch:
+            return None
+        return rows if key.epoch == epoch else 0
+
+    def add(self, key: SinkKey, staged: list[Staged]) -> int:
+        """Record a new epoch and return its rows."""
+        rows = sum(s.rows for s in staged)
+        self._newest[key.checkpoint, key.instance] = (key.epoch, rows)
+        return rows

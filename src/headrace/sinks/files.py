@@ -1,0 +1,246 @@
+"""Sinks that write files into a directory, exactly once per epoch. A format only brings a `write` function.
+
+    <path>/part-<writer>-<instance>-<epoch>-<k>.<ext>                     what readers see
+    <path>/_headrace/staging/<writer>-<instance>-<epoch>/<uuid>.staged    what tasks write
+    <path>/_headrace/manifests/<writer>-<instance>-<epoch>.json           what the epoch consists of
+
+`writer` stands for (checkpoint, sink name), so pipelines, sinks and hubs may share a directory.
+
+**The protocol, and why it is exactly once.** Tasks write attempt-unique files under `staging` and make them durable.
+The driver collects their receipts and commits:
+
+1. *Is there a manifest for this key?* Then an earlier run of this epoch got past the commit point. Its manifest stands,
+   what this run staged is dropped.
+2. *Write the manifest* (temporary file, fsync, rename, fsync of the directory). The rename is **the commit point**:
+   before it nothing of the epoch is visible or ever will be, after it all of it will be.
+3. *Roll forward*: rename every staged file to the name that the manifest gives it. A file that is no longer staged was
+   renamed by an earlier run. The names are fixed by the manifest, so doing this twice is the same as once.
+4. *Tidy*: remove the staging directories of this and older epochs of the same instance (orphans of failed attempts)
+   and the manifests before the previous epoch. Spark runs only the newest epoch again, so no older key comes back.
+
+A crash anywhere leads to the same epoch being run again, which enters at 1. A file is renamed only when it is whole, so
+a reader never sees half of one; names that start with `_` are not listed by the readers of Spark, pyarrow and pandas,
+and `.staged` matches no pattern that readers use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import SinkFailed, StateDamaged, UnwritablePath
+from headrace.faults import fault_point
+from headrace.sinks.base import SinkKey, Staged
+
+GUARANTEE = "exactly once per epoch"
+_MANIFEST_VERSION = 1
+_TAG = re.compile(r"(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.json)?")
+
+Write = Callable[[pa.Table, Path], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the files of one sink lie."""
+
+    root: Path
+    sink: str
+
+    @property
+    def staging(self) -> Path:
+        return self.root / "_headrace" / "staging"
+
+    @property
+    def manifests(self) -> Path:
+        return self.root / "_headrace" / "manifests"
+
+    def writer(self, key: SinkKey) -> str:
+        """Sixteen digits for (checkpoint, sink): safe in a file name whatever the ids look like."""
+        return hashlib.sha256(f"{key.checkpoint}\0{self.sink}".encode()).hexdigest()[:16]
+
+    def tag(self, key: SinkKey) -> str:
+        """The name of an epoch's staging directory and manifest."""
+        return f"{self.writer(key)}-{key.instance}-{key.epoch}"
+
+    def manifest(self, key: SinkKey) -> Path:
+        return self.manifests / f"{self.tag(key)}.json"
+
+    def final(self, key: SinkKey, k: int, extension: str) -> str:
+        """The visible name of the epoch's `k`th file."""
+        return f"part-{self.writer(key)}-{key.instance}-{key.epoch:08}-{k}.{extension}"
+
+
+class FileTask:
+    """Task side: one durable staged file per call."""
+
+    def __init__(self, root: Path, sink: str, write: Write) -> None:
+        self._layout = Layout(root, sink)
+        self._write = write
+
+    def stage(self, table: pa.Table, key: SinkKey) -> Staged:
+        name = f"{self._layout.tag(key)}/{uuid.uuid4().hex}.staged"
+        path = self._layout.staging / name
+        with _writing(self._layout):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._write(table, path)
+            _fsync(path)
+        return Staged(table.num_rows, file=name)
+
+
+class FileSink:
+    """Driver side: see the module's text for the protocol. One thread at a time; other hubs may use the directory."""
+
+    guarantee = GUARANTEE
+
+    def __init__(self, root: Path, sink: str, extension: str) -> None:
+        self._layout = Layout(root, sink)
+        self._extension = extension
+
+    def commit(self, key: SinkKey, staged: list[Staged]) -> int:
+        with _writing(self._layout):
+            manifest = self._read_manifest(key)
+            if manifest is None:
+                if not staged:
+                    self._tidy(key)
+                    return 0
+                manifest = self._write_manifest(key, staged)
+                fault_point("between-manifest-and-rename")
+            self._roll_forward(key, manifest["files"])
+            self._tidy(key)
+            return int(manifest["rows"])
+
+    def close(self) -> None:
+        """Nothing to release: committed files stay."""
+
+    def _read_manifest(self, key: SinkKey) -> dict[str, Any] | None:
+        path = self._layout.manifest(key)
+        try:
+            manifest: dict[str, Any] = json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as problem:
+            raise _damaged(path, "it is not JSON") from problem
+        if manifest["version"] != _MANIFEST_VERSION:
+            raise _damaged(path, f"its version is {manifest['version']}, not {_MANIFEST_VERSION}")
+        if (manifest["checkpoint"], manifest["sink"]) != (key.checkpoint, self._layout.sink):
+            raise _damaged(path, "it belongs to another checkpoint or sink")
+        return manifest
+
+    def _write_manifest(self, key: SinkKey, staged: list[Staged]) -> dict[str, Any]:
+        manifest = {
+            "version": _MANIFEST_VERSION,
+            "checkpoint": key.checkpoint,
+            "sink": self._layout.sink,
+            "instance": key.instance,
+            "epoch": key.epoch,
+            "rows": sum(s.rows for s in staged),
+            "files": {s.file: self._layout.final(key, k, self._extension) for k, s in enumerate(staged)},
+        }
+        path = self._layout.manifest(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _fsync(self._layout.staging / self._layout.tag(key))
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        temporary.write_text(json.dumps(manifest))
+        _fsync(temporary)
+        fault_point("before-manifest")
+        os.replace(temporary, path)
+        _fsync(path.parent)
+        return manifest
+
+    def _roll_forward(self, key: SinkKey, files: Mapping[str, str]) -> None:
+        for staged, final in files.items():
+            try:
+                os.rename(self._layout.staging / staged, self._layout.root / final)
+            except FileNotFoundError:
+                if not (self._layout.root / final).exists():
+                    raise _damaged(
+                        self._layout.manifest(key), f"{final} was committed and is neither staged nor in place"
+                    ) from None
+            fault_point("between-renames")
+        _fsync(self._layout.root)
+
+    def _tidy(self, key: SinkKey) -> None:
+        for path, epoch in self._of_instance(self._layout.staging, key):
+            if epoch <= key.epoch:
+                _remove_directory(path)
+        for path, epoch in self._of_instance(self._layout.manifests, key):
+            if epoch < key.epoch - 1:
+                path.unlink(missing_ok=True)
+
+    def _of_instance(self, directory: Path, key: SinkKey) -> list[tuple[Path, int]]:
+        """The entries of `directory` that belong to this writer and instance, with their epoch."""
+        try:
+            names = os.listdir(directory)
+        except FileNotFoundError:
+            return []
+        matches = [m for m in map(_TAG.fullmatch, names) if m is not None]
+        mine = (self._layout.writer(key), str(key.instance))
+        return [(directory / m[0], int(m["epoch"])) for m in matches if (m["writer"], m["instance"]) == mine]
+
+
+def check_directory(values: Mapping[str, Any]) -> None:
+    """Whether the `path` among the options is, or can become, a directory that we may write to. Changes nothing."""
+    path = Path(os.path.abspath(values["path"]))
+    nearest = next(p for p in (path, *path.parents) if p.exists())
+    if not nearest.is_dir():
+        raise UnwritablePath(
+            f"{nearest} is not a directory", advice="Name a directory; it is made when needed.", path=str(path)
+        )
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise UnwritablePath(
+            f"{nearest} cannot be written to", advice="Allow writing there or name another path.", path=str(path)
+        )
+
+
+@contextmanager
+def _writing(layout: Layout) -> Iterator[None]:
+    """Turn what the file system says into a coded error that names the sink."""
+    try:
+        yield
+    except OSError as problem:
+        raise SinkFailed(
+            f"sink {layout.sink} cannot write to {layout.root}: {problem.strerror or problem}",
+            advice="Check that the directory may be written to and has space, then start again: no row is lost.",
+            sink=layout.sink,
+            path=str(layout.root),
+        ) from problem
+
+
+def _damaged(path: Path, reason: str) -> StateDamaged:
+    return StateDamaged(
+        f"the manifest {path} cannot be used: {reason}",
+        advice="Somebody changed or removed files of the sink by hand; restore them, or write to a new directory.",
+        path=str(path),
+    )
+
+
+def _remove_directory(path: Path) -> None:
+    """Remove a flat directory. A task that is still writing there keeps it; the next epoch removes it then."""
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(path):
+            os.unlink(entry)
+        try:
+            os.rmdir(path)
+        except OSError as problem:
+            if problem.errno != errno.ENOTEMPTY:
+                raise
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,132 @@
+"""The jsonl sink: a directory of files with one JSON object per line, in the form of Spark's JSON writer.
+
+NULL fields are left out (`ignore_nulls = false` keeps them); timestamps are ISO 8601 with milliseconds, or with
+microseconds where there are any (Spark's writer would cut them off); binary is base64; NaN and infinities are strings.
+
+Unit of commit: the epoch (see `headrace.sinks.files`). Guarantee: exactly once per epoch.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.duck import quoted, run
+from headrace.options import Option, boolean, choice, text
+from headrace.program import Meaning, SinkDef
+from headrace.schema import Schema
+from headrace.sinks.base import SinkKind
+from headrace.sinks.files import GUARANTEE, FileSink, FileTask, check_directory
+
+_OPTIONS = (
+    Option("path", text, required=True, help="the directory to write to; made when needed"),
+    Option("ignore_nulls", boolean, default=True, help="leave out fields that are NULL (default true, as Spark does)"),
+    Option("compression", choice("none", "gzip"), default="none", help="none (default) or gzip"),
+)
+
+# Rows that become text at once: bounds the memory that a large epoch takes.
+_CHUNK = 65_536
+
+
+def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str) -> None:
+    positional = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
+    fields = [(field.name, f"c{i}", field.type) for i, field in enumerate(table.schema)]
+    sql = f"SELECT {_object(fields, ignore_nulls)} || chr(10) AS line FROM rows"
+    with gzip.open(path, "wb") if compression == "gzip" else open(path, "wb") as out:
+        for start in range(0, table.num_rows, _CHUNK):
+            lines = run(Meaning(), sql, {"rows": positional.slice(start, _CHUNK)})
+            for chunk in lines.column(0).chunks:
+                out.write(_bytes_of(chunk.cast(pa.large_string())))
+
+
+def _bytes_of(lines: pa.LargeStringArray) -> pa.Buffer:
+    """The text of all strings, one after the other: already the content of the file."""
+    _, offsets, data = lines.buffers()
+    assert data is not None, "no line is empty, so there is text"
+    ends = pa.Array.from_buffers(pa.int64(), len(lines) + 1, [None, offsets], offset=lines.offset)
+    begin = ends[0].as_py()
+    return data.slice(begin, ends[len(lines)].as_py() - begin)
+
+
+def _object(fields: list[tuple[str, str, pa.DataType]], ignore_nulls: bool) -> str:
+    """DuckDB SQL for a JSON object of (key, SQL of the value, its type); never NULL."""
+    members = []
+    for name, sql, kind in fields:
+        key = quoted(json.dumps(name, ensure_ascii=False) + ":")
+        value = _value(sql, kind, ignore_nulls)
+        # concat_ws leaves NULL members out
+        members.append(f"{key} || {value}" if ignore_nulls else f"{key} || coalesce({value}, 'null')")
+    return f"'{{' || concat_ws(',', {', '.join(members) or 'NULL'}) || '}}'"
+
+
+def _value(sql: str, kind: pa.DataType, ignore_nulls: bool) -> str:
+    """DuckDB SQL for the JSON text of a value, NULL for NULL."""
+    if pa.types.is_struct(kind):
+        fields = [(f.name, f"struct_extract({sql}, {quoted(f.name)})", f.type) for f in kind]
+        return f"CASE WHEN {sql} IS NOT NULL THEN {_object(fields, ignore_nulls)} END"
+    if pa.types.is_map(kind):
+        value = _value("e.value", kind.item_type, ignore_nulls)
+        return f"'{{' || {_joined(f'map_entries({sql})', f'{_key(kind)} || {_or_null(value)}')} || '}}'"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"'[' || {_joined(sql, _or_null(_value('e', kind.value_type, ignore_nulls)))} || ']'"
+    if pa.types.is_floating(kind):
+        special = f"WHEN isnan({sql}) THEN '\"NaN\"' WHEN isinf({sql}) THEN CASE WHEN {sql} > 0 THEN "
+        return f"CASE {special}'\"Infinity\"' ELSE '\"-Infinity\"' END ELSE CAST({sql} AS VARCHAR) END"
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return f"CAST({sql} AS VARCHAR)"
+    return f"CAST(to_json({_text(sql, kind)}) AS VARCHAR)"
+
+
+def _text(sql: str, kind: pa.DataType) -> str:
+    """DuckDB SQL for the text of a value that JSON writes as a string."""
+    if pa.types.is_timestamp(kind):
+        local, zone = (f"({sql} AT TIME ZONE 'UTC')", "Z") if kind.tz is not None else (sql, "")
+        # strftime wants a constant format, so both are written down
+        short, long = (f"strftime({local}, '%Y-%m-%dT%H:%M:%S.{d}{zone}')" for d in ("%g", "%f"))
+        return f"CASE WHEN microsecond({local}) % 1000 = 0 THEN {short} ELSE {long} END"
+    if pa.types.is_date(kind):
+        return f"strftime({sql}, '%Y-%m-%d')"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return f"base64({sql})"
+    return f"CAST({sql} AS VARCHAR)"
+
+
+def _key(kind: pa.MapType[Any, Any, Any]) -> str:
+    return f"CAST(to_json({_text('e.key', kind.key_type)}) AS VARCHAR) || ':'"
+
+
+def _or_null(sql: str) -> str:
+    return f"coalesce({sql}, 'null')"
+
+
+def _joined(items: str, item: str) -> str:
+    """DuckDB SQL for the texts `item` (in terms of `e`) of the list `items`, with commas between."""
+    return f"array_to_string(list_transform({items}, lambda e: {item}), ',')"
+
+
+def _task(sink: SinkDef) -> FileTask:
+    values = JSONL.values(sink.options)
+    write = partial(_write, ignore_nulls=values["ignore_nulls"], compression=values["compression"])
+    return FileTask(Path(values["path"]), sink.name, write)
+
+
+def _driver(sink: SinkDef, output: Schema) -> FileSink:
+    values = JSONL.values(sink.options)
+    return FileSink(Path(values["path"]), sink.name, "jsonl" if values["compression"] == "none" else "jsonl.gz")
+
+
+JSONL = SinkKind(
+    name="jsonl",
+    help="writes files with one JSON object per line into a directory",
+    guarantee=GUARANTEE,
+    options=_OPTIONS,
+    task=_task,
+    driver=_driver,
+    check_values=check_directory,
+    paths=("path",),
+)

@@ -1,0 +1,93 @@
+"""The memory sink: the newest rows of a pipeline as an Arrow table in the hub's process.
+
+Unit of commit: the epoch. Guarantee: exactly once while the process lives; nothing outlives it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock
+
+import pyarrow as pa
+
+from headrace.options import Option, integer
+from headrace.program import SinkDef
+from headrace.schema import Schema
+from headrace.sinks.base import SinkKey, SinkKind, Staged
+from headrace.sinks.collected import NewestEpoch, pack, unpack
+
+_OPTIONS = (
+    Option(
+        "max_rows",
+        integer(1, 10_000_000),
+        default=100_000,
+        help="rows that are kept; the oldest are dropped and counted",
+    ),
+)
+_GUARANTEE = "exactly once while the process lives; kept in memory only"
+
+
+class MemoryTask:
+    """Sends a task's rows to the driver: at most `max_rows` of them, the newest."""
+
+    def __init__(self, sink: SinkDef) -> None:
+        self._max_rows: int = MEMORY.values(sink.options)["max_rows"]
+
+    def stage(self, table: pa.Table, key: SinkKey) -> Staged:
+        return Staged(table.num_rows, data=pack(table.slice(max(0, table.num_rows - self._max_rows))))
+
+
+class MemorySink:
+    """Holds the newest `max_rows` rows. `read` may be called from any thread; `commit` from the stream's thread."""
+
+    guarantee = _GUARANTEE
+
+    def __init__(self, sink: SinkDef, output: Schema) -> None:
+        self._max_rows: int = MEMORY.values(sink.options)["max_rows"]
+        self._schema = output.arrow
+        self._tables: deque[pa.Table] = deque()
+        self._held = 0
+        self._seen = NewestEpoch()
+        self._lock = Lock()
+        self.dropped = 0
+
+    def commit(self, key: SinkKey, staged: list[Staged]) -> int:
+        repeated = self._seen.repeated(key)
+        if repeated is not None:
+            return repeated
+        tables = [unpack(s.data) for s in staged]
+        with self._lock:
+            for receipt, table in zip(staged, tables, strict=True):
+                self.dropped += receipt.rows - table.num_rows
+                self._held += table.num_rows
+                self._tables.append(table)
+            self._drop_oldest()
+            return self._seen.add(key, staged)
+
+    def _drop_oldest(self) -> None:
+        while (excess := self._held - self._max_rows) > 0:
+            oldest = self._tables.popleft()
+            gone = min(excess, oldest.num_rows)
+            if gone < oldest.num_rows:
+                self._tables.appendleft(oldest.slice(gone))
+            self._held -= gone
+            self.dropped += gone
+
+    def read(self) -> pa.Table:
+        """All rows that are held, in the order in which their epochs were committed."""
+        with self._lock:
+            tables = list(self._tables)
+        return pa.concat_tables([self._schema.empty_table(), *(t.cast(self._schema) for t in tables)])
+
+    def close(self) -> None:
+        """Nothing to release: the rows stay readable until the sink object goes."""
+
+
+MEMORY = SinkKind(
+    name="memory",
+    help="keeps the newest rows in the hub's process, for Python and notebooks",
+    guarantee=_GUARANTEE,
+    options=_OPTIONS,
+    task=MemoryTask,
+    driver=MemorySink,
+)
