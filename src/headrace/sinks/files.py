@@ -229,8 +229,9 @@ def _damaged(path: Path, reason: str) -> StateDamaged:
 def _remove_directory(path: Path) -> None:
     """Remove a flat directory. A task that is still writing there keeps it; the next epoch removes it then."""
     with contextlib.suppress(FileNotFoundError):
-        for entry in os.scandir(path):
-            os.unlink(entry)
+        with os.scandir(path) as entries:
+            for entry in entries:
+                os.unlink(entry)
         try:
             os.rmdir(path)
         except OSError as problem:

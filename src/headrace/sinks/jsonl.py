@@ -44,7 +44,7 @@ def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str)
                 out.write(_bytes_of(chunk.cast(pa.large_string())))
 
 
-def _bytes_of(lines: pa.LargeStringArray) -> pa.Buffer:
+def _bytes_of(lines: pa.Array[Any]) -> pa.Buffer:
     """The text of all strings, one after the other: already the content of the file."""
     _, offsets, data = lines.buffers()
     assert data is not None, "no line is empty, so there is text"

@@ -1,0 +1,117 @@
+"""The memory and console sinks: bounded, and once per epoch while the process lives."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from headrace.program import SinkDef
+from headrace.schema import BIGINT, STRING, TIMESTAMP, Field, Schema
+from headrace.sinks import SINKS, SinkKey, Staged
+from headrace.sinks.console import ConsoleSink, ConsoleTask
+from headrace.sinks.memory import MemorySink, MemoryTask
+
+OUTPUT = Schema((Field("x", BIGINT),))
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"x": pa.array(numbers, pa.int64())})
+
+
+def memory(**options: str) -> tuple[MemoryTask, MemorySink]:
+    sink = SinkDef("m", "memory", options)
+    return MemoryTask(sink), MemorySink(sink, OUTPUT)
+
+
+def key(epoch: int, instance: int = 1, checkpoint: str = "c") -> SinkKey:
+    return SinkKey(checkpoint, instance, epoch)
+
+
+def test_memory_gives_rows_back_in_the_order_of_their_epochs() -> None:
+    task, sink = memory()
+    assert sink.commit(key(0), [task.stage(rows(1), key(0)), task.stage(rows(2, 3), key(0))]) == 3
+    assert sink.commit(key(1), []) == 0
+    assert sink.commit(key(2), [task.stage(rows(4), key(2))]) == 1
+    assert sink.read().column("x").to_pylist() == [1, 2, 3, 4]
+
+
+def test_memory_without_rows_has_the_schema() -> None:
+    assert memory()[1].read().schema == OUTPUT.arrow
+
+
+def test_memory_takes_a_repeated_epoch_once() -> None:
+    task, sink = memory()
+    for _ in range(2):
+        assert sink.commit(key(0), [task.stage(rows(1, 2), key(0))]) == 2
+    assert sink.read().num_rows == 2
+
+
+def test_memory_takes_the_same_epoch_of_another_instance_or_checkpoint() -> None:
+    task, sink = memory()
+    for other in (key(0), key(0, instance=2), key(0, checkpoint="d")):
+        sink.commit(other, [task.stage(rows(1), other)])
+    assert sink.read().num_rows == 3
+
+
+def test_memory_drops_the_oldest_rows_and_counts_them() -> None:
+    task, sink = memory(max_rows="3")
+    sink.commit(key(0), [task.stage(rows(1, 2), key(0))])
+    sink.commit(key(1), [task.stage(rows(3), key(1)), task.stage(rows(4), key(1))])
+    assert (sink.read().column("x").to_pylist(), sink.dropped) == ([2, 3, 4], 1)
+    assert sink.commit(key(2), [task.stage(rows(*range(100)), key(2))]) == 100
+    assert (sink.read().column("x").to_pylist(), sink.dropped) == ([97, 98, 99], 101)
+
+
+def test_a_task_sends_no_more_than_the_sink_can_hold() -> None:
+    small, large = (memory(max_rows="5")[0].stage(rows(*range(n)), key(0)) for n in (5, 100_000))
+    assert (small.rows, large.rows) == (5, 100_000)
+    assert len(large.data) == len(small.data)
+
+
+def printed(staged: list[pa.Table], output: Schema = OUTPUT, times: int = 1, **options: str) -> str:
+    sink = SinkDef("c", "console", options)
+    out = io.StringIO()
+    driver = ConsoleSink(sink, output, Console(file=out, width=120))
+    for _ in range(times):
+        receipts: list[Staged] = [ConsoleTask(sink).stage(table, key(7)) for table in staged]
+        assert driver.commit(key(7), receipts) == sum(table.num_rows for table in staged)
+    return out.getvalue()
+
+
+def test_console_prints_the_first_rows_and_counts_the_rest() -> None:
+    text = printed([rows(101, 102), rows(103, 104, 105)], max_rows="3")
+    assert "epoch 7" in text
+    assert all(str(n) in text for n in (101, 102, 103))
+    assert "104" not in text
+    assert "2 more rows" in text
+
+
+def test_console_prints_nothing_for_an_epoch_without_rows() -> None:
+    assert printed([]) == ""
+
+
+def test_console_prints_a_repeated_epoch_once() -> None:
+    assert printed([rows(101)], times=2).count("101") == 1
+
+
+def test_console_shows_values_as_they_are_even_if_they_look_like_markup() -> None:
+    output = Schema((Field("[b]", STRING), Field("at", TIMESTAMP), Field("n", BIGINT)))
+    table = pa.Table.from_pylist(
+        [{"[b]": "[red]x[/red]", "at": datetime(2024, 1, 1, tzinfo=UTC), "n": None}], schema=output.arrow
+    )
+    text = printed([table], output)
+    assert "[b]" in text
+    assert "[red]x[/red]" in text
+    assert "2024-01-01 00:00:00+00:00" in text
+    assert "NULL" in text
+
+
+@pytest.mark.parametrize("name", sorted(SINKS))
+def test_every_kind_says_what_it_is_and_what_it_guarantees(name: str) -> None:
+    kind = SINKS[name]
+    assert (kind.name, bool(kind.help), bool(kind.guarantee)) == (name, True, True)
+    assert all(option.help for option in kind.options)

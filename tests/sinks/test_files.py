@@ -1,0 +1,256 @@
+"""The commit protocol of the file sinks: exactly once, whatever dies and whenever."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import SinkFailed, StateDamaged, UnwritablePath
+from headrace.program import SinkDef
+from headrace.schema import BIGINT, Field, Schema
+from headrace.sinks import SINKS, SinkKey, Staged
+from headrace.sinks.files import FileSink, FileTask
+from tests.sinks.crashes import Crash, crashing_at
+
+OUTPUT = Schema((Field("x", BIGINT),))
+
+
+def write_text(table: pa.Table, path: Path) -> None:
+    """The smallest format: one number per line."""
+    path.write_text("".join(f"{x}\n" for x in table.column(0).to_pylist()))
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"x": pa.array(numbers, pa.int64())})
+
+
+class Runner:
+    """Runs epochs as a stream does: tasks stage, then the driver commits."""
+
+    def __init__(self, root: Path, sink: str = "s", checkpoint: str = "c", instance: int = 1) -> None:
+        self.root, self.sink, self.checkpoint, self.instance = root, sink, checkpoint, instance
+
+    def key(self, epoch: int) -> SinkKey:
+        return SinkKey(self.checkpoint, self.instance, epoch)
+
+    def stage(self, epoch: int, parts: Sequence[Sequence[int]]) -> list[Staged]:
+        task = FileTask(self.root, self.sink, write_text)
+        return [task.stage(rows(*part), self.key(epoch)) for part in parts if part]
+
+    def run(self, epoch: int, parts: Sequence[Sequence[int]]) -> int:
+        return FileSink(self.root, self.sink, "txt").commit(self.key(epoch), self.stage(epoch, parts))
+
+
+def visible(root: Path) -> list[int]:
+    """What a reader sees: every line of every file that is not hidden."""
+    return sorted(int(line) for path in root.glob("*.txt") for line in path.read_text().splitlines())
+
+
+def staged_files(root: Path) -> list[str]:
+    return [name for _, _, names in os.walk(root / "_headrace" / "staging") for name in names]
+
+
+def test_an_epoch_becomes_visible_when_it_is_committed(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    staged = runner.stage(0, [[1, 2], [3]])
+    assert visible(tmp_path) == []
+    assert FileSink(tmp_path, "s", "txt").commit(runner.key(0), staged) == 3
+    assert visible(tmp_path) == [1, 2, 3]
+    assert staged_files(tmp_path) == []
+
+
+def test_running_an_epoch_again_leaves_one_copy_and_says_the_same_number(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    assert runner.run(0, [[1], [2]]) == 2
+    assert runner.run(0, [[2, 1]]) == 2
+    assert visible(tmp_path) == [1, 2]
+    assert staged_files(tmp_path) == []
+
+
+def test_an_epoch_without_rows_writes_nothing(tmp_path: Path) -> None:
+    assert Runner(tmp_path).run(0, []) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_the_receipts_of_the_driver_count_and_orphans_go(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.stage(0, [[7, 8]])  # an attempt whose receipt never arrived
+    runner.run(0, [[1]])
+    assert visible(tmp_path) == [1]
+    assert staged_files(tmp_path) == []
+
+
+def test_orphans_of_an_epoch_that_ended_empty_go_too(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.stage(0, [[7, 8]])
+    runner.run(0, [])
+    assert staged_files(tmp_path) == []
+
+
+def test_manifests_before_the_previous_epoch_are_removed(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    for epoch in range(5):
+        runner.run(epoch, [[epoch]])
+    manifests = (tmp_path / "_headrace" / "manifests").iterdir()
+    assert sorted(json.loads(m.read_text())["epoch"] for m in manifests) == [3, 4]
+    assert visible(tmp_path) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "other", [{"instance": 2}, {"checkpoint": "d"}, {"sink": "t"}, {"instance": 11}], ids=lambda o: next(iter(o))
+)
+def test_writers_that_share_a_directory_do_not_touch_each_other(tmp_path: Path, other: dict[str, object]) -> None:
+    first, second = Runner(tmp_path), Runner(tmp_path, **other)  # type: ignore[arg-type]
+    waiting = second.stage(0, [[100]])
+    for epoch in range(3):
+        first.run(epoch, [[epoch]])
+    FileSink(tmp_path, second.sink, "txt").commit(second.key(0), waiting)
+    assert visible(tmp_path) == [0, 1, 2, 100]
+
+
+def test_a_crash_at_any_step_of_a_commit_is_repaired_by_the_next_run(tmp_path: Path) -> None:
+    before: list[list[int]] = []
+    for step in itertools.count():
+        root = tmp_path / str(step)
+        runner = Runner(root)
+        runner.run(0, [[10], [20]])
+        try:
+            with crashing_at(step):
+                runner.run(1, [[1, 2], [3]])
+        except Crash:
+            before.append(visible(root))
+            assert runner.run(1, [[3], [1, 2]]) == 3
+            assert visible(root) == [1, 2, 3, 10, 20]
+            assert staged_files(root) == []
+        else:
+            break
+    # The crashes cover both sides of the commit point and the middle of the renames.
+    assert [10, 20] in before
+    assert [1, 2, 10, 20] in before
+    assert [1, 2, 3, 10, 20] in before
+
+
+def test_a_crash_right_after_the_commit_point_keeps_the_first_run(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+
+    def die(name: str) -> None:
+        if name == "between-manifest-and-rename":
+            raise Crash
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.sinks.files.fault_point", die)
+        with pytest.raises(Crash):
+            runner.run(0, [[1]])
+    assert visible(tmp_path) == []
+    runner.run(0, [[999]])
+    assert visible(tmp_path) == [1]
+
+
+PARTS = st.lists(st.lists(st.integers(0, 99), max_size=3), max_size=3)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[int, list[list[int]], list[int]]]:
+    """Epochs of two writers in any interleaving: (writer, rows by task, steps at which earlier attempts died)."""
+    epoch = st.tuples(st.integers(0, 1), PARTS, st.lists(st.integers(0, 40), max_size=2))
+    return draw(st.lists(epoch, min_size=1, max_size=6))
+
+
+@given(histories())
+@settings(max_examples=60, deadline=None)
+def test_any_interleaving_of_staging_crashes_and_reruns_gives_every_row_once(
+    history: list[tuple[int, list[list[int]], list[int]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory) / "out"
+        writers = [Runner(root, instance=1), Runner(root, instance=12)]
+        epochs = [0, 0]
+        expected: list[int] = []
+        for who, parts, crashes in history:
+            for step in crashes:
+                try:
+                    with crashing_at(step):
+                        writers[who].run(epochs[who], parts)
+                except Crash:
+                    assert set(visible(root)) <= {*expected, *itertools.chain(*parts)}
+            # A re-run may be cut differently, but brings the same rows.
+            writers[who].run(epochs[who], [list(itertools.chain(*reversed(parts)))])
+            expected += itertools.chain(*parts)
+            epochs[who] += 1
+            assert visible(root) == sorted(expected)
+        assert staged_files(root) == []
+
+
+def test_readers_that_look_all_the_time_never_see_a_partial_file(tmp_path: Path) -> None:
+    sink = SinkDef("s", "parquet", {"path": str(tmp_path)})
+    kind = SINKS["parquet"]
+    task, driver = kind.task(sink), kind.driver(sink, OUTPUT)
+    (tmp_path / "_headrace").mkdir()
+    done = threading.Event()
+    counts: list[int] = []
+    problems: list[Exception] = []
+
+    def look() -> None:
+        while not done.is_set():
+            try:
+                counts.append(ds.dataset(tmp_path, schema=OUTPUT.arrow, format="parquet").to_table().num_rows)
+            except Exception as problem:
+                problems.append(problem)
+                return
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    try:
+        for epoch in range(60):
+            key = SinkKey("c", 1, epoch)
+            driver.commit(key, [task.stage(rows(*range(1000)), key), task.stage(rows(*range(1000)), key)])
+    finally:
+        done.set()
+        reader.join()
+    assert problems == []
+    assert len(counts) > 3
+    assert counts == sorted(counts)
+    assert all(count % 1000 == 0 for count in counts)
+
+
+def test_a_committed_file_that_somebody_removed_is_reported(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.run(0, [[1]])
+    next(tmp_path.glob("*.txt")).unlink()
+    with pytest.raises(StateDamaged):
+        runner.run(0, [[1]])
+
+
+@pytest.mark.parametrize("content", ["{", '{"version": 99}'])
+def test_a_manifest_that_cannot_be_read_is_reported(tmp_path: Path, content: str) -> None:
+    runner = Runner(tmp_path)
+    runner.run(0, [[1]])
+    next((tmp_path / "_headrace" / "manifests").iterdir()).write_text(content)
+    with pytest.raises(StateDamaged):
+        runner.run(0, [[1]])
+
+
+def test_a_directory_that_cannot_be_made_is_a_coded_error_in_the_task(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SinkFailed):
+        Runner(tmp_path / "file").stage(0, [[1]])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_checking_a_path_under_a_file_is_refused_and_makes_nothing(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnwritablePath):
+        SINKS[kind].check({"path": str(tmp_path / "file" / "below")})
+    SINKS[kind].check({"path": str(tmp_path / "new" / "deep")})
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
