@@ -1,4 +1,4 @@
-"""A file system that dies at a chosen step: stands in for `os` in `headrace.sinks.files`."""
+"""A file system that dies at a chosen step: stands in for `os` in `headrace.sinks.files` and `headrace.durable`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from headrace import durable
 from headrace.sinks import files
 
-_STEPS = ("replace", "rename", "unlink", "rmdir", "fsync", "scandir")
+_STEPS = ("replace", "rename", "unlink", "rmdir", "fsync", "listdir")
 
 
 class Crash(BaseException):
@@ -45,5 +46,6 @@ class DyingOs:
 @contextmanager
 def crashing_at(step: int) -> Iterator[None]:
     """Inside, the sinks' file operations die at `step`."""
-    with mock.patch.object(files, "os", DyingOs(step)):
+    dying = DyingOs(step)
+    with mock.patch.object(files, "os", dying), mock.patch.object(durable, "os", dying):
         yield

@@ -78,6 +78,16 @@ def test_running_an_epoch_again_leaves_one_copy_and_says_the_same_number(tmp_pat
     assert staged_files(tmp_path) == []
 
 
+def test_a_manifest_that_was_only_half_written_is_removed(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.run(0, [[1]])
+    (manifest,) = (tmp_path / "_headrace" / "manifests").iterdir()
+    (manifest.parent / f".{manifest.name}.0123456789abcdef0123456789abcdef").write_text("{")
+    runner.run(1, [[2]])
+    assert [p.name for p in manifest.parent.iterdir() if p.name.startswith(".")] == []
+    assert visible(tmp_path) == [1, 2]
+
+
 def test_an_epoch_without_rows_writes_nothing(tmp_path: Path) -> None:
     assert Runner(tmp_path).run(0, []) == 0
     assert list(tmp_path.iterdir()) == []

@@ -40,13 +40,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.durable import fsync, write_atomic
 from headrace.errors import SinkFailed, StateDamaged, UnwritablePath
 from headrace.faults import fault_point
 from headrace.sinks.base import SinkKey, Staged
 
 GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
-_TAG = re.compile(r"(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.json)?")
+# A staging directory, a manifest, or the temporary file that a crash left instead of a manifest.
+_TAG = re.compile(r"\.?(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.json(?:\.\w+)?)?")
 
 Write = Callable[[pa.Table, Path], None]
 
@@ -95,7 +97,7 @@ class FileTask:
         with _writing(self._layout):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._write(table, path)
-            _fsync(path)
+            fsync(path)
         return Staged(table.num_rows, file=name)
 
 
@@ -148,15 +150,9 @@ class FileSink:
             "rows": sum(s.rows for s in staged),
             "files": {s.file: self._layout.final(key, k, self._extension) for k, s in enumerate(staged)},
         }
-        path = self._layout.manifest(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _fsync(self._layout.staging / self._layout.tag(key))
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        temporary.write_text(json.dumps(manifest))
-        _fsync(temporary)
-        fault_point("before-manifest")
-        os.replace(temporary, path)
-        _fsync(path.parent)
+        self._layout.manifests.mkdir(parents=True, exist_ok=True)
+        fsync(self._layout.staging / self._layout.tag(key))
+        write_atomic(self._layout.manifest(key), json.dumps(manifest).encode())
         return manifest
 
     def _roll_forward(self, key: SinkKey, files: Mapping[str, str]) -> None:
@@ -169,14 +165,14 @@ class FileSink:
                         self._layout.manifest(key), f"{final} was committed and is neither staged nor in place"
                     ) from None
             fault_point("between-renames")
-        _fsync(self._layout.root)
+        fsync(self._layout.root)
 
     def _tidy(self, key: SinkKey) -> None:
         for path, epoch in self._of_instance(self._layout.staging, key):
             if epoch <= key.epoch:
                 _remove_directory(path)
         for path, epoch in self._of_instance(self._layout.manifests, key):
-            if epoch < key.epoch - 1:
+            if epoch < key.epoch - 1 or path.name.startswith("."):
                 path.unlink(missing_ok=True)
 
     def _of_instance(self, directory: Path, key: SinkKey) -> list[tuple[Path, int]]:
@@ -229,19 +225,10 @@ def _damaged(path: Path, reason: str) -> StateDamaged:
 def _remove_directory(path: Path) -> None:
     """Remove a flat directory. A task that is still writing there keeps it; the next epoch removes it then."""
     with contextlib.suppress(FileNotFoundError):
-        with os.scandir(path) as entries:
-            for entry in entries:
-                os.unlink(entry)
+        for name in os.listdir(path):
+            os.unlink(path / name)
         try:
             os.rmdir(path)
         except OSError as problem:
             if problem.errno != errno.ENOTEMPTY:
                 raise
-
-
-def _fsync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
