@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -52,7 +52,7 @@ class Decoded:
     """The records of one buffer. `columns` has an array of `rows` values for each wanted index."""
 
     rows: int
-    columns: Mapping[int, pa.Array]
+    columns: Mapping[int, pa.Array[Any]]
     bad: tuple[BadRecord, ...] = ()
 
 

@@ -6,6 +6,7 @@ empty field is NULL, a quoted one is an empty string.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from headrace.options import Option, boolean
 from headrace.schema import Scalar, Schema
 
 _BOM = b"\xef\xbb\xbf"
-_FAST = {"TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "STRING"}
+_FAST = {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "STRING", "TIMESTAMP"}
 
 
 class BadStructure(ValueError):
@@ -108,8 +109,8 @@ class Csv:
         if [n.lower() for n in names] != [d.lower() for d in declared]:
             raise HeaderMismatch(
                 f"the header names {', '.join(names[:20])}",
-                advice=f"The stream declares {', '.join(declared[:20])}, in this order. Declare the columns as the file "
-                "has them, or drop the header and set header = 'false'.",
+                advice=f"The stream declares {', '.join(declared[:20])}, in this order. Declare the columns as the "
+                "file has them, or drop the header and set header = 'false'.",
                 header=names,
                 declared=declared,
             )
@@ -130,11 +131,11 @@ class Csv:
         names = [str(i) for i in range(len(self.schema))]
         convert = pc.ConvertOptions(
             column_types={str(i): self.schema[i].type.arrow for i in wanted}, include_columns=[str(i) for i in wanted],
-            null_values=[""], strings_can_be_null=True,
+            null_values=[""], strings_can_be_null=True, true_values=["true"], false_values=["false"],
         )  # fmt: skip
         try:
             table = pc.read_csv(
-                pa.BufferReader(data),
+                io.BytesIO(data),
                 read_options=pc.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
                 parse_options=pc.ParseOptions(delimiter=self.dialect.delimiter.decode()),
                 convert_options=convert,

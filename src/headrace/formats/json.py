@@ -6,6 +6,7 @@ nothing but white space are no records.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from headrace.schema import Scalar, Schema
 _BOM = b"\xef\xbb\xbf"
 # pyarrow and the one-by-one path agree on these; other types always take the latter.
 _FAST = {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "STRING", "TIMESTAMP"}
+scanstring: Any = json.decoder.scanstring  # type: ignore[attr-defined]
 _SPACE = re.compile(r"[ \t\r\n]*")
 MAX_DEPTH = 256
 
@@ -61,7 +63,7 @@ def parse_object(text: str) -> dict[str, tuple[Any, str]]:
         while text[at : at + 1] != "}":
             if text[at : at + 1] != '"':
                 raise BadStructure("bad_json")
-            key, at = json.decoder.scanstring(text, at + 1, True)
+            key, at = scanstring(text, at + 1)
             at = _skip(text, at)
             if text[at : at + 1] != ":":
                 raise BadStructure("bad_json")
@@ -129,7 +131,7 @@ class JsonLines:
         )
         try:
             table = pj.read_json(
-                pa.BufferReader(raw), read_options=pj.ReadOptions(use_threads=False, block_size=len(raw) + 1),
+                io.BytesIO(raw), read_options=pj.ReadOptions(use_threads=False, block_size=len(raw) + 1),
                 parse_options=parse,
             )  # fmt: skip
         except pa.ArrowInvalid:
@@ -166,9 +168,8 @@ class JsonLines:
         return Decoded(rows, {i: pa.array(v, self.schema[i].type.arrow) for i, v in cells.items()}, tuple(bad))
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
+def _whole(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    return pa.concat_arrays(column.chunks)
 
 
 def _build(schema: Schema, values: Mapping[str, object]) -> JsonLines:

@@ -9,6 +9,7 @@ import base64
 import binascii
 import datetime as dt
 import decimal
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +55,7 @@ def text_value(kind: DataType, text: str) -> Any:
 
 
 def json_value(kind: DataType, value: Any, raw: str) -> Any:
-    """The value that a parsed JSON `value` gives; `raw` is its text, which a STRING column takes when it is no string."""
+    """The value that a parsed JSON `value` gives; `raw` is its text, for STRING columns that meet no string."""
     if value is None:
         return None
     if isinstance(kind, Struct):
@@ -94,13 +95,9 @@ def _compact(value: Any) -> str:
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
-        import json
-
         return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_compact(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_compact, value)) + "]"
-    import json
-
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -136,7 +133,9 @@ def _double(name: str, text: str) -> float:
     if special is None and _FLOAT.fullmatch(text) is None:
         raise BadValue("bad_number")
     spelled = special or text
-    return float(spelled) if name == "DOUBLE" or special else float(pa.scalar(spelled.lstrip("+")).cast("float").as_py())
+    if name == "DOUBLE" or special:
+        return float(spelled)
+    return float(pa.array([spelled.lstrip("+")]).cast(pa.float32())[0].as_py())
 
 
 _CONTEXT = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)

@@ -1,0 +1,42 @@
+"""Sources: where a stream's bytes come from. `SOURCES` is the registry; the interface is in `headrace.sources.base`."""
+
+from __future__ import annotations
+
+from headrace.errors import UnknownFormat, UnknownSource
+from headrace.formats import FORMATS
+from headrace.options import check_options, closest
+from headrace.program import StreamDef
+from headrace.sources.base import SourceKind
+from headrace.sources.files import FILES
+from headrace.sources.generator import GENERATOR
+
+SOURCES: dict[str, SourceKind] = {kind.name: kind for kind in (FILES, GENERATOR)}
+
+
+def check_stream(stream: StreamDef) -> None:
+    """Everything about source, format and their options that CREATE STREAM can refuse: unknown names, options that
+    neither has, bad values, missing paths."""
+    source, fmt = SOURCES.get(stream.source), FORMATS.get(stream.format)
+    if source is None:
+        hint = closest(stream.source, SOURCES)
+        raise UnknownSource(
+            f"there is no source '{stream.source}'",
+            advice=(f"Did you mean '{hint}'? " if hint else "") + f"Sources: {', '.join(sorted(SOURCES))}.",
+            name=stream.source,
+            did_you_mean=hint,
+        )
+    if fmt is None:
+        hint = closest(stream.format, FORMATS)
+        raise UnknownFormat(
+            f"there is no format '{stream.format}'",
+            advice=(f"Did you mean '{hint}'? " if hint else "") + f"Formats: {', '.join(sorted(FORMATS))}.",
+            name=stream.format,
+            did_you_mean=hint,
+        )
+    owner = f"source '{source.name}' with format '{fmt.name}'"
+    check_options(owner, (*source.options, *fmt.options), stream.options)
+    fmt.make(stream.schema, stream.options)
+    source.check(stream)
+
+
+__all__ = ["SOURCES", "SourceKind", "check_stream"]

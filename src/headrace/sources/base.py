@@ -6,22 +6,30 @@ Driver side and task side share nothing but the split, which is pickled. Offsets
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
-from headrace.formats.base import Format
+from headrace.formats.base import BadRecord, Format
+from headrace.options import Option, check_options
+from headrace.program import StreamDef
 
 Offset = dict[str, Any]
+Clock = Callable[[], float]  # seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
 class RawChunk:
-    """Whole records from one origin: `data` starts at byte `offset` of it."""
+    """Whole records from one origin: `data` starts at byte `offset` of it.
+
+    `bad` are records that the source itself had to refuse (longer than `max_record_bytes`); they are not in `data`.
+    """
 
     origin: str
     offset: int
     data: bytes | memoryview
+    bad: tuple[BadRecord, ...] = ()
 
 
 class Split(Protocol):
@@ -62,3 +70,39 @@ class Source(Protocol):
     def commit(self, end: Offset) -> None:
         """Everything up to `end` will never be asked for again."""
         ...
+
+
+class SourceFactory(Protocol):
+    """Makes a source. `state_dir` is durable and belongs to this stream alone; `values` are the checked options."""
+
+    def __call__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> Source: ...
+
+
+def check_nothing(stream: StreamDef, values: Mapping[str, Any]) -> None:
+    """For sources whose options can only be wrong one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """A source as users name it in `WITH (source = '...')`."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+    build: SourceFactory
+    verify: Callable[[StreamDef, Mapping[str, Any]], None] = check_nothing
+
+    def values(self, stream: StreamDef) -> dict[str, Any]:
+        """The values of this source's options; the stream's other options belong to its format."""
+        own = {o.name for o in self.options}
+        mine = {k: v for k, v in stream.options.items() if k.lower() in own}
+        return check_options(f"source '{self.name}'", self.options, mine)
+
+    def check(self, stream: StreamDef) -> None:
+        """What CREATE STREAM must refuse now rather than when the stream runs: paths that are not there, and so on."""
+        self.verify(stream, self.values(stream))
+
+    def make(self, stream: StreamDef, state_dir: Path, clock: Clock) -> Source:
+        """The source of `stream`; its log and other durable facts live in `state_dir`, which is made if missing."""
+        state_dir.mkdir(parents=True, exist_ok=True)
+        return self.build(stream, self.values(stream), state_dir, clock)

@@ -1,0 +1,279 @@
+"""The source `files`: NDJSON, CSV and other record files in a directory, read once each, by all cores.
+
+New files are picked up as they appear. A file is immutable by default (written elsewhere, renamed into place) and its
+end ends the last record; with `tail = 'true'` files grow and a last record without delimiter waits. Within one listing
+files are ordered by (mtime, path).
+
+unit of parallelism: a byte range of a file; delivery: exactly once into an epoch, replayable as long as the files stay.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import BadOption, HeadraceError
+from headrace.formats import FORMATS
+from headrace.formats.base import BadRecord, Format
+from headrace.options import Option, boolean, text
+from headrace.program import StreamDef
+from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
+from headrace.sources.filelog import HEAD, Extent, FileLog, changed, fingerprint
+from headrace.sources.listing import Listing
+
+CHUNK = 8 << 20  # what a task holds at a time; records are cut out of it whole
+SMALLEST_SPLIT = 256 << 10  # less is not worth a task
+HEADER = 64 << 10  # read at once to find BOM and header
+TOO_LONG_KEPT = 1024  # bytes kept of a record that is too long
+POLL = 0.1  # seconds between listings, at least
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes [begin, end) of an extent's file: the records that *end* there."""
+
+    extent: Extent
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit:
+    """The ranges that one task reads."""
+
+    ranges: tuple[FileRange, ...]
+
+    def read(self, fmt: Format) -> Iterator[RawChunk]:
+        for part in self.ranges:
+            fd = part.extent.open()
+            try:
+                yield from RangeReader(fd, part, fmt).chunks()
+            finally:
+                os.close(fd)
+
+
+class RangeReader:
+    """Reads the records that end in one range, in chunks of whole records.
+
+    The first record may begin before the range: it is found by reading back to the previous delimiter. A record longer
+    than a chunk is reported, by the range that holds its end, and never held in memory.
+    """
+
+    def __init__(self, fd: int, part: FileRange, fmt: Format, chunk: int = CHUNK) -> None:
+        self.fd, self.part, self.fmt = fd, part, fmt
+        self.path = part.extent.path
+        self.delimiter = fmt.delimiter
+        self.chunk = max(chunk, fmt.max_record_bytes + len(self.delimiter))
+
+    def chunks(self) -> Iterator[RawChunk]:
+        begin, end, last = self.part.begin, self.part.end, self.part.extent.end
+        head = self.head_bytes()
+        at = head if begin <= head else self.record_start(begin, head)
+        while at < end:
+            data = self.read(at, min(self.chunk, end - at))
+            stop = at + len(data)
+            cut = len(data) if stop == last else data.rfind(self.delimiter) + len(self.delimiter)
+            if stop != last and cut < len(self.delimiter):
+                cut = 0
+            if stop == last and len(data) == self.chunk and self.delimiter not in data:
+                cut = 0  # the file's last record fills the chunk: it is too long
+            if cut:
+                yield RawChunk(self.path, at, memoryview(data)[:cut])
+                at += cut
+            elif stop == end and stop != last:
+                return  # no record ends in what is left of the range
+            else:
+                after = self.skip_record(at + len(data))
+                if after is None:
+                    return
+                bad = BadRecord(self.path, at, "record_too_long", None, data[:TOO_LONG_KEPT])
+                yield RawChunk(self.path, at, b"", (bad,))
+                at = after
+
+    def read(self, at: int, length: int) -> bytes:
+        data = os.pread(self.fd, length, at)
+        if len(data) != length:
+            raise changed(self.path, f"shrank to {at + len(data)} bytes")
+        return data
+
+    def head_bytes(self) -> int:
+        """Where the first record of the file begins."""
+        size = self.part.extent.end
+        head = self.read(0, min(size, HEADER))
+        if self.delimiter not in head and len(head) < size:
+            head = self.read(0, min(size, self.chunk))
+        return self.fmt.header_bytes(head)
+
+    def record_start(self, at: int, floor: int) -> int:
+        """Where the record that holds byte `at` begins: after the last delimiter that ends at or before `at`."""
+        overlap = len(self.delimiter) - 1
+        window, high = 4096, at
+        while high > floor:
+            low = max(floor, high - window)
+            found = self.read(low, min(at, high + overlap) - low).rfind(self.delimiter)
+            if found >= 0:
+                return low + found + len(self.delimiter)
+            high, window = low, min(window * 4, self.chunk)
+        return floor
+
+    def skip_record(self, at: int) -> int | None:
+        """The end of a record that has no delimiter before `at`; None if it does not end in this range."""
+        overlap = len(self.delimiter) - 1
+        while at < self.part.end:
+            low = at - overlap
+            data = self.read(low, min(self.chunk, self.part.end - low))
+            found = data.find(self.delimiter)
+            if found >= 0:
+                return low + found + len(self.delimiter)
+            at = low + len(data)
+        return at if self.part.end == self.part.extent.end else None
+
+
+class Files:
+    """Plans the epochs of a file stream. See `headrace.sources.base.Source` for the promises."""
+
+    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+        self.format = FORMATS[stream.format].make(stream.schema, stream.options)
+        self.listing = Listing(values["path"])
+        self.tail: bool = values["tail"]
+        self.log = FileLog(state_dir / "files.log")
+        self.clock = clock
+        self._next_poll = 0.0
+
+    def initial(self) -> Offset:
+        return {"extent": 0, "pos": 0}
+
+    def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+        self._poll()
+        begin = self._address(start)
+        if begin >= self.log.total:
+            return start
+        end = self.log.total if max_bytes is None else min(self.log.total, begin + max(1, max_bytes))
+        extent, pos = self.log.place(end)
+        if not self.format.splittable:
+            pos = self.log.extents[extent].end
+        return {"extent": extent, "pos": pos}
+
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+        low, high = self._address(start), self._address(end)
+        count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
+        cuts = [low + (high - low) * i // count for i in range(count + 1)]
+        if not self.format.splittable:
+            cuts = [self._whole(c) for c in cuts]
+        splits = (FileSplit(tuple(self._ranges(a, b))) for a, b in pairwise(cuts))
+        return [s for s in splits if s.ranges]
+
+    def exhausted(self, at: Offset) -> bool:
+        if self._address(at) < self.log.total:
+            return False
+        self._poll(force=True)
+        return self._address(at) >= self.log.total
+
+    def backlog(self, at: Offset) -> int:
+        self._poll()
+        return self.log.total - self._address(at)
+
+    def commit(self, end: Offset) -> None:
+        """Nothing to release: the log is what makes offsets meaningful."""
+
+    def _address(self, offset: Offset) -> int:
+        return self.log.address(offset["extent"], offset["pos"])
+
+    def _whole(self, address: int) -> int:
+        """The end of the extent that holds `address`."""
+        if address == 0 or not self.log.extents:
+            return 0
+        extent, _ = self.log.place(address)
+        return self.log.address(extent, self.log.extents[extent].end)
+
+    def _ranges(self, low: int, high: int) -> Iterator[FileRange]:
+        while low < high:
+            extent, pos = self.log.place(low + 1)
+            found = self.log.extents[extent]
+            begin = pos - 1
+            end = min(found.end, begin + high - low)
+            yield FileRange(found, begin, end)
+            low += end - begin
+
+    def _poll(self, force: bool = False) -> None:
+        """Log what is new. A listing is due every POLL seconds, less often when listing itself takes long."""
+        now = self.clock()
+        if now < self._next_poll and not force:
+            return
+        fresh: list[tuple[int, Extent]] = []
+        for found in self.listing.files():
+            known = self.log.inodes.get(found.path)
+            if known is None:
+                fresh += self._extent(found.path, 0)
+            elif known != found.inode:
+                raise changed(found.path, "was replaced")
+            elif self.tail:
+                fresh += self._extent(found.path, self.log.last[found.path].end)
+        self.log.append([e for _, e in sorted(fresh, key=lambda pair: (pair[0], pair[1].path))])
+        done = self.clock()
+        self._next_poll = done + max(POLL, 10 * (done - now))
+
+    def _extent(self, path: str, begin: int) -> list[tuple[int, Extent]]:
+        """What the file has beyond `begin`, with its mtime; nothing if that is no whole record yet."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            stat = os.fstat(fd)
+            if stat.st_size < begin:
+                raise changed(path, f"shrank from {begin} to {stat.st_size} bytes")
+            end = self._last_record_end(fd, begin, stat.st_size) if self.tail else stat.st_size
+            if self.tail and end == begin:
+                return []
+            if begin == 0:
+                self._check_header(fd, path, stat.st_size)
+            head = min(HEAD, end)
+            return [
+                (stat.st_mtime_ns, Extent(path, stat.st_ino, begin, end, head, fingerprint(fd, head), not self.tail))
+            ]
+        finally:
+            os.close(fd)
+
+    def _check_header(self, fd: int, path: str, size: int) -> None:
+        try:
+            self.format.header_bytes(os.pread(fd, min(size, HEADER), 0))
+        except HeadraceError as problem:
+            problem.message = f"{path}: {problem.message}"
+            problem.params["path"] = path
+            raise
+
+    def _last_record_end(self, fd: int, begin: int, size: int) -> int:
+        delimiter = self.format.delimiter
+        high, window = size, 4096
+        while high > begin:
+            low = max(begin, high - window)
+            found = os.pread(fd, min(size, high + len(delimiter) - 1) - low, low).rfind(delimiter)
+            if found >= 0:
+                return low + found + len(delimiter)
+            high, window = low, min(window * 4, CHUNK)
+        return begin
+
+
+def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
+    Listing(values["path"]).check()
+    fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+    if values["tail"] and not fmt.splittable:
+        raise BadOption(
+            "tail needs a format whose files can be cut",
+            advice="Drop tail, or the option that makes a file one piece (multiline, codec).",
+            option="tail",
+        )
+
+
+FILES = SourceKind(
+    "files",
+    "files in a directory, as they appear",
+    (
+        Option("path", text, required=True, help="a directory, a glob pattern or a file"),
+        Option("tail", boolean, default=False, help="files grow at their end; a last record without delimiter waits"),
+    ),
+    Files,
+    _verify,
+)

@@ -1,0 +1,158 @@
+"""The source `generator`: made-up rows in the stream's own format, for demos, tests and benchmarks.
+
+Row k is a pure function of (seed, k), so every split can be made again, anywhere. The rows are bytes in the stream's
+format and are decoded like any others. Values follow type and name: see `headrace.sources.shapes`.
+
+unit of parallelism: a range of rows; delivery: exactly once into an epoch, replayable for ever.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.formats.base import Format
+from headrace.options import Option, duration, integer, number
+from headrace.program import StreamDef
+from headrace.schema import Schema
+from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
+from headrace.sources.shapes import RowMaker
+
+CHUNK_BYTES = 1 << 20  # text made at a time: small enough to stay in the cache while columns are joined
+SLOT = 1 << 16  # rows have no byte offset of their own; row k stands at k * SLOT
+SMALLEST_SPLIT = 2000  # rows; less is not worth a task
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that a row depends on, besides its number."""
+
+    schema: Schema
+    format: str
+    delimiter: str
+    event_time: int | None
+    seed: int
+    start_us: int
+    step_us: float
+    disorder: float
+    spread_us: int
+    cardinality: int
+    nulls: float
+
+
+@dataclass(frozen=True, slots=True)
+class RowSplit:
+    """Rows [begin, end)."""
+
+    recipe: Recipe
+    name: str
+    begin: int
+    end: int
+
+    def read(self, fmt: Format) -> Iterator[RawChunk]:
+        maker = RowMaker(self.recipe)
+        at = self.begin
+        while at < self.end:
+            stop = min(self.end, at + maker.rows_per(CHUNK_BYTES))
+            yield RawChunk(f"generator:{self.name}", at * SLOT, maker.text(at, stop))
+            at = stop
+
+
+class Generator:
+    """Plans the epochs of a generated stream. The rate counts from the first call after a start, so a stream that
+    was stopped does not owe the rows of the pause."""
+
+    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+        rate: float | None = values["rate"]
+        step = values["step"] if values["step"] is not None else 1e6 / rate if rate else 1000.0
+        delimiter = stream.options.get("delimiter", ",")
+        self.recipe = Recipe(
+            stream.schema, stream.format, delimiter, stream.event_time, values["seed"], values["start"], float(step),
+            values["disorder"], values["spread"], values["cardinality"], values["nulls"],
+        )  # fmt: skip
+        self.name = stream.name
+        self.rows: int | None = values["rows"]
+        self.rate = rate
+        self.clock = clock
+        self.row_bytes = RowMaker(self.recipe).row_bytes
+        self._from: tuple[int, float] | None = None
+
+    def initial(self) -> Offset:
+        return {"row": 0}
+
+    def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+        at: int = start["row"]
+        due = self._due(at)
+        # Without rate, rows or a limit there is no end to the backlog: an epoch of a million rows is as good as any.
+        most = max(1, max_bytes // self.row_bytes) if max_bytes is not None else 1_000_000 if due is None else due - at
+        end = at + most if due is None else min(due, at + most)
+        return {"row": end} if end > at else start
+
+    def _due(self, at: int) -> int | None:
+        """How many rows exist by now; None for no limit."""
+        if self.rate is None:
+            return self.rows
+        now = self.clock()
+        if self._from is None:
+            self._from = (at, now)
+        row, since = self._from
+        due = row + int((now - since) * self.rate)
+        return due if self.rows is None else min(due, self.rows)
+
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+        low, high = start["row"], end["row"]
+        count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
+        cuts = [low + (high - low) * i // count for i in range(count + 1)]
+        return [RowSplit(self.recipe, self.name, a, b) for a, b in pairwise(cuts) if b > a]
+
+    def exhausted(self, at: Offset) -> bool:
+        return self.rows is not None and at["row"] >= self.rows
+
+    def backlog(self, at: Offset) -> int:
+        due = self._due(at["row"])
+        return (1 << 40) if due is None else max(0, due - at["row"]) * self.row_bytes
+
+    def commit(self, end: Offset) -> None:
+        """Nothing to release: rows are made, not kept."""
+
+
+def instant(value: str) -> int:
+    """Microseconds since 1970 of an ISO 8601 date and time, UTC unless it has an offset."""
+    try:
+        parsed = dt.datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("a time such as 2026-01-01T00:00:00Z") from None
+    zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
+    return (zoned - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+
+
+def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
+    if stream.format not in ("json", "ndjson", "csv"):
+        raise BadOption(
+            f"source 'generator' cannot write format '{stream.format}'", advice="It writes json and csv.",
+            option="format", value=stream.format,
+        )  # fmt: skip
+
+
+GENERATOR = SourceKind(
+    "generator",
+    "made-up rows, the same for the same seed",
+    (
+        Option("rows", integer(0, 1 << 60), help="how many rows in all; endless if absent"),
+        Option("rate", number(0.001, 1e9), help="rows a second; as fast as possible if absent"),
+        Option("seed", integer(0, (1 << 63) - 1), default=1, help="another seed gives other rows"),
+        Option("start", instant, default=1_767_225_600_000_000, help="event time of the first row (2026-01-01)"),
+        Option("step", duration, help="event time between rows; 1/rate if absent, 1 ms without a rate"),
+        Option("disorder", number(0, 1), default=0.0, help="share of the rows that come late"),
+        Option("spread", duration, default=5_000_000, help="how late such a row is, at most"),
+        Option("cardinality", integer(1, 10_000_000), default=100, help="distinct values of a key-like column"),
+        Option("nulls", number(0, 1), default=0.0, help="share of NULL cells; never in the event time"),
+    ),
+    Generator,
+    _verify,
+)
