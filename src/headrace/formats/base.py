@@ -30,6 +30,9 @@ VALUE_REASONS = (
 )  # fmt: skip
 
 
+TOO_LONG_KEPT = 1024  # bytes kept of a record that is too long
+
+
 @dataclass(frozen=True, slots=True)
 class BadRecord:
     """A record, or a cell of it, that is not what the schema declares.
@@ -45,6 +48,11 @@ class BadRecord:
     column: int | None
     raw: bytes
     row: int = -1
+
+
+def too_long(origin: str, offset: int, raw: bytes, limit: int) -> BadRecord:
+    """The verdict on a record of more than `limit` bytes; `raw` is at least its first `limit` bytes."""
+    return BadRecord(origin, offset, "record_too_long", None, bytes(raw[: min(limit, TOO_LONG_KEPT)]))
 
 
 @dataclass(frozen=True, slots=True)

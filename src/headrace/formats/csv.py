@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from headrace.errors import BadOption, HeaderMismatch
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, too_long
 from headrace.formats.json import records
 from headrace.formats.values import BadValue, text_value
 from headrace.options import Option, boolean
@@ -154,7 +154,7 @@ class Csv:
             if not raw:
                 continue
             if len(raw) > self.max_record_bytes:
-                bad.append(BadRecord(origin, offset + begin, "record_too_long", None, raw[:1024]))
+                bad.append(too_long(origin, offset + begin, raw, self.max_record_bytes))
                 continue
             try:
                 fields = split_record(raw, self.dialect)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pj
 
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, too_long
 from headrace.formats.values import BadValue, Number, json_value
 from headrace.schema import Scalar, Schema
 
@@ -146,10 +146,10 @@ class JsonLines:
         bad: list[BadRecord] = []
         rows = 0
         for begin, raw in records(data, b"\n"):
-            if not raw.strip(b" \t\r"):
-                continue
             if len(raw) > self.max_record_bytes:
-                bad.append(BadRecord(origin, offset + begin, "record_too_long", None, raw[:1024]))
+                bad.append(too_long(origin, offset + begin, raw, self.max_record_bytes))
+                continue
+            if not raw.strip(b" \t\r"):
                 continue
             try:
                 members = parse_object(raw.decode("utf-8", "surrogateescape"))

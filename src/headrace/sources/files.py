@@ -10,6 +10,7 @@ unit of parallelism: a byte range of a file; delivery: exactly once into an epoc
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +19,7 @@ from typing import Any
 
 from headrace.errors import BadOption, HeadraceError
 from headrace.formats import FORMATS
-from headrace.formats.base import BadRecord, Format
+from headrace.formats.base import Format, too_long
 from headrace.options import Option, boolean, text
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
@@ -28,7 +29,6 @@ from headrace.sources.listing import Listing
 CHUNK = 8 << 20  # what a task holds at a time; records are cut out of it whole
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 HEADER = 64 << 10  # read at once to find BOM and header
-TOO_LONG_KEPT = 1024  # bytes kept of a record that is too long
 POLL = 0.1  # seconds between listings, at least
 
 
@@ -67,7 +67,8 @@ class RangeReader:
         self.fd, self.part, self.fmt = fd, part, fmt
         self.path = part.extent.path
         self.delimiter = fmt.delimiter
-        self.chunk = max(chunk, fmt.max_record_bytes + len(self.delimiter))
+        # A chunk holds the longest good record, its delimiter and a carriage return before it.
+        self.chunk = max(chunk, fmt.max_record_bytes + len(self.delimiter) + 1)
 
     def chunks(self) -> Iterator[RawChunk]:
         begin, end, last = self.part.begin, self.part.end, self.part.extent.end
@@ -90,7 +91,7 @@ class RangeReader:
                 after = self.skip_record(at + len(data))
                 if after is None:
                     return
-                bad = BadRecord(self.path, at, "record_too_long", None, data[:TOO_LONG_KEPT])
+                bad = too_long(self.path, at, data, self.fmt.max_record_bytes)
                 yield RawChunk(self.path, at, b"", (bad,))
                 at = after
 
@@ -204,6 +205,7 @@ class Files:
         now = self.clock()
         if now < self._next_poll and not force:
             return
+        began = time.perf_counter()
         fresh: list[tuple[int, Extent]] = []
         for found in self.listing.files():
             known = self.log.inodes.get(found.path)
@@ -214,8 +216,7 @@ class Files:
             elif self.tail:
                 fresh += self._extent(found.path, self.log.last[found.path].end)
         self.log.append([e for _, e in sorted(fresh, key=lambda pair: (pair[0], pair[1].path))])
-        done = self.clock()
-        self._next_poll = done + max(POLL, 10 * (done - now))
+        self._next_poll = now + max(POLL, 10 * (time.perf_counter() - began))
 
     def _extent(self, path: str, begin: int) -> list[tuple[int, Extent]]:
         """What the file has beyond `begin`, with its mtime; nothing if that is no whole record yet."""

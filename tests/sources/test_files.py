@@ -1,0 +1,338 @@
+"""The source `files`: any cut gives the same rows, the log survives, changed files are noticed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import BadOption, FileChanged, HeaderMismatch, HeadraceError, MissingFile, UnreadableDirectory
+from headrace.formats import FORMATS
+from headrace.formats.base import Format
+from headrace.program import StreamDef
+from headrace.schema import BIGINT, STRING, Field, Schema
+from headrace.sources import SOURCES, check_stream
+from headrace.sources.base import Offset, RawChunk
+from headrace.sources.filelog import Extent, fingerprint
+from headrace.sources.files import FileRange, Files, RangeReader
+
+SCHEMA = Schema((Field("a", BIGINT), Field("b", STRING)))
+
+
+def stream(path: Path, fmt: str = "json", **options: str) -> StreamDef:
+    return StreamDef("s", SCHEMA, None, 0, "files", fmt, {"path": str(path), **options})
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def make(definition: StreamDef, state: Path) -> Files:
+    source = SOURCES["files"].make(definition, state, Clock())
+    assert isinstance(source, Files)
+    return source
+
+
+def rows(source: Files, start: Offset, end: Offset, parallelism: int = 2) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = []
+    for split in source.splits(start, end, parallelism):
+        split = pickle.loads(pickle.dumps(split))
+        for chunk in split.read(source.format):
+            decoded = source.format.decode(chunk.data, [0, 1], chunk.origin, chunk.offset)
+            found += zip(*(decoded.columns[i].to_pylist() for i in (0, 1)), strict=True)
+    return found
+
+
+def write(path: Path, begin: int, end: int) -> None:
+    path.write_text("".join(json.dumps({"a": i, "b": f"r{i}"}) + "\n" for i in range(begin, end)))
+
+
+def extent_of(path: Path, sealed: bool = True) -> Extent:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        size = os.fstat(fd).st_size
+        head = min(size, 4096)
+        return Extent(str(path), os.fstat(fd).st_ino, 0, size, head, fingerprint(fd, head), sealed)
+    finally:
+        os.close(fd)
+
+
+def read_cut(path: Path, fmt: Format, cuts: list[int], chunk: int) -> list[RawChunk]:
+    extent = extent_of(path)
+    bounds = sorted({0, extent.end, *(c for c in cuts if c <= extent.end)})
+    found: list[RawChunk] = []
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        for a, b in itertools.pairwise(bounds):
+            found += RangeReader(fd, FileRange(extent, a, b), fmt, chunk).chunks()
+    finally:
+        os.close(fd)
+    return found
+
+
+def facts(chunks: list[RawChunk], fmt: Format) -> list[object]:
+    """Rows and bad records in file order, whatever the chunks were."""
+    out: list[object] = []
+    for chunk in chunks:
+        decoded = fmt.decode(chunk.data, [0, 1], chunk.origin, chunk.offset)
+        out += zip(*(decoded.columns[i].to_pylist() for i in (0, 1)), strict=True)
+        out += sorted((b.offset, b.reason, b.column, b.raw) for b in (*decoded.bad, *chunk.bad))
+    return sorted(out, key=repr)
+
+
+LINE = st.sampled_from(
+    [b'{"a":1,"b":"x"}', b'{"b":"long enough to be cut in the middle","a":-7}', b"", b"{", b'{"a":"no"}', b"[1]",
+     b'{"a":2,"b":"' + b"y" * 300 + b'"}', b"\r", b'{"a":3}\r']
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(LINE, max_size=12), st.booleans(), st.lists(st.integers(0, 1500), max_size=6), st.integers(1, 400))
+def test_any_cut_of_a_json_file_gives_the_same_rows_and_the_same_bad_records(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], ended: bool, cuts: list[int], chunk: int
+) -> None:
+    path = tmp_path_factory.mktemp("cut") / "f"
+    path.write_bytes(b"\n".join(lines) + (b"\n" if ended and lines else b""))
+    fmt = FORMATS["json"].make(SCHEMA, {"max_record_bytes": "200"})
+    whole = fmt.decode(path.read_bytes(), [0, 1], str(path), 0)
+    expected: list[object] = [*zip(*(whole.columns[i].to_pylist() for i in (0, 1)), strict=True)]
+    expected += [(b.offset, b.reason, b.column, b.raw) for b in whole.bad]
+    assert facts(read_cut(path, fmt, cuts, chunk), fmt) == sorted(expected, key=repr)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 16, 4096])
+def test_every_range_size_gives_the_same_csv_rows_with_a_header(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "f.csv"
+    path.write_bytes(b"\xef\xbb\xbfa,b\r\n" + b"".join(b'%d,"x,%d"\r\n' % (i, i) for i in range(30)) + b"99,last")
+    fmt = FORMATS["csv"].make(SCHEMA, {"header": "true"})
+    chunks = read_cut(path, fmt, list(range(0, 1000, size)), 64)
+    found: list[tuple[object, ...]] = []
+    for chunk in chunks:
+        decoded = fmt.decode(chunk.data, [0, 1], chunk.origin, chunk.offset)
+        assert decoded.bad == ()
+        found += zip(*(decoded.columns[i].to_pylist() for i in (0, 1)), strict=True)
+    assert found == [*((i, f"x,{i}") for i in range(30)), (99, "last")]
+
+
+def test_a_record_longer_than_a_chunk_is_reported_once_and_never_held(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b'{"a":1}\n' + b"z" * 100_000 + b'\n{"a":2}\n')
+    fmt = FORMATS["json"].make(SCHEMA, {"max_record_bytes": "500"})
+    for step in (700, 5_000, 100_003, 200_000):
+        chunks = read_cut(path, fmt, list(range(0, 110_000, step)), 600)
+        assert max(len(c.data) for c in chunks) <= 600
+        assert [(b.offset, b.reason) for c in chunks for b in c.bad] == [(8, "record_too_long")]
+        assert [r for c in chunks for r in fmt.decode(c.data, [0], "", 0).columns[0].to_pylist()] == [1, 2]
+
+
+def test_new_files_are_read_as_they_appear_and_hidden_names_never(tmp_path: Path) -> None:
+    data, state = tmp_path / "data", tmp_path / "state"
+    data.mkdir()
+    source = make(stream(data), state)
+    start = source.initial()
+    assert source.latest(start, None) == start
+    write(data / "one.json", 0, 10)
+    write(data / ".half", 900, 910)
+    write(data / "_tmp", 900, 910)
+    first = source.latest(start, None)
+    assert [r[0] for r in rows(source, start, first)] == list(range(10))
+    assert source.exhausted(first)
+    write(data / "two.json", 10, 20)
+    assert not source.exhausted(first)
+    second = source.latest(first, None)
+    assert [r[0] for r in rows(source, first, second)] == list(range(10, 20))
+    assert source.backlog(start) == sum((data / n).stat().st_size for n in ("one.json", "two.json"))
+
+
+def test_a_restart_reads_the_same_bytes_for_the_same_offsets(tmp_path: Path) -> None:
+    data, state = tmp_path / "data", tmp_path / "state"
+    data.mkdir()
+    for i in range(5):
+        write(data / f"f{i}", i * 100, i * 100 + 100)
+        os.utime(data / f"f{i}", (1000 + (5 - i), 1000 + (5 - i)))
+    source = make(stream(data), state)
+    start = source.initial()
+    cuts = [start]
+    while True:
+        following = source.latest(cuts[-1], 700)
+        if following == cuts[-1]:
+            break
+        cuts.append(json.loads(json.dumps(following)))
+    expected = [rows(source, a, b) for a, b in itertools.pairwise(cuts)]
+    assert [r[0] for part in expected for r in part] == [
+        k for i in (4, 3, 2, 1, 0) for k in range(i * 100, i * 100 + 100)
+    ]
+    again = make(stream(data), state)
+    assert [rows(again, a, b, 3) for a, b in itertools.pairwise(cuts)] == expected
+    assert again.exhausted(cuts[-1])
+
+
+def test_a_log_line_cut_by_a_crash_is_forgotten(tmp_path: Path) -> None:
+    data, state = tmp_path / "data", tmp_path / "state"
+    data.mkdir()
+    write(data / "f", 0, 10)
+    make(stream(data), state).latest({"extent": 0, "pos": 0}, None)
+    log = state / "files.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole + whole[:20])
+    source = make(stream(data), state)
+    assert len(source.log.extents) == 1
+    write(data / "g", 10, 20)
+    end = source.latest(source.initial(), None)
+    assert len(rows(make(stream(data), state), source.initial(), end)) == 20
+
+
+def test_a_large_file_is_cut_for_all_tasks_and_a_small_one_is_not(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "f", 0, 60_000)
+    source = make(stream(data), tmp_path / "state")
+    end = source.latest(source.initial(), None)
+    assert len(source.splits(source.initial(), end, 4)) == 4
+    assert sorted(rows(source, source.initial(), end, 4))[-1][0] == 59_999
+    little = source.latest(source.initial(), 1000)
+    assert len(source.splits(source.initial(), little, 4)) == 1
+
+
+def replaced(path: Path) -> None:
+    fresh = path.with_name(".fresh")
+    write(fresh, 50, 60)
+    fresh.rename(path)
+
+
+def shrank(path: Path) -> None:
+    os.truncate(path, 5)
+
+
+def rewritten(path: Path) -> None:
+    size = path.stat().st_size
+    with open(path, "r+b") as f:
+        f.write(b" " * size)
+
+
+def grew(path: Path) -> None:
+    with open(path, "ab") as f:
+        f.write(b'{"a":1}\n')
+
+
+@pytest.mark.parametrize("change", [replaced, shrank, rewritten, grew])
+def test_a_file_that_changed_after_it_was_listed_is_named(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "f", 0, 10)
+    source = make(stream(data), tmp_path / "state")
+    end = source.latest(source.initial(), None)
+    change(data / "f")
+    with pytest.raises(FileChanged) as caught:
+        rows(source, source.initial(), end)
+    assert caught.value.params["path"] == str(data / "f")
+
+
+def test_a_replaced_file_is_noticed_by_the_next_listing(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "f", 0, 10)
+    source = make(stream(data), tmp_path / "state")
+    end = source.latest(source.initial(), None)
+    replaced(data / "f")
+    with pytest.raises(FileChanged):
+        source.latest(end, None)
+
+
+def test_a_file_that_is_gone_before_it_was_read_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "f", 0, 10)
+    source = make(stream(data), tmp_path / "state")
+    end = source.latest(source.initial(), None)
+    (data / "f").unlink()
+    with pytest.raises(MissingFile):
+        rows(source, source.initial(), end)
+
+
+def test_a_growing_file_is_followed_and_its_open_record_waits(tmp_path: Path) -> None:
+    path = tmp_path / "f.log"
+    path.write_bytes(b'{"a":1}\n{"a":2}\n{"a"')
+    source = make(stream(path, tail="true"), tmp_path / "state")
+    first = source.latest(source.initial(), None)
+    assert [r[0] for r in rows(source, source.initial(), first)] == [1, 2]
+    assert source.latest(first, None) == first
+    with open(path, "ab") as f:
+        f.write(b':3}\n{"a":4')
+    second = source.latest(first, None)
+    assert [r[0] for r in rows(source, first, second)] == [3]
+    os.truncate(path, 3)
+    with pytest.raises(FileChanged):
+        source.latest(second, None)
+
+
+def test_listing_known_files_opens_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for i in range(300):
+        write(data / f"f{i}", i, i + 1)
+    source = make(stream(data), tmp_path / "state")
+    end = source.latest(source.initial(), None)
+
+    def refuse(*_: object) -> int:
+        raise AssertionError("a known file was opened")
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert source.latest(end, None) == end
+    assert source.exhausted(end)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"path": "missing"}, MissingFile),
+        ({"path": "missing/*.json"}, MissingFile),
+        ({"path": "f", "tail": "x"}, BadOption),
+    ],
+)  # fmt: skip
+def test_create_refuses_what_can_never_be_read(
+    tmp_path: Path, options: dict[str, str], kind: type[HeadraceError]
+) -> None:
+    path = str(tmp_path / options.pop("path"))
+    with pytest.raises(kind):
+        check_stream(StreamDef("s", SCHEMA, None, 0, "files", "json", {"path": path, **options}))
+
+
+def test_create_refuses_a_directory_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(_: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(UnreadableDirectory):
+        check_stream(stream(tmp_path))
+
+
+def test_a_glob_without_matches_is_no_mistake_and_finds_files_later(tmp_path: Path) -> None:
+    definition = StreamDef("s", SCHEMA, None, 0, "files", "json", {"path": str(tmp_path / "*.json")})
+    check_stream(definition)
+    source = make(definition, tmp_path / "state")
+    write(tmp_path / "x.json", 0, 3)
+    write(tmp_path / "x.other", 10, 13)
+    end = source.latest(source.initial(), None)
+    assert [r[0] for r in rows(source, source.initial(), end)] == [0, 1, 2]
+
+
+def test_a_header_that_names_other_columns_is_refused_with_the_file(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f.csv").write_text("b,a\nx,1\n")
+    source = make(stream(tmp_path / "d", "csv", header="true"), tmp_path / "state")
+    with pytest.raises(HeaderMismatch) as caught:
+        source.latest(source.initial(), None)
+    assert caught.value.params["path"] == str(tmp_path / "d" / "f.csv")
