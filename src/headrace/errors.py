@@ -255,6 +255,10 @@ class MissingFile(UserError):
     code = "MISSING_FILE"
 
 
+class UnreadableFile(UserError):
+    code = "UNREADABLE_FILE"
+
+
 class UnreadableDirectory(UserError):
     code = "UNREADABLE_DIRECTORY"
 

@@ -1,0 +1,157 @@
+"""The `headrace` command.
+
+Mistakes are told by code, message and advice on standard error with exit code 2; a pipeline that fails while it runs
+gives exit code 1. Stack traces are for `--verbose`. Nothing here imports Spark before a command needs it.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.errors import HeadraceError, MissingFile, MissingJava, UnreadableFile
+
+app = typer.Typer(
+    name="headrace",
+    help="SQL pipelines that share one raw stream on Apache Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Script = Annotated[Path, typer.Argument(help="A script of SQL statements; - reads standard input.", show_default=False)]
+StateDir = Annotated[Path, typer.Option(help="Where streams, pipelines and progress are kept.")]
+Master = Annotated[str | None, typer.Option(help="Spark master: local[4], spark://host:7077, ... (default local[*]).")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and stack traces of errors.")]
+
+
+@app.command(epilog="Examples: headrace run app.sql; headrace run app.sql --until-end --state-dir /data/state")
+def run(
+    script: Script,
+    until_end: Annotated[bool, typer.Option("--until-end", help="Stop when all finite sources are drained.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Apply nothing unless the whole script is right.")] = False,
+    state_dir: StateDir = Path(".headrace"),
+    master: Master = None,
+    verbose: Verbose = False,
+) -> None:
+    """Run a script of statements, until Ctrl-C.
+
+    Ctrl-C finishes the running epoch and ends with exit code 0; a second one quits at once. Running the same script
+    again with the same state directory goes on where it stopped.
+    """
+    with _reported(verbose):
+        text = _read(script)
+        from headrace.running import run_script
+
+        code = run_script(text, until_end=until_end, check=check, state_dir=state_dir, master=master, verbose=verbose)
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Example: headrace check app.sql")
+def check(script: Script, verbose: Verbose = False) -> None:
+    """Plan every statement of a script and say what is wrong with it. Applies nothing, needs no Java."""
+    with _reported(verbose):
+        text = _read(script)
+        from headrace.checking import check_script
+
+        checked = check_script(text)
+    print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, all right")
+
+
+@app.command(epilog="Examples: headrace explain app.sql; headrace explain app.sql --pipeline hot --json")
+def explain(
+    script: Script,
+    pipeline: Annotated[str | None, typer.Option(help="Only this pipeline.")] = None,
+    rules: Annotated[bool, typer.Option("--rules", help="Also show what each planner rule changed.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the plan of every pipeline and SELECT of a script. Applies nothing, needs no Java."""
+    with _reported(verbose):
+        text = _read(script)
+        from headrace.checking import explain_script
+
+        shown = explain_script(text, pipeline=pipeline, rules=rules, json=json)
+    print(shown)
+
+
+@app.command(epilog="Example: headrace demo --duration 60")
+def demo(
+    duration: Annotated[float, typer.Option(min=1, help="Seconds, counted from Spark's start.")] = 30,
+    master: Master = None,
+    verbose: Verbose = False,
+) -> None:
+    """Watch pipelines share one generated stream; leaves nothing behind. Ctrl-C ends it early."""
+    with _reported(verbose):
+        from headrace.demo.show import show
+
+        show(duration, verbose=verbose, master=master)
+
+
+@app.command(epilog="Example: headrace version")
+def version() -> None:
+    """Show the versions of headrace and of what it stands on."""
+    print(f"headrace {metadata.version('headrace')}")
+    print(f"python {sys.version.split()[0]}")
+    for package in ("pyspark", "pyarrow", "duckdb", "sqlglot", "numba"):
+        print(f"{package} {metadata.version(package)}")
+    from headrace.java import find_java
+
+    try:
+        print(f"java {find_java()}")
+    except MissingJava as problem:
+        print(f"java none: {problem.advice}")
+
+
+def _read(script: Path) -> str:
+    if str(script) == "-":
+        return sys.stdin.read()
+    try:
+        return script.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise MissingFile(
+            f"there is no file {script}", advice="Give the path of a script of SQL statements.", path=str(script)
+        ) from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UnreadableFile(
+            f"{script} cannot be read: {problem}", advice="A script is a readable text file in UTF-8.", path=str(script)
+        ) from None
+
+
+@contextmanager
+def _reported(verbose: bool) -> Iterator[None]:
+    """Errors of ours as text with exit code 2; anything else as a short line with exit code 1."""
+    try:
+        yield
+    except HeadraceError as problem:
+        if verbose:
+            traceback.print_exc()
+        print(problem.render(), file=sys.stderr)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except Exception as problem:
+        if verbose:
+            traceback.print_exc()
+        first = str(problem).strip().split("\n")[0]
+        print(f"[UNEXPECTED] {type(problem).__name__}: {first}", file=sys.stderr)
+        print("  This should not happen. Run it again with --verbose and report what it shows.", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def main() -> None:
+    """The entry point of the `headrace` script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The demo's course: start Spark, run the script, let a pipeline join half-way, show results, leave nothing behind."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from importlib import resources
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+import headrace
+from headrace.hub import Hub
+from headrace.interrupts import Interrupts
+from headrace.tables import table_of
+from headrace.view.lines import pipeline_line, stream_line
+from headrace.view.live import draw
+
+# Redraws a second: the eye sees them as live, and they cost next to nothing.
+_LIVE_PAUSE = 0.25
+_LINE_PAUSE = 2.0
+
+
+def script(name: str) -> str:
+    """One of the demo's SQL scripts."""
+    return resources.files(__package__ or "headrace.demo").joinpath(f"{name}.sql").read_text()
+
+
+def show(duration: float, verbose: bool = False, master: str | None = None, console: Console | None = None) -> None:
+    """Run the demo for about `duration` seconds. Ctrl-C ends it early and cleanly."""
+    out = console or Console(width=None if sys.stdout.isatty() else 120)
+    with ExitStack() as stack:
+        state = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-demo-"))
+        interrupts = stack.enter_context(Interrupts("ending the demo; Ctrl-C again to quit at once"))
+        out.print("starting Spark inside this process ...")
+        began = time.monotonic()
+        hub = stack.enter_context(headrace.connect(state_dir=Path(state) / "state", master=master, verbose=verbose))
+        try:
+            hub.sql(script("sensors"))
+        finally:
+            interrupts.install()
+        out.print(f"three pipelines on one stream are running after {time.monotonic() - began:.0f} s")
+        _watch(hub, out, began + duration, interrupts)
+        hub.drain()
+        _results(hub, out)
+
+
+def _watch(hub: Hub, out: Console, until: float, interrupts: Interrupts) -> None:
+    """Show the numbers until the time is over; a fourth pipeline joins half-way."""
+    joins_at: float | None = (time.monotonic() + until) / 2
+    live = Live(console=out, auto_refresh=False, transient=False) if out.is_terminal else None
+    with ExitStack() as stack:
+        if live is not None:
+            stack.enter_context(live)
+        while not interrupts.asked.is_set() and time.monotonic() < until:
+            if joins_at is not None and time.monotonic() >= joins_at:
+                joins_at = None
+                hub.sql(script("joins_later"))
+            left = max(0.0, until - time.monotonic())
+            note = f"pipeline power joins half-way; {left:.0f} s left; Ctrl-C ends the demo"
+            _show_once(hub, out, live, note)
+            interrupts.asked.wait(min(left, _LIVE_PAUSE if live is not None else _LINE_PAUSE))
+
+
+def _show_once(hub: Hub, out: Console, live: Live | None, note: str) -> None:
+    streams = [stream.status() for stream in hub.streams.values()]
+    pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
+    if live is not None:
+        live.update(draw(streams, pipelines, note), refresh=True)
+        return
+    for stream in streams:
+        out.print(stream_line(stream), markup=False, highlight=False, soft_wrap=True)
+    out.print("  " + pipeline_line(pipelines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _results(hub: Hub, out: Console) -> None:
+    for name, pipeline in hub.pipelines.items():
+        rows = pipeline.results()
+        newest = rows.slice(max(0, rows.num_rows - 5))
+        out.print(table_of(newest, f"{name}: the last of {rows.num_rows:,} rows"))
+    for stream in hub.streams.values():
+        facts = stream.status()
+        out.print(
+            f"{len(hub.pipelines)} pipelines read {facts.rows:,} rows once; "
+            f"{len(facts.columns_decoded)} of {facts.columns_declared} columns were decoded."
+        )

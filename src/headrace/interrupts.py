@@ -1,0 +1,46 @@
+"""Ctrl-C for long-running commands: the first asks for a clean end, the second ends at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """While entered, SIGINT and SIGTERM set `asked`; a second one leaves the process with code 130 without cleaning up.
+
+    Spark installs a SIGINT handler of its own when a session starts, so call `install` again after that. Main thread
+    only.
+    """
+
+    def __init__(self, message: str = "draining; Ctrl-C again to quit at once") -> None:
+        self.asked = threading.Event()
+        self._message = message
+        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def install(self) -> None:
+        """Take the signals, whoever has them now."""
+        for number in _SIGNALS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked.is_set():
+            # Spark's JVM ends when the pipe to this process closes.
+            os._exit(130)
+        self.asked.set()
+        os.write(sys.stderr.fileno(), f"\n{self._message}\n".encode())
+
+    def __enter__(self) -> Interrupts:
+        self.install()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
