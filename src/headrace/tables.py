@@ -5,22 +5,25 @@ from __future__ import annotations
 from datetime import date, datetime
 
 import pyarrow as pa
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 
-def table_of(data: pa.Table, title: str = "", most: int = 20, total: int | None = None) -> Table:
-    """The first `most` rows of `data`; the caption says how many of `total` (default: all of `data`) were left out."""
-    left_out = (data.num_rows if total is None else total) - min(most, data.num_rows)
-    table = Table(title=Text(title) if title else None, title_justify="left", caption_justify="left")
-    if left_out > 0:
-        table.caption = f"({left_out:,} more rows left out)"
+def table_of(data: pa.Table, title: str = "", most: int = 20, total: int | None = None) -> Group:
+    """`title`, the first `most` rows of `data`, and how many of `total` (default: all of `data`) were left out."""
+    table = Table()
     for name in data.column_names:
         table.add_column(Text(name), overflow="fold")
     columns = [column.to_pylist() for column in data.slice(0, most).columns]
     for row in zip(*columns, strict=True):
         table.add_row(*(cell(value) for value in row))
-    return table
+    parts: list[RenderableType] = [Text(title, style="italic")] if title else []
+    parts.append(table)
+    left_out = (data.num_rows if total is None else total) - table.row_count
+    if left_out > 0:
+        parts.append(Text(f"({left_out:,} more rows left out)", style="dim"))
+    return Group(*parts)
 
 
 def cell(value: object) -> Text:
