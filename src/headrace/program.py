@@ -146,13 +146,26 @@ class PipelineDef:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """An instance that ended for good: its lanes get an eof, which emits what is open (`flush`) or drops it."""
+
+    pipeline: PipelineDef
+    flush: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PlanVersion:
-    """The pipelines of a stream at one moment; immutable. `ending` closes every window: the finite source is over."""
+    """The pipelines of a stream at one moment; immutable. `ending` closes every window: the finite source is over.
+
+    `left` are the instances that ended and whose eof may still be due: an epoch sends one to those in its plan's `left`
+    and not in its predecessor's.
+    """
 
     version: int
     stream: StreamDef
     pipelines: tuple[PipelineDef, ...]
     ending: bool = False
+    left: tuple[Left, ...] = ()
 
     @property
     def view(self) -> View:

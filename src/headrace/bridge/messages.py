@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from headrace.errors import InternalError
+from headrace.sinks.base import Staged
 
 VERSION = 1
 STREAM_LANE = 0
@@ -112,6 +113,19 @@ def decode_json(payload: bytes) -> dict[str, Any]:
     if value.get("v") != VERSION:
         raise InternalError(f"a message has version {value.get('v')}, this is {VERSION}")
     return dict(value)
+
+
+def encode_receipt(instance: int, sink: str, staged: Staged) -> bytes:
+    """A sink's receipt: JSON, then a zero byte, then the rows it carries, if any."""
+    facts = {"instance": instance, "sink": sink, "rows": staged.rows, "file": staged.file}
+    return encode_json(facts) + b"\0" + staged.data
+
+
+def decode_receipt(payload: bytes) -> tuple[int, str, Staged]:
+    """Instance, sink name and receipt, as `encode_receipt` wrote them."""
+    facts, _, data = payload.partition(b"\0")
+    value = decode_json(facts)
+    return value["instance"], value["sink"], Staged(value["rows"], value["file"], data)
 
 
 def encode_table(table: pa.Table) -> bytes:

@@ -1,0 +1,47 @@
+"""A decoded batch in the full index space: one column per declared column, NULL where nobody asked.
+
+Programs are compiled against full-schema indexes, so a batch always has all of them; the columns that are not decoded are
+slices of one cached NULL array per type and cost nothing per row.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.formats.base import Decoded
+from headrace.schema import DataType, Schema
+
+
+@lru_cache(maxsize=256)
+def _nulls(kind: DataType, rows: int) -> pa.Array:
+    return pa.nulls(rows, kind.arrow)
+
+
+def null_column(kind: DataType, rows: int) -> pa.Array:
+    """`rows` NULLs: a slice of a cached array whose length is the next power of two."""
+    return _nulls(kind, max(1024, 1 << (rows - 1).bit_length()) if rows else 1024).slice(0, rows)
+
+
+def to_rows(decoded: Decoded, schema: Schema, event_time: int | None) -> pa.Table:
+    """The relation `rows` of `headrace.program`. Rows whose event time is NULL are kept; `_t` is NULL there."""
+    arrays = [
+        decoded.columns[i] if i in decoded.columns else null_column(f.type, decoded.rows) for i, f in enumerate(schema)
+    ]
+    names = [f"c{i}" for i in range(len(schema))]
+    return pa.Table.from_arrays([*arrays, times(decoded, event_time)], names=[*names, "_t"])
+
+
+def times(decoded: Decoded, event_time: int | None) -> pa.Array:
+    """The event times in microseconds."""
+    if event_time is None:
+        return pa.nulls(decoded.rows, pa.int64())
+    return decoded.columns[event_time].cast(pa.int64())
+
+
+def highest(rows: pa.Table) -> int | None:
+    """The highest event time of a batch, before any pipeline's filter."""
+    found = pc.max(rows.column("_t")).as_py()
+    return None if found is None else int(found)

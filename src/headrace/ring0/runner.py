@@ -1,0 +1,91 @@
+"""One pipeline inside one task: rows in, partials or staged output out.
+
+A runner belongs to one task of one epoch. What it raises is the pipeline's own failure: the task catches it, sends an `error`
+message and goes on with the neighbours.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headrace.aggregates import aggregate_rows, merge, project_rows
+from headrace.bridge.buckets import buckets
+from headrace.program import PipelineDef
+from headrace.sinks import SINKS
+from headrace.sinks.base import SinkKey, Staged
+
+# Output of a stateless pipeline is staged in pieces of about this size, so a task's memory stays bounded.
+STAGE_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Runner:
+    """Feeds batches to one pipeline and hands over what they became."""
+
+    pipeline: PipelineDef
+    key: SinkKey
+    watermark: int | None
+    rows_out: int = 0
+    late: int = 0
+    seconds: float = 0.0
+    receipts: list[tuple[str, Staged]] = field(default_factory=list)
+    _tables: list[pa.Table] = field(default_factory=list)
+    _bytes: int = 0
+
+    def feed(self, rows: pa.Table) -> None:
+        """Run the Ring 0 program on one batch."""
+        began = time.perf_counter()
+        program = self.pipeline.program
+        if program.ring1 is None:
+            table = project_rows(program.ring0.outputs, program.ring0.filter, program.meaning, rows)
+            self._keep(table)
+            if self._bytes >= STAGE_BYTES:
+                self._stage()
+        else:
+            folded = aggregate_rows(program.ring0, program.meaning, rows, self.watermark)
+            self.late += folded.late
+            self._keep(folded.partials)
+        self.seconds += time.perf_counter() - began
+
+    def finish(self) -> list[tuple[int, pa.Table]]:
+        """The partials of the whole task, by bucket; a stateless pipeline stages the rest and has none."""
+        began = time.perf_counter()
+        try:
+            if self.pipeline.program.ring1 is None:
+                self._stage()
+                return []
+            if not self._tables:
+                return []
+            tables, self._tables = self._tables, []
+            program = self.pipeline.program
+            table = tables[0] if len(tables) == 1 else merge(program.ring0, program.meaning, tables)
+            self.rows_out = table.num_rows
+            return self._by_bucket(table)
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    def _keep(self, table: pa.Table) -> None:
+        if table.num_rows:
+            self._tables.append(table)
+            self._bytes += table.nbytes
+
+    def _stage(self) -> None:
+        if not self._tables:
+            return
+        table = pa.concat_tables(self._tables)
+        self._tables, self._bytes = [], 0
+        self.rows_out += table.num_rows
+        for sink in self.pipeline.sinks:
+            self.receipts.append((sink.name, SINKS[sink.kind].task(sink).stage(table, self.key)))
+
+    def _by_bucket(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
+        count = self.pipeline.buckets
+        keys = [table.column(f"k{i}") for i in range(len(self.pipeline.program.ring0.keys))]
+        numbers = buckets(keys, table.num_rows, count)
+        found = sorted(set(numbers.tolist()))
+        if len(found) == 1:
+            return [(found[0], table)]
+        return [(b, table.filter(pa.array(numbers == b))) for b in found]

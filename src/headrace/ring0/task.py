@@ -1,0 +1,185 @@
+"""The work of one Spark task in one epoch: read a split, decode it once, run every pipeline, send bridge messages.
+
+`run_task` depends on nothing but its arguments: the same `TaskInput` gives the same messages, on any machine. A failure of
+one pipeline becomes an `error` message; a failure of the stream itself (unreadable input) is raised.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.bridge.messages import STREAM_LANE, Kind, LaneEpoch, Row, encode_json, encode_receipt, payloads
+from headrace.codec import dump
+from headrace.errors import HeadraceError
+from headrace.formats import FORMATS
+from headrace.program import Left, PipelineDef, PlanVersion
+from headrace.ring0.batch import highest, to_rows
+from headrace.ring0.runner import Runner
+from headrace.sinks.base import SinkKey, Staged
+from headrace.sources.base import Split
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInput:
+    """All that a task knows. `watermark` is the stream's after the epoch before; `task` counts from 0 to `tasks` - 1."""
+
+    plan: PlanVersion
+    split: Split | None
+    task: int
+    tasks: int
+    epoch: int
+    checkpoint: str
+    watermark: int | None
+    now: int
+    leaving: tuple[Left, ...] = ()
+
+
+def run_task(given: TaskInput) -> Iterator[list[Row]]:
+    """The messages of one task: each pipeline's events, then its watermark, then eof; last the task's report."""
+    yield from _Task(given).run()
+
+
+class _Task:
+    """The state of one run: runners that still live, failures, counters."""
+
+    def __init__(self, given: TaskInput) -> None:
+        self.given, self.plan = given, given.plan
+        self.runners = {
+            p.instance: Runner(p, SinkKey(given.checkpoint, p.instance, given.epoch), given.watermark)
+            for p in given.plan.pipelines
+        }
+        self.failures: dict[int, str] = {}
+        self.seq = 0
+        self.rows = self.bytes = self.values = 0
+        self.bad: Counter[str] = Counter()
+        self.max_time: int | None = None
+        self.decode_seconds = 0.0
+
+    def run(self) -> Iterator[list[Row]]:
+        began = time.perf_counter()
+        if self.given.split is not None:
+            self._read(self.given.split)
+        for pipeline in self.plan.pipelines:
+            yield self._finish(pipeline)
+        yield from self._ends()
+        yield [self._to_driver(Kind.REPORT, self._report(time.perf_counter() - began))]
+
+    def _read(self, split: Split) -> None:
+        stream = self.plan.stream
+        fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+        wanted = self.plan.view.indexes(len(stream.schema))
+        for chunk in split.read(fmt):
+            began = time.perf_counter()
+            decoded = fmt.decode(chunk.data, wanted, chunk.origin, chunk.offset)
+            rows = to_rows(decoded, stream.schema, stream.event_time)
+            self.decode_seconds += time.perf_counter() - began
+            self.bytes += len(chunk.data)
+            self.values += decoded.rows * len(wanted)
+            self.bad.update(record.reason for record in decoded.bad)
+            rows = self._timed(rows)
+            if rows.num_rows:
+                self._feed(rows)
+
+    def _timed(self, rows: pa.Table) -> pa.Table:
+        """Count rows, and leave out those without an event time: they belong to no window of any pipeline."""
+        self.rows += rows.num_rows
+        if self.plan.stream.event_time is None or rows.num_rows == 0:
+            return rows
+        times = rows.column("_t")
+        if times.null_count:
+            self.bad["event_time_missing"] += times.null_count
+            rows = rows.filter(times.is_valid())
+        top = highest(rows)
+        if top is not None and (self.max_time is None or top > self.max_time):
+            self.max_time = top
+        return rows
+
+    def _feed(self, rows: pa.Table) -> None:
+        for instance, runner in list(self.runners.items()):
+            try:
+                runner.feed(rows)
+            except Exception as problem:  # the pipeline's own failure must not reach its neighbours
+                self._fail(instance, problem)
+
+    def _finish(self, pipeline: PipelineDef) -> list[Row]:
+        """A pipeline's messages. One that failed here still sends its watermark: its lanes must not miss a task."""
+        instance, messages = pipeline.instance, []
+        runner = self.runners.get(instance)
+        if runner is not None:
+            try:
+                for bucket, table in runner.finish():
+                    messages += [self._row(instance, bucket, Kind.EVENTS, payload) for payload in payloads(table)]
+            except Exception as problem:  # the pipeline's own failure must not reach its neighbours
+                self._fail(instance, problem)
+            messages += [self._receipt(instance, sink, receipt) for sink, receipt in runner.receipts]
+        if pipeline.program.ring1 is not None:
+            messages += self._watermarks(pipeline, flush=True if self.plan.ending else None, drop=False)
+        return messages
+
+    def _ends(self) -> Iterator[list[Row]]:
+        for leaving in self.given.leaving:
+            if leaving.pipeline.program.ring1 is not None:
+                yield self._watermarks(leaving.pipeline, flush=leaving.flush, drop=True)
+        for instance, reason in self.failures.items():
+            yield [self._to_driver(Kind.ERROR, {"instance": instance, "reason": reason})]
+
+    def _watermarks(self, pipeline: PipelineDef, flush: bool | None, drop: bool) -> list[Row]:
+        """This task's word to every lane of a pipeline; the first task also says what the lane is."""
+        given = self.given
+        program = dump(pipeline) if given.task == 0 else ""
+        message = LaneEpoch(
+            given.epoch, given.tasks, given.checkpoint, given.watermark, self.max_time, self.plan.stream.delay_us, program
+        ).encode()
+        rows = []
+        for bucket in range(pipeline.buckets):
+            rows.append(self._row(pipeline.instance, bucket, Kind.WATERMARK, message))
+            if flush is not None and given.task == 0:
+                end = encode_json({"flush": flush, "drop": drop})
+                rows.append(self._row(pipeline.instance, bucket, Kind.EOF, end))
+        return rows
+
+    def _fail(self, instance: int, problem: Exception) -> None:
+        del self.runners[instance]
+        self.failures[instance] = describe(problem)
+
+    def _row(self, instance: int, bucket: int, kind: Kind, payload: bytes) -> Row:
+        self.seq += 1
+        return Row(instance, bucket, self.given.task, self.seq, int(kind), payload)
+
+    def _to_driver(self, kind: Kind, value: dict[str, object]) -> Row:
+        """A message on the stream's own lane."""
+        return self._row(STREAM_LANE, self.given.task, kind, encode_json(value))
+
+    def _receipt(self, instance: int, sink: str, receipt: Staged) -> Row:
+        return self._row(STREAM_LANE, self.given.task, Kind.OUTPUT, encode_receipt(instance, sink, receipt))
+
+    def _report(self, seconds: float) -> dict[str, object]:
+        return {
+            "task": self.given.task,
+            "tasks": self.given.tasks,
+            "epoch": self.given.epoch,
+            "plan": self.plan.version,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "values": self.values,
+            "bad": dict(self.bad),
+            "max_time": self.max_time,
+            "decode_ms": round(self.decode_seconds * 1000, 3),
+            "task_ms": round(seconds * 1000, 3),
+            "pipelines": {
+                str(i): {"rows_out": r.rows_out, "late": r.late, "ms": round(r.seconds * 1000, 3)}
+                for i, r in self.runners.items()
+            },
+        }
+
+
+def describe(problem: Exception) -> str:
+    """A failure in one text, with its code when it has one."""
+    if isinstance(problem, HeadraceError):
+        return problem.render()
+    return f"{type(problem).__name__}: {problem}"

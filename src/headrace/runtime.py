@@ -1,0 +1,248 @@
+"""One shared stream while the hub is open: publishes plans, runs the query, knows what really happened.
+
+The hub decides which pipelines should run; this class makes it so. Threads: the hub's callers, Spark's streaming thread
+(`_epoch_done`) and the notice thread (`on_notice`) meet under one condition variable; nobody holds it while waiting for Spark.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.durable import write_atomic
+from headrace.errors import StartTimeout, StreamFailed
+from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
+from headrace.status import StreamStatus, to_datetime
+from headrace.streams.notices import NoticeBoard
+from headrace.streams.plans import PlanStore
+from headrace.streams.progress import Progress, read_applied, read_progress
+
+if TYPE_CHECKING:
+    from headrace.spark.committer import EpochCommitter, EpochSummary
+    from headrace.spark.query import StreamQuery
+    from headrace.spark.session import Engine
+
+# The first epoch pays for Python workers, imports and kernels: 7 to 9 s cold on two cores, several times that when busy.
+START_LIMIT_SECONDS = 120.0
+_RATE_EPOCHS = 20
+
+
+class StreamRuntime:
+    """The running side of one stream. `failed` is called, outside the lock, with instances that failed in an epoch."""
+
+    def __init__(
+        self,
+        stream: StreamDef,
+        directory: Path,
+        board: NoticeBoard,
+        engine: Callable[[], Engine],
+        failed: Callable[[str, dict[int, str]], None],
+    ) -> None:
+        self.stream, self.directory = stream, directory
+        self.plans = PlanStore(directory)
+        self._board, self._engine, self._failed = board, engine, failed
+        self._changed = threading.Condition()
+        self._query: StreamQuery | None = None
+        self._committer: EpochCommitter | None = None
+        self._planned = 0
+        self._idle: dict[str, Any] | None = None
+        self._held = False
+        self._backlog = 0
+        self._recent: deque[tuple[float, EpochSummary]] = deque(maxlen=_RATE_EPOCHS)
+        self._finished_plan = 0
+
+    # --- plans ------------------------------------------------------------------------------------
+
+    def publish(self, pipelines: tuple[PipelineDef, ...], left: tuple[Left, ...] = (), ending: bool = False) -> int:
+        """Put a new plan version in force from the next epoch on; returns its number."""
+        current = self.plans.current()
+        version = current + 1
+        pending: tuple[Left, ...] = ()
+        if current:
+            old = self.plans.load(current)
+            # An eof that no committed epoch has carried yet must not be forgotten by skipping a version.
+            pending = old.left if current > read_progress(self.directory).plan else ()
+        with self._changed:
+            self._idle = None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.plans.publish(PlanVersion(version, self.stream, pipelines, ending, (*pending, *left)))
+        return version
+
+    # --- the query --------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        return self._query is not None and self._query.alive
+
+    def start(self) -> None:
+        """Start the query unless it runs; continues from the checkpoint if there is one."""
+        if self.running:
+            return
+        from headrace.spark.query import StreamQuery
+
+        (self.directory / "hold").unlink(missing_ok=True)
+        with self._changed:
+            self._idle, self._held = None, False
+        engine = self._engine()
+        options = {
+            "directory": str(self.directory),
+            "checkpoint": self._checkpoint_id(),
+            "port": str(self._board.port),
+            "token": self._board.token,
+        }
+        self._query = StreamQuery(engine, self.stream.name, self.directory, self.committer, options)
+
+    @property
+    def committer(self) -> EpochCommitter:
+        if self._committer is None:
+            from headrace.spark.committer import EpochCommitter
+
+            self._committer = EpochCommitter(self.directory, self._checkpoint_id(), self.plans, self._epoch_done)
+        return self._committer
+
+    def _checkpoint_id(self) -> str:
+        """Names this checkpoint among all that ever were: a fresh one restarts epochs, and sinks must not mix them up."""
+        file = self.directory / "checkpoint.id"
+        if not (self.directory / "checkpoint").exists() or not file.exists():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if not file.exists():
+                write_atomic(file, uuid.uuid4().hex.encode())
+        return file.read_text()
+
+    def hold(self, timeout: float) -> bool:
+        """Let the epoch in flight finish and plan no other; whether that happened in time. The query stays up."""
+        if not self.running:
+            return True
+        write_atomic(self.directory / "hold", b"")
+        return self._await(lambda: self._held, timeout)
+
+    def stop(self) -> None:
+        """End the query at once; an epoch in flight will be run again by the next start."""
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+        (self.directory / "hold").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End the query and release the sinks."""
+        self.stop()
+        if self._committer is not None:
+            self._committer.close()
+
+    def forget(self) -> None:
+        """Remove everything the stream keeps on disk."""
+        self.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    def wait_planned(self, version: int, timeout: float = START_LIMIT_SECONDS) -> None:
+        """Wait until an epoch with this plan version, or a later one, has really been planned."""
+        if not self._await(lambda: self._planned >= version, timeout):
+            raise StartTimeout(
+                f"stream {self.stream.name} planned no epoch with plan version {version} in {timeout:g} s",
+                advice="The machine may be busy with a long epoch: try again, or make max_epoch_bytes smaller.",
+                stream=self.stream.name,
+                version=version,
+            )
+
+    def wait_exhausted(self, timeout: float | None) -> bool:
+        """Wait until the source has nothing more under the newest plan; whether that happened in time."""
+
+        def over() -> bool:
+            idle = self._idle
+            return idle is not None and idle["plan"] == self.plans.current() and bool(idle["exhausted"])
+
+        return self._await(over, timeout)
+
+    def _await(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait for `condition`, woken by notices; raises StreamFailed when the query dies meanwhile."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while not condition():
+                self.raise_failure()
+                left = 0.5 if deadline is None else min(0.5, deadline - time.monotonic())
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+            return True
+
+    def raise_failure(self) -> None:
+        """Raise StreamFailed if the query has died."""
+        query = self._query
+        if query is not None and not query.alive:
+            problem = query.failure()
+            if problem:
+                raise StreamFailed(
+                    f"the query of stream {self.stream.name} failed: {problem}",
+                    advice="Nothing committed is lost; starting again continues from the last epoch.",
+                    stream=self.stream.name,
+                )
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def on_notice(self, notice: dict[str, Any]) -> None:
+        """A word from the planning process."""
+        with self._changed:
+            if notice["kind"] == "planned":
+                self._planned = max(self._planned, int(notice["plan"]))
+                self._backlog = int(notice["backlog"])
+                self._idle = None
+            elif notice["kind"] == "idle":
+                self._planned = max(self._planned, int(notice["plan"]))
+                self._backlog = 0
+                self._idle = notice
+            else:
+                self._held = True
+            self._changed.notify_all()
+
+    def _epoch_done(self, summary: EpochSummary) -> None:
+        with self._changed:
+            self._recent.append((time.monotonic(), summary))
+            self._changed.notify_all()
+        if summary.failures:
+            self._failed(self.stream.name, summary.failures)
+
+    # --- status -----------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> Progress:
+        return read_progress(self.directory)
+
+    def spent_ms(self, instance: int) -> float | None:
+        """Time that an instance took in the newest epoch, over all tasks."""
+        return self._recent[-1][1].pipeline_ms.get(instance) if self._recent else None
+
+    def groups(self, instance: int) -> int:
+        """Partials that an instance keeps as state."""
+        return self._recent[-1][1].groups.get(instance, 0) if self._recent else 0
+
+    def status(self) -> StreamStatus:
+        """What really happened, as far as it is known."""
+        progress, applied = self.progress, read_applied(self.directory)
+        recent = list(self._recent)
+        seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
+        rows = sum(s.rows for _, s in recent[1:])
+        size = sum(s.bytes for _, s in recent[1:])
+        return StreamStatus(
+            name=self.stream.name,
+            running=self.running,
+            epoch=progress.epoch,
+            plan_version=progress.plan,
+            rows=progress.rows,
+            bytes=progress.bytes,
+            bad=dict(progress.bad),
+            columns_decoded=[self.stream.schema[i].name for i in applied.columns] if applied and self.running else [],
+            columns_declared=len(self.stream.schema),
+            watermark=to_datetime(progress.watermark),
+            lag_bytes=self._backlog,
+            epoch_ms=(recent[-1][0] - recent[-2][0]) * 1000 if len(recent) > 1 else None,
+            rows_per_s=rows / seconds if seconds else 0.0,
+            mb_per_s=size / seconds / 1e6 if seconds else 0.0,
+        )

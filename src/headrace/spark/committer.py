@@ -1,0 +1,184 @@
+"""The end of an epoch, on the driver: check that all have spoken, commit the sinks, remember what happened.
+
+Spark calls it inside foreachBatch. When it returns, Spark logs the epoch as done; when it raises, or the process dies anywhere
+in here, Spark runs the same epoch again, and every step below is idempotent under the epoch's key.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.bridge.messages import STREAM_LANE, Kind, Row, decode_json, decode_receipt
+from headrace.control.alignment import require_all
+from headrace.errors import HeadraceError
+from headrace.faults import fault_point
+from headrace.program import PipelineDef, PlanVersion
+from headrace.ring0.task import describe
+from headrace.sinks import SINKS
+from headrace.sinks.base import DriverSink, SinkKey, Staged
+from headrace.streams.plans import PlanStore
+from headrace.streams.progress import PipelineProgress, Progress, read_progress, write_progress
+
+Failures = dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochSummary:
+    """What one epoch did. `pipeline_ms` is the time each instance took in both rings, over all tasks."""
+
+    epoch: int
+    plan: int
+    ending: bool
+    rows: int
+    bytes: int
+    values: int
+    tasks: int
+    decode_ms: float
+    progress: Progress
+    failures: Failures
+    pipeline_ms: dict[int, float]
+    groups: dict[int, int]
+
+
+@dataclass(slots=True)
+class _Collected:
+    """The messages of an epoch, sorted by what they are."""
+
+    reports: dict[int, dict[str, Any]] = field(default_factory=dict)
+    lanes: dict[int, dict[int, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
+    receipts: dict[tuple[int, str], list[Staged]] = field(default_factory=lambda: defaultdict(list))
+    failures: Failures = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        if row.kind == Kind.OUTPUT:
+            instance, sink, staged = decode_receipt(row.payload)
+            self.receipts[instance, sink].append(staged)
+            return
+        value = decode_json(row.payload)
+        if row.kind == Kind.ERROR:
+            self.failures.setdefault(value["instance"], value["reason"])
+        elif row.instance == STREAM_LANE:
+            self.reports[value["task"]] = value
+        else:
+            self.lanes[row.instance][row.bucket] = value
+
+
+class EpochCommitter:
+    """Commits the epochs of one stream, one at a time, in Spark's streaming thread."""
+
+    def __init__(
+        self, directory: Path, checkpoint: str, plans: PlanStore, done: Callable[[EpochSummary], None]
+    ) -> None:
+        self._directory, self._checkpoint, self._plans, self._done = directory, checkpoint, plans, done
+        self._sinks: dict[tuple[int, str], DriverSink] = {}
+
+    def sink(self, pipeline: PipelineDef, name: str) -> DriverSink:
+        """The driver side of one of a pipeline's sinks; one object for as long as the stream is open."""
+        key = (pipeline.instance, name)
+        if key not in self._sinks:
+            sink = next(s for s in pipeline.sinks if s.name == name)
+            self._sinks[key] = SINKS[sink.kind].driver(sink, pipeline.program.output)
+        return self._sinks[key]
+
+    def commit(self, rows: Iterable[Row]) -> None:
+        """Commit one epoch. An epoch without messages (nothing was planned) commits nothing."""
+        found = _Collected()
+        for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
+            found.add(row)
+        if not found.reports:
+            return
+        first = next(iter(found.reports.values()))
+        require_all(f"epoch {first['epoch']}", "task", range(first["tasks"]), found.reports)
+        plan = self._plans.load(first["plan"])
+        self._check_lanes(plan, found)
+        visible = self._commit_sinks(plan, first["epoch"], found)
+        progress = self._progress(plan, first["epoch"], found, visible)
+        write_progress(self._directory, progress)
+        self._plans.prune(progress.plan)
+        fault_point("after-manifests")
+        self._done(self._summary(plan, found, progress))
+
+    def close(self) -> None:
+        for sink in self._sinks.values():
+            sink.close()
+
+    def _check_lanes(self, plan: PlanVersion, found: _Collected) -> None:
+        for p in plan.pipelines:
+            if p.program.ring1 is not None:
+                where = f"the sinks of pipeline {p.name} in epoch {next(iter(found.reports.values()))['epoch']}"
+                require_all(where, "bucket", range(p.buckets), found.lanes.get(p.instance, {}))
+
+    def _commit_sinks(self, plan: PlanVersion, epoch: int, found: _Collected) -> dict[int, int]:
+        """Commit every sink of every healthy pipeline; the rows each instance brought to its first sink."""
+        visible: dict[int, int] = {}
+        for p in [*plan.pipelines, *(left.pipeline for left in plan.left)]:
+            for sink in p.sinks:
+                staged = found.receipts.get((p.instance, sink.name))
+                if not staged or p.instance in found.failures:
+                    continue
+                try:
+                    count = self.sink(p, sink.name).commit(SinkKey(self._checkpoint, p.instance, epoch), staged)
+                except HeadraceError as problem:  # a sink's trouble is its pipeline's, not the stream's
+                    found.failures[p.instance] = describe(problem)
+                    continue
+                visible.setdefault(p.instance, count)
+                fault_point("between-sinks")
+        return visible
+
+    def _progress(self, plan: PlanVersion, epoch: int, found: _Collected, visible: dict[int, int]) -> Progress:
+        old = read_progress(self._directory)
+        if old.epoch >= epoch:  # the epoch was committed before and is run again: it must not be counted twice
+            return old
+        reports = found.reports.values()
+        tops = [r["max_time"] - plan.stream.delay_us for r in reports if r["max_time"] is not None]
+        known = [*tops, *([] if old.watermark is None else [old.watermark])]
+        bad = dict(old.bad)
+        for report in reports:
+            for reason, count in report["bad"].items():
+                bad[reason] = bad.get(reason, 0) + count
+        pipelines = dict(old.pipelines)
+        for p in plan.pipelines:
+            before = pipelines.get(str(p.instance), PipelineProgress())
+            tasks = [r["pipelines"].get(str(p.instance), {}) for r in reports]
+            lanes = found.lanes.get(p.instance, {}).values()
+            pipelines[str(p.instance)] = PipelineProgress(
+                before.rows_out + visible.get(p.instance, 0),
+                before.late + sum(t.get("late", 0) for t in tasks) + sum(lane["late"] for lane in lanes),
+                before.bad + sum(t.get("bad", 0) for t in tasks),
+            )
+        return Progress(
+            epoch,
+            plan.version,
+            max(known) if known else None,
+            old.rows + sum(r["rows"] for r in reports),
+            old.bytes + sum(r["bytes"] for r in reports),
+            bad,
+            pipelines,
+        )
+
+    def _summary(self, plan: PlanVersion, found: _Collected, progress: Progress) -> EpochSummary:
+        reports = list(found.reports.values())
+        spent: dict[int, float] = defaultdict(float)
+        for report in reports:
+            for instance, facts in report["pipelines"].items():
+                spent[int(instance)] += facts["ms"]
+        for instance, lanes in found.lanes.items():
+            spent[instance] += sum(lane["ms"] for lane in lanes.values())
+        return EpochSummary(
+            epoch=reports[0]["epoch"],
+            plan=plan.version,
+            ending=plan.ending,
+            rows=sum(r["rows"] for r in reports),
+            bytes=sum(r["bytes"] for r in reports),
+            values=sum(r["values"] for r in reports),
+            tasks=len(reports),
+            decode_ms=sum(r["decode_ms"] for r in reports),
+            progress=progress,
+            failures=dict(found.failures),
+            pipeline_ms=dict(spent),
+            groups={i: sum(lane["groups"] for lane in lanes.values()) for i, lanes in found.lanes.items()},
+        )

@@ -1,0 +1,62 @@
+"""One Spark streaming query per shared stream. Its plan is generic and never changes; the pipelines are data.
+
+    stream source (Ring 0 in its tasks) -> group by lane -> state host (Ring 1, sinks staged) -> foreachBatch (commit)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+
+from headrace.bridge.messages import SPARK_DDL, Row
+from headrace.spark.committer import EpochCommitter
+from headrace.spark.session import QUERY_SETTINGS, Engine
+from headrace.spark.source import NAME, StreamDataSource
+from headrace.spark.state_host import LaneProcessor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+
+class StreamQuery:
+    """The running query of one stream. Start it once; after `stop` make a new one."""
+
+    def __init__(self, engine: Engine, name: str, directory: Path, committer: EpochCommitter, options: dict[str, str]) -> None:
+        session = engine.spark.newSession()  # settings of its own, also on a session that was handed in
+        for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
+            session.conf.set(key, value)
+        session.dataSource.register(StreamDataSource)
+        rows = session.readStream.format(NAME).options(**options, parallelism=str(engine.cores)).load()
+        lanes = rows.groupBy("instance", "bucket").transformWithState(
+            statefulProcessor=LaneProcessor(), outputStructType=SPARK_DDL, outputMode="Update", timeMode="None"
+        )
+
+        def commit(batch: DataFrame, batch_id: int) -> None:
+            committer.commit(Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect())
+
+        writer: Any = lanes.writeStream.foreachBatch(commit).outputMode("update").queryName(name)
+        self._query: StreamingQuery = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._query.isActive)
+
+    def failure(self) -> str | None:
+        """Why the query died, or None."""
+        problem = self._query.exception()
+        return None if problem is None else str(problem)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of the query; whether it has ended."""
+        with contextlib.suppress(StreamingQueryException):  # `failure` tells
+            return bool(self._query.awaitTermination(seconds))
+        return True
+
+    def stop(self) -> None:
+        """End the query. An epoch in flight is given up and will be run again: nothing of it is lost or doubled."""
+        with contextlib.suppress(StreamingQueryException):
+            self._query.stop()

@@ -1,0 +1,117 @@
+"""The Spark session: made quiet, small and fast, or taken as it is and checked.
+
+Settings that were measured are explained in docs/design/2026-11-15-state-operator.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.errors import SessionMismatch
+from headrace.java import find_java
+from headrace.program import Meaning
+
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+# What a stream's query needs, whoever made the session. Runtime settings: they may differ between queries.
+QUERY_SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A session and whether it is ours to stop."""
+
+    spark: SparkSession
+    owned: bool
+
+    @property
+    def cores(self) -> int:
+        """Task slots: how many tasks of an epoch run at once."""
+        return max(1, int(self.spark.sparkContext.defaultParallelism))
+
+    @property
+    def jvm_pid(self) -> int | None:
+        """The process of Spark's driver when we started it."""
+        process = getattr(self.spark.sparkContext._gateway, "proc", None) if self.owned else None
+        return None if process is None else int(process.pid)
+
+    def stop(self) -> None:
+        """Stop Spark and its JVM, if they are ours."""
+        if not self.owned:
+            return
+        gateway: Any = self.spark.sparkContext._gateway
+        self.spark.stop()
+        process = getattr(gateway, "proc", None)
+        gateway.shutdown()
+        if process is not None:
+            process.stdin.close()  # the JVM of an embedded driver ends with its standard input
+            process.wait(timeout=30)
+        _forget_gateway()
+
+
+def _forget_gateway() -> None:
+    """Let a later session start a JVM of its own."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+def start(master: str | None, verbose: bool, meaning: Meaning) -> Engine:
+    """An embedded session on `master` (default `local[*]`)."""
+    os.environ["JAVA_HOME"] = str(find_java())
+    # The worker Python is always this one: another may lack our packages, and Spark only says "failed to connect back".
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    chosen = master or "local[*]"
+    builder: Any = SparkSession.builder.appName("headrace").master(chosen)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": meaning.time_zone,
+        "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.worker.reuse": "true",
+        "spark.scheduler.mode": "FAIR",
+        "spark.log.level": "INFO" if verbose else "ERROR",
+    }
+    if chosen.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if not verbose:
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={Path(__file__).with_name('quiet.properties')}"
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    return Engine(spark, owned=True)
+
+
+def adopt(spark: SparkSession, meaning: Meaning) -> Engine:
+    """A session that was handed in. It must mean by SQL what the plans mean."""
+    wanted = {
+        "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
+        "spark.sql.session.timeZone": meaning.time_zone,
+        "spark.sql.caseSensitive": str(meaning.case_sensitive).lower(),
+    }
+    for key, value in wanted.items():
+        found = str(spark.conf.get(key)).lower()
+        if found != value.lower():
+            raise SessionMismatch(
+                f"the session has {key} = {found}, but the plans here mean {value}",
+                advice=f"Set it with spark.conf.set('{key}', '{value}') before connecting.",
+                setting=key,
+                found=found,
+                wanted=value,
+            )
+    return Engine(spark, owned=False)

@@ -1,0 +1,134 @@
+"""Ring 1 inside Spark's stateful operator: one call per lane and epoch, state in Spark's state store.
+
+The operator is the same for every pipeline and never changes, so Spark can always restart it; which pipeline a lane belongs
+to arrives with its messages. A pipeline's own failure becomes an `error` message; a failure of Spark's state store is
+raised, because no pipeline is to blame for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Row as SparkRow
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from headrace.bridge.messages import (
+    STREAM_LANE,
+    Kind,
+    LaneEpoch,
+    Row,
+    decode_json,
+    decode_table,
+    encode_json,
+    encode_receipt,
+    in_order,
+)
+from headrace.codec import load
+from headrace.control.alignment import require_all
+from headrace.errors import InternalError
+from headrace.program import PipelineDef
+from headrace.ring0.task import describe
+from headrace.ring1.lane import advance
+from headrace.ring1.state import BlobKey, Outcome, Step
+from headrace.sinks import SINKS
+from headrace.sinks.base import SinkKey, Staged
+
+
+class SparkStore:
+    """A lane's `Store` in Spark: the header in a value state, blobs in a map state, so only touched blobs are rewritten."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._header = handle.getValueState("header", "data BINARY")
+        self._blobs = handle.getMapState("blobs", "start BIGINT, end BIGINT, part INT", "data BINARY")
+
+    def header(self) -> bytes | None:
+        found = self._header.get()
+        return None if found is None else bytes(found[0])
+
+    def set_header(self, data: bytes) -> None:
+        self._header.update((data,))
+
+    def get(self, key: BlobKey) -> bytes | None:
+        found = self._blobs.getValue(tuple(key))
+        return None if found is None else bytes(found[0])
+
+    def put(self, key: BlobKey, data: bytes) -> None:
+        self._blobs.updateValue(tuple(key), (data,))
+
+    def remove(self, key: BlobKey) -> None:
+        self._blobs.removeKey(tuple(key))
+
+    def clear(self) -> None:
+        self._header.clear()
+        self._blobs.clear()
+
+
+@lru_cache(maxsize=4096)
+def _pipeline(text: str) -> PipelineDef:
+    return load(PipelineDef, text)
+
+
+class LaneProcessor(StatefulProcessor):
+    """Spark calls `handleInputRows` once per (instance, bucket) that got messages in the epoch."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.store = SparkStore(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[SparkRow], timerValues: Any) -> Iterator[SparkRow]:
+        messages = in_order(Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in rows)
+        if key[0] != STREAM_LANE:
+            messages = self._advance(int(key[0]), int(key[1]), messages)
+        for message in messages:
+            yield SparkRow(**message._asdict())
+
+    def close(self) -> None:
+        """Nothing is held between epochs."""
+
+    def _advance(self, instance: int, bucket: int, messages: list[Row]) -> list[Row]:
+        began = time.perf_counter()
+        epochs = {m.task: LaneEpoch.decode(m.payload) for m in messages if m.kind == Kind.WATERMARK}
+        tasks = max((e.tasks for e in epochs.values()), default=0)
+        require_all(f"lane {instance}/{bucket}", "task", range(max(tasks, 1)), epochs)
+        first = epochs[0]
+        pipeline = _pipeline(first.program)
+        ends = [decode_json(m.payload) for m in messages if m.kind == Kind.EOF]
+        step = Step(
+            tuple(decode_table(m.payload) for m in messages if m.kind == Kind.EVENTS),
+            watermark_after(epochs),
+            flush=any(e["flush"] for e in ends),
+            drop=any(e["drop"] for e in ends),
+        )
+        out: list[tuple[Kind, bytes]] = []
+        try:
+            outcome = self._run(pipeline, step)
+            if outcome.output is not None:
+                key = SinkKey(first.checkpoint, instance, first.epoch)
+                for sink in pipeline.sinks:
+                    staged: Staged = SINKS[sink.kind].task(sink).stage(outcome.output, key)
+                    out.append((Kind.OUTPUT, encode_receipt(instance, sink.name, staged)))
+            facts: dict[str, Any] = {"late": outcome.late, "windows": outcome.windows, "groups": outcome.rows}
+        except (PySparkException, OSError, EOFError):
+            raise
+        except Exception as problem:  # the pipeline's own failure must not reach its neighbours
+            out = [(Kind.ERROR, encode_json({"instance": instance, "reason": describe(problem)}))]
+            facts = {"late": 0, "windows": 0, "groups": 0}
+        facts |= {"instance": instance, "bucket": bucket, "ms": round((time.perf_counter() - began) * 1000, 3)}
+        out.append((Kind.REPORT, encode_json(facts)))
+        return [Row(instance, bucket, 0, i, int(kind), payload) for i, (kind, payload) in enumerate(out)]
+
+    def _run(self, pipeline: PipelineDef, step: Step) -> Outcome:
+        program = pipeline.program
+        if program.ring1 is None:
+            raise InternalError(f"pipeline {pipeline.name} has lanes but no state")
+        return advance(program.ring1, program.meaning, self.store, step)
+
+
+def watermark_after(epochs: dict[int, LaneEpoch]) -> int | None:
+    """The stream's watermark after this epoch: the highest event time of all tasks minus the delay, never going back."""
+    known = [e.max_time - e.delay for e in epochs.values() if e.max_time is not None]
+    known += [e.watermark for e in epochs.values() if e.watermark is not None]
+    return max(known) if known else None

@@ -1,0 +1,125 @@
+"""What is declared: streams, sinks, pipelines. Durable, atomic, versioned; no half-registered thing is ever visible.
+
+A `Catalog` is immutable; a script works on a draft and `CatalogFile.save` replaces the old one whole, or nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from headrace.codec import dump, load
+from headrace.durable import write_atomic
+from headrace.errors import StateDamaged
+from headrace.program import PipelineDef, SinkDef, StreamDef
+
+CATALOG_VERSION = 1
+Desired = Literal["running", "stopped", "failed"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRecord:
+    """A pipeline and what is wanted of it. `error` is why it failed."""
+
+    definition: PipelineDef
+    desired: Desired = "running"
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All declarations, by name (lower case: names are compared without case). Methods return a changed copy."""
+
+    version: int = CATALOG_VERSION
+    next_instance: int = 1
+    streams: dict[str, StreamDef] = field(default_factory=dict)
+    sinks: dict[str, SinkDef] = field(default_factory=dict)
+    pipelines: dict[str, PipelineRecord] = field(default_factory=dict)
+
+    def stream(self, name: str) -> StreamDef | None:
+        return self.streams.get(name.lower())
+
+    def sink(self, name: str) -> SinkDef | None:
+        return self.sinks.get(name.lower())
+
+    def pipeline(self, name: str) -> PipelineRecord | None:
+        return self.pipelines.get(name.lower())
+
+    def stream_names(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.streams.values())
+
+    def sink_names(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.sinks.values())
+
+    def pipeline_names(self) -> tuple[str, ...]:
+        return tuple(p.definition.name for p in self.pipelines.values())
+
+    def of_stream(self, name: str) -> Iterator[PipelineRecord]:
+        """The pipelines that read a stream."""
+        return (p for p in self.pipelines.values() if p.definition.program.stream.lower() == name.lower())
+
+    def running(self, stream: str) -> tuple[PipelineDef, ...]:
+        """The pipelines of a stream that should run, in the order of their instances."""
+        wanted = (p.definition for p in self.of_stream(stream) if p.desired == "running")
+        return tuple(sorted(wanted, key=lambda d: d.instance))
+
+    def users_of_sink(self, name: str) -> list[str]:
+        """The pipelines that write to a sink."""
+        lowered = name.lower()
+        records = self.pipelines.values()
+        return [p.definition.name for p in records if any(s.name.lower() == lowered for s in p.definition.sinks)]
+
+    def with_stream(self, stream: StreamDef) -> Catalog:
+        return replace(self, streams={**self.streams, stream.name.lower(): stream})
+
+    def with_sink(self, sink: SinkDef) -> Catalog:
+        return replace(self, sinks={**self.sinks, sink.name.lower(): sink})
+
+    def with_pipeline(self, record: PipelineRecord) -> Catalog:
+        """Add or change a pipeline; an instance number that was used is never given again."""
+        return replace(
+            self,
+            pipelines={**self.pipelines, record.definition.name.lower(): record},
+            next_instance=max(self.next_instance, record.definition.instance + 1),
+        )
+
+    def without(self, kind: Literal["stream", "sink", "pipeline"], name: str) -> Catalog:
+        """Remove one declaration."""
+        lowered = name.lower()
+        if kind == "stream":
+            return replace(self, streams=_omit(self.streams, lowered))
+        if kind == "sink":
+            return replace(self, sinks=_omit(self.sinks, lowered))
+        return replace(self, pipelines=_omit(self.pipelines, lowered))
+
+
+def _omit(entries: dict[str, T], name: str) -> dict[str, T]:
+    return {k: v for k, v in entries.items() if k != name}
+
+
+class CatalogFile:
+    """The catalog on disk. One process, one lock around it: the hub's."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / "catalog.json"
+
+    def read(self) -> Catalog:
+        """The stored catalog, or an empty one."""
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return Catalog()
+        try:
+            catalog = load(Catalog, text)
+        except (ValueError, KeyError, TypeError) as problem:
+            raise StateDamaged(f"{self._path} cannot be read: {problem}", path=str(self._path)) from problem
+        if catalog.version != CATALOG_VERSION:
+            raise StateDamaged(f"{self._path} has version {catalog.version}", path=str(self._path))
+        return catalog
+
+    def save(self, catalog: Catalog) -> None:
+        """Replace the stored catalog."""
+        write_atomic(self._path, dump(catalog).encode())

@@ -1,0 +1,64 @@
+"""Plan versions on disk: written by the hub, read by the process that plans epochs.
+
+A version is immutable once written; `current` names the newest. A reader sees a version whole or not at all, because the
+pointer is replaced after the version is durable.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from headrace.codec import dump, load
+from headrace.durable import write_atomic
+from headrace.errors import StateDamaged
+from headrace.program import PlanVersion
+
+
+class PlanStore:
+    """The plan versions of one stream. Any number of readers; one writer, the hub."""
+
+    def __init__(self, stream_dir: Path) -> None:
+        self.directory = stream_dir / "plans"
+        self._pointer = stream_dir / "current"
+
+    def publish(self, plan: PlanVersion) -> None:
+        """Make `plan` the newest version: in force from the next epoch on."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._file(plan.version), dump(plan).encode())
+        write_atomic(self._pointer, str(plan.version).encode())
+
+    def current(self) -> int:
+        """The newest version; 0 when there is none."""
+        try:
+            return int(self._pointer.read_text())
+        except FileNotFoundError:
+            return 0
+
+    def load(self, version: int) -> PlanVersion:
+        """One version. Raises StateDamaged when it is not there: it is kept while an uncommitted epoch names it."""
+        return load(PlanVersion, self.text(version))
+
+    def text(self, version: int) -> str:
+        """One version as it is stored."""
+        try:
+            return self._file(version).read_text()
+        except FileNotFoundError:
+            raise StateDamaged(
+                f"plan version {version} is missing from {self.directory}", version=version, path=str(self.directory)
+            ) from None
+
+    def prune(self, oldest_needed: int) -> None:
+        """Remove versions that no uncommitted epoch can name."""
+        for file in self.directory.glob("*.json"):
+            if int(file.stem) < oldest_needed:
+                file.unlink(missing_ok=True)
+
+    def _file(self, version: int) -> Path:
+        return self.directory / f"{version:08}.json"
+
+
+@lru_cache(maxsize=8)
+def parse_plan(text: str) -> PlanVersion:
+    """A plan version from its text; parsed once per process, because tasks of many epochs bring the same text."""
+    return load(PlanVersion, text)

@@ -1,0 +1,70 @@
+"""What really happened to a stream, as files: written after it happened, so they never promise.
+
+`Progress` is written by the hub inside the commit of an epoch, before Spark learns that the epoch is done. `Applied` is
+written by the planning process when an epoch is really planned: it is the only truth about what is being decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.codec import dump, load
+from headrace.durable import write_atomic
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The stream after its newest committed epoch. `watermark` is in microseconds; counters are since the beginning."""
+
+    epoch: int = -1
+    plan: int = 0
+    watermark: int | None = None
+    rows: int = 0
+    bytes: int = 0
+    bad: dict[str, int] = field(default_factory=dict)
+    pipelines: dict[str, PipelineProgress] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineProgress:
+    """One instance: rows that became visible in its sinks' first, rows that came too late, bad values met."""
+
+    rows_out: int = 0
+    late: int = 0
+    bad: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The projection of the newest planned epoch: which columns it decodes, under which plan version."""
+
+    version: int
+    epoch: int
+    columns: tuple[int, ...]
+
+
+def read_progress(stream_dir: Path) -> Progress:
+    """The newest progress, or a fresh one."""
+    try:
+        return load(Progress, (stream_dir / "progress.json").read_bytes())
+    except FileNotFoundError:
+        return Progress()
+
+
+def write_progress(stream_dir: Path, progress: Progress) -> None:
+    """Store durably."""
+    write_atomic(stream_dir / "progress.json", dump(progress).encode())
+
+
+def read_applied(stream_dir: Path) -> Applied | None:
+    """What the planning process last applied; None before the first epoch."""
+    try:
+        return load(Applied, (stream_dir / "applied.json").read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def write_applied(stream_dir: Path, applied: Applied) -> None:
+    """Publish what was applied."""
+    write_atomic(stream_dir / "applied.json", dump(applied).encode())

@@ -1,0 +1,134 @@
+"""The state directory: one owner, one format version, one place for everything that must survive.
+
+    VERSION                         the format of all below
+    lock                            held by the owner; names its process and its JVM
+    catalog.json                    streams, sinks, pipelines (`headrace.streams.catalog`)
+    streams/<name>/                 one stream: plans/, progress.json, applied.json, source/, checkpoint/
+
+Any path will do that all machines mount: tasks write nothing here, only the owner and its planning processes do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.durable import write_atomic
+from headrace.errors import StateDamaged, StateInUse, StateTooNew, UnwritablePath
+
+FORMAT = 1
+JVM_GRACE_SECONDS = 30.0
+
+
+class StateDir:
+    """An open state directory. From `open` to `close` no other process can open it."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    @staticmethod
+    def open(path: Path, sleep: Callable[[float], None] = time.sleep) -> StateDir:
+        """Take ownership. Waits for a JVM that outlived a killed owner (it may still write), then raises StateInUse."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as problem:
+            raise UnwritablePath(
+                f"the state directory {path} cannot be used: {problem.strerror or problem}",
+                advice="Name a directory that you may write to with --state-dir.",
+                path=str(path),
+            ) from problem
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = _read_owner(lock)
+            os.close(lock)
+            raise _in_use(path, owner.get("pid")) from None
+        try:
+            _await_jvm(path, _read_owner(lock), sleep)
+            _check_format(path)
+        except BaseException:
+            os.close(lock)
+            raise
+        state = StateDir(path, lock)
+        state.record_owner(jvm=None)
+        return state
+
+    def record_owner(self, jvm: int | None) -> None:
+        """Write who holds the directory; `jvm` is the pid of the Spark driver, when there is one."""
+        owner = {"pid": os.getpid(), "started": _started(os.getpid())}
+        if jvm is not None:
+            owner |= {"jvm": jvm, "jvm_started": _started(jvm)}
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, json.dumps(owner).encode(), 0)
+        os.fsync(self._lock)
+
+    def stream(self, name: str) -> Path:
+        """The directory of one stream."""
+        return self.path / "streams" / name
+
+    def close(self) -> None:
+        """Give up ownership. The directory stays."""
+        if self._lock >= 0:
+            os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _in_use(path: Path, pid: object) -> StateInUse:
+    return StateInUse(
+        f"the state directory {path} is in use" + (f" by process {pid}" if pid else ""),
+        advice="Stop that process, or name another directory with --state-dir.",
+        path=str(path),
+        pid=pid,
+    )
+
+
+def _read_owner(lock: int) -> dict[str, int]:
+    with contextlib.suppress(ValueError):  # a killed owner may have left half a line: then nobody is named
+        owner = json.loads(os.pread(lock, 4096, 0) or b"{}")
+        if isinstance(owner, dict):
+            return owner
+    return {}
+
+
+def _started(pid: int) -> int | None:
+    """When a process began, so that a reused pid is not taken for it; None when it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _await_jvm(path: Path, owner: dict[str, int], sleep: Callable[[float], None]) -> None:
+    jvm = owner.get("jvm")
+    waited = 0.0
+    while jvm is not None and _started(jvm) is not None and _started(jvm) == owner.get("jvm_started"):
+        if waited >= JVM_GRACE_SECONDS:
+            raise _in_use(path, jvm)
+        sleep(0.1)
+        waited += 0.1
+
+
+def _check_format(path: Path) -> None:
+    file = path / "VERSION"
+    if not file.exists():
+        write_atomic(file, f"{FORMAT}\n".encode())
+        return
+    text = file.read_text().strip()
+    if not text.isdigit():
+        raise StateDamaged(f"{file} does not hold a version", path=str(file))
+    if int(text) > FORMAT:
+        raise StateTooNew(
+            f"the state directory {path} has format {text}; this headrace knows formats up to {FORMAT}",
+            advice="Use a newer headrace, or name another directory with --state-dir.",
+            path=str(path),
+            version=int(text),
+        )
