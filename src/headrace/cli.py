@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.errors import HeadraceError, MissingFile, MissingJava, UnreadableFile
+from headrace.errors import HeadraceError, InternalError, MissingFile, MissingJava, UnreadableFile
 
 app = typer.Typer(
     name="headrace",
@@ -143,8 +143,11 @@ def _reported(verbose: bool) -> Iterator[None]:
         if verbose:
             traceback.print_exc()
         first = str(problem).strip().split("\n")[0]
-        print(f"[UNEXPECTED] {type(problem).__name__}: {first}", file=sys.stderr)
-        print("  This should not happen. Run it again with --verbose and report what it shows.", file=sys.stderr)
+        ours = InternalError(
+            f"{type(problem).__name__}: {first}",
+            advice="This should not happen. Run it again with --verbose and report what it shows.",
+        )
+        print(ours.render(), file=sys.stderr)
         raise typer.Exit(1) from None
 
 

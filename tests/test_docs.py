@@ -1,0 +1,108 @@
+"""The documents name only what exists: every path, every dotted name, every option, every command."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.sinks import SINKS
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+# A path inside the repository: at least one slash, or a file at the top by its ending.
+PATH = re.compile(r"(?:src|docs|tests|bench|examples|scripts|\.ci)/[\w./-]*|[\w-]+\.(?:md|toml|txt)|Makefile")
+PACKAGE_PATH = re.compile(r"\w+/(?:[\w./]+\.py)?")
+DOTTED = re.compile(r"headrace(?:\.\w+)+")
+MAKE = re.compile(r"make ([a-z-]+)\b")
+
+
+def ids(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def names(path: Path) -> list[str]:
+    """What stands in backquotes outside of code blocks."""
+    return CODE.findall(FENCE.sub("", path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=ids)
+def test_every_path_that_a_document_names_exists(path: Path) -> None:
+    missing = [
+        name
+        for name in names(path)
+        if PATH.fullmatch(name) and not (ROOT / name).exists() and not (path.parent / name).exists()
+    ]
+    missing += [
+        name
+        for name in names(path)
+        if not PATH.fullmatch(name)
+        and (PACKAGE_PATH.fullmatch(name) or re.fullmatch(r"\w+\.py", name))
+        and not list((ROOT / "src" / "headrace").rglob(name.rstrip("/")))
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=ids)
+def test_every_link_between_documents_leads_somewhere(path: Path) -> None:
+    targets = LINK.findall(path.read_text(encoding="utf-8"))
+    assert [t for t in targets if "://" not in t and not (path.parent / t).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=ids)
+def test_every_dotted_name_that_a_document_uses_can_be_imported(path: Path) -> None:
+    found = {name for text in names(path) for name in DOTTED.findall(text)}
+    assert [name for name in sorted(found) if not _resolves(name)] == []
+
+
+def _resolves(name: str) -> bool:
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            thing: object = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            if not hasattr(thing, attribute):
+                return attribute in getattr(thing, "__annotations__", {})
+            thing = getattr(thing, attribute)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=ids)
+def test_every_make_target_that_a_document_uses_exists(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = path.read_text(encoding="utf-8")
+    used = {m for block in (*FENCE.findall(text), *names(path)) for m in MAKE.findall(block)}
+    assert used - targets == set()
+
+
+def test_docs_list_every_sink_and_every_option_of_it() -> None:
+    text = (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")
+    for kind in SINKS.values():
+        section = re.search(rf"^## {kind.name}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        assert section is not None, kind.name
+        assert set(re.findall(r"^\| `(\w+)` \|", section[1], re.MULTILINE)) == {o.name for o in kind.options}
+        assert kind.guarantee in section[1]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.sql")), ids=ids)
+def test_every_example_script_is_right(path: Path) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "headrace.cli", "check", path.name], cwd=path.parent, capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_the_check_itself_finds_names_that_do_not_exist() -> None:
+    assert not _resolves("headrace.nothing")
+    assert not _resolves("headrace.errors.Nothing")
+    assert _resolves("headrace.errors.Span.caret")
