@@ -12,7 +12,7 @@ import headrace
 from headrace.hub import Hub
 from headrace.interrupts import Interrupts
 from headrace.tables import table_of
-from headrace.view.lines import pipeline_line
+from headrace.view.lines import pipelines_line
 
 # How often a waiting run looks around: failures are told within this time; Ctrl-C is seen at once.
 _PAUSE = 0.5
@@ -36,7 +36,7 @@ def run_script(text: str, *, until_end: bool, check: bool, state_dir: Path, mast
         hub.drain()
         told |= _tell_failures(hub, told)
         if hub.pipelines:
-            print(pipeline_line([p.status() for p in hub.pipelines.values()]), file=sys.stderr)
+            print(pipelines_line([p.status() for p in hub.pipelines.values()]), file=sys.stderr)
     return 1 if told else 0
 
 
@@ -56,7 +56,7 @@ def _wait(hub: Hub, interrupts: Interrupts, until_end: bool) -> set[str]:
 
 def _tell_failures(hub: Hub, told: set[str]) -> set[str]:
     """Print the error of every failed pipeline that was not told yet; returns their names."""
-    failed = {name: status.error for name, p in hub.pipelines.items() if (status := p.status()).error is not None}
+    failed = {name: status.error for name, p in hub.pipelines.items() if (status := p.status()).state == "failed"}
     for name in failed.keys() - told:
         print(f"pipeline {name} failed: {failed[name]}", file=sys.stderr)
     return set(failed)

@@ -15,8 +15,9 @@ from rich.live import Live
 import headrace
 from headrace.hub import Hub
 from headrace.interrupts import Interrupts
+from headrace.status import StreamStatus
 from headrace.tables import table_of
-from headrace.view.lines import pipeline_line, stream_line
+from headrace.view.lines import pipelines_line, stream_line
 from headrace.view.live import draw
 
 # Redraws a second: the eye sees them as live, and they cost next to nothing.
@@ -44,8 +45,9 @@ def show(duration: float, verbose: bool = False, master: str | None = None, cons
             interrupts.install()
         out.print(f"three pipelines on one stream are running after {time.monotonic() - began:.0f} s")
         _watch(hub, out, began + duration, interrupts)
+        streams = [stream.status() for stream in hub.streams.values()]
         hub.drain()
-        _results(hub, out)
+        _results(hub, streams, out)
 
 
 def _watch(hub: Hub, out: Console, until: float, interrupts: Interrupts) -> None:
@@ -73,17 +75,16 @@ def _show_once(hub: Hub, out: Console, live: Live | None, note: str) -> None:
         return
     for stream in streams:
         out.print(stream_line(stream), markup=False, highlight=False, soft_wrap=True)
-    out.print("  " + pipeline_line(pipelines), markup=False, highlight=False, soft_wrap=True)
+    out.print("  " + pipelines_line(pipelines), markup=False, highlight=False, soft_wrap=True)
 
 
-def _results(hub: Hub, out: Console) -> None:
+def _results(hub: Hub, streams: list[StreamStatus], out: Console) -> None:
     for name, pipeline in hub.pipelines.items():
         rows = pipeline.results()
         newest = rows.slice(max(0, rows.num_rows - 5))
         out.print(table_of(newest, f"{name}: the last of {rows.num_rows:,} rows"))
-    for stream in hub.streams.values():
-        facts = stream.status()
+    for stream in streams:
         out.print(
-            f"{len(hub.pipelines)} pipelines read {facts.rows:,} rows once; "
-            f"{len(facts.columns_decoded)} of {facts.columns_declared} columns were decoded."
+            f"{len(hub.pipelines)} pipelines shared one reading of {stream.rows:,} rows; "
+            f"{len(stream.columns_decoded)} of {stream.columns_declared} columns were decoded."
         )

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.view.status import PipelineFacts, StreamFacts, count, moment
+from headrace.status import PipelineStatus, StreamStatus
+from headrace.view.text import count, milliseconds, moment
 
 
-def stream_line(stream: StreamFacts) -> str:
+def stream_line(stream: StreamStatus) -> str:
     """One line about a stream."""
     return (
         f"{stream.name}: {count(stream.rows)} rows in, {count(stream.rows_per_s)} rows/s, {stream.mb_per_s:.1f} MB/s, "
-        f"epoch {stream.epoch} ({stream.epoch_ms:.0f} ms), "
+        f"epoch {stream.epoch} ({milliseconds(stream.epoch_ms)}), "
         f"columns decoded {len(stream.columns_decoded)} of {stream.columns_declared}, "
         f"watermark {moment(stream.watermark)}"
     )
 
 
-def pipeline_line(pipelines: Sequence[PipelineFacts]) -> str:
-    """One line about all pipelines: rows out, and the state of those that do not run."""
+def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:
+    """One line about all pipelines: rows out, late rows if any, and the state of those that do not run."""
     parts = []
     for p in pipelines:
         late = f", {count(p.late)} late" if p.late else ""

@@ -9,10 +9,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from headrace.view.status import PipelineFacts, StreamFacts, count, moment
+from headrace.status import PipelineStatus, StreamStatus
+from headrace.view.text import count, milliseconds, moment
+
+_STYLES = {"running": "green", "failed": "red"}
 
 
-def draw(streams: Sequence[StreamFacts], pipelines: Sequence[PipelineFacts], note: str = "") -> RenderableType:
+def draw(streams: Sequence[StreamStatus], pipelines: Sequence[PipelineStatus], note: str = "") -> RenderableType:
     """Streams above, pipelines below, `note` as the last line."""
     parts: list[RenderableType] = [_stream(stream) for stream in streams]
     parts.append(_pipelines(pipelines))
@@ -21,23 +24,18 @@ def draw(streams: Sequence[StreamFacts], pipelines: Sequence[PipelineFacts], not
     return Group(*parts)
 
 
-def _stream(stream: StreamFacts) -> Panel:
+def _stream(stream: StreamStatus) -> Panel:
     facts = Table.grid(padding=(0, 3))
-    decoded = f"{len(stream.columns_decoded)} of {stream.columns_declared}"
-    names = ", ".join(stream.columns_decoded)
     facts.add_row(
         _fact("rows in", count(stream.rows)),
         _fact("rows/s", count(stream.rows_per_s)),
         _fact("MB/s", f"{stream.mb_per_s:.1f}"),
-        _fact("epoch", f"{stream.epoch} ({stream.epoch_ms:.0f} ms)"),
-        _fact("bad records", count(stream.bad)),
+        _fact("epoch", f"{stream.epoch} ({milliseconds(stream.epoch_ms)})"),
+        _fact("bad records", count(sum(stream.bad.values()))),
     )
+    decoded = f"{len(stream.columns_decoded)} of {stream.columns_declared}: {', '.join(stream.columns_decoded)}"
     return Panel(
-        Group(
-            facts,
-            _fact("watermark", moment(stream.watermark)),
-            _fact("columns decoded", f"{decoded}  {names}"),
-        ),
+        Group(facts, _fact("watermark", moment(stream.watermark)), _fact("columns decoded", decoded)),
         title=Text(f"stream {stream.name}"),
         title_align="left",
     )
@@ -47,11 +45,11 @@ def _fact(name: str, value: str) -> Text:
     return Text.assemble((f"{name} ", "dim"), (value, "bold"))
 
 
-def _pipelines(pipelines: Sequence[PipelineFacts]) -> Table:
+def _pipelines(pipelines: Sequence[PipelineStatus]) -> Table:
     table = Table("pipeline", "state", expand=True)
-    for title in ("rows in", "rows out", "late"):
+    for title in ("rows out", "late", "bad", "time per epoch"):
         table.add_column(title, justify="right")
     for p in pipelines:
-        state = Text(p.state, style="red" if p.error else "green" if p.state == "running" else "")
-        table.add_row(Text(p.name), state, count(p.rows_in), count(p.rows_out), count(p.late))
+        state = Text(p.state, style=_STYLES.get(p.state, ""))
+        table.add_row(Text(p.name), state, count(p.rows_out), count(p.late), count(p.bad), milliseconds(p.epoch_ms))
     return table
