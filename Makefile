@@ -7,7 +7,7 @@ DURATION ?= 30
 BIN      := $(VENV)/bin
 # The set-up runs again only when what it installs has changed.
 STAMP    := $(VENV)/.installed
-PIP      := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -38,7 +38,9 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log
 def run(
     script: Script,
     until_end: Annotated[bool, typer.Option("--until-end", help="Stop when all finite sources are drained.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Apply nothing unless the whole script is right.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only plan it, against the state directory; no effect.")
+    ] = False,
     state_dir: StateDir = Path(".headrace"),
     master: Master = None,
     verbose: Verbose = False,
@@ -50,9 +52,12 @@ def run(
     """
     with _reported(verbose):
         text = _read(script)
+        if check:
+            _check(script, text, state_dir)
+            return
         from headrace.running import run_script
 
-        code = run_script(text, until_end=until_end, check=check, state_dir=state_dir, master=master, verbose=verbose)
+        code = run_script(text, until_end=until_end, state_dir=state_dir, master=master, verbose=verbose)
     raise typer.Exit(code)
 
 
@@ -60,11 +65,7 @@ def run(
 def check(script: Script, verbose: Verbose = False) -> None:
     """Plan every statement of a script and say what is wrong with it. Applies nothing, needs no Java."""
     with _reported(verbose):
-        text = _read(script)
-        from headrace.checking import check_script
-
-        checked = check_script(text)
-    print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, all right")
+        _check(script, _read(script), None)
 
 
 @app.command(epilog="Examples: headrace explain app.sql; headrace explain app.sql --pipeline hot --json")
@@ -110,6 +111,13 @@ def version() -> None:
         print(f"java {find_java()}")
     except MissingJava as problem:
         print(f"java none: {problem.advice}")
+
+
+def _check(script: Path, text: str, state_dir: Path | None) -> None:
+    from headrace.checking import check_script
+
+    checked = check_script(text, state_dir)
+    print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, all right")
 
 
 def _read(script: Path) -> str:

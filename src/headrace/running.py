@@ -3,69 +3,86 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
-import pyarrow as pa
-from rich.console import Console
-
 import headrace
+from headrace.checking import check_script
 from headrace.hub import Hub
 from headrace.interrupts import Interrupts
-from headrace.tables import table_of
 from headrace.view.lines import pipelines_line
 
 # How often a waiting run looks around: failures are told within this time; Ctrl-C is seen at once.
-_PAUSE = 0.5
+_PAUSE = 0.2
 
 
-def run_script(text: str, *, until_end: bool, check: bool, state_dir: Path, master: str | None, verbose: bool) -> int:
+def run_script(text: str, *, until_end: bool, state_dir: Path, master: str | None, verbose: bool) -> int:
     """Run `text` to its end or until Ctrl-C. Returns the exit code: 0, or 1 when a pipeline failed on the way."""
-    with (
-        Interrupts() as interrupts,
-        headrace.connect(state_dir=state_dir, master=master, verbose=verbose) as hub,
-    ):
-        if check:
-            hub.check(text)
+    check_script(text, state_dir)  # all errors at once, before anything is made or started
+    with Interrupts() as interrupts, headrace.connect(state_dir, master=master, verbose=verbose) as hub:
         try:
             results = hub.sql(text)
         finally:
             interrupts.install()  # Spark has taken SIGINT while it started
         for result in results:
-            _print(result)
-        told = _wait(hub, interrupts, until_end)
+            print(result.render(), flush=True)
+        failed = _Watch(hub, interrupts).wait(until_end)
         hub.drain()
-        told |= _tell_failures(hub, told)
         if hub.pipelines:
             print(pipelines_line([p.status() for p in hub.pipelines.values()]), file=sys.stderr)
-    return 1 if told else 0
+    return 1 if failed else 0
 
 
-def _wait(hub: Hub, interrupts: Interrupts, until_end: bool) -> set[str]:
-    """Wait as `headrace run` promises. Returns the names of the pipelines whose failure was told."""
-    told: set[str] = set()
-    while not interrupts.asked.is_set():
-        told |= _tell_failures(hub, told)
-        if not any(p.status().state == "running" for p in hub.pipelines.values()):
-            break
-        if not until_end:
-            interrupts.asked.wait(_PAUSE)
-        elif hub.wait_until_end(timeout=_PAUSE):
-            break
-    return told
+class _Watch:
+    """Waits as `headrace run` promises, and tells of every failure once."""
+
+    def __init__(self, hub: Hub, interrupts: Interrupts) -> None:
+        self._hub, self._asked = hub, interrupts.asked
+        self._told: set[str] = set()
+
+    def wait(self, until_end: bool) -> bool:
+        """Whether a pipeline failed. Raises StreamFailed when a stream's query died."""
+        end = _End(self._hub) if until_end else None
+        while not self._asked.wait(_PAUSE):
+            running = self._look()
+            if end is not None and end.reached():
+                break
+            if not running:
+                break
+        self._look()
+        return bool(self._told)
+
+    def _look(self) -> bool:
+        """Tell of new failures; whether any pipeline still runs."""
+        statuses = [p.status() for p in self._hub.pipelines.values()]
+        for status in statuses:
+            if status.state == "failed" and status.name not in self._told:
+                self._told.add(status.name)
+                print(f"pipeline {status.name} failed: {status.error}", file=sys.stderr, flush=True)
+        for stream in {s.stream for s in statuses if s.state == "running"}:
+            self._hub.runtime(stream).raise_failure()
+        return any(s.state == "running" for s in statuses)
 
 
-def _tell_failures(hub: Hub, told: set[str]) -> set[str]:
-    """Print the error of every failed pipeline that was not told yet; returns their names."""
-    failed = {name: status.error for name, p in hub.pipelines.items() if (status := p.status()).state == "failed"}
-    for name in failed.keys() - told:
-        print(f"pipeline {name} failed: {failed[name]}", file=sys.stderr)
-    return set(failed)
+class _End:
+    """`hub.wait_until_end` beside the main thread, which stays free for signals."""
 
+    def __init__(self, hub: Hub) -> None:
+        self._problem: BaseException | None = None
+        self._hub = hub
+        self._thread = threading.Thread(target=self._run, name="headrace-until-end", daemon=True)
+        self._thread.start()
 
-def _print(result: object) -> None:
-    """A statement's result: a table, a text, or something that renders itself."""
-    if isinstance(result, pa.Table):
-        Console().print(table_of(result, most=1000))
-    elif result is not None:
-        render = getattr(result, "render", None)
-        print(render() if callable(render) else result)
+    def _run(self) -> None:
+        try:
+            self._hub.wait_until_end()
+        except BaseException as problem:
+            self._problem = problem
+
+    def reached(self) -> bool:
+        """Whether the end was reached. Raises what went wrong on the way."""
+        if self._thread.is_alive():
+            return False
+        if self._problem is not None:
+            raise self._problem
+        return True
