@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "status",
         "results",
         "tables",
-    ),  # fmt: skip
+    ),
     ("streams", "formats", "control"),
     ("ingress", "sources", "sinks"),
     ("bridge",),
