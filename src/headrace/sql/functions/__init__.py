@@ -1,0 +1,44 @@
+"""The scalar functions of the shared host: `find` resolves a call, `VERIFIED` is the committed list of what may run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+from headrace.schema import DataType
+from headrace.sql.functions import conditions, numbers, operators, strings, times
+from headrace.sql.functions.base import Overload
+
+# other spellings of the same function
+ALIASES = {
+    "ucase": "upper", "lcase": "lower", "char_length": "length", "character_length": "length", "len": "length",
+    "substr": "substring", "ceiling": "ceil", "sign": "signum", "mod": "%", "dateadd": "date_add",
+    "date_diff": "datediff", "dayofmonth": "day", "regexp": "rlike", "regexp_like": "rlike",
+}  # fmt: skip
+
+
+def _registry() -> dict[str, tuple[Overload, ...]]:
+    found: dict[str, list[Overload]] = {}
+    for module in (operators, conditions, strings, numbers, times):
+        for overload in module.OVERLOADS:
+            found.setdefault(overload.name, []).append(overload)
+    return {name: tuple(overloads) for name, overloads in found.items()}
+
+
+FUNCTIONS: dict[str, tuple[Overload, ...]] = _registry()
+
+
+def find(name: str, kinds: Sequence[DataType]) -> Overload | None:
+    """The overload of `name` for exactly these argument types."""
+    for overload in FUNCTIONS.get(name, ()):
+        if overload.accepts(kinds):
+            return overload
+    return None
+
+
+@cache
+def verified() -> frozenset[str]:
+    """The keys of the committed list: functions, casts (`cast(A -> B)`) and aggregates that agreed with Spark."""
+    text = resources.files("headrace.sql.functions").joinpath("verified.txt").read_text("utf-8")
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))

@@ -1,0 +1,161 @@
+"""Operators: arithmetic, comparison, logic, bits. Both operands already have the type that Spark gives them.
+
+Arithmetic overflow is an error in both engines; division by zero is made one here, in Spark's order: NULL first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, Decimal
+from headrace.sql.functions.base import Overload, same
+from headrace.sql.types import decimal_result
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
+_WHOLE = _NUMBERS[:4]
+_COMPARABLE = (*_NUMBERS, "DECIMAL", "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+_ZERO = "error('DIVIDE_BY_ZERO')"
+
+
+def _decimal(operator: str) -> Overload:
+    """+, - and * of decimals, where the exact result fits 38 digits; Spark would round the others."""
+
+    def result(kinds: Sequence[DataType]) -> DataType | None:
+        a, b = kinds
+        assert isinstance(a, Decimal) and isinstance(b, Decimal)
+        precision, scale = decimal_result(operator, a, b)
+        return Decimal(precision, scale) if precision <= 38 else None
+
+    def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
+        if operator == "*":
+            return f"CAST({args[0]} * {args[1]} AS {kind.duckdb})"
+        return f"CAST(CAST({args[0]} AS {kind.duckdb}) {operator} CAST({args[1]} AS {kind.duckdb}) AS {kind.duckdb})"
+
+    return Overload(operator, ("DECIMAL", "DECIMAL"), result, sql)
+
+
+def _decimal_division() -> Overload:
+    """Exact division in whole numbers, then rounded half up, as Spark does; only where the digits fit."""
+
+    def result(kinds: Sequence[DataType]) -> DataType | None:
+        a, b = kinds
+        assert isinstance(a, Decimal) and isinstance(b, Decimal)
+        precision, scale = decimal_result("/", a, b)
+        shift = scale - a.scale + b.scale
+        fits = a.precision + shift <= 37 and a.precision + a.scale < 38 and b.precision + b.scale < 38
+        return Decimal(precision, scale) if precision <= 38 and fits else None
+
+    def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
+        a, b = kinds
+        assert isinstance(a, Decimal) and isinstance(b, Decimal) and isinstance(kind, Decimal)
+        shift = kind.scale - a.scale + b.scale
+        above = f"({whole_digits(args[0], a)} * {10**shift}::HUGEINT)"
+        below = whole_digits(args[1], b)
+        rounded = (
+            f"(abs({above}) // abs({below})"
+            f" + CASE WHEN (abs({above}) % abs({below})) * 2 >= abs({below}) THEN 1 ELSE 0 END)"
+        )
+        signed = f"CASE WHEN ({args[0]} < 0) <> ({args[1]} < 0) THEN -{rounded} ELSE {rounded} END"
+        value = from_whole_digits(f"({signed})", kind)
+        return f"CASE WHEN {args[1]} = 0 AND {args[0]} IS NOT NULL THEN {_ZERO} ELSE {value} END"
+
+    return Overload("/", ("DECIMAL", "DECIMAL"), result, sql, throws=True)
+
+
+def whole_digits(text: str, kind: Decimal) -> str:
+    """A decimal without its point, as HUGEINT: 1.25 becomes 125."""
+    return f"CAST({text} * {10**kind.scale}::DECIMAL({kind.scale + 1},0) AS HUGEINT)"
+
+
+def from_whole_digits(text: str, kind: Decimal) -> str:
+    """The inverse of `whole_digits`: puts the point back."""
+    if kind.scale == 0:
+        return f"CAST({text} AS {kind.duckdb})"
+    unit = f"'{10**-kind.scale:.{kind.scale}f}'::DECIMAL({kind.scale},{kind.scale})"
+    return f"CAST(CAST({text} AS DECIMAL({min(38, kind.precision)},0)) * {unit} AS {kind.duckdb})"
+
+
+def _arithmetic() -> list[Overload]:
+    found = [
+        Overload(operator, (kind, kind), same(0), f"({{0}} {operator} {{1}})", throws=kind in _WHOLE)
+        for operator in ("+", "-", "*")
+        for kind in _NUMBERS
+    ]
+    found += [_decimal(operator) for operator in ("+", "-", "*")]
+    found.append(_decimal_division())
+    guard = f"CASE WHEN {{1}} = 0 AND {{0}} IS NOT NULL THEN {_ZERO} ELSE "
+    found.append(
+        Overload("/", ("DOUBLE", "DOUBLE"), DOUBLE, guard + "{0} / {1} END", throws=True, by_literal="({0} / {1})")
+    )
+    for kind in _WHOLE:
+        found.append(
+            Overload("%", (kind, kind), same(0), guard + "{0} % {1} END", throws=True, by_literal="({0} % {1})")
+        )
+        found.append(Overload("negative", (kind,), same(0), "(-{0})", throws=True))
+        found.append(Overload("abs", (kind,), same(0), "abs({0})", throws=True))
+    # Spark's DIV always yields BIGINT and fails on the one quotient that does not fit
+    found.append(
+        Overload("div", ("BIGINT", "BIGINT"), BIGINT, guard + "CAST({0}::HUGEINT // {1} AS BIGINT) END", throws=True)
+    )
+    for kind in ("FLOAT", "DOUBLE", "DECIMAL"):
+        found.append(Overload("negative", (kind,), same(0), "(-{0})"))
+        found.append(Overload("abs", (kind,), same(0), "abs({0})"))
+    for kind in (*_NUMBERS, "DECIMAL"):
+        found.append(Overload("positive", (kind,), same(0), "{0}"))
+    return found
+
+
+def _comparisons() -> list[Overload]:
+    found: list[Overload] = []
+    for operator in ("=", "!=", "<", "<=", ">", ">="):
+        text = "<>" if operator == "!=" else operator
+        found += [Overload(operator, (kind, kind), BOOLEAN, f"({{0}} {text} {{1}})") for kind in _COMPARABLE]
+    found += [Overload("<=>", (kind, kind), BOOLEAN, "({0} IS NOT DISTINCT FROM {1})") for kind in _COMPARABLE]
+    found += [
+        Overload("in", (kind, kind), BOOLEAN, lambda a, k, r: f"({a[0]} IN ({', '.join(a[1:])}))", variadic=True)
+        for kind in _COMPARABLE
+    ]
+    for kind in (*_COMPARABLE, "BINARY", "ARRAY", "MAP", "STRUCT"):
+        found.append(Overload("isnull", (kind,), BOOLEAN, "({0} IS NULL)"))
+        found.append(Overload("isnotnull", (kind,), BOOLEAN, "({0} IS NOT NULL)"))
+    return found
+
+
+def _logic() -> list[Overload]:
+    # AND and OR are rendered by `render`, which keeps a failing right side away from rows the left side decides
+    return [
+        Overload("and", ("BOOLEAN", "BOOLEAN"), BOOLEAN, "({0} AND {1})"),
+        Overload("or", ("BOOLEAN", "BOOLEAN"), BOOLEAN, "({0} OR {1})"),
+        Overload("not", ("BOOLEAN",), BOOLEAN, "(NOT {0})"),
+    ]
+
+
+def _bits() -> list[Overload]:
+    found: list[Overload] = []
+    for kind in _WHOLE:
+        found.append(Overload("&", (kind, kind), same(0), "({0} & {1})"))
+        found.append(Overload("|", (kind, kind), same(0), "({0} | {1})"))
+        found.append(Overload("^", (kind, kind), same(0), "xor({0}, {1})"))
+        found.append(Overload("~", (kind,), same(0), "(~{0})"))
+    return found
+
+
+def _times() -> list[Overload]:
+    """Times and intervals. Days are calendar days of the session's time zone, as in Spark; the rest is exact."""
+    found: list[Overload] = []
+    for kind, result in (("TIMESTAMP", TIMESTAMP), ("TIMESTAMP_NTZ", TIMESTAMP_NTZ)):
+        for operator in ("+", "-"):
+            found.append(
+                Overload(operator, (kind, "INTERVAL SECOND"), result, f"({{0}} {operator} {{1}})", throws=True)
+            )
+            found.append(Overload(operator, (kind, "INTERVAL MONTH"), result, f"({{0}} {operator} {{1}})", throws=True))
+    for operator in ("+", "-"):
+        text = f"CAST({{0}} {operator} {{1}} AS DATE)"
+        found.append(Overload(operator, ("DATE", "INTERVAL MONTH"), DATE, text, throws=True))
+        found.append(Overload(operator, ("DATE", "INT"), DATE, f"({{0}} {operator} {{1}})", throws=True))
+    found.append(Overload("datediff", ("DATE", "DATE"), INT, "CAST({0} - {1} AS INTEGER)"))
+    found.append(Overload("||", ("STRING", "STRING"), STRING, "({0} || {1})"))
+    return found
+
+
+OVERLOADS: tuple[Overload, ...] = (*_arithmetic(), *_comparisons(), *_logic(), *_bits(), *_times())

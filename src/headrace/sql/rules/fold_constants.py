@@ -1,0 +1,153 @@
+"""Rule: evaluate what does not depend on a row, and simplify conditions that constants decide."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import math
+from functools import lru_cache
+from typing import Any
+
+import duckdb
+
+from headrace.schema import BINARY, BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Map, Struct
+from headrace.sql.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, Literal
+from headrace.sql.plan import Aggregate, Filter, Named, Plan, Project, rewrite
+from headrace.sql.render import render
+from headrace.sql.rules.base import PlanContext
+from headrace.sql.types import Hidden
+
+
+def fold_constants(plan: Plan, ctx: PlanContext) -> Plan:
+    """Replace constant expressions by their values. What would fail is left to fail at run time, on a row, as in
+    Spark. Returns `plan` itself when nothing folds."""
+    return rewrite(plan, lambda node: _fold_node(node, ctx))
+
+
+def _fold_node(node: Plan, ctx: PlanContext) -> Plan:
+    if isinstance(node, Filter):
+        predicate = fold(node.predicate, ctx)
+        if isinstance(predicate, Literal) and predicate.value is True:
+            return node.input
+        return node if predicate is node.predicate else dataclasses.replace(node, predicate=predicate)
+    if isinstance(node, Project):
+        outputs = tuple(_fold_named(o, ctx) for o in node.outputs)
+        return node if _same(outputs, node.outputs) else dataclasses.replace(node, outputs=outputs)
+    if isinstance(node, Aggregate):
+        keys = tuple(_fold_named(k, ctx) for k in node.keys)
+        calls = tuple(fold(c, ctx) for c in node.calls)
+        if _same(keys, node.keys) and _same(calls, node.calls):
+            return node
+        return dataclasses.replace(node, keys=keys, calls=tuple(c for c in calls if isinstance(c, AggCall)))
+    return node
+
+
+def _same(new: tuple[object, ...], old: tuple[object, ...]) -> bool:
+    return all(a is b for a, b in zip(new, old, strict=True))
+
+
+def _fold_named(named: Named, ctx: PlanContext) -> Named:
+    expr = fold(named.expr, ctx)
+    return named if expr is named.expr else Named(named.name, expr)
+
+
+def fold(expr: Expr, ctx: PlanContext) -> Expr:
+    """`expr` with its constant parts evaluated; the same object when there are none."""
+    children = expr.children
+    if not children:
+        return expr
+    new = tuple(fold(child, ctx) for child in children)
+    if not _same(new, children):
+        expr = expr.with_children(new)
+    if isinstance(expr, Call) and expr.name in ("and", "or", "not"):
+        return _logic(expr)
+    if isinstance(expr, CaseWhen):
+        return _case(expr)
+    if isinstance(expr, Call | Cast) and all(isinstance(c, Literal) for c in expr.children):
+        return _evaluate(expr, ctx)
+    return expr
+
+
+def _logic(expr: Call) -> Expr:
+    """Three-valued logic with a literal on one side; a side that may fail keeps its place."""
+    if expr.name == "not":
+        inner = expr.args[0]
+        if isinstance(inner, Literal):
+            return Literal(BOOLEAN, None if inner.value is None else not inner.value, at=expr.at)
+        return inner.args[0] if isinstance(inner, Call) and inner.name == "not" else expr
+    decisive = expr.name == "or"
+    left, right = expr.args
+    if isinstance(left, Literal) and left.value is not None:
+        return Literal(BOOLEAN, decisive, at=expr.at) if left.value is decisive else right
+    if isinstance(right, Literal) and right.value is not None and right.value is not decisive:
+        return left
+    return expr
+
+
+def _case(expr: CaseWhen) -> Expr:
+    """Drops branches that are never taken and stops at one that always is."""
+    branches: list[tuple[Expr, Expr]] = []
+    for condition, value in expr.branches:
+        if isinstance(condition, Literal):
+            if condition.value is not True:
+                continue
+            if not branches:
+                return value
+            return dataclasses.replace(expr, branches=tuple(branches), otherwise=value)
+        branches.append((condition, value))
+    if not branches:
+        return expr.otherwise if expr.otherwise is not None else Literal(expr.type, None, at=expr.at)
+    return expr if len(branches) == len(expr.branches) else dataclasses.replace(expr, branches=tuple(branches))
+
+
+def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
+    """The value, computed by the engine that would compute it for every row."""
+    if isinstance(expr.type, Hidden | Array | Map | Struct):
+        return expr
+    try:
+        row = (
+            _connection(ctx.meaning.time_zone)
+            .execute(f"SELECT CAST({render(expr, _no_column)} AS {_wire(expr)})")
+            .fetchone()
+        )
+    except duckdb.Error:
+        return expr  # fails at run time, for the rows that reach it
+    assert row is not None
+    value = _from_wire(expr, row[0])
+    return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)
+
+
+def _no_column(column: Column) -> str:
+    raise AssertionError(f"{column.name} is not constant")
+
+
+@lru_cache(maxsize=8)
+def _connection(time_zone: str) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:")
+    connection.execute(f"SET threads=1; SET TimeZone='{time_zone}'")
+    return connection
+
+
+def _wire(expr: Expr) -> str:
+    """The type in which a value crosses to Python without loss."""
+    return expr.type.duckdb
+
+
+def _from_wire(expr: Expr, value: Any) -> Any:
+    if value is None:
+        return None
+    if expr.type in (TIMESTAMP, TIMESTAMP_NTZ):
+        assert isinstance(value, datetime.datetime)
+        epoch = datetime.datetime(1970, 1, 1, tzinfo=value.tzinfo and datetime.UTC)
+        delta = value - epoch
+        return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    if expr.type in (FLOAT, DOUBLE):
+        return value if math.isfinite(value) else NotImplemented
+    if expr.type == STRING:
+        return value if value.isprintable() else NotImplemented
+    if expr.type == BINARY:
+        return bytes(value)
+    if expr.type == DATE:
+        return value if isinstance(value, datetime.date) else NotImplemented
+    return value if isinstance(value, bool | int | decimal.Decimal) else NotImplemented

@@ -1,0 +1,48 @@
+"""Rule: one projection at the top. Subqueries and CTEs only rename and compute; their expressions move to where they
+are used, so that what is left is filters and at most one aggregate over the stream."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from headrace.sql.expr import AggCall, Column, substitute
+from headrace.sql.plan import Aggregate, AssignWindow, Filter, Named, Plan, Project, rewrite
+from headrace.sql.rules.base import PlanContext
+
+
+def inline_projections(plan: Plan, ctx: PlanContext) -> Plan:
+    """Move projections up and into what reads them. Returns `plan` itself when there is nothing to move."""
+    return rewrite(plan, _inline)
+
+
+def _inline(node: Plan) -> Plan:
+    if not node.inputs or not isinstance(node.inputs[0], Project):
+        return node
+    below = node.inputs[0]
+    values = tuple(o.expr for o in below.outputs)
+    if isinstance(node, Project):
+        outputs = tuple(Named(o.name, substitute(o.expr, values)) for o in node.outputs)
+        return Project(below.input, outputs)
+    if isinstance(node, Filter):
+        return Project(Filter(below.input, substitute(node.predicate, values)), below.outputs)
+    if isinstance(node, AssignWindow):
+        return _below_window(node, below)
+    if isinstance(node, Aggregate):
+        keys = tuple(Named(k.name, substitute(k.expr, values)) for k in node.keys)
+        calls: list[AggCall] = []
+        for call in node.calls:
+            inlined = substitute(call, values)
+            assert isinstance(inlined, AggCall)
+            calls.append(inlined)
+        return Aggregate(below.input, keys, tuple(calls))
+    return node
+
+
+def _below_window(node: AssignWindow, below: Project) -> Plan:
+    """The window is assigned first; the projection passes its columns through."""
+    time = below.outputs[node.time].expr
+    assert isinstance(time, Column)  # binding admits nothing else
+    window = dataclasses.replace(node, input=below.input, time=time.index)
+    width = window.width
+    added = tuple(Named(f.name, Column(f.type, width + i, f.name)) for i, f in enumerate(window.schema.fields[width:]))
+    return Project(window, (*below.outputs, *added))

@@ -1,0 +1,98 @@
+"""Rule: filters as near to the stream as they may go, so that Ring 0 drops rows before it computes anything."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from headrace.sql.expr import Column, Expr, columns_of, conjunction, conjuncts, substitute, transform
+from headrace.sql.plan import Aggregate, AssignWindow, Filter, Plan, Union, rewrite
+from headrace.sql.rules.base import PlanContext
+
+
+def push_down_filter(plan: Plan, ctx: PlanContext) -> Plan:
+    """Move each part of a filter below what it does not depend on; neighbouring filters become one. A part that reads
+    an aggregate stays above it; one that reads the window goes above the aggregate. Returns `plan` itself when
+    nothing moves."""
+    return rewrite(plan, _push)
+
+
+def _push(node: Plan) -> Plan:
+    if isinstance(node, Aggregate):
+        return _lift_window_filter(node)
+    if not isinstance(node, Filter):
+        return node
+    below = node.input
+    if isinstance(below, Filter):
+        merged = conjunction([*conjuncts(below.predicate), *conjuncts(node.predicate)])
+        assert merged is not None
+        return _push(Filter(below.input, merged))
+    if isinstance(below, AssignWindow):
+        return _split(node, below, set(range(below.width)))
+    if isinstance(below, Aggregate):
+        return _below_aggregate(node, below)
+    if isinstance(below, Union):
+        return dataclasses.replace(below, parts=tuple(_push(Filter(p, node.predicate)) for p in below.parts))
+    return node
+
+
+def _split(node: Filter, below: AssignWindow, free: set[int]) -> Plan:
+    moving = [part for part in conjuncts(node.predicate) if columns_of(part) <= free]
+    staying = [part for part in conjuncts(node.predicate) if not columns_of(part) <= free]
+    if not moving:
+        return node
+    pushed = _push(Filter(below.input, _joined(moving)))
+    window = dataclasses.replace(below, input=pushed)
+    return Filter(window, _joined(staying)) if staying else window
+
+
+def _below_aggregate(node: Filter, below: Aggregate) -> Plan:
+    """A part that reads only keys decides for the whole group, so it may decide for its rows."""
+    keys = set(range(len(below.keys)))
+    window = _window_columns(below.input)
+    movable = [
+        columns_of(part) <= keys
+        and columns_of(part)
+        and not any(columns_of(below.keys[i].expr) & window for i in columns_of(part))
+        for part in conjuncts(node.predicate)
+    ]
+    parts = list(conjuncts(node.predicate))
+    moving = [part for part, ok in zip(parts, movable, strict=True) if ok]
+    if not moving:
+        return node
+    staying = [part for part, ok in zip(parts, movable, strict=True) if not ok]
+    values = tuple(k.expr for k in below.keys)
+    pushed = _push(Filter(below.input, _joined([substitute(part, values) for part in moving])))
+    aggregate = dataclasses.replace(below, input=pushed)
+    return Filter(aggregate, _joined(staying)) if staying else aggregate
+
+
+def _lift_window_filter(node: Aggregate) -> Plan:
+    """A filter on the window's own columns cannot run before windows exist; above the aggregate it says the same."""
+    below = node.input
+    if not (isinstance(below, Filter) and isinstance(below.input, AssignWindow)):
+        return node
+    positions = {key.expr: i for i, key in enumerate(node.keys)}
+
+    def above(expr: Expr) -> Expr | None:
+        if expr in positions:
+            return Column(expr.type, positions[expr], node.keys[positions[expr]].name, at=expr.at)
+        return None
+
+    lifted = transform(below.predicate, above)
+    window = _window_columns(below.input)
+    keyed = {c for k in node.keys for c in columns_of(k.expr)} & window
+    if not columns_of(below.predicate) <= keyed:
+        return node
+    return Filter(dataclasses.replace(node, input=below.input), lifted)
+
+
+def _window_columns(plan: Plan) -> set[int]:
+    while isinstance(plan, Filter):
+        plan = plan.input
+    return set(range(plan.width, len(plan.schema))) if isinstance(plan, AssignWindow) else set()
+
+
+def _joined(parts: list[Expr]) -> Expr:
+    joined = conjunction(parts)
+    assert joined is not None
+    return joined
