@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.errors import BadOption, MissingOption
+from headrace.errors import BadOption, MissingOption, UnknownSinkKind
 from headrace.program import SinkDef
 from headrace.schema import Field, Schema, parse_type
-from headrace.sinks import SINKS, SinkKey
+from headrace.sinks import SINKS, SinkKey, settle_sink
 
 TYPES = {
     "text": "STRING",
@@ -137,3 +137,18 @@ def test_bad_options_are_coded_errors(kind: str) -> None:
         SINKS[kind].check({})
     with pytest.raises(BadOption):
         SINKS[kind].check({"path": "x", "compression": "rar"})
+
+
+def test_a_settled_sink_means_the_same_from_any_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settled = settle_sink(SinkDef("s", "jsonl", {"path": "out/here", "compression": "gzip"}))
+    assert settled.options == {"path": str(tmp_path / "out" / "here"), "compression": "gzip"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_kind_of_sink_is_refused_with_the_closest_name() -> None:
+    with pytest.raises(UnknownSinkKind) as caught:
+        settle_sink(SinkDef("s", "parqet", {}))
+    assert caught.value.params["did_you_mean"] == "parquet"

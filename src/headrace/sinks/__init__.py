@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 from headrace.errors import UnknownSinkKind
 from headrace.options import closest
 from headrace.program import SinkDef
@@ -14,9 +17,9 @@ from headrace.sinks.parquet import PARQUET
 SINKS: dict[str, SinkKind] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQUET, JSONL)}
 
 
-def check_sink(sink: SinkDef) -> None:
-    """Everything that CREATE SINK can refuse: an unknown kind, unknown or bad options, a path that cannot be written.
-    Changes nothing."""
+def settle_sink(sink: SinkDef) -> SinkDef:
+    """`sink` as it can be stored: checked as far as CREATE SINK can (kind, options, a path that may be written), its paths
+    absolute, because tasks and later runs may have another working directory. Touches nothing on disk."""
     kind = SINKS.get(sink.kind)
     if kind is None:
         hint = closest(sink.kind, SINKS)
@@ -27,6 +30,10 @@ def check_sink(sink: SinkDef) -> None:
             did_you_mean=hint,
         )
     kind.check(sink.options)
+    settled = {
+        name: os.path.abspath(value) if name.lower() in kind.paths else value for name, value in sink.options.items()
+    }
+    return replace(sink, options=settled)
 
 
-__all__ = ["SINKS", "DriverSink", "SinkKey", "SinkKind", "Staged", "TaskSink", "check_sink"]
+__all__ = ["SINKS", "DriverSink", "SinkKey", "SinkKind", "Staged", "TaskSink", "settle_sink"]
