@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -57,10 +58,15 @@ def test_a_right_script_passes_the_check_in_a_blink_and_leaves_nothing(tmp_path:
 
 def test_checking_and_explaining_import_no_spark(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(GOOD)
-    program = (
-        "import sys\nfrom pathlib import Path\nfrom headrace.checking import check_script, explain_script\n"
-        "text = Path('app.sql').read_text()\ncheck_script(text)\nexplain_script(text)\nassert 'pyspark' not in sys.modules"
-    )
+    program = """
+import sys
+from pathlib import Path
+from headrace.checking import check_script, explain_script
+text = Path("app.sql").read_text()
+check_script(text)
+explain_script(text)
+assert "pyspark" not in sys.modules
+"""
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
 
 
@@ -145,8 +151,6 @@ def test_explain_shows_every_plan_or_the_one_asked_for(tmp_path: Path) -> None:
 
 
 def test_explain_as_json_is_one_document(tmp_path: Path) -> None:
-    import json
-
     (tmp_path / "app.sql").write_text(GOOD)
     answer = headrace("explain", "app.sql", "--json", cwd=tmp_path)
     assert len(json.loads(answer.stdout)) == 1

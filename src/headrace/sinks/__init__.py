@@ -18,8 +18,8 @@ SINKS: dict[str, SinkKind] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQ
 
 
 def settle_sink(sink: SinkDef) -> SinkDef:
-    """`sink` as it can be stored: checked as far as CREATE SINK can (kind, options, a path that may be written), its paths
-    absolute, because tasks and later runs may have another working directory. Touches nothing on disk."""
+    """`sink` as it can be stored: checked as far as CREATE SINK can (kind, options, a path that may be written), with
+    absolute paths, because tasks and later runs may have another working directory. Touches nothing on disk."""
     kind = SINKS.get(sink.kind)
     if kind is None:
         hint = closest(sink.kind, SINKS)
