@@ -8,6 +8,9 @@ plan_pipeline(stmt, names, meaning) -> Planned, with the PipelineProgram
 from __future__ import annotations
 
 from headrace.sql.define import define_sink, define_stream
+from headrace.sql.explain import explain
+from headrace.sql.explain_json import explain_json
+from headrace.sql.live import LiveStream
 from headrace.sql.names import Names, ScriptNames
 from headrace.sql.planner import Planned, plan_pipeline
 from headrace.sql.script import parse_script
@@ -33,6 +36,7 @@ __all__ = [
     "Describe",
     "Drop",
     "Explain",
+    "LiveStream",
     "Names",
     "Planned",
     "ScriptNames",
@@ -44,6 +48,8 @@ __all__ = [
     "StopPipeline",
     "define_sink",
     "define_stream",
+    "explain",
+    "explain_json",
     "parse_script",
     "plan_pipeline",
 ]

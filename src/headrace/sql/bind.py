@@ -321,7 +321,8 @@ class _SelectBinder:
             for item, named in zip(items, bound, strict=True):
                 if isinstance(item, Item) and item.alias is not None and item.alias.lower() == node.parts[0].lower():
                     return named
-        return Named(column_name(node), self.exprs.bind(node))
+        expr = self.exprs.bind(node)
+        return Named(expr.name if isinstance(expr, Column) else column_name(node), expr)
 
     def _aggregate(
         self, bound: list[Named], having: Expr | None, calls: list[AggCall], items: list[Item | Named]

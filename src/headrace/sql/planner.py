@@ -1,4 +1,4 @@
-"""From a statement to a program: bind, optimize, compile. No I/O, no JVM; the same input gives the same program."""
+"""From a statement to a program: bind, optimize, lower. No I/O, no JVM; the same input gives the same program."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ from dataclasses import dataclass
 
 from headrace.errors import UnknownSink
 from headrace.options import closest
-from headrace.program import Meaning, PipelineProgram, SinkDef, StreamDef
+from headrace.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
 from headrace.sql.bind import bind_query
-from headrace.sql.compile import compile_program
+from headrace.sql.lower import lower, program_of
 from headrace.sql.names import Names
+from headrace.sql.physical import Physical
 from headrace.sql.plan import Plan
-from headrace.sql.rules import PlanContext, optimize
+from headrace.sql.rules import PlanContext, Trace, optimize, optimize_physical
 from headrace.sql.shape import shared_shape
 from headrace.sql.statements import CreatePipeline, Select
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned query: its program, and every step on the way for EXPLAIN."""
+    """A planned query: its program, and every step on the way for EXPLAIN.
+
+    `emit` is what the statement says (None: nothing). `trace` has each rule's name and the plan after it, or None.
+    """
 
     name: str | None
     program: PipelineProgram
     stream: StreamDef
     sinks: tuple[SinkDef, ...]
+    emit: Emit | None
     bound: Plan
     logical: Plan
-    trace: tuple[tuple[str, Plan | None], ...]
+    physical: Physical
+    trace: Trace
 
 
 def plan_pipeline(
@@ -37,17 +43,27 @@ def plan_pipeline(
     neighbours: Mapping[str, PipelineProgram] | None = None,
 ) -> Planned:
     """Plans a pipeline or a bare query. Raises SqlError. `neighbours` are the pipelines that already run on the
-    stream, by name: they only matter for EXPLAIN's "shares windowing with"."""
+    stream, by name: they change nothing but who EXPLAIN says shares a pass."""
     span = statement.span
     ctx = PlanContext(meaning, span.text, span.statement, neighbours or {})
     sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
     bound = bind_query(statement.query, names, meaning, span.text, span.statement)
-    logical, trace = optimize(bound, ctx)
-    shape = shared_shape(logical, ctx)
+    logical, logical_trace = optimize(bound, ctx)
+    shape = shared_shape(logical, ctx.span)
     emit_at = (statement.emit_span.start, statement.emit_span.end) if statement.emit_span is not None else (0, 0)
-    program = compile_program(shape, statement.emit, ctx, emit_at)
+    physical, physical_trace = optimize_physical(lower(shape, sinks, statement.emit, emit_at, ctx), ctx)
     name = statement.name if isinstance(statement, CreatePipeline) else None
-    return Planned(name, program, shape.scan.stream, sinks, bound, logical, trace)
+    return Planned(
+        name,
+        program_of(physical, meaning),
+        shape.scan.stream,
+        sinks,
+        statement.emit,
+        bound,
+        logical,
+        physical,
+        (*logical_trace, *physical_trace),
+    )
 
 
 def _sinks(statement: CreatePipeline, names: Names) -> tuple[SinkDef, ...]:

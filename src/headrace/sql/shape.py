@@ -7,13 +7,14 @@ Everything but the projection and the scan may be absent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.errors import UnsupportedOnShared
+from headrace.errors import Span, UnsupportedOnShared
 from headrace.schema import Schema
 from headrace.sql.expr import Expr
 from headrace.sql.plan import Aggregate, AssignWindow, Filter, Named, Plan, Project, Scan, Union
-from headrace.sql.rules.base import PlanContext
+from headrace.sql.syntax import Place
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,13 @@ class Shape:
     schema: Schema
 
 
-def shared_shape(plan: Plan, ctx: PlanContext) -> Shape:
+def shared_shape(plan: Plan, span: Callable[[Place], Span]) -> Shape:
     """The parts of `plan`. Raises UnsupportedOnShared at what does not fit."""
     if isinstance(plan, Union):
         raise UnsupportedOnShared(
             "UNION ALL cannot run on the shared host",
             advice="Use one pipeline per part, into the same kind of sink.",
-            span=ctx.span(plan.at),
+            span=span(plan.at),
         )
     assert isinstance(plan, Project), "binding ends every query with a projection"
     node = plan.input
@@ -50,7 +51,7 @@ def shared_shape(plan: Plan, ctx: PlanContext) -> Shape:
         raise UnsupportedOnShared(
             "a filter that mixes the window with other columns cannot run on the shared host",
             advice="Filter on the window in HAVING and on columns in WHERE.",
-            span=ctx.span(node.predicate.at),
+            span=span(node.predicate.at),
         )
     if isinstance(node, AssignWindow):
         window, node = node, node.input
@@ -58,7 +59,7 @@ def shared_shape(plan: Plan, ctx: PlanContext) -> Shape:
             raise UnsupportedOnShared(
                 "a window without an aggregate cannot run on the shared host",
                 advice="Add GROUP BY window_start, window_end.",
-                span=ctx.span(window.at),
+                span=span(window.at),
             )
     predicate = None
     if isinstance(node, Filter):
@@ -71,5 +72,5 @@ def shared_shape(plan: Plan, ctx: PlanContext) -> Shape:
         inner = next((e for e in node.expressions), None)
         what, at = "an aggregate of an aggregate", (0, 0) if inner is None else inner.at
     raise UnsupportedOnShared(
-        f"{what} cannot run on the shared host", advice="Use one pipeline per step.", span=ctx.span(at)
+        f"{what} cannot run on the shared host", advice="Use one pipeline per step.", span=span(at)
     )

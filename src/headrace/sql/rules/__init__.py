@@ -1,44 +1,95 @@
-"""The optimizer: one ordered tuple of rules. Each has its own file and its own fixture file in `tests/sql/rules/`.
+"""The optimizer: two ordered tuples of rules. A rule has a file here and a fixture file in `tests/sql/rules/`.
 
 Why this order: constants are folded first, because a filter that is always true vanishes and blocks nothing;
 projections are inlined before filters move, so that a filter meets only filters, windows and aggregates on its way
-down; columns are pruned last, when every expression stands where it will run.
+down; columns are pruned when every expression stands where it will run; the host is chosen for the plan as it would
+run. Then the physical plan: aggregates are split before families are sought, because a family shares the Ring 0 half;
+barriers come last, because every other rule may change who fans in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from headrace.errors import HeadraceError, RuleBrokePlan
+from headrace.sql.physical import Physical, PhysicalAggregate, PhysicalMergeAggregate, PhysicalProject, topological
 from headrace.sql.plan import Plan
-from headrace.sql.rules.base import Effect, LogicalRule, PlanContext
+from headrace.sql.rules.base import LogicalRule, PhysicalRule, PlanContext
+from headrace.sql.rules.choose_host import choose_host
+from headrace.sql.rules.find_families import find_families
 from headrace.sql.rules.fold_constants import fold_constants
 from headrace.sql.rules.inline_projections import inline_projections
+from headrace.sql.rules.insert_barrier_for_fan_in import insert_barrier_for_fan_in
 from headrace.sql.rules.prune_columns import prune_columns
 from headrace.sql.rules.push_down_filter import push_down_filter
+from headrace.sql.rules.split_aggregates import split_aggregates
 
-LOGICAL_RULES: tuple[LogicalRule, ...] = (fold_constants, inline_projections, push_down_filter, prune_columns)
+LOGICAL_RULES: tuple[LogicalRule, ...] = (
+    fold_constants,
+    inline_projections,
+    push_down_filter,
+    prune_columns,
+    choose_host,
+)
+PHYSICAL_RULES: tuple[PhysicalRule, ...] = (split_aggregates, find_families, insert_barrier_for_fan_in)
+
+P = TypeVar("P", Plan, Physical)
+Trace = tuple[tuple[str, Plan | Physical | None], ...]
+"""Each rule's name and the plan after it, None for "no change"."""
 
 
-def optimize(
-    plan: Plan, ctx: PlanContext, rules: tuple[LogicalRule, ...] = LOGICAL_RULES
-) -> tuple[Plan, tuple[tuple[str, Plan | None], ...]]:
-    """Applies the rules in order. After each, the output schema must be what it was; a rule that breaks it, or builds a
-    node that refuses itself, is named in RULE_BROKE_PLAN. Also returns each rule's result, None for "no change"."""
-    trace: list[tuple[str, Plan | None]] = []
-    schema = plan.schema
+def optimize(plan: Plan, ctx: PlanContext, rules: tuple[LogicalRule, ...] = LOGICAL_RULES) -> tuple[Plan, Trace]:
+    """Applies the logical rules in order."""
+    return _run(plan, ctx, rules, lambda p: p.schema)
+
+
+def optimize_physical(
+    plan: Physical, ctx: PlanContext, rules: tuple[PhysicalRule, ...] = PHYSICAL_RULES
+) -> tuple[Physical, Trace]:
+    """Applies the physical rules in order."""
+    return _run(plan, ctx, rules, _physical_outputs)
+
+
+def _run(
+    plan: P, ctx: PlanContext, rules: tuple[Callable[[P, PlanContext], P], ...], outputs: Callable[[P], object]
+) -> tuple[P, Trace]:
+    """After each rule the outputs must be what they were. A rule that breaks them, or builds a node that refuses
+    itself, is named in RULE_BROKE_PLAN."""
+    trace: list[tuple[str, Plan | Physical | None]] = []
+    before = outputs(plan)
     for rule in rules:
         name = getattr(rule, "__name__", str(rule))
         try:
             after = rule(plan, ctx)
-            broken = after.schema != schema if after is not plan else False
+            broken = after is not plan and outputs(after) != before
         except HeadraceError:
             raise
         except Exception as problem:
             raise RuleBrokePlan(f"rule {name} made an invalid plan: {problem}", rule=name) from problem
         if broken:
-            raise RuleBrokePlan(f"rule {name} changed the output schema", rule=name)
+            raise RuleBrokePlan(f"rule {name} changed what the plan puts out", rule=name)
         trace.append((name, None if after is plan else after))
         plan = after
     return plan, tuple(trace)
 
 
-__all__ = ["LOGICAL_RULES", "Effect", "LogicalRule", "PlanContext", "optimize"]
+def _physical_outputs(plan: Physical) -> object:
+    """Names and types of what reaches the sinks."""
+    for node in topological(plan):
+        if isinstance(node, PhysicalAggregate):
+            return [(o.name, o.expr.type) for o in node.shape.outputs]
+        if isinstance(node, PhysicalProject | PhysicalMergeAggregate):
+            return [(o.name, o.type) for o in node.outputs]
+    raise TypeError("the plan puts nothing out")
+
+
+__all__ = [
+    "LOGICAL_RULES",
+    "PHYSICAL_RULES",
+    "LogicalRule",
+    "PhysicalRule",
+    "PlanContext",
+    "optimize",
+    "optimize_physical",
+]

@@ -1,4 +1,4 @@
-"""What a rule gets besides the plan, and how a rule is recorded."""
+"""What a rule gets besides the plan, and the walk over physical plans that rules share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import Span
 from headrace.program import Meaning, PipelineProgram
+from headrace.sql.physical import Physical
 from headrace.sql.plan import Plan
 from headrace.sql.syntax import Place
 
@@ -26,11 +27,20 @@ class PlanContext:
 
 
 LogicalRule = Callable[[Plan, PlanContext], Plan]
+PhysicalRule = Callable[[Physical, PlanContext], Physical]
 
 
-@dataclass(frozen=True)
-class Effect:
-    """What a rule did: the plan after it as text, or None for "no change"."""
+def rewrite_physical(root: Physical, change: Callable[[Physical], Physical]) -> Physical:
+    """Applies `change` to every operator once, from the bottom up, keeping shared operators shared; the same object
+    when nothing changes."""
+    done: dict[int, Physical] = {}
 
-    rule: str
-    after: str | None
+    def visit(node: Physical) -> Physical:
+        found = done.get(id(node))
+        if found is None:
+            inputs = tuple(visit(child) for child in node.inputs)
+            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+            found = done[id(node)] = change(node if same else node.with_inputs(inputs))
+        return found
+
+    return visit(root)

@@ -1,0 +1,152 @@
+"""EXPLAIN as text: stable, so that golden files can hold it. Shared operators are printed once, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.program import Expression, Partial
+from headrace.sinks import SINKS
+from headrace.sql.intervals import show_interval
+from headrace.sql.live import LiveStream, adding, asked_by
+from headrace.sql.physical import Physical, PhysicalBarrier, show_view, show_window, topological
+from headrace.sql.plan import Plan
+from headrace.sql.planner import Planned
+from headrace.sql.show import show_plan
+
+HOST_REASON = "one stream, and every expression is on the verified list"
+
+
+def explain(planned: Planned, live: LiveStream | None, verbose: bool) -> str:
+    """What running the query means, part by part. `live` is the stream as a hub runs it, None without one; `verbose`
+    adds the effect of every rule."""
+    lines = [f"pipeline {planned.name}" if planned.name is not None else "query"]
+    lines.append(f"host: shared ({HOST_REASON})")
+    lines += _block("logical plan", show_plan(planned.logical).split("\n"))
+    lines += _block("physical plan", show_physical(planned.physical).split("\n"))
+    lines += _block("ring 0", list(_ring0(planned)))
+    lines += _block("bridge", list(_bridge(planned)))
+    lines += _block("ring 1", list(_ring1(planned)))
+    lines += _block("watermark", [_watermark(planned)])
+    lines += _block("sinks", list(_sinks(planned)))
+    if verbose:
+        lines += _block("rules", list(_rules(planned)))
+    lines += _block(f"stream {planned.stream.name}", list(_foot(planned, live)))
+    return "\n".join(lines)
+
+
+def show_physical(plan: Physical) -> str:
+    """The DAG, inputs first: `r2 := PhysicalFilter(r1) where=...`."""
+    names: dict[int, str] = {}
+    lines: list[str] = []
+    for node in topological(plan):
+        name = names[id(node)] = f"r{len(names)}"
+        inputs = ", ".join(names[id(child)] for child in node.inputs)
+        details = "".join(f" {key}={value}" for key, value in node.details)
+        lines.append(f"{name} := {type(node).__name__}({inputs}){details}")
+    return "\n".join(lines)
+
+
+def _block(title: str, lines: list[str]) -> list[str]:
+    return ["", title, *("  " + line for line in lines)]
+
+
+def _expression(expression: Expression) -> str:
+    return f"{expression.name} {expression.type} = {expression.sql}"
+
+
+def _some(items: tuple[Expression, ...]) -> Iterator[str]:
+    for item in items[:24]:
+        yield "  " + _expression(item)
+    if len(items) > 24:
+        yield f"  ... {len(items) - 24} more"
+
+
+def _partial(partial: Partial) -> str:
+    return f"  {partial.name} {partial.type} = {partial.sql}; merged by {partial.merge}"
+
+
+def _ring0(planned: Planned) -> Iterator[str]:
+    ring0 = planned.program.ring0
+    yield f"filter: {ring0.filter or 'none'}"
+    if ring0.window is not None:
+        yield f"window: {show_window(ring0.window)}"
+    if ring0.outputs:
+        yield "outputs:"
+        yield from _some(ring0.outputs)
+    if ring0.keys:
+        yield "keys:"
+        yield from _some(ring0.keys)
+    if ring0.partials:
+        yield "partials:"
+        yield from map(_partial, ring0.partials)
+
+
+def _bridge(planned: Planned) -> Iterator[str]:
+    if planned.program.ring1 is None:
+        yield "one lane, rows; no state"
+    elif planned.program.ring0.keys:
+        yield f"lanes by hash of {', '.join(k.name for k in planned.program.ring0.keys)}; partial states"
+    else:
+        yield "one lane; partial states"
+    yield "order within an epoch: events, watermark, barrier, end"
+
+
+def _ring1(planned: Planned) -> Iterator[str]:
+    ring1 = planned.program.ring1
+    if ring1 is None:
+        yield "nothing: the query keeps no state"
+        return
+    if ring1.emit == "close":
+        yield "emit: when the watermark closes a window"
+    elif planned.emit is None:
+        yield "emit: on change (implied: without a window a group never closes)"
+    else:
+        yield "emit: on change"
+    yield f"having: {ring1.having or 'none'}"
+    yield "outputs:"
+    yield from _some(ring1.outputs)
+
+
+def _watermark(planned: Planned) -> str:
+    stream = planned.stream
+    if stream.event_time is None:
+        return "none: the stream declares no event time"
+    column = stream.schema[stream.event_time].name
+    return f"highest {column} of the whole stream - {show_interval(stream.delay_us)}"
+
+
+def _sinks(planned: Planned) -> Iterator[str]:
+    for sink in planned.sinks:
+        yield f"{sink.name}: {sink.kind}, {SINKS[sink.kind].guarantee}"
+    if not planned.sinks:
+        yield "none"
+    barriers = [n for n in topological(planned.physical) if isinstance(n, PhysicalBarrier)]
+    for barrier in barriers:
+        yield f"barriers wait for all {barrier.upstream_count} of them"
+
+
+def _rules(planned: Planned) -> Iterator[str]:
+    for name, after in planned.trace:
+        if after is None:
+            yield f"{name}: no change"
+            continue
+        yield f"{name}:"
+        text = show_plan(after) if isinstance(after, Plan) else show_physical(after)
+        yield from ("  " + line for line in text.split("\n"))
+
+
+def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
+    schema = planned.stream.schema
+    yield f"declared: {len(schema)} columns"
+    yield f"view (positions are those of the full schema): {show_view(planned.program.view, schema)}"
+    if live is None:
+        return
+    yield f"applied: version {live.version}, {show_view(live.applied, schema)}"
+    for index, names in asked_by(live, schema).items():
+        who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "nobody")
+        yield f"  {index} {schema[index].name}: {who}"
+    yield f"subscribers: {', '.join(sorted(live.pipelines)) or 'none'}"
+    if planned.name in live.pipelines:
+        yield "this pipeline runs"
+    else:
+        yield f"adding this pipeline: {adding(planned, live).text}"

@@ -1,0 +1,72 @@
+"""What a running hub tells EXPLAIN about a stream, and what adding a pipeline to it would change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.program import PipelineProgram
+from headrace.schema import Schema, View
+from headrace.sql.planner import Planned
+from headrace.sql.rules.find_families import program_family
+
+
+@dataclass(frozen=True)
+class LiveStream:
+    """A stream as it runs: the plan version of the newest planned epoch, the columns that epoch decodes (`applied`),
+    and the programs of the pipelines in it, by name."""
+
+    version: int
+    applied: View
+    pipelines: Mapping[str, PipelineProgram] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What adding a pipeline to a running stream would change."""
+
+    decode: tuple[str, ...]
+    filter: str
+    shares_with: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        if self.decode:
+            plural = "" if len(self.decode) == 1 else "s"
+            parts = [f"decode +{len(self.decode)} column{plural}: {', '.join(self.decode)}"]
+        else:
+            parts = ["decode nothing more"]
+        if self.filter:
+            parts.append(self.filter)
+        if self.shares_with:
+            parts.append(f"shares windowing with {', '.join(self.shares_with)}")
+        return "; ".join(parts)
+
+
+def asked_by(live: LiveStream, schema: Schema) -> dict[int, tuple[str, ...]]:
+    """For each decoded column, the running pipelines that need it, by name."""
+    width = len(schema)
+    needs = {name: set(program.view.indexes(width)) for name, program in live.pipelines.items()}
+    return {
+        index: tuple(sorted(name for name, columns in needs.items() if index in columns))
+        for index in live.applied.indexes(width)
+    }
+
+
+def adding(planned: Planned, live: LiveStream) -> Change:
+    """What changes when `planned` joins the running stream; itself, if it already runs, does not count as another."""
+    schema = planned.stream.schema
+    width = len(schema)
+    others = {name: p for name, p in live.pipelines.items() if name != planned.name}
+    decoded = set(live.applied.indexes(width))
+    needed = set(planned.program.view.indexes(width))
+    if planned.stream.event_time is not None:
+        needed.add(planned.stream.event_time)
+    fresh = tuple(schema[i].name for i in sorted(needed - decoded))
+    where = planned.program.ring0.filter
+    same_filter = sorted(name for name, p in others.items() if p.ring0.filter == where)
+    condition = f"same filter as {', '.join(same_filter)}" if same_filter else "new filter"
+    family = program_family(planned.program)
+    shares = () if family is None else tuple(sorted(n for n, p in others.items() if program_family(p) == family))
+    return Change(fresh, condition if where is not None else "", shares)

@@ -1,0 +1,133 @@
+"""Rule: an aggregate becomes partial states in Ring 0, a bridge, and a merge in Ring 1."""
+
+from __future__ import annotations
+
+from headrace.errors import BadWindow, InternalError
+from headrace.program import Expression, Partial
+from headrace.schema import BIGINT, TIMESTAMP, DataType, Field, Struct
+from headrace.sql.expr import AggCall, Column, Expr, FieldOf, transform
+from headrace.sql.functions.aggregates import Split, State, find_aggregate
+from headrace.sql.physical import (
+    Physical,
+    PhysicalAggregate,
+    PhysicalBridge,
+    PhysicalMergeAggregate,
+    PhysicalPartialAggregate,
+)
+from headrace.sql.render import render, ring0_column
+from headrace.sql.rules.base import PlanContext, rewrite_physical
+
+# The presence count: how many rows a group has. Always first, so that Ring 1 and families can rely on it.
+PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)")
+
+
+def split_aggregates(plan: Physical, ctx: PlanContext) -> Physical:
+    """Replace each aggregate by its two halves. Equal partial states are computed once. Returns `plan` itself when
+    there is no aggregate."""
+
+    def split(node: Physical) -> Physical:
+        return _Splitter(node, ctx).split() if isinstance(node, PhysicalAggregate) else node
+
+    return rewrite_physical(plan, split)
+
+
+class _Splitter:
+    """Splits one aggregate; `texts` is Ring 1's text of each column of the logical aggregate."""
+
+    def __init__(self, node: PhysicalAggregate, ctx: PlanContext) -> None:
+        shape = node.shape
+        assert shape.aggregate is not None
+        self.node, self.shape, self.aggregate, self.ctx = node, shape, shape.aggregate, ctx
+        self.partials: list[Partial] = [PRESENCE]
+        self.keys: list[Expression] = []
+        self.texts: list[str] = []
+        self.windows: set[int] = set()  # the columns that are the window as a struct
+
+    def split(self) -> Physical:
+        shape = self.shape
+        window = None if shape.window is None else shape.window.window
+        for key in self.aggregate.keys:
+            self.texts.append(self._key(key.expr))
+        for call in self.aggregate.calls:
+            self.texts.append(self._call(call))
+        having = None if shape.having is None else self._render(shape.having)
+        outputs = tuple(Expression(o.name, o.expr.type, self._render(o.expr)) for o in shape.outputs)
+        partials, keys = tuple(self.partials), tuple(self.keys)
+        partial = PhysicalPartialAggregate(self.node.input, keys, window, partials)
+        bridge = PhysicalBridge(partial, tuple(k.name for k in keys), True)
+        fields = tuple(Field(k.name, k.type) for k in keys)
+        return PhysicalMergeAggregate(bridge, fields, window, partials, self.node.emit, having, outputs)
+
+    def _key(self, expr: Expr) -> str:
+        window = self.shape.window
+        if window is not None and isinstance(expr, Column) and expr.index >= window.width:
+            if isinstance(expr.type, Struct):
+                self.windows.add(len(self.texts))
+            return self._window_text(expr)
+        name = f"k{len(self.keys)}"
+        self.keys.append(Expression(name, expr.type, render(expr, ring0_column)))
+        return name
+
+    def _window_text(self, expr: Column) -> str:
+        assert self.shape.window is not None
+        make = "make_timestamptz" if self.shape.window.time_type == TIMESTAMP else "make_timestamp"
+        if isinstance(expr.type, Struct):
+            return f'struct_pack("start" := {make}(window_start), "end" := {make}(window_end))'
+        return f"{make}({expr.name})"
+
+    def _render(self, expr: Expr) -> str:
+        """Ring 1's text; `window.start` reads the start itself instead of taking a struct apart."""
+
+        def end_of(node: Expr) -> Expr | None:
+            if isinstance(node, FieldOf) and isinstance(node.input, Column) and node.input.index in self.windows:
+                return Column(node.type, -1, f"window_{node.name}")
+            return None
+
+        return render(transform(expr, end_of) if self.windows else expr, self._column)
+
+    def _column(self, column: Column) -> str:
+        return self._window_text(column) if column.index < 0 else self.texts[column.index]
+
+    def _call(self, call: AggCall) -> str:
+        """Ring 1's text of an aggregate's result; its states are added to the partials."""
+        if call.name == "count" and not call.args:
+            if call.where is None:
+                return PRESENCE.name
+            where = render(call.where, ring0_column)
+            split = Split((State(BIGINT, f"count(CASE WHEN {where} THEN 1 END)", "sum({p})"),), "{0}")
+        else:
+            kinds = [a.type for a in call.args]
+            function = find_aggregate(call.name, kinds)
+            if function is None:
+                raise InternalError(f"{call.name} was bound without a definition")
+            if function.ordered:
+                self._require_event_time(call)
+            args = [render(a, ring0_column) for a in call.args]
+            split = function.split(_guarded(args, call), kinds, call.type)
+        names = [self._partial(state.type, state.sql, state.merge) for state in split.states]
+        return "(" + split.result.format(*names) + ")"
+
+    def _require_event_time(self, call: AggCall) -> None:
+        stream = self.shape.scan.stream
+        if stream.event_time is None:
+            raise BadWindow(
+                f"{call.name} goes by event time, and stream '{stream.name}' has none",
+                advice="Declare WATERMARK FOR in CREATE STREAM, or use min, max, min_by or max_by.",
+                span=self.ctx.span(call.at),
+            )
+
+    def _partial(self, kind: DataType, sql: str, merge: str) -> str:
+        for partial in self.partials:
+            if partial.sql == sql and partial.type == kind:
+                return partial.name
+        name = f"p{len(self.partials)}"
+        self.partials.append(Partial(name, kind, sql, merge.replace("{p}", name)))
+        return name
+
+
+def _guarded(args: list[str], call: AggCall) -> list[str]:
+    """FILTER as CASE: DuckDB would evaluate the argument on the rows that FILTER leaves out, too."""
+    if call.where is None:
+        return args
+    where = render(call.where, ring0_column)
+    return [f"CASE WHEN {where} THEN {arg} END" for arg in args]
