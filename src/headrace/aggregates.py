@@ -126,7 +126,9 @@ def _windows_sql(program: Ring0Program, window: Window) -> str:
     base = _aligned("_t", window.size if window.kind == "cumulate" else window.slide, window.offset)
     if window.kind == "tumble":
         bounds = f"{base} AS window_start, {base} + {window.size} AS window_end, true AS _newest_row"
-        source = f"(SELECT *, {', '.join([bounds, *_keys(program)])} FROM rows{where(program.filter, '_t IS NOT NULL')})"
+        source = (
+            f"(SELECT *, {', '.join([bounds, *_keys(program)])} FROM rows{where(program.filter, '_t IS NOT NULL')})"
+        )
     else:
         count = -(-window.size // window.slide)
         if window.kind == "hop":
@@ -162,7 +164,9 @@ def _sessions(
         late = duck.run(meaning, sql, {"rows": rows}).column(0)[0].as_py()
     keys = [f"k{i}" for i in range(len(program.keys))]
     timed = f"_t AS window_start, _t + {gap} AS window_end"
-    source = f"(SELECT *, {', '.join([timed, *_keys(program)])} FROM rows{where(program.filter, '_t IS NOT NULL', in_time)})"
+    source = (
+        f"(SELECT *, {', '.join([timed, *_keys(program)])} FROM rows{where(program.filter, '_t IS NOT NULL', in_time)})"
+    )
     columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *_partials(program)]
     sql = f"SELECT {', '.join(columns)} FROM {_islands(source, keys)} GROUP BY {', '.join([*keys, '_island'])}"
     return Aggregated(_run(meaning, sql, rows, schema_of(program)), late)
@@ -190,5 +194,3 @@ def is_closed(window: Window, end: int, watermark: int | None) -> bool:
     if watermark is None:
         return False
     return end < watermark if window.kind == "session" else end <= watermark
-
-

@@ -30,9 +30,7 @@ def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
     if found is None:
         spill = tempfile.mkdtemp(prefix="headrace-duck-")
         atexit.register(shutil.rmtree, spill, ignore_errors=True)
-        found = duckdb.connect(
-            ":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill}
-        )
+        found = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill})
         found.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
         _connections[key] = found
     return found

@@ -87,7 +87,9 @@ def _by_value(column: pa.Array) -> Hashes:
     """Hash each distinct value once; group keys repeat across windows."""
     nested = pa.types.is_nested(column.type)
     if nested:
-        column = pa.array([None if v is None else json.dumps(v, sort_keys=True, default=str) for v in column.to_pylist()])
+        column = pa.array(
+            [None if v is None else json.dumps(v, sort_keys=True, default=str) for v in column.to_pylist()]
+        )
     encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     distinct = [_bytes(v) for v in encoded.dictionary.to_pylist()]
     table = np.array([xxhash.xxh64_intdigest(v) for v in distinct] or [0], dtype=np.uint64)

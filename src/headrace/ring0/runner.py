@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.aggregates import aggregate_rows, merge, project_rows
 from headrace.bridge.buckets import buckets
+from headrace.faults import fault_point
 from headrace.program import PipelineDef
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
@@ -30,6 +31,7 @@ class Runner:
     watermark: int | None
     rows_out: int = 0
     late: int = 0
+    bad: int = 0
     seconds: float = 0.0
     receipts: list[tuple[str, Staged]] = field(default_factory=list)
     _tables: list[pa.Table] = field(default_factory=list)
@@ -80,6 +82,7 @@ class Runner:
         self.rows_out += table.num_rows
         for sink in self.pipeline.sinks:
             self.receipts.append((sink.name, SINKS[sink.kind].task(sink).stage(table, self.key)))
+            fault_point("after-task-file")
 
     def _by_bucket(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
         count = self.pipeline.buckets

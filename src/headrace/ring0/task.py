@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,9 +17,11 @@ from headrace.bridge.messages import STREAM_LANE, Kind, LaneEpoch, Row, encode_j
 from headrace.codec import dump
 from headrace.errors import HeadraceError
 from headrace.formats import FORMATS
+from headrace.formats.base import BadRecord
 from headrace.program import Left, PipelineDef, PlanVersion
 from headrace.ring0.batch import highest, to_rows
 from headrace.ring0.runner import Runner
+from headrace.ring0.validity import Policy, judge, policy_of, reject_untimed
 from headrace.sinks.base import SinkKey, Staged
 from headrace.sources.base import Split
 
@@ -54,6 +56,7 @@ class _Task:
             for p in given.plan.pipelines
         }
         self.failures: dict[int, str] = {}
+        self.policy: Policy = policy_of(given.plan.stream)
         self.seq = 0
         self.rows = self.bytes = self.values = 0
         self.bad: Counter[str] = Counter()
@@ -79,32 +82,33 @@ class _Task:
             rows = to_rows(decoded, stream.schema, stream.event_time)
             self.decode_seconds += time.perf_counter() - began
             self.bytes += len(chunk.data)
+            self.rows += decoded.rows
             self.values += decoded.rows * len(wanted)
-            self.bad.update(record.reason for record in decoded.bad)
-            rows = self._timed(rows)
-            if rows.num_rows:
-                self._feed(rows)
+            bad = (*chunk.bad, *decoded.bad)
+            self.bad.update(record.reason for record in bad)
+            self._feed(rows, bad)
 
-    def _timed(self, rows: pa.Table) -> pa.Table:
-        """Count rows, and leave out those without an event time: they belong to no window of any pipeline."""
-        self.rows += rows.num_rows
+    def _feed(self, rows: pa.Table, bad: Sequence[BadRecord]) -> None:
+        stream = self.plan.stream
+        rows, bad = reject_untimed(rows, bad, stream.event_time)
+        self._see_times(rows)
+        for instance, runner in list(self.runners.items()):
+            try:
+                verdict = judge(runner.pipeline, self.policy, stream.schema, rows, bad)
+                runner.bad += verdict.bad
+                runner.feed(verdict.rows)
+            except Exception as problem:  # the pipeline's own failure must not reach its neighbours
+                self._fail(instance, problem)
+
+    def _see_times(self, rows: pa.Table) -> None:
+        """The watermark counts every row, before any pipeline's filter. A row without a time is in no window."""
         if self.plan.stream.event_time is None or rows.num_rows == 0:
-            return rows
-        times = rows.column("_t")
-        if times.null_count:
-            self.bad["event_time_missing"] += times.null_count
-            rows = rows.filter(times.is_valid())
+            return
+        if missing := rows.column("_t").null_count:
+            self.bad["null_event_time"] += missing
         top = highest(rows)
         if top is not None and (self.max_time is None or top > self.max_time):
             self.max_time = top
-        return rows
-
-    def _feed(self, rows: pa.Table) -> None:
-        for instance, runner in list(self.runners.items()):
-            try:
-                runner.feed(rows)
-            except Exception as problem:  # the pipeline's own failure must not reach its neighbours
-                self._fail(instance, problem)
 
     def _finish(self, pipeline: PipelineDef) -> list[Row]:
         """A pipeline's messages. One that failed here still sends its watermark: its lanes must not miss a task."""
@@ -133,7 +137,13 @@ class _Task:
         given = self.given
         program = dump(pipeline) if given.task == 0 else ""
         message = LaneEpoch(
-            given.epoch, given.tasks, given.checkpoint, given.watermark, self.max_time, self.plan.stream.delay_us, program
+            given.epoch,
+            given.tasks,
+            given.checkpoint,
+            given.watermark,
+            self.max_time,
+            self.plan.stream.delay_us,
+            program,
         ).encode()
         rows = []
         for bucket in range(pipeline.buckets):
@@ -172,7 +182,7 @@ class _Task:
             "decode_ms": round(self.decode_seconds * 1000, 3),
             "task_ms": round(seconds * 1000, 3),
             "pipelines": {
-                str(i): {"rows_out": r.rows_out, "late": r.late, "ms": round(r.seconds * 1000, 3)}
+                str(i): {"rows_out": r.rows_out, "late": r.late, "bad": r.bad, "ms": round(r.seconds * 1000, 3)}
                 for i, r in self.runners.items()
             },
         }

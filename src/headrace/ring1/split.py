@@ -16,7 +16,8 @@ def by_window(table: pa.Table) -> Iterator[tuple[tuple[int, int], pa.Table]]:
     order = np.lexsort((ends, starts))
     starts, ends = starts[order], ends[order]
     yield from (
-        ((int(starts[a]), int(ends[a])), part) for a, part in _runs(table, order, (np.diff(starts) != 0) | (np.diff(ends) != 0))
+        ((int(starts[a]), int(ends[a])), part)
+        for a, part in _runs(table, order, (np.diff(starts) != 0) | (np.diff(ends) != 0))
     )
 
 

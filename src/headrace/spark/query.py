@@ -1,6 +1,6 @@
 """One Spark streaming query per shared stream. Its plan is generic and never changes; the pipelines are data.
 
-    stream source (Ring 0 in its tasks) -> group by lane -> state host (Ring 1, sinks staged) -> foreachBatch (commit)
+stream source (Ring 0 in its tasks) -> group by lane -> state host (Ring 1, sinks staged) -> foreachBatch (commit)
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 class StreamQuery:
     """The running query of one stream. Start it once; after `stop` make a new one."""
 
-    def __init__(self, engine: Engine, name: str, directory: Path, committer: EpochCommitter, options: dict[str, str]) -> None:
+    def __init__(
+        self, engine: Engine, name: str, directory: Path, committer: EpochCommitter, options: dict[str, str]
+    ) -> None:
         session = engine.spark.newSession()  # settings of its own, also on a session that was handed in
         for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
             session.conf.set(key, value)
         session.dataSource.register(StreamDataSource)
-        rows = session.readStream.format(NAME).options(**options, parallelism=str(engine.cores)).load()
+        rows = (
+            session.readStream.format(NAME).schema(SPARK_DDL).options(**options, parallelism=str(engine.cores)).load()
+        )
         lanes = rows.groupBy("instance", "bucket").transformWithState(
             statefulProcessor=LaneProcessor(), outputStructType=SPARK_DDL, outputMode="Update", timeMode="None"
         )

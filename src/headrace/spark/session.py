@@ -90,7 +90,9 @@ def start(master: str | None, verbose: bool, meaning: Meaning) -> Engine:
     if chosen.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if not verbose:
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={Path(__file__).with_name('quiet.properties')}"
+        settings["spark.driver.extraJavaOptions"] = (
+            f"-Dlog4j2.configurationFile={Path(__file__).with_name('quiet.properties')}"
+        )
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

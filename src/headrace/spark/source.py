@@ -126,7 +126,9 @@ class StreamReader(DataSourceStreamReader):
         known = self.plans.load(start["plan"]).left if start["plan"] else ()
         ended = {left.pipeline.instance for left in known}
         leaving = tuple(left for left in plan.left if left.pipeline.instance not in ended)
-        splits: list[Split | None] = list(self.source.splits(start["source"], end["source"], self.parallelism)) or [None]
+        splits: list[Split | None] = list(self.source.splits(start["source"], end["source"], self.parallelism)) or [
+            None
+        ]
         columns = plan.view.indexes(len(plan.stream.schema))
         write_applied(self.directory, Applied(plan.version, end["epoch"], columns))
         backlog = self.source.backlog(end["source"])

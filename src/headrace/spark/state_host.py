@@ -30,6 +30,7 @@ from headrace.bridge.messages import (
 from headrace.codec import load
 from headrace.control.alignment import require_all
 from headrace.errors import InternalError
+from headrace.faults import fault_point
 from headrace.program import PipelineDef
 from headrace.ring0.task import describe
 from headrace.ring1.lane import advance
@@ -109,6 +110,7 @@ class LaneProcessor(StatefulProcessor):
                 key = SinkKey(first.checkpoint, instance, first.epoch)
                 for sink in pipeline.sinks:
                     staged: Staged = SINKS[sink.kind].task(sink).stage(outcome.output, key)
+                    fault_point("after-task-file")
                     out.append((Kind.OUTPUT, encode_receipt(instance, sink.name, staged)))
             facts: dict[str, Any] = {"late": outcome.late, "windows": outcome.windows, "groups": outcome.rows}
         except (PySparkException, OSError, EOFError):

@@ -1,0 +1,42 @@
+"""headrace: any number of SQL pipelines share one raw stream on Apache Spark.
+
+    import headrace
+
+    with headrace.connect(state_dir=".headrace") as hub:
+        hub.sql("CREATE STREAM ...; CREATE SINK ...; CREATE PIPELINE ...")
+
+The names below are loaded when they are first used: Spark's tasks import this package too, and need none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.hub import Hub, connect
+    from headrace.objects import Pipeline, Stream
+    from headrace.status import PipelineStatus, StreamStatus
+
+__version__ = "0.1.0"
+
+__all__ = ["Hub", "Pipeline", "PipelineStatus", "Stream", "StreamStatus", "__version__", "connect"]
+
+_HOMES = {
+    "Hub": "headrace.hub",
+    "connect": "headrace.hub",
+    "Pipeline": "headrace.objects",
+    "Stream": "headrace.objects",
+    "PipelineStatus": "headrace.status",
+    "StreamStatus": "headrace.status",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,92 @@
+"""SHOW and DESCRIBE on a hub: tables made from status objects, so they say what really happened."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from headrace.results import Result, table_result
+from headrace.sinks import SINKS
+from headrace.streams.catalog import Catalog
+
+if TYPE_CHECKING:
+    from headrace.hub import Hub
+
+
+def show(hub: Hub, catalog: Catalog, kind: str) -> Result:
+    """SHOW STREAMS | SINKS | PIPELINES."""
+    if kind == "streams":
+        names = ["name", "state", "source", "format", "columns", "decoding", "rows", "watermark"]
+        return table_result(names, [_stream_row(hub, catalog, name) for name in catalog.streams])
+    if kind == "sinks":
+        rows: list[list[object]] = [[s.name, s.kind, SINKS[s.kind].guarantee] for s in catalog.sinks.values()]
+        return table_result(["name", "type", "guarantee"], rows)
+    names = ["name", "stream", "state", "rows_out", "late", "sinks", "error"]
+    return table_result(names, [_pipeline_row(hub, catalog, name) for name in catalog.pipelines])
+
+
+def _stream_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
+    stream = catalog.streams[name]
+    known = hub.catalog.stream(name)
+    if known is None:  # declared by this very script
+        return [stream.name, "stopped", stream.source, stream.format, len(stream.schema), "", 0, None]
+    status = hub.runtime(name).status()
+    state = "running" if status.running else "stopped"
+    decoding = ", ".join(status.columns_decoded)
+    return [
+        stream.name,
+        state,
+        stream.source,
+        stream.format,
+        len(stream.schema),
+        decoding,
+        status.rows,
+        status.watermark,
+    ]
+
+
+def _pipeline_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
+    record = catalog.pipelines[name]
+    sinks = ", ".join(s.name for s in record.definition.sinks)
+    known = hub.catalog.pipeline(name)
+    if known is None or known.definition.instance != record.definition.instance:
+        return [record.definition.name, record.definition.program.stream, "starting", 0, 0, sinks, ""]
+    status = hub.pipelines[record.definition.name].status()
+    return [status.name, status.stream, status.state, status.rows_out, status.late, sinks, status.error.split("\n")[0]]
+
+
+def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
+    """DESCRIBE: a fact a line."""
+    facts: list[list[object]] = []
+    if kind == "sink":
+        sink = catalog.sinks[name.lower()]
+        facts = [["name", sink.name], ["type", sink.kind], ["guarantee", SINKS[sink.kind].guarantee]]
+        facts += [[f"option {k}", v] for k, v in sink.options.items()]
+    elif kind == "stream":
+        stream = catalog.streams[name.lower()]
+        facts = [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
+        facts += [[f"option {k}", v] for k, v in stream.options.items()]
+        if hub.catalog.stream(name) is not None:
+            facts += _fields(hub.runtime(name).status())
+            facts += [
+                [f"subscriber {p.definition.name}", _view(catalog, p.definition.name)] for p in catalog.of_stream(name)
+            ]
+    else:
+        record = catalog.pipelines[name.lower()]
+        facts = [["sql", record.definition.sql], ["view", _view(catalog, record.definition.name)]]
+        if hub.catalog.pipeline(name) is not None:
+            facts += _fields(hub.pipelines[record.definition.name].status())
+    return table_result(["fact", "value"], facts)
+
+
+def _fields(status: object) -> list[list[object]]:
+    return [[f.name, getattr(status, f.name)] for f in dataclasses.fields(status)]  # type: ignore[arg-type]
+
+
+def _view(catalog: Catalog, pipeline: str) -> str:
+    """Which columns a pipeline needs, by name."""
+    program = catalog.pipelines[pipeline.lower()].definition.program
+    stream = catalog.streams[program.stream.lower()]
+    if program.view.kind != "SOME":
+        return program.view.kind
+    return ", ".join(stream.schema[i].name for i in program.view.indexes(len(stream.schema)))

@@ -1,0 +1,305 @@
+"""A script's effect on the catalog, worked out before anything happens: `--check` stops here, `hub.sql` goes on.
+
+A draft starts from a catalog and applies statements to a copy. It reads no disk but what sources and sinks check, starts
+nothing, and either ends in a catalog that can be saved whole or raises a coded error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import singledispatchmethod
+
+from headrace.errors import (
+    AlreadyExists,
+    HeadraceError,
+    InternalError,
+    InUse,
+    Span,
+    UnknownPipeline,
+    UnknownSink,
+    UnknownStream,
+)
+from headrace.options import closest
+from headrace.program import Left, Meaning, PipelineDef, SinkDef
+from headrace.results import Result, table_result
+from headrace.sinks import SINKS
+from headrace.sources import SOURCES
+from headrace.sql import (
+    CreatePipeline,
+    CreateSink,
+    CreateStream,
+    Describe,
+    Drop,
+    Select,
+    Show,
+    ShowCreate,
+    StartPipeline,
+    Statement,
+    StopPipeline,
+    define_sink,
+    define_stream,
+    plan_pipeline,
+)
+from headrace.streams.catalog import Catalog, PipelineRecord
+
+
+@dataclass(slots=True)
+class Draft:
+    """Statements applied so far. `left` are instances that ended, by stream; `dropped` streams that are gone."""
+
+    catalog: Catalog
+    meaning: Meaning
+    buckets: int
+    describe: Callable[[Catalog, str, str], Result] | None = None
+    show: Callable[[Catalog, str], Result] | None = None
+    touched: set[str] = field(default_factory=set)
+    dropped: list[str] = field(default_factory=list)
+    left: dict[str, list[Left]] = field(default_factory=dict)
+    waits: set[str] = field(default_factory=set)
+
+    def apply(self, statement: Statement) -> Result:
+        """Apply one statement; what to tell the user."""
+        return self._apply(statement)
+
+    @singledispatchmethod
+    def _apply(self, statement: Statement) -> Result:
+        raise InternalError(f"no way to run {type(statement).__name__}", span=statement.span)
+
+    # --- CREATE -----------------------------------------------------------------------------------
+
+    @_apply.register
+    def _(self, statement: CreateStream) -> Result:
+        new = define_stream(statement)
+        with at(statement.span):
+            SOURCES[new.source].check(new)
+        old = self.catalog.stream(new.name)
+        if old is not None:
+            if statement.if_not_exists or replace(old, sql="") == replace(new, sql=""):
+                return Result(f"stream {old.name} is as declared")
+            if not statement.or_replace:
+                raise _exists("stream", old.name, statement.span)
+            self._refuse_stream_in_use(old.name, statement.span)
+            self.dropped.append(old.name)
+        self.catalog = self.catalog.with_stream(new)
+        return Result(f"created stream {new.name}")
+
+    @_apply.register
+    def _(self, statement: CreateSink) -> Result:
+        new = define_sink(statement)
+        with at(statement.span):
+            SINKS[new.kind].check(new.options)
+        old = self.catalog.sink(new.name)
+        if old is not None:
+            if statement.if_not_exists or replace(old, sql="") == replace(new, sql=""):
+                return Result(f"sink {old.name} is as declared")
+            if not statement.or_replace:
+                raise _exists("sink", old.name, statement.span)
+            self._refuse_sink_in_use(old.name, statement.span)
+        self.catalog = self.catalog.with_sink(new)
+        return Result(f"created sink {new.name}")
+
+    @_apply.register
+    def _(self, statement: CreatePipeline) -> Result:
+        old = self.catalog.pipeline(statement.name)
+        if old is not None and statement.if_not_exists:
+            return Result(f"pipeline {old.definition.name} is as declared")
+        program = plan_pipeline(statement, self.catalog, self.meaning).program
+        sinks = tuple(self._sink(name, span) for name, span in zip(statement.sinks, statement.sink_spans, strict=True))
+        stateful = program.ring1 is not None and bool(program.ring1.keys)
+        new = PipelineDef(
+            statement.name, self.catalog.next_instance, sinks, program, self.buckets if stateful else 1, statement.sql
+        )
+        if old is not None:
+            same = replace(new, instance=old.definition.instance, buckets=old.definition.buckets, sql="")
+            if same == replace(old.definition, sql=""):
+                return self._resume(old)
+            if not statement.or_replace:
+                raise _exists("pipeline", statement.name, statement.span)
+            self._leave(old, flush=False)
+        self.catalog = self.catalog.with_pipeline(PipelineRecord(new))
+        self._touch(new)
+        return Result(f"created pipeline {new.name}")
+
+    def _resume(self, record: PipelineRecord) -> Result:
+        """The same pipeline again: it goes on where it stopped, also after a failure."""
+        if record.desired == "failed":
+            self.catalog = self.catalog.with_pipeline(replace(record, desired="running", error=""))
+            self._touch(record.definition)
+            return Result(f"restarted pipeline {record.definition.name}")
+        return Result(f"pipeline {record.definition.name} is as declared")
+
+    def _sink(self, name: str, span: Span) -> SinkDef:
+        sink = self.catalog.sink(name)
+        if sink is None:
+            raise _unknown(UnknownSink, "sink", name, self.catalog.sink_names(), span)
+        return sink
+
+    # --- DROP, START, STOP ------------------------------------------------------------------------
+
+    @_apply.register
+    def _(self, statement: Drop) -> Result:
+        name, span = statement.name, statement.span
+        if statement.kind == "pipeline":
+            record = self.catalog.pipeline(name)
+            if record is not None:
+                self._leave(record, flush=False)
+        elif statement.kind == "stream":
+            record_exists = self.catalog.stream(name) is not None
+            if record_exists:
+                self._refuse_stream_in_use(name, span)
+                self.dropped.append(name)
+        elif self.catalog.sink(name) is not None:
+            self._refuse_sink_in_use(name, span)
+        if not self._exists(statement.kind, name):
+            if statement.if_exists:
+                return Result(f"there is no {statement.kind} {name}")
+            self._require(statement.kind, name, span)
+        self.catalog = self.catalog.without(statement.kind, name)
+        return Result(f"dropped {statement.kind} {name}")
+
+    @_apply.register
+    def _(self, statement: StartPipeline) -> Result:
+        record = self._pipeline(statement.name, statement.span)
+        if record.desired == "running":
+            return Result(f"pipeline {record.definition.name} is running")
+        self.catalog = self.catalog.with_pipeline(replace(record, desired="running", error=""))
+        self._touch(record.definition)
+        return Result(f"started pipeline {record.definition.name}")
+
+    @_apply.register
+    def _(self, statement: StopPipeline) -> Result:
+        record = self._pipeline(statement.name, statement.span)
+        if record.desired != "running":
+            return Result(f"pipeline {record.definition.name} is not running")
+        self.catalog = self.catalog.with_pipeline(replace(record, desired="stopped"))
+        self._touch(record.definition)
+        if statement.mode == "graceful":
+            self.waits.add(record.definition.program.stream.lower())
+        return Result(f"stopped pipeline {record.definition.name}")
+
+    # --- questions --------------------------------------------------------------------------------
+
+    @_apply.register
+    def _(self, statement: Show) -> Result:
+        if self.show is not None:
+            return self.show(self.catalog, statement.kind)
+        rows: list[list[object]] = [[name] for name in getattr(self.catalog, f"{statement.kind[:-1]}_names")()]
+        return table_result(["name"], rows)
+
+    @_apply.register
+    def _(self, statement: ShowCreate) -> Result:
+        self._require(statement.kind, statement.name, statement.span)
+        return Result(f"{self._text(statement.kind, statement.name)};")
+
+    @_apply.register
+    def _(self, statement: Describe) -> Result:
+        kinds = [statement.kind] if statement.kind else ["stream", "sink", "pipeline"]
+        kind = next((k for k in kinds if self._exists(k, statement.name)), None)
+        if kind is None:
+            self._require(statement.kind or "stream", statement.name, statement.span)
+        if kind == "stream" and self.describe is None or self.describe is None:
+            return Result(f"{self._text(str(kind), statement.name)};")
+        return self.describe(self.catalog, str(kind), statement.name)
+
+    @_apply.register
+    def _(self, statement: Select) -> Result:
+        raise InUse(
+            "a bare SELECT has nowhere to put its rows",
+            advice="Use CREATE PIPELINE name INTO sink AS SELECT ..., or EXPLAIN SELECT ... to see its plan.",
+            span=statement.span,
+        )
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _touch(self, definition: PipelineDef) -> None:
+        self.touched.add(definition.program.stream.lower())
+
+    def _leave(self, record: PipelineRecord, flush: bool) -> None:
+        stream = record.definition.program.stream.lower()
+        self.left.setdefault(stream, []).append(Left(record.definition, flush))
+        self.touched.add(stream)
+
+    def _exists(self, kind: str, name: str) -> bool:
+        found = {"stream": self.catalog.stream, "sink": self.catalog.sink, "pipeline": self.catalog.pipeline}[kind](
+            name
+        )
+        return found is not None
+
+    def _require(self, kind: str, name: str, span: Span) -> None:
+        if kind == "stream" and self.catalog.stream(name) is None:
+            raise _unknown(UnknownStream, kind, name, self.catalog.stream_names(), span)
+        if kind == "sink" and self.catalog.sink(name) is None:
+            raise _unknown(UnknownSink, kind, name, self.catalog.sink_names(), span)
+        if kind == "pipeline":
+            self._pipeline(name, span)
+
+    def _pipeline(self, name: str, span: Span) -> PipelineRecord:
+        record = self.catalog.pipeline(name)
+        if record is None:
+            raise _unknown(UnknownPipeline, "pipeline", name, self.catalog.pipeline_names(), span)
+        return record
+
+    def _text(self, kind: str, name: str) -> str:
+        if kind == "pipeline":
+            record = self.catalog.pipeline(name)
+            return record.definition.sql if record else ""
+        found = self.catalog.stream(name) if kind == "stream" else self.catalog.sink(name)
+        return found.sql if found else ""
+
+    def _refuse_stream_in_use(self, name: str, span: Span) -> None:
+        users = [p.definition.name for p in self.catalog.of_stream(name)]
+        if users:
+            raise InUse(
+                f"stream {name} is read by {', '.join(users)}",
+                advice="Drop those pipelines first.",
+                span=span,
+                name=name,
+                users=users,
+            )
+
+    def _refuse_sink_in_use(self, name: str, span: Span) -> None:
+        users = self.catalog.users_of_sink(name)
+        if users:
+            raise InUse(
+                f"sink {name} is written by {', '.join(users)}",
+                advice="Drop those pipelines first.",
+                span=span,
+                name=name,
+                users=users,
+            )
+
+
+@contextmanager
+def at(span: Span) -> Iterator[None]:
+    """Give an error that knows no place the statement's."""
+    try:
+        yield
+    except HeadraceError as problem:
+        if problem.span is None:
+            problem.span = span
+        raise
+
+
+def _exists(kind: str, name: str, span: Span) -> AlreadyExists:
+    return AlreadyExists(
+        f"{kind} {name} exists and is declared differently",
+        advice=f"Use CREATE OR REPLACE {kind.upper()}, or another name.",
+        span=span,
+        name=name,
+    )
+
+
+def _unknown(
+    error: type[UnknownStream | UnknownSink | UnknownPipeline], kind: str, name: str, known: tuple[str, ...], span: Span
+) -> Exception:
+    hint = closest(name, known)
+    listed = ", ".join(known) or "none"
+    return error(
+        f"there is no {kind} {name}",
+        advice=(f"Did you mean {hint}? " if hint else "") + f"Known: {listed}.",
+        span=span,
+        name=name,
+        did_you_mean=hint,
+    )

@@ -1,0 +1,333 @@
+"""The hub: one state directory, its streams and pipelines, and the Spark session they run on.
+
+    with headrace.connect(state_dir=".headrace") as hub:
+        hub.sql("CREATE STREAM ...; CREATE SINK ...; CREATE PIPELINE ...")
+
+A script is worked out as a `Draft`, saved whole, and then made so: one new plan version per stream it touched. Spark starts with
+the first pipeline. All methods may be called from any thread; scripts are serialised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from headrace.describe import describe, show
+from headrace.draft import Draft
+from headrace.errors import HubClosed, SessionMismatch, UnknownPipeline, UnknownStream
+from headrace.objects import Pipeline, Stream
+from headrace.program import Left, Meaning
+from headrace.results import Result
+from headrace.runtime import StreamRuntime
+from headrace.sql import parse_script
+from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
+from headrace.streams.notices import NoticeBoard
+from headrace.streams.state_dir import StateDir
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.spark.session import Engine
+
+DRAIN_SECONDS = 60.0
+
+
+def connect(
+    state_dir: str | os.PathLike[str] = ".headrace",
+    spark: SparkSession | None = None,
+    *,
+    master: str | None = None,
+    verbose: bool = False,
+    buckets: int | None = None,
+) -> Hub:
+    """Open a hub on `state_dir`, and go on with the pipelines that were running when it was last closed.
+
+    `spark` is an existing session to run on; without it one is started on `master` (default `local[*]`) when the first
+    pipeline needs it. `buckets` is how far the groups of a new pipeline are spread (default: the cores of this machine,
+    at most 8); it is fixed for the life of a pipeline.
+    """
+    return Hub(Path(state_dir), spark, master, verbose, buckets or min(8, os.cpu_count() or 1))
+
+
+class Hub:
+    """See the module. Use it as a context manager, or call `close`."""
+
+    def __init__(
+        self, state_dir: Path, spark: SparkSession | None, master: str | None, verbose: bool, buckets: int
+    ) -> None:
+        self._state = StateDir.open(state_dir.absolute())
+        self._closed = False
+        self._spark, self._master, self._verbose, self._buckets = spark, master, verbose, buckets
+        self._lock = threading.RLock()
+        self._engine: Engine | None = None
+        self._runtimes: dict[str, StreamRuntime] = {}
+        self._finished: set[int] = set()
+        self._failures: queue.Queue[tuple[str, dict[int, str]] | None] = queue.Queue()
+        try:
+            self._file = CatalogFile(self._state.path)
+            self._catalog = self._file.read()
+            self._meaning = self._settle_meaning()
+            self._board = NoticeBoard(self._on_notice)
+        except BaseException:
+            self._state.close()
+            raise
+        self._janitor = threading.Thread(target=self._watch_failures, name="headrace-failures", daemon=True)
+        self._janitor.start()
+        try:
+            self._make_so({s for s in self._catalog.streams if self._catalog.running(s)}, {}, wait=False)
+        except BaseException:
+            self.close()
+            raise
+
+    def _settle_meaning(self) -> Meaning:
+        """What SQL means here: the handed-in session's time zone, or UTC; it must be what the stored plans mean."""
+        meaning = Meaning()
+        if self._spark is not None:
+            meaning = Meaning(time_zone=str(self._spark.conf.get("spark.sql.session.timeZone")))
+            from headrace.spark.session import adopt
+
+            self._engine = adopt(self._spark, meaning)
+        for record in self._catalog.pipelines.values():
+            stored = record.definition.program.meaning
+            if stored != meaning:
+                raise SessionMismatch(
+                    f"pipeline {record.definition.name} was planned for time zone {stored.time_zone}, "
+                    f"not {meaning.time_zone}",
+                    advice=f"Hand in a session with spark.sql.session.timeZone = {stored.time_zone}.",
+                    wanted=stored.time_zone,
+                    found=meaning.time_zone,
+                )
+        return meaning
+
+    # --- scripts ----------------------------------------------------------------------------------
+
+    def sql(self, text: str) -> list[Result]:
+        """Run a script: all of its statements take effect, or none. Returns one result per statement.
+
+        Pipelines of one script that read the same stream join it in the same epoch. Returns when that epoch is planned.
+        """
+        with self._lock:
+            self._require_open()
+            draft = self._draft()
+            results = [draft.apply(statement) for statement in parse_script(text)]
+            if draft.catalog != self._catalog:
+                self._file.save(draft.catalog)
+                self._catalog = draft.catalog
+            for name in draft.dropped:
+                self._runtime_of(name).forget()
+                del self._runtimes[name.lower()]
+        left = {stream: tuple(ended) for stream, ended in draft.left.items()}
+        self._make_so(draft.touched, left, wait=True)
+        return results
+
+    def check(self, text: str) -> list[Result]:
+        """Plan a script against what is declared here, without any effect. Raises what `sql` would raise."""
+        with self._lock:
+            self._require_open()
+            draft = self._draft()
+            return [draft.apply(statement) for statement in parse_script(text)]
+
+    def _draft(self) -> Draft:
+        return Draft(
+            self._catalog,
+            self._meaning,
+            self._buckets,
+            describe=lambda catalog, kind, name: describe(self, catalog, kind, name),
+            show=lambda catalog, kind: show(self, catalog, kind),
+        )
+
+    def _make_so(self, streams: set[str], left: dict[str, tuple[Left, ...]], wait: bool) -> None:
+        """Bring each stream's query in line with the catalog."""
+        for name in sorted(streams):
+            with self._lock:
+                runtime = self._runtime_of(name)
+                pipelines = self._catalog.running(name)
+                self._finished -= {p.instance for p in pipelines}
+                ended = left.get(name, ())
+                if not pipelines and not ended and not runtime.running:
+                    continue
+                version = runtime.publish(pipelines, ended)
+                if not pipelines and not runtime.running:
+                    continue  # the eof waits in the plan for the stream's next epoch
+                runtime.start()
+            if wait or not pipelines:
+                runtime.wait_planned(version)
+            if not pipelines:
+                runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
+                runtime.stop()
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The declared streams, by name."""
+        return {s.name: Stream(self, s.name) for s in self._catalog.streams.values()}
+
+    @property
+    def pipelines(self) -> dict[str, Pipeline]:
+        """The declared pipelines, by name."""
+        return {p.definition.name: Pipeline(self, p.definition.name) for p in self._catalog.pipelines.values()}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that everything runs on; starts it if need be."""
+        return self._start_engine().spark
+
+    def record(self, name: str) -> PipelineRecord:
+        """The declaration of a pipeline. Raises UnknownPipeline."""
+        found = self._catalog.pipeline(name)
+        if found is None:
+            raise UnknownPipeline(f"there is no pipeline {name}", name=name)
+        return found
+
+    def runtime(self, stream: str) -> StreamRuntime:
+        """The running side of a stream. Raises UnknownStream."""
+        with self._lock:
+            return self._runtime_of(stream)
+
+    def is_finished(self, instance: int) -> bool:
+        """Whether an instance has seen the end of its finite source."""
+        return instance in self._finished
+
+    def _runtime_of(self, name: str) -> StreamRuntime:
+        found = self._runtimes.get(name.lower())
+        if found is None:
+            stream = self._catalog.stream(name)
+            if stream is None:
+                raise UnknownStream(f"there is no stream {name}", name=name)
+            directory = self._state.stream(name.lower())
+            found = StreamRuntime(stream, directory, self._board, self._start_engine, self._report_failures)
+            self._runtimes[name.lower()] = found
+        return found
+
+    def _start_engine(self) -> Engine:
+        with self._lock:
+            self._require_open()
+            if self._engine is None:
+                from headrace.spark.session import start
+
+                if "HEADRACE_FAULT" in os.environ:  # a fault in a task must take this process with it
+                    os.environ.setdefault("HEADRACE_FAULT_PID", str(os.getpid()))
+                self._engine = start(self._master, self._verbose, self._meaning)
+                self._state.record_owner(self._engine.jvm_pid)
+            return self._engine
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def wait_until_end(self, timeout: float | None = None) -> bool:
+        """Wait until every finite source is drained, then close all windows, commit, and stop the queries.
+
+        Whether that happened in time. Raises StreamFailed if a query dies. A source that never ends is waited for.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for runtime in self._running():
+            if not runtime.wait_exhausted(_left(deadline)):
+                return False
+        for runtime in self._running():
+            with self._lock:
+                pipelines = self._catalog.running(runtime.stream.name)
+                runtime.publish(pipelines, ending=True)
+            if not runtime.wait_exhausted(_left(deadline)):
+                return False
+            runtime.stop()
+            self._finished |= {p.instance for p in pipelines}
+        return True
+
+    def drain(self, timeout: float = DRAIN_SECONDS) -> bool:
+        """Let every epoch in flight finish, then stop the queries; whether all finished in time."""
+        deadline = time.monotonic() + timeout
+        calm = True
+        for runtime in self._running():
+            with contextlib.suppress(Exception):  # a query that died has nothing in flight
+                calm = runtime.hold(max(0.0, deadline - time.monotonic())) and calm
+            runtime.stop()
+        return calm
+
+    def _running(self) -> list[StreamRuntime]:
+        with self._lock:
+            return [r for r in self._runtimes.values() if r.running]
+
+    def close(self, drain: bool = True) -> None:
+        """Stop everything that this hub started. What runs now goes on when the directory is opened again."""
+        if self._closed:
+            return
+        if drain:
+            self.drain()
+        with self._lock:
+            self._closed = True
+            for runtime in self._runtimes.values():
+                runtime.close()
+            self._failures.put(None)
+            if self._engine is not None:
+                self._engine.stop()
+            self._board.close()
+            self._state.close()
+
+    def __enter__(self) -> Hub:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise HubClosed("the hub is closed", advice="Open it again with headrace.connect(...).")
+
+    def _repr_html_(self) -> str:
+        return "".join(show(self, self._catalog, kind)._repr_html_() for kind in ("streams", "pipelines"))
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def _on_notice(self, notice: dict[str, Any]) -> None:
+        runtime = self._runtimes.get(str(notice.get("stream", "")).lower())
+        if runtime is not None:
+            runtime.on_notice(notice)
+
+    def _report_failures(self, stream: str, failures: dict[int, str]) -> None:
+        """Called in Spark's streaming thread, which must not wait for the hub's lock."""
+        self._failures.put((stream, failures))
+
+    def _watch_failures(self) -> None:
+        for stream, failures in _until_none(self._failures.get):
+            with contextlib.suppress(HubClosed):
+                self._drop_failed(stream, failures)
+
+    def _drop_failed(self, stream: str, failures: dict[int, str]) -> None:
+        """The next plan version does without the pipelines that failed; their error is kept."""
+        with self._lock:
+            self._require_open()
+            catalog, ended = self._catalog, []
+            for record in list(catalog.of_stream(stream)):
+                reason = failures.get(record.definition.instance)
+                if reason is not None and record.desired == "running":
+                    catalog = catalog.with_pipeline(replace(record, desired="failed", error=reason))
+                    ended.append(Left(record.definition, flush=False))
+            if not ended:
+                return
+            self._file.save(catalog)
+            self._catalog = catalog
+        self._make_so({stream.lower()}, {stream.lower(): tuple(ended)}, wait=False)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What is declared now."""
+        return self._catalog
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _until_none(take: Callable[[], tuple[str, dict[int, str]] | None]) -> Iterator[tuple[str, dict[int, str]]]:
+    while (item := take()) is not None:
+        yield item

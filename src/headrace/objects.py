@@ -1,0 +1,116 @@
+"""Streams and pipelines as Python objects: thin handles on a hub, cheap to make, always up to date."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.errors import PipelineFailed, UnknownSink
+from headrace.status import PipelineStatus, State, StreamStatus
+from headrace.streams.progress import PipelineProgress
+
+if TYPE_CHECKING:
+    from headrace.hub import Hub
+
+
+class Stream:
+    """A handle on a declared stream."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub, self.name = hub, name
+
+    def status(self) -> StreamStatus:
+        """What really happened to the stream so far."""
+        return self._hub.runtime(self.name).status()
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name})"
+
+    def _repr_html_(self) -> str:
+        return self.status()._repr_html_()
+
+
+class Pipeline:
+    """A handle on a declared pipeline."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub, self.name = hub, name
+
+    @property
+    def sql(self) -> str:
+        """The statement that created it."""
+        return self._hub.record(self.name).definition.sql
+
+    def status(self) -> PipelineStatus:
+        """Its state and counters."""
+        record = self._hub.record(self.name)
+        definition = record.definition
+        runtime = self._hub.runtime(definition.program.stream)
+        counted = runtime.progress.pipelines.get(str(definition.instance), PipelineProgress())
+        state: State = record.desired
+        if state == "running" and self._hub.is_finished(definition.instance):
+            state = "finished"
+        return PipelineStatus(
+            name=definition.name,
+            stream=runtime.stream.name,
+            state=state,
+            instance=definition.instance,
+            rows_out=counted.rows_out,
+            late=counted.late,
+            bad=counted.bad,
+            groups=runtime.groups(definition.instance),
+            epoch_ms=runtime.spent_ms(definition.instance),
+            error=record.error,
+        )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the pipeline no longer runs (finished or stopped); whether it did in time.
+
+        Raises PipelineFailed when it failed, StreamFailed when its stream's query died.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            status = self.status()
+            if status.state == "failed":
+                raise PipelineFailed(f"pipeline {self.name} failed: {status.error}", name=self.name)
+            if status.state != "running":
+                return True
+            self._hub.runtime(status.stream).raise_failure()
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+
+    def start(self) -> None:
+        """Start it again; it keeps its state and goes on with the stream as it is now."""
+        self._hub.sql(f"START PIPELINE {_quoted(self.name)}")
+
+    def stop(self) -> None:
+        """Stop it after the epoch in flight. Its state is kept for a later start."""
+        self._hub.sql(f"STOP PIPELINE {_quoted(self.name)}")
+
+    def results(self, sink: str | None = None) -> pa.Table:
+        """What its memory sink holds; `sink` names one when there are several."""
+        definition = self._hub.record(self.name).definition
+        runtime = self._hub.runtime(definition.program.stream)
+        for candidate in definition.sinks:
+            if candidate.kind == "memory" and (sink is None or candidate.name.lower() == sink.lower()):
+                held: Any = runtime.committer.sink(definition, candidate.name)
+                table: pa.Table = held.read()
+                return table
+        raise UnknownSink(
+            f"pipeline {self.name} has no memory sink" + (f" {sink}" if sink else ""),
+            advice="Only memory sinks can be read here; others are read where they write.",
+            name=sink,
+        )
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name})"
+
+    def _repr_html_(self) -> str:
+        return self.status()._repr_html_()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
