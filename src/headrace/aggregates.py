@@ -1,7 +1,7 @@
 """The SQL of aggregation, for both rings: rows to partials, partials to fewer partials, groups to output.
 
-All three are plain functions from a program and Arrow tables to an Arrow table; DuckDB does the work. A table of partials
-has the columns window_start, window_end (when the program has a window), k0.., p0..: see `headrace.program`.
+All three are plain functions from a program and Arrow tables to an Arrow table; DuckDB does the work. A table of
+partials has the columns window_start, window_end (when the program has a window), k0.., p0..: see `headrace.program`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def _windows_sql(program: Ring0Program, window: Window) -> str:
         else:
             start, end = "_base", f"_base + least((_i + 1) * {window.slide}, {window.size})"
             newest = f"_i = {count - 1}"
-        spread = f"(SELECT *, {base} AS _base, {', '.join(_keys(program)) or 'NULL AS _k'} FROM rows{where(program.filter, '_t IS NOT NULL')})"
+        columns = ", ".join([f"{base} AS _base", *_keys(program)])
+        spread = f"(SELECT *, {columns} FROM rows{where(program.filter, '_t IS NOT NULL')})"
         numbered = f"(SELECT *, unnest(range({count})) AS _i FROM {spread})"
         source = (
             f"(SELECT *, {start} AS window_start, {end} AS window_end, {newest} AS _newest_row "

@@ -1,7 +1,7 @@
 """A script's effect on the catalog, worked out before anything happens: `--check` stops here, `hub.sql` goes on.
 
-A draft starts from a catalog and applies statements to a copy. It reads no disk but what sources and sinks check, starts
-nothing, and either ends in a catalog that can be saved whole or raises a coded error.
+A draft starts from a catalog and applies statements to a copy. It reads no disk but what sources and sinks check,
+starts nothing, and either ends in a catalog that can be saved whole or raises a coded error.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Draft:
         kind = next((k for k in kinds if self._exists(k, statement.name)), None)
         if kind is None:
             self._require(statement.kind or "stream", statement.name, statement.span)
-        if kind == "stream" and self.describe is None or self.describe is None:
+        if self.describe is None:
             return Result(f"{self._text(str(kind), statement.name)};")
         return self.describe(self.catalog, str(kind), statement.name)
 

@@ -3,8 +3,8 @@
     with headrace.connect(state_dir=".headrace") as hub:
         hub.sql("CREATE STREAM ...; CREATE SINK ...; CREATE PIPELINE ...")
 
-A script is worked out as a `Draft`, saved whole, and then made so: one new plan version per stream it touched. Spark starts with
-the first pipeline. All methods may be called from any thread; scripts are serialised.
+A script is worked out as a `Draft`, saved whole, and then made so: one new plan version per stream it touched. Spark
+starts with the first pipeline. All methods may be called from any thread; scripts are serialised.
 """
 
 from __future__ import annotations
@@ -216,7 +216,8 @@ class Hub:
 
                 if "HEADRACE_FAULT" in os.environ:  # a fault in a task must take this process with it
                     os.environ.setdefault("HEADRACE_FAULT_PID", str(os.getpid()))
-                self._engine = start(self._master, self._verbose, self._meaning)
+                log = None if self._verbose else self._state.path / "spark.log"
+                self._engine = start(self._master, log, self._meaning)
                 self._state.record_owner(self._engine.jvm_pid)
             return self._engine
 

@@ -99,7 +99,8 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgram:
-    """All that running a pipeline takes. `view` is the planner's word on what must be decoded; nothing recomputes it."""
+    """All that running a pipeline takes. `view` is the planner's word on what must be decoded; nothing recomputes
+    it."""
 
     stream: str
     view: View

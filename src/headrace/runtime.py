@@ -1,7 +1,8 @@
 """One shared stream while the hub is open: publishes plans, runs the query, knows what really happened.
 
-The hub decides which pipelines should run; this class makes it so. Threads: the hub's callers, Spark's streaming thread
-(`_epoch_done`) and the notice thread (`on_notice`) meet under one condition variable; nobody holds it while waiting for Spark.
+The hub decides which pipelines should run; this class makes it so. Threads: the hub's callers, Spark's streaming
+thread (`_epoch_done`) and the notice thread (`on_notice`) meet under one condition variable; nobody holds it while
+waiting for Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from headrace.spark.query import StreamQuery
     from headrace.spark.session import Engine
 
-# The first epoch pays for Python workers, imports and kernels: 7 to 9 s cold on two cores, several times that when busy.
+# The first epoch pays for Python workers, imports and kernels: 7 to 9 s cold on two cores, several times that when
+# busy.
 START_LIMIT_SECONDS = 120.0
 _RATE_EPOCHS = 20
 
@@ -107,7 +109,8 @@ class StreamRuntime:
         return self._committer
 
     def _checkpoint_id(self) -> str:
-        """Names this checkpoint among all that ever were: a fresh one restarts epochs, and sinks must not mix them up."""
+        """Names this checkpoint among all that ever were: a fresh one restarts epochs, and sinks must not mix them
+        up."""
         file = self.directory / "checkpoint.id"
         if not (self.directory / "checkpoint").exists() or not file.exists():
             self.directory.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,8 @@ class StreamStatus(HtmlTable):
 
 @dataclass(frozen=True)
 class PipelineStatus(HtmlTable):
-    """A pipeline. `rows_out` are rows visible in its first sink; `late` rows came after all their windows had closed."""
+    """A pipeline. `rows_out` are rows visible in its first sink; `late` rows came after all their windows had
+    closed."""
 
     name: str
     stream: str

@@ -8,8 +8,9 @@
     DECIMAL           its text without trailing zeros of the fraction      xxh64, seed 0
     nested            Arrow's compact JSON text of the value               xxh64, seed 0
 
-The hashes h1..hn of the keys are combined from left to right, starting at 0: h = mix64(h XOR hi). The bucket is h modulo
-the instance's bucket count, which never changes. The window is not in the hash. Test vectors: tests/bridge/test_buckets.py.
+The hashes h1..hn of the keys are combined from left to right, starting at 0: h = mix64(h XOR hi). The bucket is h
+modulo the instance's bucket count, which never changes. The window is not in the hash. Test vectors:
+tests/bridge/test_buckets.py.
 """
 
 from __future__ import annotations

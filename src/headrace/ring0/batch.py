@@ -1,7 +1,7 @@
 """A decoded batch in the full index space: one column per declared column, NULL where nobody asked.
 
-Programs are compiled against full-schema indexes, so a batch always has all of them; the columns that are not decoded are
-slices of one cached NULL array per type and cost nothing per row.
+Programs are compiled against full-schema indexes, so a batch always has all of them; the columns that are not decoded
+are slices of one cached NULL array per type and cost nothing per row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One pipeline inside one task: rows in, partials or staged output out.
 
-A runner belongs to one task of one epoch. What it raises is the pipeline's own failure: the task catches it, sends an `error`
-message and goes on with the neighbours.
+A runner belongs to one task of one epoch. What it raises is the pipeline's own failure: the task catches it, sends an
+`error` message and goes on with the neighbours.
 """
 
 from __future__ import annotations

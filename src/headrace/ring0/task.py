@@ -1,7 +1,7 @@
 """The work of one Spark task in one epoch: read a split, decode it once, run every pipeline, send bridge messages.
 
-`run_task` depends on nothing but its arguments: the same `TaskInput` gives the same messages, on any machine. A failure of
-one pipeline becomes an `error` message; a failure of the stream itself (unreadable input) is raised.
+`run_task` depends on nothing but its arguments: the same `TaskInput` gives the same messages, on any machine. A
+failure of one pipeline becomes an `error` message; a failure of the stream itself (unreadable input) is raised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from headrace.sources.base import Split
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """All that a task knows. `watermark` is the stream's after the epoch before; `task` counts from 0 to `tasks` - 1."""
+    """All that a task knows. `watermark` is the stream's after the epoch before; `task` counts from 0 to `tasks` -
+    1."""
 
     plan: PlanVersion
     split: Split | None

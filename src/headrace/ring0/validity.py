@@ -1,7 +1,7 @@
 """What a bad record does, per pipeline: validity does not depend on who is listening (DESIGN section 3).
 
-Bad *structure* concerns everybody: the record is no row for anyone. A bad *value* is a fact of (row, column): it concerns only
-the pipelines whose view contains the column, and only on rows that their filter keeps.
+Bad *structure* concerns everybody: the record is no row for anyone. A bad *value* is a fact of (row, column): it
+concerns only the pipelines whose view contains the column, and only on rows that their filter keeps.
 """
 
 from __future__ import annotations

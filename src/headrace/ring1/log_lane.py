@@ -1,8 +1,8 @@
 """Windows that speak once, when they close: tumbling, hopping, cumulating.
 
-An open window is a *log*: each epoch appends the partials it brought as one segment, unread and unmerged, so an epoch costs
-what it brings, however large the window has grown. Eight segments of one level become one of the next, so a window has at
-most eight per level; closing reads them all, merges once, and emits exactly one row per group.
+An open window is a *log*: each epoch appends the partials it brought as one segment, unread and unmerged, so an epoch
+costs what it brings, however large the window has grown. Eight segments of one level become one of the next, so a
+window has at most eight per level; closing reads them all, merges once, and emits exactly one row per group.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -38,5 +39,5 @@ def _runs(
         yield 0, table
         return
     ordered = table.take(pa.array(order))
-    for a, b in zip(cuts, cuts[1:], strict=False):
+    for a, b in pairwise(cuts):
         yield a, ordered.slice(a, b - a)

@@ -1,7 +1,7 @@
 """What a lane remembers between epochs, and the small store it remembers it in.
 
-A lane's state is a *header* (small, read and written every epoch) and *blobs* of partials, each under a key of its own, so
-that an epoch rewrites only what it touches (DESIGN section 6). The store is Spark's state store in production
+A lane's state is a *header* (small, read and written every epoch) and *blobs* of partials, each under a key of its
+own, so that an epoch rewrites only what it touches (DESIGN section 6). The store is Spark's state store in production
 (`headrace.spark.state_host`) and a dictionary in tests and in `MemoryStore`.
 """
 

@@ -1,8 +1,8 @@
 """Groups that are read back: aggregates that emit on change, and sessions, which may grow together.
 
-A window (or all time) is a hash *table* of chunks of about 64 groups. An epoch reads and rewrites the chunks its groups
-fall in, in one merge; chunks double when they grow full. Sessions also keep the earliest end of each chunk in the header,
-so closing reads only the chunks that hold a session which is over.
+A window (or all time) is a hash *table* of chunks of about 64 groups. An epoch reads and rewrites the chunks its
+groups fall in, in one merge; chunks double when they grow full. Sessions also keep the earliest end of each chunk in
+the header, so closing reads only the chunks that hold a session which is over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from headrace.ring1.log_lane import drop_floored
 from headrace.ring1.split import by_number, by_window
 from headrace.ring1.state import BlobKey, Header, Outcome, Step, Store, TableEntry
 
-# A touched group rewrites its chunk: small chunks rewrite little, large ones need fewer state calls (about 0.15 ms each).
+# A touched group rewrites its chunk: small chunks rewrite little, large ones need fewer state calls (about 0.15 ms
+# each).
 CHUNK_GROUPS = 64
 ALL_TIME = (0, 0)
 

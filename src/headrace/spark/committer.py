@@ -1,7 +1,7 @@
 """The end of an epoch, on the driver: check that all have spoken, commit the sinks, remember what happened.
 
-Spark calls it inside foreachBatch. When it returns, Spark logs the epoch as done; when it raises, or the process dies anywhere
-in here, Spark runs the same epoch again, and every step below is idempotent under the epoch's key.
+Spark calls it inside foreachBatch. When it returns, Spark logs the epoch as done; when it raises, or the process dies
+anywhere in here, Spark runs the same epoch again, and every step below is idempotent under the epoch's key.
 """
 
 from __future__ import annotations

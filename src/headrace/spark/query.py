@@ -6,6 +6,7 @@ stream source (Ring 0 in its tasks) -> group by lane -> state host (Ring 1, sink
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +51,9 @@ class StreamQuery:
         return bool(self._query.isActive)
 
     def failure(self) -> str | None:
-        """Why the query died, or None."""
+        """Why the query died, in short, or None. Spark's own log has the rest."""
         problem = self._query.exception()
-        return None if problem is None else str(problem)
+        return None if problem is None else in_short(str(problem))
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end of the query; whether it has ended."""
@@ -64,3 +65,13 @@ class StreamQuery:
         """End the query. An epoch in flight is given up and will be run again: nothing of it is lost or doubled."""
         with contextlib.suppress(StreamingQueryException):
             self._query.stop()
+
+
+def in_short(text: str) -> str:
+    """The heart of a failure that Spark reports with a page of stack traces: our own coded error if there is one, else
+    the last line of the Python traceback, else the first line."""
+    coded = re.findall(r"^headrace\.errors\.\w+: (\[[A-Z_]+\] (?:.+\n?)+)", text, re.MULTILINE)
+    if coded:
+        return str(coded[-1]).strip()
+    raised = re.findall(r"^[\w.]+(?:Error|Exception|Failed): .+$", text, re.MULTILINE)
+    return str(raised[-1]) if raised else text.strip().split("\n", 1)[0]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,8 +72,26 @@ def _forget_gateway() -> None:
     SparkContext._jvm = None
 
 
-def start(master: str | None, verbose: bool, meaning: Meaning) -> Engine:
-    """An embedded session on `master` (default `local[*]`)."""
+@contextmanager
+def _errors_to(log: Path | None) -> Iterator[None]:
+    """Processes started in here write their standard error to `log`: the JVM's and its Python workers' chatter."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(log, "wb") as out:
+            os.dup2(out.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def start(master: str | None, log: Path | None, meaning: Meaning) -> Engine:
+    """An embedded session on `master` (default `local[*]`). Spark is quiet and writes errors to the file `log`; with
+    None it is verbose, on standard error."""
     os.environ["JAVA_HOME"] = str(find_java())
     # The worker Python is always this one: another may lack our packages, and Spark only says "failed to connect back".
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -85,17 +105,18 @@ def start(master: str | None, verbose: bool, meaning: Meaning) -> Engine:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.scheduler.mode": "FAIR",
-        "spark.log.level": "INFO" if verbose else "ERROR",
+        "spark.log.level": "INFO" if log is None else "ERROR",
     }
     if chosen.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    if not verbose:
+    if log is not None:
         settings["spark.driver.extraJavaOptions"] = (
             f"-Dlog4j2.configurationFile={Path(__file__).with_name('quiet.properties')}"
         )
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _errors_to(log):
+        spark = builder.getOrCreate()
     return Engine(spark, owned=True)
 
 

@@ -1,11 +1,11 @@
 """The stream as Spark sees it: a Python data source whose offsets carry the plan version.
 
-Spark keeps one process per query for the planning side (`latestOffset`, `partitions`, `commit`); `read` runs in the tasks on
-a pickled copy. They share nothing, so the plan reaches the planning side through the state directory and the tasks by
-value, inside the partition.
+Spark keeps one process per query for the planning side (`latestOffset`, `partitions`, `commit`); `read` runs in the
+tasks on a pickled copy. They share nothing, so the plan reaches the planning side through the state directory and the
+tasks by value, inside the partition.
 
-An offset is {"source", "plan", "watermark", "now", "epoch"}: Spark logs it before the epoch runs, so a re-run after a crash has
-the same input, plan, watermark and clock. A new offset is only made when the source or the plan has moved.
+An offset is {"source", "plan", "watermark", "now", "epoch"}: Spark logs it before the epoch runs, so a re-run after a
+crash has the same input, plan, watermark and clock. A new offset is only made when the source or the plan has moved.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ring 1 inside Spark's stateful operator: one call per lane and epoch, state in Spark's state store.
 
-The operator is the same for every pipeline and never changes, so Spark can always restart it; which pipeline a lane belongs
-to arrives with its messages. A pipeline's own failure becomes an `error` message; a failure of Spark's state store is
-raised, because no pipeline is to blame for it.
+The operator is the same for every pipeline and never changes, so Spark can always restart it; which pipeline a lane
+belongs to arrives with its messages. A pipeline's own failure becomes an `error` message; a failure of Spark's state
+store is raised, because no pipeline is to blame for it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from headrace.sinks.base import SinkKey, Staged
 
 
 class SparkStore:
-    """A lane's `Store` in Spark: the header in a value state, blobs in a map state, so only touched blobs are rewritten."""
+    """A lane's `Store` in Spark: the header in a value state, blobs in a map state, so only touched blobs are
+    rewritten."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._header = handle.getValueState("header", "data BINARY")
@@ -130,7 +131,8 @@ class LaneProcessor(StatefulProcessor):
 
 
 def watermark_after(epochs: dict[int, LaneEpoch]) -> int | None:
-    """The stream's watermark after this epoch: the highest event time of all tasks minus the delay, never going back."""
+    """The stream's watermark after this epoch: the highest event time of all tasks minus the delay, never going
+    back."""
     known = [e.max_time - e.delay for e in epochs.values() if e.max_time is not None]
     known += [e.watermark for e in epochs.values() if e.watermark is not None]
     return max(known) if known else None

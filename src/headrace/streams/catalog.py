@@ -1,6 +1,7 @@
 """What is declared: streams, sinks, pipelines. Durable, atomic, versioned; no half-registered thing is ever visible.
 
-A `Catalog` is immutable; a script works on a draft and `CatalogFile.save` replaces the old one whole, or nothing happens.
+A `Catalog` is immutable; a script works on a draft and `CatalogFile.save` replaces the old one whole, or nothing
+happens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plan versions on disk: written by the hub, read by the process that plans epochs.
 
-A version is immutable once written; `current` names the newest. A reader sees a version whole or not at all, because the
-pointer is replaced after the version is durable.
+A version is immutable once written; `current` names the newest. A reader sees a version whole or not at all, because
+the pointer is replaced after the version is durable.
 """
 
 from __future__ import annotations
