@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
@@ -46,6 +46,12 @@ class Token:
     upper: str = ""
 
 
+class _Tokenizer(Spark.Tokenizer):
+    """Spark's lexical rules; the words after SHOW and EXPLAIN are words here, where sqlglot takes the rest as a text."""
+
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
 @cache
 def _spark() -> Spark:
     return Spark()
@@ -54,7 +60,7 @@ def _spark() -> Spark:
 def tokenize(text: str) -> list[Token]:
     """The tokens of `text`, without comments, ending with one of kind `end`. Raises SyntaxProblem."""
     try:
-        raw = _spark().tokenize(text)
+        raw = _Tokenizer(dialect=_spark()).tokenize(text)
     except TokenError:
         raise SyntaxProblem(
             "this text cannot be read: a quote, a backquote or a comment is not closed",
