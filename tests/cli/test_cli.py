@@ -93,7 +93,10 @@ def test_a_script_may_come_from_standard_input() -> None:
             "MISSING_FILE",
         ),
         (GOOD.replace("'memory'", "'parquet', path = 'app.sql/below'"), "UNWRITABLE_PATH"),
-        (GOOD.replace("temp > 20", "tmp > 20").replace("'memory'", "'memo'"), "SCRIPT_ERRORS"),
+        (
+            GOOD.replace("temp > 20", "tmp > 20") + SINK.replace("out", "b").replace("'memory'", "'memo'"),
+            "SCRIPT_ERRORS",
+        ),
     ],
     ids=lambda value: value if value.isupper() else "",
 )

@@ -17,7 +17,7 @@ CREATE PIPELINE alarms INTO alarms_out AS
 
 -- A windowed aggregate: one row per device and minute, when the watermark has passed the minute.
 CREATE PIPELINE climate INTO climate_out AS
-  SELECT window.start AS minute, device, count(*) AS readings, round(avg(temp), 2) AS temp, max(hum) AS hum
+  SELECT window.start AS minute, device, count(*) AS readings, avg(temp) AS temp, max(hum) AS hum
   FROM sensors GROUP BY window(ts, '1 minute'), device;
 
 -- A count that needs no column at all, except the event time for its windows.

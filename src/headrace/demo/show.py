@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console
 from rich.live import Live
 
@@ -81,10 +83,16 @@ def _show_once(hub: Hub, out: Console, live: Live | None, note: str) -> None:
 def _results(hub: Hub, streams: list[StreamStatus], out: Console) -> None:
     for name, pipeline in hub.pipelines.items():
         rows = pipeline.results()
-        newest = rows.slice(max(0, rows.num_rows - 5))
+        newest = _rounded(rows.slice(max(0, rows.num_rows - 5)))
         out.print(table_of(newest, f"{name}: the last of {rows.num_rows:,} rows"))
     for stream in streams:
         out.print(
             f"{len(hub.pipelines)} pipelines shared one reading of {stream.rows:,} rows; "
             f"{len(stream.columns_decoded)} of {stream.columns_declared} columns were decoded."
         )
+
+
+def _rounded(rows: pa.Table) -> pa.Table:
+    """Doubles with two digits: what a person compares at a glance."""
+    columns = [pc.round(c, 2) if pa.types.is_floating(c.type) else c for c in rows.columns]
+    return pa.table(columns, names=rows.column_names)
