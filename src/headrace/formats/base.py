@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.options import Option, check_options, choice, size
@@ -22,7 +24,7 @@ from headrace.schema import Schema
 
 # Why a record or a cell is bad: stable words, counted and stored in dead letters. docs/formats.md explains each.
 STRUCTURE_REASONS = (
-    "bad_json", "not_an_object", "too_deep", "open_quote", "bad_quote", "field_count", "record_too_long",
+    "bad_json", "not_an_object", "too_deep", "open_quote", "bad_quote", "field_count", "record_too_long", "bad_frame",
 )  # fmt: skip
 VALUE_REASONS = (
     "bad_boolean", "bad_integer", "out_of_range", "bad_number", "bad_decimal", "bad_date", "bad_timestamp",
@@ -64,20 +66,45 @@ class Decoded:
     bad: tuple[BadRecord, ...] = ()
 
 
+class Indexed(Protocol):
+    """The records of one buffer, found and checked but not parsed: the meeting point of indexing and parsing.
+
+    Parse the columns that a filter needs, then the others for the rows that it kept. Valid while the buffer is.
+    """
+
+    rows: int
+    bad: tuple[BadRecord, ...]
+
+    def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
+        """The columns (wanted ones, by full-schema index), of all rows or of the rows `selection`, in its order.
+        `bad` are the bad values among them, their `row` counted in all rows; structure is not repeated."""
+        ...
+
+    def field(self, row: int, column: int) -> bytes | None:
+        """The text of one wanted field as it stands in the buffer; None if it is NULL or missing."""
+        ...
+
+
 class Format(Protocol):
-    """What a format promises. Thread-safe by holding no state."""
+    """What a format promises. Thread-safe by holding no state.
+
+    `indexer` names the code that finds the records, `skips` says whether it leaves unwanted fields unparsed: both are
+    shown by stream info.
+    """
 
     name: str
+    indexer: str
+    skips: bool
     max_record_bytes: int
 
     @property
     def delimiter(self) -> bytes:
-        """The bytes that end a record."""
+        """The bytes that end a record; empty if nothing does (then the format is not splittable)."""
         ...
 
     @property
     def splittable(self) -> bool:
-        """Whether a file may be cut at any byte and read by several tasks."""
+        """Whether a file may be cut at any byte and read by several tasks. If not, it is read in order by one task."""
         ...
 
     def header_bytes(self, head: bytes) -> int:
@@ -87,10 +114,28 @@ class Format(Protocol):
         """
         ...
 
-    def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
-        """Decode whole records. `data` starts at byte `offset` of `origin`, at a record's beginning, and ends at a
+    def frame(self, data: bytes | memoryview, final: bool) -> Framed:
+        """Find whole records in order: `data` begins at a record's beginning. With `final` nothing follows it, and its
+        end ends the last record."""
+        ...
+
+    def index(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Indexed:
+        """Index whole records. `data` starts at byte `offset` of `origin`, at a record's beginning, and ends at a
         record's end (the last may lack its delimiter). `wanted` are full-schema indexes."""
         ...
+
+    def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
+        """Index, then parse the wanted columns of all rows. `bad` holds bad structure and bad values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """The first `whole` bytes are whole records. If the record after them is known to be longer than
+    `max_record_bytes`, it has `skip` bytes, which may lie beyond the data."""
+
+    whole: int
+    skip: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ empty field is NULL, a quoted one is an empty string.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,21 @@ import pyarrow.csv as pc
 
 from headrace.errors import BadOption, HeaderMismatch
 from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, too_long
-from headrace.formats.json import records
-from headrace.formats.values import BadValue, text_value
+from headrace.formats.values import BadValue, Rules, text_cell
 from headrace.options import Option, boolean
 from headrace.schema import Scalar, Schema
 
 _BOM = b"\xef\xbb\xbf"
 _FAST = {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "STRING", "TIMESTAMP"}
+
+
+def records(data: bytes, delimiter: bytes) -> Iterator[tuple[int, bytes]]:
+    begin = 0
+    while begin < len(data):
+        end = data.find(delimiter, begin)
+        end = len(data) if end < 0 else end
+        yield begin, data[begin:end]
+        begin = end + len(delimiter)
 
 
 class BadStructure(ValueError):
@@ -167,8 +175,7 @@ class Csv:
                 value, quoted = fields[i]
                 try:
                     missing = not value and not quoted
-                    decoded = value.decode("utf-8", "surrogateescape")
-                    cells[i].append(None if missing else text_value(self.schema[i].type, decoded))
+                    cells[i].append(None if missing else text_cell(self.schema[i].type, value, Rules()))
                 except BadValue as problem:
                     cells[i].append(None)
                     bad.append(BadRecord(origin, offset + begin, problem.reason, i, raw, rows))

@@ -1,6 +1,7 @@
-"""Text and JSON values to Python values of a declared type, one at a time.
+"""One value at a time, exactly: what each type accepts, in plain Python.
 
-Raises `BadValue` with the reason word. What each type accepts is listed in docs/formats.md.
+The kernels hand over the cells that they cannot decide (numbers of many digits, special values, escaped text). Raises
+`BadValue` with the reason word. docs/formats.md lists what each type accepts.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import decimal
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.schema import Array, DataType, Decimal, Map, Scalar, Struct
+from headrace.formats.patterns import Pattern
+from headrace.schema import DataType, Decimal, Scalar
 
 
 class BadValue(ValueError):
@@ -27,14 +30,28 @@ class BadValue(ValueError):
         self.reason = reason
 
 
-class Number(str):
-    """A JSON number, by its text, so that nothing is lost before its type is known."""
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How values are spelled where a stream may choose. `epoch` is None, epoch_s, epoch_ms, epoch_us or epoch_ns."""
+
+    epoch: str | None = None
+    stamp: Pattern | None = None
+    date: Pattern | None = None
+    utf8: str = "reject"
+    binary: str = "base64"
+
+    @property
+    def epoch_scale(self) -> int:
+        """Decimal places that make the epoch unit microseconds; nanoseconds are cut afterwards."""
+        return {"epoch_s": 6, "epoch_ms": 3}.get(self.epoch or "", 0)
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_SPECIAL = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "+infinity": "inf",
-            "-infinity": "-inf"}  # fmt: skip
+_SPECIAL = {
+    "nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "+infinity": "inf",
+    "-infinity": "-inf",
+}  # fmt: skip
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
 _TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -43,64 +60,6 @@ _TIMESTAMP = re.compile(
 )
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _EPOCH = dt.datetime(1970, 1, 1)
-
-
-def text_value(kind: DataType, text: str) -> Any:
-    """The value that `text` (a CSV field) spells. TIMESTAMP values are microseconds since 1970."""
-    if isinstance(kind, Decimal):
-        return _decimal(kind, text)
-    if not isinstance(kind, Scalar):
-        raise BadValue("bad_nested")
-    return _SCALAR[kind.name](kind.name, text)
-
-
-def json_value(kind: DataType, value: Any, raw: str) -> Any:
-    """The value that a parsed JSON `value` gives; `raw` is its text, for STRING columns that meet no string."""
-    if value is None:
-        return None
-    if isinstance(kind, Struct):
-        if not isinstance(value, dict):
-            raise BadValue("bad_nested")
-        return {f.name: json_value(f.type, value.get(f.name), "") for f in kind.fields}
-    if isinstance(kind, Array):
-        if not isinstance(value, list):
-            raise BadValue("bad_nested")
-        return [json_value(kind.element, v, "") for v in value]
-    if isinstance(kind, Map):
-        if not isinstance(value, dict):
-            raise BadValue("bad_nested")
-        return [(text_value(kind.key, k), json_value(kind.value, v, "")) for k, v in value.items()]
-    if kind.ddl == "STRING" and not (isinstance(value, str) and not isinstance(value, Number)):
-        return _string("STRING", raw or _compact(value))
-    return _json_scalar(kind, value)
-
-
-def _json_scalar(kind: DataType, value: Any) -> Any:
-    name = kind.name if isinstance(kind, Scalar) else "DECIMAL"
-    if isinstance(value, bool):
-        if name == "BOOLEAN":
-            return value
-        raise BadValue(REASON[name])
-    number = isinstance(value, Number)
-    wants_number = name in _BITS or name in ("FLOAT", "DOUBLE", "DECIMAL")
-    special = name in ("FLOAT", "DOUBLE") and isinstance(value, str) and value.lower() in _SPECIAL
-    if isinstance(value, dict | list) or (number != wants_number and not special and name != "DECIMAL"):
-        raise BadValue(REASON[name])
-    if name == "BOOLEAN":
-        raise BadValue("bad_boolean")
-    return text_value(kind, str(value))
-
-
-def _compact(value: Any) -> str:
-    if isinstance(value, Number):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_compact(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_compact, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
-
 REASON = {
     "BOOLEAN": "bad_boolean", "TINYINT": "bad_integer", "SMALLINT": "bad_integer", "INT": "bad_integer",
     "BIGINT": "bad_integer", "FLOAT": "bad_number", "DOUBLE": "bad_number", "DECIMAL": "bad_decimal",
@@ -109,14 +68,69 @@ REASON = {
 }  # fmt: skip
 
 
-def _boolean(_: str, text: str) -> bool:
+def text_cell(kind: DataType, raw: bytes, rules: Rules) -> Any:
+    """The value that plain text spells. Timestamps are microseconds (or the unit of `rules.epoch`), dates are days."""
+    if isinstance(kind, Decimal):
+        return _decimal(kind, raw.decode("ascii", "replace"))
+    assert isinstance(kind, Scalar)
+    if kind.name == "STRING":
+        return _string(raw, rules)
+    if kind.name == "BINARY":
+        return _binary(raw, rules)
+    return _SCALARS[kind.name](kind.name, raw.decode("ascii", "replace"), rules)
+
+
+def json_cell(kind: DataType, raw: bytes, rules: Rules) -> Any:
+    """The value that a scalar's JSON text gives. A STRING column takes the text of what is no string."""
+    name = kind.name if isinstance(kind, Scalar) else "DECIMAL"
+    if not raw.startswith(b'"'):
+        if name == "STRING":
+            return _string(raw, rules)
+        number = raw[:1] in b"-0123456789"
+        takes_number = name in _BITS or name in ("FLOAT", "DOUBLE", "DECIMAL") or (rules.epoch and "TIME" in name)
+        if not number or not takes_number:
+            raise BadValue(REASON[name])
+        return text_cell(kind, raw, rules)
+    inside = _unescaped(raw)
+    if name in _BITS or name == "BOOLEAN":
+        raise BadValue(REASON[name])
+    if name in ("FLOAT", "DOUBLE") and inside.decode("ascii", "replace").lower() not in _SPECIAL:
+        raise BadValue("bad_number")
+    return text_cell(kind, inside, rules)
+
+
+def _unescaped(raw: bytes) -> bytes:
+    """The bytes of a JSON string; a lone surrogate becomes bytes that are no UTF-8."""
+    if b"\\" not in raw:
+        return raw[1:-1]
+    text: str = json.loads(raw.decode("utf-8", "surrogateescape"), strict=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _string(raw: bytes, rules: Rules) -> str:
+    try:
+        return raw.decode("utf-8", "replace" if rules.utf8 == "replace" else "strict")
+    except UnicodeDecodeError:
+        raise BadValue("bad_utf8") from None
+
+
+def _binary(raw: bytes, rules: Rules) -> bytes:
+    try:
+        if rules.binary == "raw":
+            return raw
+        return binascii.unhexlify(raw) if rules.binary == "hex" else base64.b64decode(raw, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadValue("bad_binary") from None
+
+
+def _boolean(_: str, text: str, rules: Rules) -> bool:
     lowered = text.lower()
     if lowered not in ("true", "false"):
         raise BadValue("bad_boolean")
     return lowered == "true"
 
 
-def _integer(name: str, text: str) -> int:
+def _integer(name: str, text: str, rules: Rules) -> int:
     if _INTEGER.fullmatch(text) is None:
         raise BadValue("bad_integer")
     if len(text) > 40 and len(text.lstrip("+-0")) > 40:
@@ -128,14 +142,13 @@ def _integer(name: str, text: str) -> int:
     return value
 
 
-def _double(name: str, text: str) -> float:
+def _double(name: str, text: str, rules: Rules) -> float:
     special = _SPECIAL.get(text.lower())
     if special is None and _FLOAT.fullmatch(text) is None:
         raise BadValue("bad_number")
-    spelled = special or text
     if name == "DOUBLE" or special:
-        return float(spelled)
-    return float(pa.array([spelled.lstrip("+")]).cast(pa.float32())[0].as_py())
+        return float(special or text)
+    return float(pa.array([text.lstrip("+")]).cast(pa.float32())[0].as_py())
 
 
 _CONTEXT = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
@@ -144,7 +157,7 @@ _CONTEXT = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP, Emax=decima
 def _decimal(kind: Decimal, text: str) -> decimal.Decimal:
     if _FLOAT.fullmatch(text) is None:
         raise BadValue("bad_decimal")
-    value = decimal.Decimal(text)
+    value = _CONTEXT.create_decimal(text)
     if value and value.adjusted() >= kind.precision:
         raise BadValue("out_of_range")
     if value and value.adjusted() < -kind.scale - 1:
@@ -155,32 +168,29 @@ def _decimal(kind: Decimal, text: str) -> decimal.Decimal:
     return rounded
 
 
-def _string(_: str, text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadValue("bad_utf8") from None
-    return text
-
-
-def _binary(_: str, text: str) -> bytes:
-    try:
-        return base64.b64decode(text.encode("ascii"), validate=True)
-    except (binascii.Error, UnicodeEncodeError):
-        raise BadValue("bad_binary") from None
-
-
-def _date(_: str, text: str) -> dt.date:
+def _date(_: str, text: str, rules: Rules) -> int:
+    if rules.date is not None:
+        micros = rules.date.read(text.encode())
+        if micros is None:
+            raise BadValue("bad_date")
+        return micros
     match = _DATE.fullmatch(text)
-    if match is None:
-        raise BadValue("bad_date")
     try:
-        return dt.date(int(match[1]), int(match[2]), int(match[3]))
+        if match is None:
+            raise ValueError
+        return dt.date(int(match[1]), int(match[2]), int(match[3])).toordinal() - 719163
     except ValueError:
         raise BadValue("bad_date") from None
 
 
-def _timestamp(name: str, text: str) -> int:
+def _timestamp(name: str, text: str, rules: Rules) -> int:
+    if rules.epoch is not None:
+        return _epoch(text, rules)
+    if rules.stamp is not None:
+        micros = rules.stamp.read(text.encode())
+        if micros is None:
+            raise BadValue("bad_timestamp")
+        return micros
     match = _TIMESTAMP.fullmatch(text)
     if match is None or (match[8] and name == "TIMESTAMP_NTZ"):
         raise BadValue("bad_timestamp")
@@ -193,18 +203,28 @@ def _timestamp(name: str, text: str) -> int:
     return (local - _EPOCH) // dt.timedelta(microseconds=1) - _zone(match[8]) * 60_000_000
 
 
+def _epoch(text: str, rules: Rules) -> int:
+    try:
+        value = _decimal(Decimal(38, rules.epoch_scale), text)
+    except BadValue:
+        raise BadValue("bad_timestamp") from None
+    unscaled = int(value.scaleb(rules.epoch_scale))
+    if not -(1 << 63) <= unscaled < 1 << 63:
+        raise BadValue("out_of_range")
+    return unscaled
+
+
 def _zone(text: str | None) -> int:
     if not text or text == "Z":
         return 0
     digits = text[1:].replace(":", "").ljust(4, "0")
     hours, minutes = int(digits[:2]), int(digits[2:])
-    if hours > 18 or minutes > 59 or hours * 60 + minutes > 18 * 60:
+    if minutes > 59 or hours * 60 + minutes > 18 * 60:
         raise BadValue("bad_timestamp")
     return (hours * 60 + minutes) * (-1 if text[0] == "-" else 1)
 
 
-_SCALAR: dict[str, Callable[[str, str], Any]] = {
+_SCALARS: dict[str, Callable[[str, str, Rules], Any]] = {
     "BOOLEAN": _boolean, "TINYINT": _integer, "SMALLINT": _integer, "INT": _integer, "BIGINT": _integer,
-    "FLOAT": _double, "DOUBLE": _double, "STRING": _string, "BINARY": _binary, "DATE": _date,
-    "TIMESTAMP": _timestamp, "TIMESTAMP_NTZ": _timestamp,
+    "FLOAT": _double, "DOUBLE": _double, "DATE": _date, "TIMESTAMP": _timestamp, "TIMESTAMP_NTZ": _timestamp,
 }  # fmt: skip

@@ -1,0 +1,328 @@
+"""Fields to Arrow columns: the registry of value parsers, shared by all formats.
+
+A format's indexer says where fields are (`Fields`); `parse_column` picks the parser of a type. Kernels decide almost
+every cell; what they leave open (status SLOW) is decided one by one by `headrace.formats.values`, so a rare spelling
+costs time, never exactness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.formats.base import VALUE_REASONS
+from headrace.formats.kernels import numbers, texts, times
+from headrace.formats.kernels.numbers import FINE, NULL, REASON_BASE, SLOW
+from headrace.formats.values import BadValue, Rules, json_cell, text_cell
+from headrace.schema import Array, DataType, Decimal, Map, Scalar, Struct
+
+Bytes = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int32]
+Column = pa.Array[Any] if hasattr(pa.Array, "__class_getitem__") else Any
+
+JSON, PLAIN, QUOTED = texts.JSON, texts.PLAIN, texts.QUOTED
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """What the text of a field is (JSON value, plain bytes, CSV), how it is quoted, and the rules for its values."""
+
+    kind: int
+    quote: int = -1
+    escape: int = -1
+    rules: Rules = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """One column's fields: bytes [starts, ends) of `data` per row; start -1 is NULL, a negative end marks escapes."""
+
+    data: Bytes
+    starts: Places
+    ends: Places
+    syntax: Syntax
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def text(self, row: int) -> bytes:
+        """The field's bytes as they stand in the data."""
+        end = int(self.ends[row])
+        return self.data[int(self.starts[row]) : end if end >= 0 else ~end].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A column and a status per cell; `odd` is the number of cells that are not FINE."""
+
+    array: Any
+    status: Bytes
+    odd: int
+
+
+def parse_column(fields: Fields, kind: DataType) -> Parsed:
+    """The column of type `kind` that the fields spell. Bad cells are NULL and have their reason in `status`."""
+    if isinstance(kind, Scalar):
+        return _SCALARS[kind.name](fields, kind)
+    return _OTHERS[type(kind)](fields, kind)
+
+
+def reason_of(status: int) -> str:
+    """The reason word of a bad cell's status."""
+    return VALUE_REASONS[status - REASON_BASE]
+
+
+def status_of(reason: str) -> int:
+    """The status of a cell that is bad for this reason."""
+    return VALUE_REASONS.index(reason) + REASON_BASE
+
+
+def _validity(status: Bytes, odd: int) -> Any:
+    return pa.py_buffer(np.packbits(status == FINE, bitorder="little").tobytes()) if odd else None
+
+
+def _buffer(values: npt.NDArray[Any]) -> Any:
+    return pa.py_buffer(memoryview(values).cast("B")) if len(values) else pa.py_buffer(b"")
+
+
+def _slow_cells(fields: Fields, kind: DataType, status: Bytes, store: Callable[[int, Any], None]) -> int:
+    """Decide the SLOW cells; returns how many cells are not FINE in the end."""
+    for row in np.flatnonzero(status == SLOW).tolist():
+        try:
+            store(row, slow_cell(fields, kind, row))
+            status[row] = FINE
+        except BadValue as bad:
+            status[row] = status_of(bad.reason)
+    return int(np.count_nonzero(status != FINE))
+
+
+def slow_cell(fields: Fields, kind: DataType, row: int) -> Any:
+    """One cell, exactly. Raises BadValue."""
+    syntax = fields.syntax
+    if syntax.kind == JSON:
+        return json_cell(kind, fields.text(row), syntax.rules)
+    raw = fields.text(row)
+    if fields.ends[row] < 0:
+        raw = unquoted(raw, syntax.quote, syntax.escape)
+    return text_cell(kind, raw, syntax.rules)
+
+
+def unquoted(raw: bytes, quote: int, escape: int) -> bytes:
+    """The text of a quoted CSV field's inside."""
+    out, at = bytearray(), 0
+    while at < len(raw):
+        c = raw[at]
+        if c in (escape, quote) and at + 1 < len(raw) and (c == escape or raw[at + 1] == quote):
+            at += 1
+        out.append(raw[at])
+        at += 1
+    return bytes(out)
+
+
+def _fixed(
+    fields: Fields, kind: DataType, run: Callable[[Any, Bytes], int], dtype: Any, fit: Callable[[Any], int | float]
+) -> tuple[npt.NDArray[Any], Bytes, int]:
+    """Run a kernel into a fresh value array and settle its SLOW cells."""
+    values = np.zeros(len(fields), dtype) if dtype == np.int64 else np.empty(len(fields), dtype)
+    status = np.empty(len(fields), np.uint8)
+    odd = run(values, status)
+    if odd and (status == SLOW).any():
+
+        def store(row: int, value: Any) -> None:
+            values[row] = fit(value)
+
+        odd = _slow_cells(fields, kind, status, store)
+    return values, status, odd
+
+
+def _boolean(fields: Fields, kind: DataType) -> Parsed:
+    quoted = fields.syntax.kind == JSON
+
+    def run(values: Any, status: Bytes) -> int:
+        values[:] = 0
+        return numbers.parse_booleans(fields.data, fields.starts, fields.ends, quoted, values, status)
+
+    values, status, odd = _fixed(fields, kind, run, np.uint8, int)
+    bits = pa.py_buffer(np.packbits(values.astype(bool), bitorder="little").tobytes())
+    return Parsed(pa.Array.from_buffers(pa.bool_(), len(fields), [_validity(status, odd), bits], odd), status, odd)
+
+
+_WIDTHS: dict[str, Any] = {"TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32, "BIGINT": np.int64}
+
+
+def _integer(fields: Fields, kind: DataType) -> Parsed:
+    width = _WIDTHS[kind.ddl]
+    limits = np.iinfo(width)
+
+    def run(values: Any, status: Bytes) -> int:
+        low, high = int(limits.min), int(limits.max)
+        return numbers.parse_integers(fields.data, fields.starts, fields.ends, low, high, values, status)
+
+    values, status, odd = _fixed(fields, kind, run, np.int64, int)
+    return _primitive(kind, values.astype(width, copy=False), status, odd)
+
+
+def _primitive(kind: DataType, values: npt.NDArray[Any], status: Bytes, odd: int) -> Parsed:
+    buffers = [_validity(status, odd), _buffer(values)]
+    return Parsed(pa.Array.from_buffers(kind.arrow, len(values), buffers, odd), status, odd)
+
+
+def _double(fields: Fields, kind: DataType) -> Parsed:
+    single = kind.ddl == "FLOAT"
+
+    def run(values: Any, status: Bytes) -> int:
+        return numbers.parse_doubles(fields.data, fields.starts, fields.ends, single, values, status)
+
+    values, status, odd = _fixed(fields, kind, run, np.float64, float)
+    if single:
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = values.astype(np.float32)
+    return _primitive(kind, values, status, odd)
+
+
+def _decimal(fields: Fields, kind: DataType) -> Parsed:
+    assert isinstance(kind, Decimal)
+    quoted = fields.syntax.kind == JSON
+    wide: dict[int, int] = {}
+
+    def run(values: Any, status: Bytes) -> int:
+        return numbers.parse_decimals(
+            fields.data, fields.starts, fields.ends, kind.precision, kind.scale, quoted, values, status
+        )
+
+    values = np.zeros(len(fields), np.int64)
+    status = np.empty(len(fields), np.uint8)
+    odd = run(values, status)
+    if odd and (status == SLOW).any():
+
+        def store(row: int, value: Any) -> None:
+            wide[row] = int(value.scaleb(kind.scale))
+
+        odd = _slow_cells(fields, kind, status, store)
+    words = np.empty((len(fields), 2), np.int64)
+    words[:, 0] = values
+    words[:, 1] = values >> 63
+    for row, unscaled in wide.items():
+        words[row] = np.frombuffer((unscaled % (1 << 128)).to_bytes(16, "little"), np.int64)
+    return _primitive(kind, words.reshape(-1), status, odd) if not len(words) else _words(kind, words, status, odd)
+
+
+def _words(kind: DataType, words: npt.NDArray[np.int64], status: Bytes, odd: int) -> Parsed:
+    buffers = [_validity(status, odd), _buffer(words.reshape(-1))]
+    return Parsed(pa.Array.from_buffers(kind.arrow, len(words), buffers, odd), status, odd)
+
+
+def _timestamp(fields: Fields, kind: DataType) -> Parsed:
+    rules, quoted = fields.syntax.rules, fields.syntax.kind == JSON
+    zoned = kind.ddl == "TIMESTAMP"
+
+    def run(values: Any, status: Bytes) -> int:
+        found = (fields.data, fields.starts, fields.ends)
+        if rules.epoch is not None:
+            return numbers.parse_decimals(*found, 18, rules.epoch_scale, quoted, values, status)
+        if rules.stamp is not None:
+            return times.parse_pattern(*found, quoted, rules.stamp.program, times.BAD_TIMESTAMP, values, status)
+        return times.parse_timestamps(*found, quoted, zoned, values, status)
+
+    values, status, odd = _fixed(fields, kind, run, np.int64, int)
+    if rules.epoch == "epoch_ns":
+        values //= 1000
+    return _primitive(kind, values, status, odd)
+
+
+def _date(fields: Fields, kind: DataType) -> Parsed:
+    rules, quoted = fields.syntax.rules, fields.syntax.kind == JSON
+
+    def run(values: Any, status: Bytes) -> int:
+        found = (fields.data, fields.starts, fields.ends)
+        if rules.date is not None:
+            return times.parse_pattern(*found, quoted, rules.date.program, times.BAD_DATE, values, status)
+        return times.parse_dates(*found, quoted, values, status)
+
+    values, status, odd = _fixed(fields, kind, run, np.int64, int)
+    days = values // times.DAY if rules.date is not None else values
+    return _primitive(kind, days.astype(np.int32), status, odd)
+
+
+def _room(fields: Fields) -> int:
+    """An upper bound on the bytes of all texts."""
+    ends = np.where(fields.ends >= 0, fields.ends, ~fields.ends).astype(np.int64)
+    return int((ends - fields.starts)[fields.starts >= 0].sum()) + 8
+
+
+def _string(fields: Fields, kind: DataType) -> Parsed:
+    syntax = fields.syntax
+    wrong = SLOW if syntax.rules.utf8 == "replace" else texts.BAD_UTF8
+    return _texts(fields, kind, True, wrong)
+
+
+def _binary(fields: Fields, kind: DataType) -> Parsed:
+    coding = fields.syntax.rules.binary
+    if coding == "raw":
+        return _texts(fields, kind, False, texts.BAD_BINARY)
+    out = np.empty(_room(fields), np.uint8)
+    offsets = np.empty(len(fields) + 1, np.int32)
+    status = np.empty(len(fields), np.uint8)
+    code = texts.HEX if coding == "hex" else texts.BASE64
+    odd = texts.parse_binaries(
+        fields.data, fields.starts, fields.ends, fields.syntax.kind, code, out, offsets, status
+    )  # fmt: skip
+    return _variable(fields, kind, out, offsets, status, odd)
+
+
+def _texts(fields: Fields, kind: DataType, utf8: bool, wrong: int) -> Parsed:
+    syntax = fields.syntax
+    out = np.empty(_room(fields), np.uint8)
+    offsets = np.empty(len(fields) + 1, np.int32)
+    status = np.empty(len(fields), np.uint8)
+    odd = texts.parse_strings(
+        fields.data, fields.starts, fields.ends, syntax.kind, syntax.quote, syntax.escape, utf8, wrong, out, offsets, status
+    )  # fmt: skip
+    return _variable(fields, kind, out, offsets, status, odd)
+
+
+def _variable(fields: Fields, kind: DataType, out: Bytes, offsets: Places, status: Bytes, odd: int) -> Parsed:
+    changed: dict[int, Any] = {}
+    if odd and (status == SLOW).any():
+        odd = _slow_cells(fields, kind, status, changed.__setitem__)
+    buffers = [_validity(status, odd), _buffer(offsets), _buffer(out)]
+    array = pa.Array.from_buffers(kind.arrow, len(fields), buffers, odd)
+    if changed:
+        cells = array.to_pylist()
+        for row, value in changed.items():
+            cells[row] = value
+        array = pa.array(cells, kind.arrow)
+    return Parsed(array, status, odd)
+
+
+def merge(status: Bytes, inner: Bytes) -> Bytes:
+    """A nested cell is bad when a part of it is."""
+    return np.where((inner > NULL) & (status == FINE), inner, status).astype(np.uint8)
+
+
+_SCALARS: dict[str, Callable[[Fields, DataType], Parsed]] = {
+    "BOOLEAN": _boolean, "TINYINT": _integer, "SMALLINT": _integer, "INT": _integer, "BIGINT": _integer,
+    "FLOAT": _double, "DOUBLE": _double, "STRING": _string, "BINARY": _binary, "DATE": _date,
+    "TIMESTAMP": _timestamp, "TIMESTAMP_NTZ": _timestamp,
+}  # fmt: skip
+
+
+def _nested(fields: Fields, kind: DataType) -> Parsed:
+    from headrace.formats.nested import parse_nested
+
+    return parse_nested(fields, kind)
+
+
+_OTHERS: dict[type[DataType], Callable[[Fields, DataType], Parsed]] = {
+    Decimal: _decimal, Struct: _nested, Array: _nested, Map: _nested,
+}  # fmt: skip
+
+
+def at(fields: Fields, rows: npt.NDArray[Any]) -> Fields:
+    """The fields of some rows."""
+    return replace(fields, starts=np.take(fields.starts, rows), ends=np.take(fields.ends, rows))

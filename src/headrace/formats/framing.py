@@ -1,0 +1,20 @@
+"""Finding where records end, for formats whose records end with a delimiter."""
+
+from __future__ import annotations
+
+from headrace.formats.base import Framed
+
+BOM = b"\xef\xbb\xbf"
+
+
+def frame_lines(data: bytes | memoryview, final: bool, delimiter: bytes) -> Framed:
+    """Whole records up to the last delimiter, or all of the data when nothing follows it."""
+    if final:
+        return Framed(len(data))
+    found = bytes(data).rfind(delimiter)
+    return Framed(found + len(delimiter) if found >= 0 else 0)
+
+
+def overlaps_itself(delimiter: bytes) -> bool:
+    """Whether a delimiter can begin inside itself, so that its places depend on where one starts to look."""
+    return any(delimiter.startswith(delimiter[k:]) for k in range(1, len(delimiter)))

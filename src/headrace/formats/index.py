@@ -1,0 +1,86 @@
+"""The field index of text formats: where each wanted field of each record is, and how to parse it.
+
+This is where indexing and parsing meet. A format's indexer fills a `FieldIndex`; its `parse` hands columns of fields to
+`headrace.formats.columns`. Nothing is copied: the index points into the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.formats.base import BadRecord, Decoded
+from headrace.formats.columns import Bytes, Fields, Places, Syntax, at, parse_column, reason_of
+from headrace.formats.kernels.numbers import NULL
+from headrace.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class FieldIndex:
+    """The records of one buffer; see `headrace.formats.base.Indexed`.
+
+    Row r is bytes [begins[r], stops[r]) of `data`, without its delimiter; the field of the wanted column c is
+    [starts[s, r], ends[s, r]) with s = slots[c], in the spelling that `syntax` describes.
+    """
+
+    schema: Schema
+    data: Bytes
+    rows: int
+    begins: Places
+    stops: Places
+    starts: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int32]
+    slots: Mapping[int, int]
+    syntax: Syntax
+    origin: str
+    offset: int
+    bad: tuple[BadRecord, ...] = ()
+
+    def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
+        parsed: dict[int, Any] = {}
+        bad: list[BadRecord] = []
+        for column in columns:
+            fields = self.fields(column)
+            if selection is not None:
+                fields = at(fields, selection)
+            found = parse_column(fields, self.schema[column].type)
+            parsed[column] = found.array
+            if found.odd:
+                bad += self._bad_cells(column, found.status, selection)
+        return Decoded(self.rows if selection is None else len(selection), parsed, tuple(bad))
+
+    def fields(self, column: int) -> Fields:
+        """The fields of one wanted column, all rows."""
+        slot = self.slots[column]
+        return Fields(self.data, self.starts[slot, : self.rows], self.ends[slot, : self.rows], self.syntax)
+
+    def field(self, row: int, column: int) -> bytes | None:
+        fields = self.fields(column)
+        return None if fields.starts[row] < 0 else fields.text(row)
+
+    def record(self, row: int) -> bytes:
+        """A record's bytes, without its delimiter."""
+        return self.data[int(self.begins[row]) : int(self.stops[row])].tobytes()
+
+    def _bad_cells(self, column: int, status: Bytes, selection: npt.NDArray[np.int64] | None) -> list[BadRecord]:
+        found = []
+        for i in np.flatnonzero(status > NULL).tolist():
+            row = i if selection is None else int(selection[i])
+            place = self.offset + int(self.begins[row])
+            found.append(BadRecord(self.origin, place, reason_of(int(status[i])), column, self.record(row), row))
+        return found
+
+
+def decode(index: FieldIndex, wanted: Sequence[int]) -> Decoded:
+    """All rows of the wanted columns, with bad structure and bad values."""
+    parsed = index.parse(wanted)
+    return Decoded(parsed.rows, parsed.columns, (*index.bad, *parsed.bad)) if index.bad else parsed
+
+
+def view_of(data: bytes | memoryview) -> Bytes:
+    """The buffer as the kernels take it, not copied."""
+    return np.frombuffer(data, np.uint8)

@@ -1,0 +1,96 @@
+"""How kernels are compiled and where the machine code is kept.
+
+Compiled code is cached on disk under a directory named after the sources of *all* kernels: Numba itself would only look
+at the file of the outermost function and miss a change in a helper. The directory is in the user's cache, so read-only
+installs and Spark workers find it too; where there is none, a private one under the temporary directory is used.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# With this set, wide loads go byte by byte through checked indexing: tests run the kernels once this way.
+CHECKED = os.environ.get("HEADRACE_CHECKED_KERNELS") == "1"
+
+
+@cache
+def stamp() -> str:
+    """A digest of everything that the machine code depends on, besides the processor, which Numba adds."""
+    digest = hashlib.blake2b(f"{numba.__version__} {CHECKED}".encode(), digest_size=8)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def cache_directory() -> Path:
+    """A writable directory for this version of the kernels."""
+    roots = [os.environ.get("HEADRACE_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME"), os.path.expanduser("~/.cache")]
+    for root in (r for r in roots if r and os.path.isabs(r)):
+        found = Path(root) / "headrace" / f"kernels-{stamp()}"
+        try:
+            found.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(found, os.W_OK):
+            return found
+    private = Path(tempfile.gettempdir()) / f"headrace-{getpass.getuser()}" / f"kernels-{stamp()}"
+    private.mkdir(parents=True, exist_ok=True)
+    return private
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    """Tells Numba where the cache is, and that it is stale when any kernel source changed."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def get_cache_path(self) -> str:
+        return str(cache_directory())
+
+    def get_source_stamp(self) -> str:
+        return stamp()
+
+    def get_disambiguator(self) -> str:
+        return hashlib.blake2b(self._name.encode(), digest_size=5).hexdigest()
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
+        return cls(f"{py_func.__module__}.{py_func.__qualname__}")
+
+
+class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = [_Locator]  # noqa: RUF012
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _Impl
+
+
+def kernel(function: F) -> F:
+    """Compile `function` on its first call, without the GIL, and keep the code on disk."""
+    compiled = numba.njit(nogil=True, boundscheck=CHECKED, error_model="numpy")(function)
+    compiled._cache = _Cache(function)
+    return cast(F, compiled)
+
+
+def helper(function: F) -> F:
+    """Compile `function` as a part of the kernels that call it."""
+    return cast(F, numba.njit(nogil=True, boundscheck=CHECKED, error_model="numpy")(function))
+
+
+def inlined(function: F) -> F:
+    """Like `helper`, pasted into its callers: for the few lines that run once per byte or field."""
+    return cast(F, numba.njit(nogil=True, boundscheck=CHECKED, error_model="numpy", forceinline=True)(function))

@@ -1,0 +1,345 @@
+"""Many bytes at a time: unaligned 8-byte words and 32- or 64-byte comparisons, as LLVM vectors.
+
+The raw forms (`_word`, `_match64`, ...) trust their caller; the public forms never read beyond `n`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from headrace.formats.kernels.jit import CHECKED, helper, inlined
+
+ONE = np.uint64(1)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+LOW7 = np.uint64(0x7F7F7F7F7F7F7F7F)
+HIGH = np.uint64(0x8080808080808080)
+ZEROS = np.uint64(0x3030303030303030)
+OVER9 = np.uint64(0x7676767676767676)
+NEWLINE = 10
+
+_I64, _I32, _I8 = ir.IntType(64), ir.IntType(32), ir.IntType(8)
+
+
+def _pointer(builder: Any, args: Any, kind: Any, scale: int = 1) -> Any:
+    """The address args[0] plus args[1] elements, as a pointer to `kind`."""
+    place = args[1] if scale == 1 else builder.mul(args[1], ir.Constant(_I64, scale))
+    return builder.inttoptr(builder.add(args[0], place), kind.as_pointer())
+
+
+def _splat(builder: Any, byte: Any, width: int) -> Any:
+    kind = ir.VectorType(_I8, width)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), byte, ir.Constant(_I32, 0))
+    spread = ir.Constant(ir.VectorType(_I32, width), [0] * width)
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), spread)
+
+
+def _lane(function: Callable[..., Any]) -> Any:
+    return intrinsic(function)
+
+
+@_lane
+def _get8(typing: Any, base: Any, position: Any) -> Any:
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.zext(builder.load(_pointer(builder, args, _I8)), _I64)
+
+    return types.int64(types.int64, types.int64), code
+
+
+@_lane
+def _get32(typing: Any, base: Any, position: Any) -> Any:
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.sext(builder.load(_pointer(builder, args, _I32, 4)), _I64)
+
+    return types.int64(types.int64, types.int64), code
+
+
+@_lane
+def _put8(typing: Any, base: Any, position: Any, value: Any) -> Any:
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(builder.trunc(args[2], _I8), _pointer(builder, args, _I8))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), code
+
+
+@_lane
+def _put32(typing: Any, base: Any, position: Any, value: Any) -> Any:
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(builder.trunc(args[2], _I32), _pointer(builder, args, _I32, 4))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), code
+
+
+@_lane
+def _word(typing: Any, base: Any, position: Any) -> Any:
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(_pointer(builder, args, _I64), align=1)
+
+    return types.uint64(types.int64, types.int64), code
+
+
+@_lane
+def _store(typing: Any, base: Any, position: Any, word: Any) -> Any:
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(args[2], _pointer(builder, args, _I64), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.uint64), code
+
+
+@_lane
+def _match64(typing: Any, base: Any, position: Any, byte: Any) -> Any:
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        block = builder.load(_pointer(builder, args, ir.VectorType(_I8, 64)), align=1)
+        return builder.bitcast(builder.icmp_unsigned("==", block, _splat(builder, args[2], 64)), _I64)
+
+    return types.uint64(types.int64, types.int64, types.uint8), code
+
+
+@_lane
+def _string_stops(typing: Any, base: Any, position: Any) -> Any:
+    """Which of 32 bytes end or interrupt a JSON string: quote, backslash, control characters."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.VectorType(_I8, 32)
+        block = builder.load(_pointer(builder, args, kind), align=1)
+        found = builder.icmp_unsigned("==", block, ir.Constant(kind, [34] * 32))
+        found = builder.or_(found, builder.icmp_unsigned("==", block, ir.Constant(kind, [92] * 32)))
+        found = builder.or_(found, builder.icmp_unsigned("<", block, ir.Constant(kind, [32] * 32)))
+        return builder.zext(builder.bitcast(found, _I32), _I64)
+
+    return types.uint64(types.int64, types.int64), code
+
+
+@_lane
+def trailing_zeros(typing: Any, word: Any) -> Any:
+    """The index of the lowest set bit of a uint64, as int64; 64 for zero."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), code
+
+
+@_lane
+def leading_zeros(typing: Any, word: Any) -> Any:
+    """How many zero bits a uint64 begins with, as int64; 64 for zero."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), code
+
+
+@_lane
+def popcount(typing: Any, word: Any) -> Any:
+    """How many bits of a uint64 are set, as int64."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), code
+
+
+@_lane
+def high_product(typing: Any, a: Any, b: Any) -> Any:
+    """The upper 64 bits of the 128-bit product of two uint64."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), _I64)
+
+    return types.uint64(types.uint64, types.uint64), code
+
+
+@_lane
+def as_double(typing: Any, bits: Any) -> Any:
+    """The double whose IEEE bits are these."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.uint64), code
+
+
+if CHECKED:
+
+    @inlined
+    def view(array: Any) -> Any:
+        """What the accessors below take: here the array itself."""
+        return array
+
+    @inlined
+    def get8(base: Any, p: int) -> int:
+        """The byte at `p`."""
+        assert p >= 0
+        return np.int64(base[p])
+
+    @inlined
+    def get32(base: Any, i: int) -> int:
+        """The int32 at `i`."""
+        assert i >= 0
+        return np.int64(base[i])
+
+    @inlined
+    def put8(base: Any, p: int, value: int) -> None:
+        """Set the byte at `p`."""
+        assert p >= 0
+        base[p] = value
+
+    @inlined
+    def put32(base: Any, i: int, value: int) -> None:
+        """Set the int32 at `i`."""
+        assert i >= 0
+        base[i] = value
+
+else:
+
+    @inlined
+    def view(array: Any) -> Any:
+        """What the accessors below take: an address. Arrays would be reference-counted at every call, with atomics."""
+        return array.ctypes.data
+
+    get8, get32, put8, put32 = _get8, _get32, _put8, _put32
+
+
+@inlined
+def byte_at(buf: Any, p: int, n: int) -> int:
+    """The byte at `p`; at and after the end, a newline: the end of the bytes ends a record."""
+    if p < n:
+        return get8(buf, p)
+    return 10
+
+
+@helper
+def _slow_word(buf: Any, p: int, n: int) -> Any:
+    word = np.uint64(0)
+    for i in range(min(8, n - p)):
+        word |= np.uint64(get8(buf, p + i)) << np.uint64(8 * i)
+    return word
+
+
+@helper
+def _slow_match(buf: Any, p: int, n: int, byte: int) -> Any:
+    found = np.uint64(0)
+    for i in range(min(64, n - p)):
+        if get8(buf, p + i) == byte:
+            found |= ONE << np.uint64(i)
+    return found
+
+
+@helper
+def _slow_stop(buf: Any, p: int, n: int) -> int:
+    while p < n:
+        c = get8(buf, p)
+        if c == 34 or c == 92 or c < 32:
+            return p
+        p += 1
+    return n
+
+
+if CHECKED:
+    word_at = _slow_word
+
+    @inlined
+    def match64(buf: Any, p: int, n: int, byte: int) -> Any:
+        """A bit for each of the 64 bytes from `p` that equals `byte`; none after the end."""
+        return _slow_match(buf, p, n, byte)
+
+    @inlined
+    def string_stop(buf: Any, p: int, n: int) -> int:
+        """The first quote, backslash or control character from `p` on; `n` if there is none."""
+        return _slow_stop(buf, p, n)
+
+    @inlined
+    def copy_bytes(source: Any, p: int, n: int, target: Any, q: int, room: int, length: int) -> None:
+        """Copy `length` bytes."""
+        for k in range(length):
+            put8(target, q + k, get8(source, p + k))
+
+else:
+
+    @inlined
+    def word_at(buf: Any, p: int, n: int) -> Any:
+        """Eight bytes from `p`, the first in the lowest place; zeros after the end."""
+        if p + 8 <= n:
+            return _word(buf, p)
+        return _slow_word(buf, p, n)
+
+    @inlined
+    def match64(buf: Any, p: int, n: int, byte: int) -> Any:
+        """A bit for each of the 64 bytes from `p` that equals `byte`; none after the end."""
+        if p + 64 <= n:
+            return _match64(buf, p, np.uint8(byte))
+        return _slow_match(buf, p, n, byte)
+
+    @inlined
+    def string_stop(buf: Any, p: int, n: int) -> int:
+        """The first quote, backslash or control character from `p` on; `n` if there is none."""
+        while p + 32 <= n:
+            found = _string_stops(buf, p)
+            if found != 0:
+                return p + trailing_zeros(found)
+            p += 32
+        return _slow_stop(buf, p, n)
+
+    @inlined
+    def copy_bytes(source: Any, p: int, n: int, target: Any, q: int, room: int, length: int) -> None:
+        """Copy `length` bytes, by words while both sides have room for whole ones (`n` and `room` are their sizes);
+        what follows in the target may be overwritten."""
+        k = 0
+        while k < length and p + k + 8 <= n and q + k + 8 <= room:
+            _store(target, q + k, _word(source, p + k))
+            k += 8
+        while k < length:
+            put8(target, q + k, get8(source, p + k))
+            k += 1
+
+
+@helper
+def find_byte(buf: Any, p: int, n: int, byte: int) -> int:
+    """The first place of `byte` from `p` on; `n` if there is none."""
+    while p < n:
+        found = match64(buf, p, n, byte)
+        if found != 0:
+            return p + trailing_zeros(found)
+        p += 64
+    return n
+
+
+@helper
+def count_byte(buf: Any, n: int, byte: int) -> int:
+    """How often `byte` occurs."""
+    total = 0
+    for p in range(0, n, 64):
+        total += popcount(match64(buf, p, n, byte))
+    return total
+
+
+@inlined
+def digit_run(word: Any) -> int:
+    """How many of a word's bytes, from the first, are decimal digits."""
+    x = word ^ ZEROS
+    return trailing_zeros(((x + OVER9) | x) & HIGH) >> 3
+
+
+@inlined
+def same_bytes(buf: Any, p: int, q: int, length: int, n: int) -> bool:
+    """Whether `length` bytes at `p` and at `q` are equal; both ranges lie within `n`."""
+    k = 0
+    while k + 8 <= length:
+        if word_at(buf, p + k, n) != word_at(buf, q + k, n):
+            return False
+        k += 8
+    if k < length:
+        mask = (ONE << np.uint64(8 * (length - k))) - ONE
+        return ((word_at(buf, p + k, n) ^ word_at(buf, q + k, n)) & mask) == 0
+    return True

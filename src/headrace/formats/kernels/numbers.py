@@ -1,0 +1,312 @@
+"""Fields to booleans, integers, doubles and decimals.
+
+A field is bytes [start, end) of the data; start -1 is NULL and a negative end (~end) marks text with escapes. Each cell
+gets a status: FINE, NULL, a reason (REASON_BASE + its place in VALUE_REASONS), or SLOW when the fast way here is not
+exact or not sure; `formats.columns` then decides the cell with `formats.values`. Every kernel returns how many cells
+are not FINE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace.formats.kernels.jit import helper, inlined, kernel
+from headrace.formats.kernels.lanes import (
+    ONE,
+    as_double,
+    byte_at,
+    digit_run,
+    get8,
+    high_product,
+    leading_zeros,
+    view,
+    word_at,
+)  # fmt: skip
+
+FINE, NULL, REASON_BASE, SLOW = 0, 1, 2, 255
+BAD_BOOLEAN, BAD_INTEGER, OUT_OF_RANGE, BAD_NUMBER, BAD_DECIMAL = 2, 3, 4, 5, 6
+
+_NIBBLES = np.uint64(0x0F0F0F0F0F0F0F0F)
+_PAIRS = np.uint64(0x00FF00FF00FF00FF)
+_QUADS = np.uint64(0x0000FFFF0000FFFF)
+_LOWER = np.uint64(0x2020202020202020)
+_TRUE = np.uint64(0x65757274)
+_FALSE = np.uint64(0x65736C6166)
+_POWERS = 10 ** np.arange(19, dtype=np.int64)
+_EXACT = np.array([float(10**i) for i in range(23)])
+_LOWEST, _HIGHEST = -342, 308
+
+
+def _power_table() -> tuple[Any, Any]:
+    """The upper 128 bits of 5**q for the decimal exponents of doubles, normalised: two words each."""
+    high, low = [], []
+    for q in range(_LOWEST, _HIGHEST + 1):
+        power = 5 ** abs(q)
+        bits = power.bit_length()
+        if q >= 0:
+            value = power << (128 - bits) if bits <= 128 else power >> (bits - 128)
+        elif q >= -27:  # the reciprocal must be above the exact one where products can be exact, below it elsewhere
+            value = (1 << (bits + 127)) // power + 1
+        else:
+            value = (1 << (2 * bits + 128)) // power + 1
+            value >>= value.bit_length() - 128
+        high.append(value >> 64)
+        low.append(value & (2**64 - 1))
+    return np.array(high, np.uint64), np.array(low, np.uint64)
+
+
+_FIVES_HIGH, _FIVES_LOW = _power_table()
+
+
+@inlined
+def eight_digits(word: Any) -> Any:
+    """The number that eight ASCII digits spell, the first in the lowest byte; zero bytes count as zeros."""
+    w = word & _NIBBLES
+    w = (w * np.uint64(2561)) >> np.uint64(8)
+    w = ((w & _PAIRS) * np.uint64(6553601)) >> np.uint64(16)
+    return ((w & _QUADS) * np.uint64(42949672960001)) >> np.uint64(32)
+
+
+@inlined
+def some_digits(word: Any, count: int) -> int:
+    """The number that the first `count` (0 to 8) digits of a word spell."""
+    if count == 0:
+        return 0
+    return np.int64(eight_digits(word << np.uint64(64 - 8 * count)))
+
+
+@kernel
+def parse_booleans(data: Any, starts: Any, ends: Any, quoted: bool, values: Any, status: Any) -> int:
+    """`quoted`: a leading quote is part of the field (JSON), and then it is no boolean."""
+    buf, n = view(data), len(data)
+    odd = 0
+    for i in range(len(starts)):
+        p, e = np.int64(starts[i]), np.int64(ends[i])
+        if p < 0:
+            status[i] = NULL
+            odd += 1
+            continue
+        word = word_at(buf, p, n)
+        if not quoted:
+            word |= _LOWER
+        if e - p == 4 and (word & ((ONE << np.uint64(32)) - ONE)) == _TRUE:
+            values[i] = 1
+            status[i] = FINE
+        elif e - p == 5 and (word & ((ONE << np.uint64(40)) - ONE)) == _FALSE:
+            values[i] = 0
+            status[i] = FINE
+        else:
+            status[i] = SLOW if e < 0 and not quoted else BAD_BOOLEAN
+            odd += 1
+    return odd
+
+
+@kernel
+def parse_integers(data: Any, starts: Any, ends: Any, low: int, high: int, values: Any, status: Any) -> int:
+    """Whole numbers in [low, high], with an optional sign."""
+    buf, n = view(data), len(data)
+    odd = 0
+    for i in range(len(starts)):
+        p, e = np.int64(starts[i]), np.int64(ends[i])
+        if p < 0:
+            status[i] = NULL
+            odd += 1
+            continue
+        if e < 0:
+            status[i] = SLOW
+            odd += 1
+            continue
+        c = byte_at(buf, p, n)
+        negative = c == 45
+        if p < e and (c == 45 or c == 43):
+            p += 1
+        count = e - p
+        if count < 1 or count > 18:
+            status[i] = SLOW if count > 18 else BAD_INTEGER
+            odd += 1
+            continue
+        value = 0
+        good = True
+        while count > 8:
+            word = word_at(buf, p, n)
+            good = good and digit_run(word) == 8
+            value = value * 100_000_000 + np.int64(eight_digits(word))
+            p += 8
+            count -= 8
+        word = word_at(buf, p, n)
+        good = good and digit_run(word) >= count
+        value = value * _POWERS[count] + some_digits(word, count)
+        if negative:
+            value = -value
+        if good and low <= value <= high:
+            values[i] = value
+            status[i] = FINE
+        else:
+            status[i] = OUT_OF_RANGE if good else BAD_INTEGER
+            odd += 1
+    return odd
+
+
+@helper
+def scale_double(mantissa: Any, exponent: int) -> float:
+    """mantissa * 10**exponent, correctly rounded; NaN when this way (Eisel and Lemire's) cannot be sure.
+
+    `mantissa` is not zero. Subnormal and overflowing results are left to the slow way, too.
+    """
+    if exponent < _LOWEST or exponent > _HIGHEST:
+        return np.nan
+    zeros = leading_zeros(mantissa)
+    m = mantissa << np.uint64(zeros)
+    at = exponent - _LOWEST
+    high = high_product(m, _FIVES_HIGH[at])
+    low = m * _FIVES_HIGH[at]
+    if (high & np.uint64(0x1FF)) == np.uint64(0x1FF):
+        more = high_product(m, _FIVES_LOW[at])
+        summed = low + more
+        if summed < low:
+            high += ONE
+        low = summed
+        if (high & np.uint64(0x1FF)) == np.uint64(0x1FF) and low + ONE == 0:
+            return np.nan
+    top = np.int64(high >> np.uint64(63))
+    kept = high >> np.uint64(top + 9)
+    power = ((217706 * exponent) >> 16) + 63 + top - zeros + 1023
+    if power <= 0 or power >= 2046:
+        return np.nan
+    # Exactly half way, as far as these bits tell: ties to even need the exact product.
+    if low <= ONE and (kept & ONE) == ONE and (kept << np.uint64(top + 9)) == high:
+        return np.nan
+    kept += kept & ONE
+    kept >>= ONE
+    if kept >= (ONE << np.uint64(53)):
+        kept = ONE << np.uint64(52)
+        power += 1
+    return as_double((kept & ((ONE << np.uint64(52)) - ONE)) | (np.uint64(power) << np.uint64(52)))
+
+
+@inlined
+def read_digits(buf: Any, p: int, e: int, n: int, mantissa: Any) -> tuple[int, Any]:
+    """Read digits from `p` on: (the position after them, `mantissa` extended by them, wrapping)."""
+    while True:
+        word = word_at(buf, p, n)
+        run = min(digit_run(word), e - p)
+        if run < 8:
+            return p + run, mantissa * np.uint64(_POWERS[run]) + np.uint64(some_digits(word, run))
+        mantissa = mantissa * np.uint64(100_000_000) + eight_digits(word)
+        p += 8
+
+
+@kernel
+def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, values: Any, status: Any) -> int:
+    """Decimal numbers, correctly rounded. With `single` only those are decided here that are exact as float32 too."""
+    buf, n = view(data), len(data)
+    odd = 0
+    for i in range(len(starts)):
+        p, e = np.int64(starts[i]), np.int64(ends[i])
+        if p < 0:
+            status[i] = NULL
+            odd += 1
+            continue
+        if e < 0:
+            status[i] = SLOW
+            odd += 1
+            continue
+        c = byte_at(buf, p, n)
+        negative = c == 45
+        if p < e and (c == 45 or c == 43):
+            p += 1
+        begin = p
+        p, mantissa = read_digits(buf, p, e, n, np.uint64(0))
+        digits = p - begin
+        exponent = 0
+        if p < e and get8(buf, p) == 46:
+            q = p + 1
+            p, mantissa = read_digits(buf, q, e, n, mantissa)
+            exponent = q - p
+            digits += p - q
+        good = digits > 0
+        if p < e and get8(buf, p) | 32 == 101:
+            p += 1
+            c = byte_at(buf, p, n)
+            minus = c == 45
+            if p < e and (c == 45 or c == 43):
+                p += 1
+            q, power = read_digits(buf, p, e, n, np.uint64(0))
+            good = good and 1 <= q - p <= 8
+            if good:
+                exponent += -np.int64(power) if minus else np.int64(power)
+            p = q
+        if not good or p != e or digits > 19:
+            status[i] = SLOW  # also the special values, leading zeros by the dozen, and what is no number
+            odd += 1
+            continue
+        value = 0.0
+        if mantissa <= (ONE << np.uint64(53)) and -22 <= exponent <= 22:
+            value = np.float64(mantissa)
+            value = value / _EXACT[-exponent] if exponent < 0 else value * _EXACT[exponent]
+        elif mantissa != 0:
+            value = scale_double(mantissa, exponent)
+        if single and not (mantissa <= (ONE << np.uint64(24)) and -10 <= exponent <= 10):
+            value = np.nan
+        if value == value:
+            values[i] = -value if negative else value
+            status[i] = FINE
+        else:
+            status[i] = SLOW
+            odd += 1
+    return odd
+
+
+@kernel
+def parse_decimals(
+    data: Any, starts: Any, ends: Any, precision: int, scale: int, strings: bool, values: Any, status: Any
+) -> int:
+    """Plain decimal numbers of at most 18 digits as unscaled int64; extra fraction digits are rounded half up.
+
+    `strings`: a field may be a JSON string that holds the number.
+    """
+    buf, n = view(data), len(data)
+    odd = 0
+    for i in range(len(starts)):
+        p, e = np.int64(starts[i]), np.int64(ends[i])
+        if p < 0:
+            status[i] = NULL
+            odd += 1
+            continue
+        if e < 0:
+            status[i] = SLOW
+            odd += 1
+            continue
+        if strings and e > p + 1 and get8(buf, p) == 34:
+            p += 1
+            e -= 1
+        c = byte_at(buf, p, n)
+        negative = c == 45
+        if p < e and (c == 45 or c == 43):
+            p += 1
+        begin = p
+        p, mantissa = read_digits(buf, p, e, n, np.uint64(0))
+        digits = p - begin
+        places = 0
+        if p < e and get8(buf, p) == 46:
+            q = p + 1
+            p, mantissa = read_digits(buf, q, e, n, mantissa)
+            places = p - q
+            digits += places
+        value = np.int64(mantissa)
+        grow = scale - places
+        fits = 0 < digits <= 18 and p == e and grow <= 18 - digits
+        if fits and grow >= 0:
+            value *= _POWERS[grow]
+        elif fits:
+            unit = _POWERS[-grow]
+            value = value // unit + (1 if value % unit * 2 >= unit else 0)
+        if fits and (precision > 18 or value < _POWERS[min(precision, 18)]):
+            values[i] = -value if negative else value
+            status[i] = FINE
+        else:
+            status[i] = SLOW
+            odd += 1
+    return odd

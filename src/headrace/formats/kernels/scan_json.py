@@ -1,0 +1,522 @@
+"""Where the fields of JSON lines are: one pass that also checks every byte of the structure.
+
+The scanner expects each record to look like the one before: for the j-th member it remembers where the text from the
+comma to the value (`"key": ` with its white space) stood last, and compares whole words with it. Only when that fails
+is a key scanned and looked up. A field is (start, end) of its text; a string's start is its quote, and the end of a
+string with escapes is stored as ~end. A missing field has start -1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace.formats.kernels.jit import helper, inlined, kernel
+from headrace.formats.kernels.lanes import (
+    byte_at,
+    count_byte,
+    digit_run,
+    find_byte,
+    get8,
+    get32,
+    put8,
+    put32,
+    same_bytes,
+    string_stop,
+    view,
+    word_at,
+)  # fmt: skip
+
+# Verdicts on a record; formats.json turns them into reason words.
+OK, BAD_JSON, NOT_AN_OBJECT, TOO_DEEP, TOO_LONG = 0, 1, 2, 3, 4
+MAX_DEPTH = 256
+REMEMBERED = 2048  # members of a record whose text is remembered; the rest are looked up
+
+_TRUE = np.uint64(0x65757274)
+_NULL = np.uint64(0x6C6C756E)
+_ALSE = np.uint64(0x65736C61)
+_FOUR = np.uint64(0xFFFFFFFF)
+
+
+@helper
+def skip_space(buf: Any, p: int, n: int) -> int:
+    """The first byte from `p` on that is no blank, tab or carriage return."""
+    while p < n and (get8(buf, p) == 32 or get8(buf, p) == 9 or get8(buf, p) == 13):
+        p += 1
+    return p
+
+
+@helper
+def is_hex(c: int) -> bool:
+    return 48 <= c <= 57 or 65 <= c <= 70 or 97 <= c <= 102
+
+
+@helper
+def string_end(buf: Any, p: int, n: int) -> int:
+    """Twice the position after the string that begins at `p`, plus one if it has escapes; -1 if it is malformed."""
+    p = string_stop(buf, p + 1, n)
+    if p < n and get8(buf, p) == 34:
+        return 2 * (p + 1)
+    while p < n:
+        c = get8(buf, p)
+        if c == 34:
+            return 2 * (p + 1) + 1
+        if c != 92:
+            return -1
+        e = byte_at(buf, p + 1, n)
+        if e == 117:
+            for k in range(4):
+                if not is_hex(byte_at(buf, p + 2 + k, n)):
+                    return -1
+            p += 6
+        elif e == 34 or e == 92 or e == 47 or e == 98 or e == 102 or e == 110 or e == 114 or e == 116:
+            p += 2
+        else:
+            return -1
+        p = string_stop(buf, p, n)
+    return -1
+
+
+@inlined
+def digits_end(buf: Any, p: int, n: int) -> int:
+    """The first byte from `p` on that is no digit."""
+    run = digit_run(word_at(buf, p, n))
+    p += run
+    while run == 8:
+        run = digit_run(word_at(buf, p, n))
+        p += run
+    return p
+
+
+@inlined
+def number_end(buf: Any, p: int, n: int) -> int:
+    """The position after the number that begins at `p`; -1 if it is malformed."""
+    if get8(buf, p) == 45:
+        p += 1
+    q = digits_end(buf, p, n)
+    if q == p or (q > p + 1 and get8(buf, p) == 48):
+        return -1
+    c = byte_at(buf, q, n)
+    if c == 46:
+        p = q + 1
+        q = digits_end(buf, p, n)
+        if q == p:
+            return -1
+        c = byte_at(buf, q, n)
+    if c == 101 or c == 69:
+        p = q + 1
+        c = byte_at(buf, p, n)
+        if c == 43 or c == 45:
+            p += 1
+        q = digits_end(buf, p, n)
+        if q == p:
+            return -1
+    return q
+
+
+@inlined
+def scalar_end(buf: Any, p: int, n: int, c: int) -> int:
+    """Twice the position after the scalar that begins with byte `c` at `p`, plus one for a string with escapes; or -1."""
+    if c == 34:
+        return string_end(buf, p, n)
+    if 48 <= c <= 57 or c == 45:
+        q = number_end(buf, p, n)
+        return -1 if q < 0 else 2 * q
+    if c == 116 and (word_at(buf, p, n) & _FOUR) == _TRUE:
+        return 2 * (p + 4)
+    if c == 102 and (word_at(buf, p + 1, n) & _FOUR) == _ALSE:
+        return 2 * (p + 5)
+    if c == 110 and (word_at(buf, p, n) & _FOUR) == _NULL:
+        return 2 * (p + 4)
+    return -1
+
+
+@helper
+def key_end(buf: Any, p: int, n: int) -> int:
+    """Where the value of the member whose key begins at `p` (spaces first) begins; -1 if it is malformed."""
+    p = skip_space(buf, p, n)
+    if byte_at(buf, p, n) != 34:
+        return -1
+    e = string_end(buf, p, n)
+    if e < 0:
+        return -1
+    p = skip_space(buf, e >> 1, n)
+    if byte_at(buf, p, n) != 58:
+        return -1
+    return skip_space(buf, p + 1, n)
+
+
+@helper
+def value_end(buf: Any, p: int, n: int, stack: Any) -> int:
+    """Twice the position after the value at `p`, plus one for a string with escapes; -1 malformed, -2 too deep."""
+    depth = 0
+    while True:
+        c = byte_at(buf, p, n)
+        if c == 123 or c == 91:
+            inner = skip_space(buf, p + 1, n)
+            if byte_at(buf, inner, n) == c + 2:
+                end = 2 * (inner + 1)
+            else:
+                if depth == MAX_DEPTH:
+                    return -2
+                put8(stack, depth, c)
+                depth += 1
+                p = inner if c == 91 else key_end(buf, inner, n)
+                if p < 0:
+                    return -1
+                continue
+        else:
+            end = scalar_end(buf, p, n, c)
+            if end < 0:
+                return -1
+        while True:
+            if depth == 0:
+                return end
+            p = skip_space(buf, end >> 1, n)
+            c = byte_at(buf, p, n)
+            if c == 44:
+                p = skip_space(buf, p + 1, n) if get8(stack, depth - 1) == 91 else key_end(buf, p + 1, n)
+                if p < 0:
+                    return -1
+                break
+            if c != get8(stack, depth - 1) + 2:
+                return -1
+            depth -= 1
+            end = 2 * (p + 1)
+
+
+@helper
+def hex_value(buf: Any, p: int) -> int:
+    """The number that four hexadecimal digits spell."""
+    value = 0
+    for k in range(4):
+        c = get8(buf, p + k)
+        value = value * 16 + (c - 48 if c <= 57 else (c | 32) - 87)
+    return value
+
+
+@helper
+def put_utf8(code: int, out: Any, q: int) -> int:
+    """Write a code point; the position after it."""
+    if code < 0x80:
+        put8(out, q, code)
+        return q + 1
+    if code < 0x800:
+        put8(out, q, 0xC0 | code >> 6)
+        put8(out, q + 1, 0x80 | code & 63)
+        return q + 2
+    if code < 0x10000:
+        put8(out, q, 0xE0 | code >> 12)
+        put8(out, q + 1, 0x80 | code >> 6 & 63)
+        put8(out, q + 2, 0x80 | code & 63)
+        return q + 3
+    put8(out, q, 0xF0 | code >> 18)
+    put8(out, q + 1, 0x80 | code >> 12 & 63)
+    put8(out, q + 2, 0x80 | code >> 6 & 63)
+    put8(out, q + 3, 0x80 | code & 63)
+    return q + 4
+
+
+@helper
+def unescape(buf: Any, p: int, end: int, out: Any, q: int) -> int:
+    """Write the text of a valid string's inside [p, end); the position after it, or -1 for a lone surrogate.
+
+    Never longer than the escaped text.
+    """
+    while p < end:
+        c = get8(buf, p)
+        if c != 92:
+            put8(out, q, c)
+            q += 1
+            p += 1
+            continue
+        e = get8(buf, p + 1)
+        p += 2
+        if e != 117:
+            plain = e
+            if e == 98:
+                plain = 8
+            elif e == 102:
+                plain = 12
+            elif e == 110:
+                plain = 10
+            elif e == 114:
+                plain = 13
+            elif e == 116:
+                plain = 9
+            put8(out, q, plain)
+            q += 1
+            continue
+        code = hex_value(buf, p)
+        p += 4
+        if 0xD800 <= code < 0xE000:
+            if code >= 0xDC00 or p + 6 > end or get8(buf, p) != 92 or get8(buf, p + 1) != 117:
+                return -1
+            low = hex_value(buf, p + 2)
+            if not 0xDC00 <= low < 0xE000:
+                return -1
+            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
+            p += 6
+        q = put_utf8(code, out, q)
+    return q
+
+
+@helper
+def hash_bytes(buf: Any, p: int, end: int) -> int:
+    """FNV-1a, cut to 31 bits."""
+    h = np.uint64(0xCBF29CE484222325)
+    for k in range(p, end):
+        h = (h ^ np.uint64(get8(buf, k))) * np.uint64(0x100000001B3)
+    return np.int64(h >> np.uint64(33))
+
+
+@helper
+def find_key(buf: Any, p: int, end: int, keys: Any, bounds: Any, table: Any, size: int) -> int:
+    """The slot of the key [p, end), by the hash table over `keys`; -1 if nobody wants it."""
+    at = hash_bytes(buf, p, end) & (size - 1)
+    while get32(table, at) >= 0:
+        slot = get32(table, at)
+        begin = get32(bounds, slot)
+        if get32(bounds, slot + 1) - begin == end - p:
+            k = 0
+            while k < end - p and get8(buf, p + k) == get8(keys, begin + k):
+                k += 1
+            if k == end - p:
+                return slot
+        at = (at + 1) & (size - 1)
+    return -1
+
+
+@helper
+def key_slot(buf: Any, p: int, encoded: int, keys: Any, bounds: Any, table: Any, size: int) -> int:
+    """The slot of the key whose string begins at `p`; `encoded` is its `string_end`."""
+    end = encoded >> 1
+    if encoded & 1 == 0:
+        return find_key(buf, p + 1, end - 1, keys, bounds, table, size)
+    plain = np.empty(end - p, np.uint8)
+    length = unescape(buf, p + 1, end - 1, view(plain), 0)
+    found = -1 if length < 0 else find_key(view(plain), 0, length, keys, bounds, table, size)
+    return found if plain[0] >= 0 else -1  # the use of `plain` keeps it alive until here
+
+
+@helper
+def scan_members(
+    buf: Any, p: int, n: int, row: int, keys: Any, bounds: Any, table: Any, size: int, starts: Any, ends: Any,
+    slots: int, rows: int, seen: Any, memory: Any, stack: Any,
+) -> int:  # fmt: skip
+    """Scan the object whose `{` is at `p` into row `row`; the position after it, or minus the verdict.
+
+    `starts` and `ends` have `rows` places for each of `slots`; `seen[slot]` is the last row that had the slot;
+    `memory[3 * j:]` is (place, length, slot) of the j-th member's lead. All are views, `size` is the table's.
+    """
+    filled = 0
+    p += 1
+    q = skip_space(buf, p, n)
+    if byte_at(buf, q, n) == 125:
+        p = q + 1
+    else:
+        j = 0
+        while True:
+            known = j < REMEMBERED
+            length = get32(memory, 3 * j + 1) if known else 0
+            if length > 0 and p + length < n and same_bytes(buf, p, get32(memory, 3 * j), length, n):
+                slot = get32(memory, 3 * j + 2)
+                p += length
+            else:
+                lead = p
+                p = skip_space(buf, p, n)
+                if byte_at(buf, p, n) != 34:
+                    return -BAD_JSON
+                e = string_end(buf, p, n)
+                if e < 0:
+                    return -BAD_JSON
+                slot = key_slot(buf, p, e, keys, bounds, table, size)
+                p = skip_space(buf, e >> 1, n)
+                if byte_at(buf, p, n) != 58:
+                    return -BAD_JSON
+                p = skip_space(buf, p + 1, n)
+                if known:
+                    put32(memory, 3 * j, lead)
+                    put32(memory, 3 * j + 1, p - lead)
+                    put32(memory, 3 * j + 2, slot)
+            j += 1
+            c = byte_at(buf, p, n)
+            if c == 32 or c == 9 or c == 13:
+                p = skip_space(buf, p, n)
+                c = byte_at(buf, p, n)
+            if c == 123 or c == 91:
+                e = value_end(buf, p, n, stack)
+            else:
+                e = scalar_end(buf, p, n, c)
+            if e < 0:
+                return -BAD_JSON if e == -1 else -TOO_DEEP
+            end = e >> 1
+            if slot >= 0:
+                if get32(seen, slot) != row:
+                    put32(seen, slot, row)
+                    filled += 1
+                put32(starts, slot * rows + row, -1 if c == 110 else p)
+                put32(ends, slot * rows + row, end if e & 1 == 0 else ~end)
+            p = end
+            c = byte_at(buf, p, n)
+            if c == 32 or c == 9 or c == 13:
+                p = skip_space(buf, p, n)
+                c = byte_at(buf, p, n)
+            p += 1
+            if c == 44:
+                continue
+            if c == 125:
+                break
+            return -BAD_JSON
+    if filled < slots:
+        for slot in range(slots):
+            if get32(seen, slot) != row:
+                put32(starts, slot * rows + row, -1)
+    return p
+
+
+@kernel
+def count_lines(buf: Any, delimiter: int) -> int:
+    """An upper bound on the records of a buffer."""
+    return count_byte(view(buf), len(buf), delimiter) + 1
+
+
+@kernel
+def scan_lines(
+    data: Any,
+    longest: int,
+    keys: Any,
+    bounds: Any,
+    table: Any,
+    starts: Any,
+    ends: Any,
+    begins: Any,
+    stops: Any,
+    bad: Any,
+) -> tuple[int, int]:
+    """Scan every line. Returns (rows, bad records).
+
+    Row r is the line [begins[r], stops[r]); bad[k] is (begin, stop, verdict). Lines of nothing but space are neither.
+    """
+    n = len(data)
+    buf = view(data)
+    slots, room = starts.shape
+    seen = np.full(slots + 1, -1, np.int32)
+    memory = np.zeros(3 * REMEMBERED, np.int32)
+    stack = np.empty(MAX_DEPTH, np.uint8)
+    rows = 0
+    wrong = 0
+    begin = 0
+    while begin < n:
+        p = skip_space(buf, begin, n)
+        c = byte_at(buf, p, n)
+        verdict = OK
+        if c == 123:
+            p = scan_members(
+                buf, p, n, rows, view(keys), view(bounds), view(table), len(table), view(starts), view(ends), slots, room,
+                view(seen), view(memory), view(stack),
+            )  # fmt: skip
+            if p < 0:
+                verdict = -p
+                stop = find_byte(buf, begin, n, 10)
+            else:
+                stop = p
+                if byte_at(buf, p, n) != 10:
+                    stop = skip_space(buf, p, n)
+                    if byte_at(buf, stop, n) != 10:
+                        verdict = BAD_JSON
+                        stop = find_byte(buf, stop, n, 10)
+        elif c == 10:
+            stop = p
+            if stop - begin <= longest:
+                begin = stop + 1
+                continue
+        else:
+            stop = find_byte(buf, begin, n, 10)
+            e = value_end(buf, p, n, view(stack))
+            verdict = NOT_AN_OBJECT if e >= 0 and skip_space(buf, e >> 1, n) == stop else BAD_JSON
+        if stop - begin > longest:
+            verdict = TOO_LONG
+        if verdict == OK:
+            begins[rows] = begin
+            stops[rows] = stop
+            rows += 1
+        else:
+            bad[wrong, 0] = begin
+            bad[wrong, 1] = stop
+            bad[wrong, 2] = verdict
+            wrong += 1
+            seen[:] = -1
+        begin = stop + 1
+    return rows, wrong
+
+
+@kernel
+def scan_objects(
+    data: Any, places: Any, keys: Any, bounds: Any, table: Any, starts: Any, ends: Any, status: Any, wrong: int
+) -> None:
+    """Scan the objects that begin at `places` (-1: none), one row each; `status` is `wrong` where there is no object.
+
+    The text was checked by `scan_lines`.
+    """
+    buf, n = view(data), len(data)
+    slots, room = starts.shape
+    seen = np.full(slots + 1, -1, np.int32)
+    memory = np.zeros(3 * REMEMBERED, np.int32)
+    stack = np.empty(MAX_DEPTH, np.uint8)
+    for row in range(len(places)):
+        p = places[row]
+        if p >= 0 and get8(buf, p) == 123:
+            scan_members(
+                buf, p, n, row, view(keys), view(bounds), view(table), len(table), view(starts), view(ends), slots, room,
+                view(seen), view(memory), view(stack),
+            )  # fmt: skip
+            continue
+        if p >= 0:
+            status[row] = wrong
+        for slot in range(slots):
+            starts[slot, row] = -1
+
+
+@kernel
+def scan_items(
+    data: Any, places: Any, opening: int, counts: Any, starts: Any, ends: Any, key_starts: Any, key_ends: Any, status: Any,
+    wrong: int,
+) -> int:  # fmt: skip
+    """The items of the arrays (or members of the objects, by `opening`) at `places`; how many there are in all.
+
+    With empty `starts` it only counts. `counts[row]` is the number of items of a row.
+    """
+    buf, n = view(data), len(data)
+    stack = np.empty(MAX_DEPTH, np.uint8)
+    keep = len(starts) > 0
+    total = 0
+    for row in range(len(places)):
+        counts[row] = 0
+        p = places[row]
+        if p < 0:
+            continue
+        if get8(buf, p) != opening:
+            status[row] = wrong
+            continue
+        first = total
+        p = skip_space(buf, p + 1, n)
+        while get8(buf, p) != opening + 2:
+            if opening == 123:
+                e = string_end(buf, p, n)
+                if keep:
+                    key_starts[total] = p
+                    key_ends[total] = e >> 1 if e & 1 == 0 else ~(e >> 1)
+                p = skip_space(buf, e >> 1, n) + 1
+                p = skip_space(buf, p, n)
+            e = value_end(buf, p, n, view(stack))
+            if keep:
+                starts[total] = -1 if get8(buf, p) == 110 else p
+                ends[total] = e >> 1 if e & 1 == 0 else ~(e >> 1)
+            total += 1
+            p = skip_space(buf, e >> 1, n)
+            if get8(buf, p) == 44:
+                p = skip_space(buf, p + 1, n)
+        counts[row] = total - first
+    return total

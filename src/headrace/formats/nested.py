@@ -1,0 +1,159 @@
+"""JSON fields to STRUCT, ARRAY and MAP columns: each level is scanned as a whole column, then its parts are parsed.
+
+A part that is bad makes its cell bad. Missing and null members are NULL.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.formats import columns
+from headrace.formats.columns import Bytes, Fields, Parsed, Places, Syntax, merge, parse_column, status_of
+from headrace.formats.kernels.numbers import FINE, NULL
+from headrace.formats.kernels.scan_json import scan_items, scan_objects
+from headrace.schema import Array, DataType, Map, Struct
+
+_OBJECT, _LIST = 123, 91
+_NONE: Places = np.empty(0, np.int32)
+
+
+class KeyTable:
+    """The wanted keys as the scanner takes them: their bytes, bounds, and an open hash table of slots."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        encoded = [name.encode() for name in names]
+        self.keys: Bytes = np.frombuffer(b"".join(encoded) + b"\0", np.uint8)
+        self.bounds: Places = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+        size = 8
+        while size < 3 * len(encoded):
+            size *= 2
+        self.table: Places = np.full(size, -1, np.int32)
+        for slot, key in enumerate(encoded):
+            at = _hash(key) & (size - 1)
+            while self.table[at] >= 0:
+                at = (at + 1) & (size - 1)
+            self.table[at] = slot
+
+
+def _hash(key: bytes) -> int:
+    """The scanner's hash of a key: FNV-1a, upper 31 bits."""
+    h = 0xCBF29CE484222325
+    for byte in key:
+        h = (h ^ byte) * 0x100000001B3 % 2**64
+    return h >> 33
+
+
+@lru_cache(maxsize=256)
+def key_table(names: tuple[str, ...]) -> KeyTable:
+    """The table of these keys, made once."""
+    return KeyTable(names)
+
+
+def parse_nested(fields: Fields, kind: DataType) -> Parsed:
+    """A STRUCT, ARRAY or MAP column."""
+    status = np.where(fields.starts < 0, NULL, FINE).astype(np.uint8)
+    if isinstance(kind, Struct):
+        return _struct(fields, kind, status)
+    if isinstance(kind, Array):
+        return _array(fields, kind, status)
+    assert isinstance(kind, Map)
+    return _map(fields, kind, status)
+
+
+def _struct(fields: Fields, kind: Struct, status: Bytes) -> Parsed:
+    rows = len(fields)
+    table = key_table(tuple(f.name for f in kind.fields))
+    starts = np.empty((len(kind.fields), rows), np.int32)
+    ends = np.empty_like(starts)
+    scan_objects(
+        fields.data, fields.starts, table.keys, table.bounds, table.table, starts, ends, status, status_of("bad_nested")
+    )
+    parts = []
+    for i, field in enumerate(kind.fields):
+        part = parse_column(Fields(fields.data, starts[i], ends[i], fields.syntax), field.type)
+        status = merge(status, part.status) if part.odd else status
+        parts.append(part.array)
+    odd = int(np.count_nonzero(status != FINE))
+    array = pa.Array.from_buffers(kind.arrow, rows, [_validity(status, odd)], odd, children=parts)
+    return Parsed(array, status, odd)
+
+
+def _array(fields: Fields, kind: Array, status: Bytes) -> Parsed:
+    counts, starts, ends, _, _ = _items(fields, _LIST, status)
+    part = parse_column(Fields(fields.data, starts, ends, fields.syntax), kind.element)
+    return _listed(kind, status, counts, [part.array], [part])
+
+
+def _map(fields: Fields, kind: Map, status: Bytes) -> Parsed:
+    counts, starts, ends, key_starts, key_ends = _items(fields, _OBJECT, status)
+    values = parse_column(Fields(fields.data, starts, ends, fields.syntax), kind.value)
+    if kind.key.ddl == "STRING":
+        keys = parse_column(Fields(fields.data, key_starts, key_ends, fields.syntax), kind.key)
+    else:
+        inner = np.where(key_ends < 0, ~key_ends, key_ends) - 1
+        plain = Syntax(columns.PLAIN, rules=fields.syntax.rules)
+        keys = parse_column(Fields(fields.data, key_starts + np.int32(1), inner.astype(np.int32), plain), kind.key)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    for part in (keys, values):
+        if part.odd:
+            _mark(status, rows, part.status)
+    keep = _last_of_each(rows, keys.array)
+    if keep is None and keys.odd == 0:
+        return _listed(kind, status, counts, [keys.array, values.array], [])
+    keep = np.arange(len(rows)) if keep is None else keep
+    keep = keep[status[rows[keep]] == FINE]  # a bad key has no value, and a map key must have one
+    counts = np.bincount(rows[keep], minlength=len(counts)).astype(np.int32)
+    return _listed(kind, status, counts, [keys.array.take(pa.array(keep)), values.array.take(pa.array(keep))], [])
+
+
+def _last_of_each(rows: npt.NDArray[np.int64], keys: Any) -> npt.NDArray[np.int64] | None:
+    """Of equal keys in a row, the last; None if no row has equal keys."""
+    if len(rows) < 2:
+        return None
+    codes = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    both = rows * (codes.max() + 2) + codes + 1
+    _, first = np.unique(both[::-1], return_index=True)
+    return None if len(first) == len(both) else np.sort(len(both) - 1 - first)
+
+
+def _items(fields: Fields, opening: int, status: Bytes) -> tuple[Places, Places, Places, Places, Places]:
+    """(items per row, their starts and ends, their keys' starts and ends)."""
+    wrong = status_of("bad_nested")
+    counts = np.empty(len(fields), np.int32)
+    total = scan_items(fields.data, fields.starts, opening, counts, _NONE, _NONE, _NONE, _NONE, status, wrong)
+    if total == 0:
+        return counts, _NONE, _NONE, _NONE, _NONE
+    found = [np.empty(total, np.int32) for _ in range(4)]
+    scan_items(fields.data, fields.starts, opening, counts, *found, status, wrong)
+    return counts, found[0], found[1], found[2], found[3]
+
+
+def _mark(status: Bytes, rows: npt.NDArray[np.int64], inner: Bytes) -> None:
+    """A cell is bad for the reason of its first bad item."""
+    bad = np.flatnonzero(inner > NULL)[::-1]
+    fine = status[rows[bad]] == FINE
+    status[rows[bad][fine]] = inner[bad][fine]
+
+
+def _listed(kind: DataType, status: Bytes, counts: Places, children: list[Any], parts: list[Parsed]) -> Parsed:
+    for part in parts:
+        if part.odd:
+            _mark(status, np.repeat(np.arange(len(counts)), counts), part.status)
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    odd = int(np.count_nonzero(status != FINE))
+    inner = children[0]
+    if len(children) == 2:
+        entries = pa.struct([pa.field("key", kind.arrow.key_type, nullable=False), kind.arrow.item_field])
+        inner = pa.Array.from_buffers(entries, len(children[0]), [None], 0, children=children)
+    buffers = [_validity(status, odd), pa.py_buffer(offsets.tobytes())]
+    return Parsed(pa.Array.from_buffers(kind.arrow, len(counts), buffers, odd, children=[inner]), status, odd)
+
+
+def _validity(status: Bytes, odd: int) -> Any:
+    return pa.py_buffer(np.packbits(status == FINE, bitorder="little").tobytes()) if odd else None
