@@ -23,7 +23,7 @@ def dump(value: object) -> str:
 
 
 def load(kind: type[T], text: str | bytes) -> T:
-    """The `kind` that `dump` wrote."""
+    """The `kind` that `dump` wrote. Other text raises ValueError, TypeError or UnknownType."""
     return typing.cast(T, _build(kind, json.loads(text)))
 
 
@@ -46,6 +46,12 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+def _require(data: Any, kind: type[T]) -> T:
+    if not isinstance(data, kind):
+        raise ValueError(f"{data!r} stands where a {kind.__name__} belongs")
+    return data
+
+
 def _build(kind: Any, data: Any) -> Any:
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
@@ -56,10 +62,10 @@ def _build(kind: Any, data: Any) -> Any:
     if origin is frozenset:
         return frozenset(_build(typing.get_args(kind)[0], v) for v in data)
     if origin is dict:
-        return {k: _build(typing.get_args(kind)[1], v) for k, v in data.items()}
+        return {k: _build(typing.get_args(kind)[1], v) for k, v in _require(data, dict).items()}
     if isinstance(kind, type) and issubclass(kind, DataType):
-        return parse_type(data)
+        return parse_type(_require(data, str))
     if dataclasses.is_dataclass(kind):
-        hints = _hints(typing.cast(type, kind))
+        hints, data = _hints(typing.cast(type, kind)), _require(data, dict)
         return typing.cast(type, kind)(**{k: _build(hints[k], v) for k, v in data.items() if k in hints})
     return data

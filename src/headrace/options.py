@@ -12,6 +12,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from headrace.errors import BadOption, MissingOption, UnknownOption
@@ -92,7 +93,7 @@ def size(value: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
     if match is None or match[2].lower() not in _UNITS:
         raise ValueError("a size such as 1048576, 64MB or 1GiB")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    return _whole(match[1], _UNITS[match[2].lower()], "a size below 8 EiB")
 
 
 _SPANS = {"us": 1, "ms": 10**3, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
@@ -103,7 +104,14 @@ def duration(value: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|min|h)\s*", value)
     if match is None:
         raise ValueError("a duration such as 500ms, 10s, 1min or 1h")
-    return int(float(match[1]) * _SPANS[match[2]])
+    return _whole(match[1], _SPANS[match[2]], "a duration below 290,000 years")
+
+
+def _whole(digits: str, unit: int, allowed: str) -> int:
+    """`digits` times `unit`, exactly, rounded down. Raises ValueError when it does not fit 64 bits."""
+    if len(digits) > 400 or (value := int(Fraction(digits) * unit)) >= 2**63:
+        raise ValueError(allowed)
+    return value
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -183,6 +183,7 @@ def _quote(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"
 
 
+MAX_DEPTH = 100  # of nested types; what is deeper is a mistake, and would exhaust Python's stack
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:])")
 
 
@@ -192,32 +193,50 @@ def parse_type(ddl: str) -> DataType:
     >>> parse_type("array<struct<a: int, b: decimal(10,2)>>").ddl
     'ARRAY<STRUCT<a: INT, b: DECIMAL(10,2)>>'
     """
-    tokens = _TOKEN.findall(ddl)
-    if "".join(tokens) != re.sub(r"\s+(?=(?:[^`]*`[^`]*`)*[^`]*$)", "", ddl):
-        raise UnknownType(f"{ddl!r} is not a type", name=ddl)
-    stream = iter([*tokens, ""])
-    parser = _TypeParser(ddl, stream)
+    parser = _TypeParser(ddl, _tokens(ddl))
     parsed = parser.type()
     if parser.peek:
-        raise UnknownType(f"{ddl!r} is not a type", name=ddl)
+        raise _not_a_type(ddl)
     return parsed
+
+
+def _tokens(ddl: str) -> Iterator[str]:
+    at, end = 0, len(ddl.rstrip())
+    while at < end:
+        match = _TOKEN.match(ddl, at, end)
+        if match is None:
+            raise _not_a_type(ddl)
+        yield match[1]
+        at = match.end()
+
+
+def _not_a_type(ddl: str) -> UnknownType:
+    return UnknownType(f"{ddl!r} is not a type", name=ddl)
 
 
 class _TypeParser:
     """Recursive descent over the tokens of one type."""
 
     def __init__(self, ddl: str, tokens: Iterator[str]) -> None:
-        self.ddl, self.tokens = ddl, tokens
-        self.peek = next(tokens)
+        self.ddl, self.tokens, self.depth = ddl, tokens, 0
+        self.peek = next(tokens, "")
 
     def take(self, expected: str | None = None) -> str:
         token = self.peek
         if not token or (expected is not None and token != expected):
-            raise UnknownType(f"{self.ddl!r} is not a type", name=self.ddl)
+            raise _not_a_type(self.ddl)
         self.peek = next(self.tokens, "")
         return token
 
     def type(self) -> DataType:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _not_a_type(self.ddl)
+        parsed = self.one_type()
+        self.depth -= 1
+        return parsed
+
+    def one_type(self) -> DataType:
         name = self.take().upper()
         if name in ("DECIMAL", "DEC", "NUMERIC"):
             return self.decimal()
@@ -250,8 +269,8 @@ class _TypeParser:
 
     def number(self) -> int:
         token = self.take()
-        if not token.isdigit():
-            raise UnknownType(f"{self.ddl!r} is not a type", name=self.ddl)
+        if not re.fullmatch(r"[0-9]{1,9}", token):
+            raise _not_a_type(self.ddl)
         return int(token)
 
     def struct(self) -> DataType:
@@ -260,7 +279,9 @@ class _TypeParser:
         while self.peek != ">":
             if fields:
                 self.take(",")
-            name = self.take().strip("`").replace("``", "`")
+            name = self.take()
+            if name.startswith("`"):
+                name = name[1:-1].replace("``", "`")
             if self.peek == ":":
                 self.take(":")
             fields.append(Field(name, self.type()))
