@@ -1,0 +1,86 @@
+"""Shared hypothesis strategies: types, schemas, programs and definitions of any shape."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from headrace.program import (
+    Expression,
+    Left,
+    Meaning,
+    Partial,
+    PipelineDef,
+    PipelineProgram,
+    PlanVersion,
+    Ring0Program,
+    Ring1Program,
+    SinkDef,
+    StreamDef,
+    Window,
+)
+from headrace.schema import Array, DataType, Decimal, Field, Map, Scalar, Schema, Struct, View
+
+SCALARS = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP",
+    "TIMESTAMP_NTZ",
+)  # fmt: skip
+
+# Any text that UTF-8 can carry, with the characters that quoting has to survive made likely.
+texts: SearchStrategy[str] = st.text(
+    st.one_of(st.sampled_from("`\"' \t<>(),:aZ_9éß"), st.characters(codec="utf-8")), max_size=8
+)
+names: SearchStrategy[str] = texts.filter(bool)
+
+scalars: SearchStrategy[DataType] = st.sampled_from(SCALARS).map(Scalar)
+decimals: SearchStrategy[DataType] = st.integers(1, 38).flatmap(
+    lambda p: st.integers(0, p).map(lambda scale: Decimal(p, scale))
+)
+
+
+def _nested(inner: SearchStrategy[DataType]) -> SearchStrategy[DataType]:
+    fields = st.lists(st.builds(Field, names, inner), max_size=3).map(tuple)
+    return st.one_of(st.builds(Array, inner), st.builds(Map, inner, inner), st.builds(Struct, fields))
+
+
+types: SearchStrategy[DataType] = st.recursive(scalars | decimals, _nested, max_leaves=5)
+fields: SearchStrategy[Field] = st.builds(Field, names, types)
+schemas: SearchStrategy[Schema] = st.builds(Schema, st.lists(fields, min_size=1, max_size=3).map(tuple))
+views: SearchStrategy[View] = st.builds(View, st.none() | st.frozensets(st.integers(0, 50), max_size=5))
+windows: SearchStrategy[Window] = st.builds(
+    Window,
+    st.sampled_from(("tumble", "hop", "cumulate", "session")),
+    st.integers(1, 10**12),
+    st.integers(1, 10**12),
+    st.integers(-(10**9), 10**9),
+)
+options: SearchStrategy[dict[str, str]] = st.dictionaries(texts, texts, max_size=3)
+micros: SearchStrategy[int] = st.integers(0, 10**12)
+
+expressions = st.builds(Expression, names, types, texts)
+partials = st.builds(Partial, names, types, texts, texts)
+meanings = st.builds(Meaning, st.booleans(), texts, st.booleans())
+
+
+def _few(item: SearchStrategy[object]) -> SearchStrategy[tuple[object, ...]]:
+    return st.lists(item, max_size=2).map(tuple)
+
+
+ring0_programs = st.builds(
+    Ring0Program, st.none() | texts, _few(expressions), _few(expressions), st.none() | windows, _few(partials)
+)
+ring1_programs = st.builds(
+    Ring1Program,
+    _few(fields),
+    st.none() | windows,
+    _few(partials),
+    st.sampled_from(("close", "changes")),
+    st.none() | texts,
+    _few(expressions),
+)
+programs = st.builds(PipelineProgram, texts, views, ring0_programs, st.none() | ring1_programs, schemas, meanings)
+streams = st.builds(StreamDef, names, schemas, st.none() | st.integers(0, 2), micros, texts, texts, options, texts)
+sinks = st.builds(SinkDef, names, texts, options, texts)
+pipelines = st.builds(PipelineDef, names, st.integers(1, 2**62), _few(sinks), programs, st.integers(1, 64), texts)
+left = st.builds(Left, pipelines, st.booleans())
+plans = st.builds(PlanVersion, st.integers(1, 2**31), streams, _few(pipelines), st.booleans(), _few(left))
