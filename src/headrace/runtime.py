@@ -230,6 +230,7 @@ class StreamRuntime:
         """What really happened, as far as it is known."""
         progress, applied = self.progress, read_applied(self.directory)
         recent = list(self._recent)
+        last = self._query.last_epoch() if self._query is not None else None
         seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
         rows = sum(s.rows for _, s in recent[1:])
         size = sum(s.bytes for _, s in recent[1:])
@@ -245,7 +246,7 @@ class StreamRuntime:
             columns_declared=len(self.stream.schema),
             watermark=to_datetime(progress.watermark),
             lag_bytes=self._backlog,
-            epoch_ms=(recent[-1][0] - recent[-2][0]) * 1000 if len(recent) > 1 else None,
+            epoch_ms=last[1] if last else None,
             rows_per_s=rows / seconds if seconds else 0.0,
             mb_per_s=size / seconds / 1e6 if seconds else 0.0,
         )

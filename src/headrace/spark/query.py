@@ -55,11 +55,12 @@ class StreamQuery:
         problem = self._query.exception()
         return None if problem is None else in_short(str(problem))
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for the end of the query; whether it has ended."""
-        with contextlib.suppress(StreamingQueryException):  # `failure` tells
-            return bool(self._query.awaitTermination(seconds))
-        return True
+    def last_epoch(self) -> tuple[int, float] | None:
+        """The newest epoch that Spark has reported, and the milliseconds from its planning to its commit."""
+        progress = self._query.lastProgress
+        if progress is None or "addBatch" not in progress["durationMs"]:
+            return None
+        return int(progress["batchId"]), float(progress["durationMs"]["triggerExecution"])
 
     def stop(self) -> None:
         """End the query. An epoch in flight is given up and will be run again: nothing of it is lost or doubled."""

@@ -1,0 +1,1 @@
+"""Benchmarks: each prints ratios against a named alternative measured in the same run. See docs/benchmarks.md."""
