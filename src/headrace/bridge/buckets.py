@@ -6,7 +6,7 @@
     FLOAT, DOUBLE     as DOUBLE; -0.0 becomes 0.0, every NaN the one quiet NaN; its 64 bits   mix64
     STRING, BINARY    the bytes                                            xxh64, seed 0
     DECIMAL           its text without trailing zeros of the fraction      xxh64, seed 0
-    nested            Arrow's compact JSON text of the value               xxh64, seed 0
+    nested            compact ASCII JSON, members in order, -0.0 as 0.0       xxh64, seed 0
 
 The hashes h1..hn of the keys are combined from left to right, starting at 0: h = mix64(h XOR hi). The bucket is h
 modulo the instance's bucket count, which never changes. The window is not in the hash. Test vectors:
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -88,9 +89,7 @@ def _by_value(column: pa.Array) -> Hashes:
     """Hash each distinct value once; group keys repeat across windows."""
     nested = pa.types.is_nested(column.type)
     if nested:
-        column = pa.array(
-            [None if v is None else json.dumps(v, sort_keys=True, default=str) for v in column.to_pylist()]
-        )
+        column = pa.array([None if v is None else _json(v) for v in column.to_pylist()], pa.string())
     encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     distinct = [_bytes(v) for v in encoded.dictionary.to_pylist()]
     table = np.array([xxhash.xxh64_intdigest(v) for v in distinct] or [0], dtype=np.uint64)
@@ -99,6 +98,25 @@ def _by_value(column: pa.Array) -> Hashes:
     if column.null_count:
         hashed[column.is_null().to_numpy(zero_copy_only=False)] = NULL_HASH
     return hashed
+
+
+def _json(value: object) -> str:
+    return json.dumps(_normal(value), separators=(",", ":"), default=_text)
+
+
+def _normal(value: object) -> object:
+    """A nested value with every -0.0 made 0.0; json writes every NaN alike."""
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, dict):
+        return {k: _normal(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_normal(v) for v in value]
+    return value
+
+
+def _text(value: object) -> str:
+    return _bytes(value).decode() if isinstance(value, Decimal) else str(value)
 
 
 def _bytes(value: object) -> bytes:

@@ -144,8 +144,10 @@ def decode_table(payload: bytes) -> pa.Table:
 def payloads(table: pa.Table) -> Iterator[bytes]:
     """`table` in payloads of at most `MAX_PAYLOAD` bytes (a single larger row still travels, alone)."""
     if table.num_rows <= 1 or table.nbytes <= MAX_PAYLOAD:
-        yield encode_table(table)
-        return
+        payload = encode_table(table)  # somewhat larger than the rows: names, lengths, padding
+        if table.num_rows <= 1 or len(payload) <= MAX_PAYLOAD:
+            yield payload
+            return
     half = table.num_rows // 2
     yield from payloads(table.slice(0, half))
     yield from payloads(table.slice(half))
