@@ -1,0 +1,129 @@
+"""Messages come back as they were sent, in an order that a re-run repeats, and never too large for one row."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.bridge import messages
+from headrace.bridge.messages import (
+    MAX_PAYLOAD,
+    SPARK_DDL,
+    VERSION,
+    Kind,
+    LaneEpoch,
+    Row,
+    decode_json,
+    decode_receipt,
+    decode_table,
+    encode_json,
+    encode_receipt,
+    encode_table,
+    in_order,
+    payloads,
+    to_batch,
+)
+from headrace.errors import InternalError
+from headrace.schema import parse_type
+from headrace.sinks.base import Staged
+
+_INT = st.integers(0, 2**31 - 1)
+_ROWS = st.lists(
+    st.builds(Row, st.integers(0, 2**63 - 1), _INT, _INT, _INT, st.sampled_from(Kind).map(int), st.binary(max_size=9)),
+    max_size=8,
+)
+
+
+@given(_ROWS)
+def test_a_batch_has_the_schema_that_spark_was_told_and_the_rows_that_were_sent(rows: list[Row]) -> None:
+    batch = to_batch(rows)
+    declared = [part.split() for part in SPARK_DDL.split(", ")]
+    assert batch.schema == pa.schema([pa.field(name, parse_type(kind).arrow) for name, kind in declared])
+    assert [Row(**r) for r in batch.to_pylist()] == rows
+
+
+@given(_ROWS, st.randoms(use_true_random=False))
+def test_the_order_does_not_depend_on_arrival(rows: list[Row], shuffle: random.Random) -> None:
+    arrived = list({(r.kind, r.task, r.seq): r for r in rows}.values())
+    expected = in_order(arrived)
+    shuffle.shuffle(arrived)
+    assert in_order(arrived) == expected
+
+
+def test_a_watermark_never_overtakes_events_nor_an_end_a_watermark() -> None:
+    sent = [Row(1, 0, task, seq, int(kind), b"") for task in (1, 0) for seq, kind in enumerate(reversed(list(Kind)))]
+    kinds = [Kind(r.kind) for r in in_order(sent)]
+    assert kinds[:8] == [k for k in (Kind.EVENTS, Kind.WATERMARK, Kind.BARRIER, Kind.EOF) for _ in range(2)]
+    assert [r.task for r in in_order(sent)] == [0, 1] * len(Kind)
+
+
+_TIMES = st.none() | st.integers(-(2**62), 2**62)
+
+
+@given(st.builds(LaneEpoch, _INT, _INT, st.text(), _TIMES, _TIMES, st.integers(0, 2**40), st.text()))
+def test_a_watermark_message_comes_back_as_it_was_sent(sent: LaneEpoch) -> None:
+    assert LaneEpoch.decode(sent.encode()) == sent
+
+
+@given(st.dictionaries(st.text().filter(lambda k: k != "v"), st.none() | st.integers() | st.text() | st.booleans()))
+def test_a_control_message_comes_back_as_it_was_sent(sent: dict[str, object]) -> None:
+    assert decode_json(encode_json(sent)) == {"v": VERSION, **sent}
+
+
+@given(st.integers(1, 2**62), st.text(), st.builds(Staged, _INT, st.text(), st.binary()))
+def test_a_receipt_comes_back_as_it_was_sent(instance: int, sink: str, staged: Staged) -> None:
+    assert decode_receipt(encode_receipt(instance, sink, staged)) == (instance, sink, staged)
+
+
+def test_a_message_of_another_version_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    watermark = LaneEpoch(1, 1, "c", None, None, 0).encode()
+    control, receipt = encode_json({"flush": True}), encode_receipt(1, "s", Staged(1, data=b"x"))
+    monkeypatch.setattr(messages, "VERSION", VERSION + 1)
+    for decode, payload in ((LaneEpoch.decode, watermark), (decode_json, control), (decode_receipt, receipt)):
+        with pytest.raises(InternalError):
+            decode(payload)
+    with pytest.raises(InternalError):
+        decode_json(json.dumps({"flush": True}).encode())
+
+
+def test_rows_come_back_with_their_types_from_any_chunks() -> None:
+    table = pa.table({"k0": pa.array(["a", None]), "p0": pa.array([1, 2], pa.int64()), "p1": pa.array([[1.5], None])})
+    joined = pa.concat_tables([table, table.slice(1), table.slice(0, 0)])
+    again = decode_table(encode_table(joined))
+    assert again.schema == joined.schema
+    assert again.to_pylist() == joined.to_pylist()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 65_536, 1_048_577, 1_100_000])
+def test_no_payload_is_larger_than_the_limit(rows: int) -> None:
+    table = pa.table({"p0": pa.array(range(rows), pa.int64())})
+    parts = list(payloads(table))
+    assert max(map(len, parts)) <= MAX_PAYLOAD
+    assert pa.concat_tables(map(decode_table, parts)).equals(table)
+    assert len(parts) == 1 or sum(map(len, parts)) > MAX_PAYLOAD
+
+
+def test_rows_that_only_just_fit_are_cut_when_their_encoding_does_not() -> None:
+    table = pa.table({"p0": pa.array(range(MAX_PAYLOAD // 8), pa.int64())})
+    assert table.nbytes == MAX_PAYLOAD
+    parts = list(payloads(table))
+    assert len(parts) == 2
+    assert pa.concat_tables(map(decode_table, parts)).equals(table)
+
+
+def test_a_single_larger_row_travels_alone() -> None:
+    huge = "x" * (MAX_PAYLOAD + 1)
+    table = pa.table({"k0": ["a", huge, "b", "c"]})
+    parts = [decode_table(p).column("k0").to_pylist() for p in payloads(table)]
+    assert [v for part in parts for v in part] == ["a", huge, "b", "c"]
+    assert [huge] in parts
+
+
+def test_no_rows_make_one_payload_with_their_schema() -> None:
+    (part,) = payloads(pa.table({"k0": pa.array([], pa.string())}))
+    assert decode_table(part).schema == pa.schema([("k0", pa.string())])
