@@ -17,7 +17,6 @@ from rich.live import Live
 import headrace
 from headrace.hub import Hub
 from headrace.interrupts import Interrupts
-from headrace.status import StreamStatus
 from headrace.tables import table_of
 from headrace.view.lines import pipelines_line, stream_line
 from headrace.view.live import draw
@@ -47,9 +46,9 @@ def show(duration: float, verbose: bool = False, master: str | None = None, cons
             interrupts.install()
         out.print(f"three pipelines on one stream are running after {time.monotonic() - began:.0f} s")
         _watch(hub, out, began + duration, interrupts)
-        streams = [stream.status() for stream in hub.streams.values()]
+        decoded = {name: stream.status().columns_decoded for name, stream in hub.streams.items()}
         hub.drain()
-        _results(hub, streams, out)
+        _results(hub, decoded, out)
 
 
 def _watch(hub: Hub, out: Console, until: float, interrupts: Interrupts) -> None:
@@ -80,15 +79,16 @@ def _show_once(hub: Hub, out: Console, live: Live | None, note: str) -> None:
     out.print("  " + pipelines_line(pipelines), markup=False, highlight=False, soft_wrap=True)
 
 
-def _results(hub: Hub, streams: list[StreamStatus], out: Console) -> None:
+def _results(hub: Hub, decoded: dict[str, list[str]], out: Console) -> None:
     for name, pipeline in hub.pipelines.items():
         rows = pipeline.results()
         newest = _rounded(rows.slice(max(0, rows.num_rows - 5)))
         out.print(table_of(newest, f"{name}: the last of {rows.num_rows:,} rows"))
-    for stream in streams:
+    for name, stream in hub.streams.items():
+        facts = stream.status()
         out.print(
-            f"{len(hub.pipelines)} pipelines shared one reading of {stream.rows:,} rows; "
-            f"{len(stream.columns_decoded)} of {stream.columns_declared} columns were decoded."
+            f"{len(hub.pipelines)} pipelines shared one reading of {facts.rows:,} rows; "
+            f"{len(decoded[name])} of {facts.columns_declared} columns were decoded."
         )
 
 
