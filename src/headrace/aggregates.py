@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,7 @@ NEWEST = "_newest"
 
 def partial_schema(window: Window | None, keys: Sequence[DataType], partials: Sequence[Partial]) -> pa.Schema:
     """The Arrow schema of a table of partials."""
-    fields = [pa.field(name, pa.int64()) for name in BOUNDS] if window else []
+    fields: list[pa.Field[Any]] = [pa.field(name, pa.int64()) for name in BOUNDS] if window else []
     fields += [pa.field(f"k{i}", kind.arrow) for i, kind in enumerate(keys)]
     fields += [pa.field(p.name, p.type.arrow) for p in partials]
     return pa.schema(fields)
@@ -62,7 +63,7 @@ def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, wate
     table = _run(meaning, sql, rows, schema.append(pa.field(NEWEST, pa.int64())))
     late = 0
     if watermark is not None and table.num_rows:
-        closed = pc.less_equal(table.column("window_end"), watermark)
+        closed = pc.less_equal(table.column("window_end"), pa.scalar(watermark))
         late = pc.sum(table.filter(closed).column(NEWEST)).as_py() or 0
         table = table.filter(pc.invert(closed))
     return Aggregated(table.drop_columns([NEWEST]), late)
@@ -137,8 +138,8 @@ def _windows_sql(program: Ring0Program, window: Window) -> str:
         else:
             start, end = "_base", f"_base + least((_i + 1) * {window.slide}, {window.size})"
             newest = f"_i = {count - 1}"
-        columns = ", ".join([f"{base} AS _base", *_keys(program)])
-        spread = f"(SELECT *, {columns} FROM rows{where(program.filter, '_t IS NOT NULL')})"
+        with_base = ", ".join([f"{base} AS _base", *_keys(program)])
+        spread = f"(SELECT *, {with_base} FROM rows{where(program.filter, '_t IS NOT NULL')})"
         numbered = f"(SELECT *, unnest(range({count})) AS _i FROM {spread})"
         source = (
             f"(SELECT *, {start} AS window_start, {end} AS window_end, {newest} AS _newest_row "

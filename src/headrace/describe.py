@@ -6,11 +6,15 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from headrace.results import Result, table_result
+from headrace.schema import View
 from headrace.sinks import SINKS
+from headrace.sql import LiveStream
 from headrace.streams.catalog import Catalog
+from headrace.streams.progress import read_applied
 
 if TYPE_CHECKING:
     from headrace.hub import Hub
+    from headrace.runtime import StreamRuntime
 
 
 def show(hub: Hub, catalog: Catalog, kind: str) -> Result:
@@ -77,6 +81,17 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
         if hub.catalog.pipeline(name) is not None:
             facts += _fields(hub.pipelines[record.definition.name].status())
     return table_result(["fact", "value"], facts)
+
+
+def live_stream(runtime: StreamRuntime, catalog: Catalog) -> LiveStream | None:
+    """What EXPLAIN may say about a stream as it runs: only what an epoch has really applied."""
+    applied = read_applied(runtime.directory)
+    if applied is None or not runtime.running:
+        return None
+    names = {p.instance: p for p in catalog.running(runtime.stream.name)}
+    plan = runtime.plans.load(applied.version)
+    programs = {p.name: p.program for p in plan.pipelines if p.instance in names}
+    return LiveStream(applied.version, View.some(applied.columns), programs)
 
 
 def _fields(status: object) -> list[list[object]]:

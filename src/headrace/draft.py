@@ -32,6 +32,8 @@ from headrace.sql import (
     CreateStream,
     Describe,
     Drop,
+    Explain,
+    LiveStream,
     Select,
     Show,
     ShowCreate,
@@ -40,6 +42,9 @@ from headrace.sql import (
     StopPipeline,
     define_sink,
     define_stream,
+    explain,
+    explain_json,
+    parse_script,
     plan_pipeline,
 )
 from headrace.streams.catalog import Catalog, PipelineRecord
@@ -52,6 +57,7 @@ class Draft:
     catalog: Catalog
     meaning: Meaning
     buckets: int
+    live: Callable[[str], LiveStream | None] = lambda name: None
     describe: Callable[[Catalog, str, str], Result] | None = None
     show: Callable[[Catalog, str], Result] | None = None
     touched: set[str] = field(default_factory=set)
@@ -202,6 +208,23 @@ class Draft:
         if self.describe is None:
             return Result(f"{self._text(str(kind), statement.name)};")
         return self.describe(self.catalog, str(kind), statement.name)
+
+    @_apply.register
+    def _(self, statement: Explain) -> Result:
+        target = statement.target
+        if target is None:
+            record = self._pipeline(statement.pipeline or "", statement.span)
+            parsed = parse_script(record.definition.sql)[0]
+            if not isinstance(parsed, CreatePipeline):
+                raise InternalError(f"the text of pipeline {record.definition.name} is no CREATE PIPELINE")
+            target = parsed
+        planned = plan_pipeline(target, self.catalog, self.meaning)
+        live = self.live(planned.program.stream)
+        if live is not None:
+            planned = plan_pipeline(target, self.catalog, self.meaning, live.pipelines)
+        if statement.mode == "json":
+            return Result(explain_json(planned, live))
+        return Result(explain(planned, live, verbose=statement.mode == "verbose"))
 
     @_apply.register
     def _(self, statement: Select) -> Result:

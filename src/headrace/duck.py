@@ -42,7 +42,8 @@ def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Tab
     for name, table in relations.items():
         con.register(name, table)
     try:
-        return con.sql(sql).to_arrow_table()
+        table: pa.Table = con.sql(sql).to_arrow_table()
+        return table
     finally:
         for name in relations:
             con.unregister(name)

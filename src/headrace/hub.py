@@ -20,14 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from headrace.describe import describe, show
+from headrace.describe import describe, live_stream, show
 from headrace.draft import Draft
 from headrace.errors import HubClosed, SessionMismatch, UnknownPipeline, UnknownStream
 from headrace.objects import Pipeline, Stream
 from headrace.program import Left, Meaning
 from headrace.results import Result
 from headrace.runtime import StreamRuntime
-from headrace.sql import parse_script
+from headrace.sql import LiveStream, parse_script
 from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.state_dir import StateDir
@@ -140,9 +140,14 @@ class Hub:
             self._catalog,
             self._meaning,
             self._buckets,
+            live=self._live,
             describe=lambda catalog, kind, name: describe(self, catalog, kind, name),
             show=lambda catalog, kind: show(self, catalog, kind),
         )
+
+    def _live(self, stream: str) -> LiveStream | None:
+        runtime = self._runtimes.get(stream.lower())
+        return None if runtime is None else live_stream(runtime, self._catalog)
 
     def _make_so(self, streams: set[str], left: dict[str, tuple[Left, ...]], wait: bool) -> None:
         """Bring each stream's query in line with the catalog."""

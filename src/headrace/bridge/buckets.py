@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 from decimal import Decimal
 
 import numpy as np
@@ -39,14 +40,14 @@ def mix64(values: Hashes) -> Hashes:
     return z ^ (z >> np.uint64(31))
 
 
-def buckets(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> npt.NDArray[np.int32]:
+def buckets(keys: Sequence[pa.ChunkedArray[Any]], rows: int, count: int) -> npt.NDArray[np.int32]:
     """The bucket of each of `rows` groups, given its key columns."""
     if count == 1 or not keys:
         return np.zeros(rows, dtype=np.int32)
     return (hashes(keys, rows) % np.uint64(count)).astype(np.int32)
 
 
-def hashes(keys: Sequence[pa.ChunkedArray], rows: int) -> Hashes:
+def hashes(keys: Sequence[pa.ChunkedArray[Any]], rows: int) -> Hashes:
     """The combined 64-bit hash of each row's keys."""
     combined = np.zeros(rows, dtype=np.uint64)
     with np.errstate(over="ignore"):
@@ -55,7 +56,7 @@ def hashes(keys: Sequence[pa.ChunkedArray], rows: int) -> Hashes:
     return combined
 
 
-def _column_hashes(column: pa.Array) -> Hashes:
+def _column_hashes(column: pa.Array[Any]) -> Hashes:
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), NULL_HASH)
@@ -71,30 +72,30 @@ def _column_hashes(column: pa.Array) -> Hashes:
     return hashed
 
 
-def _float_bits(column: pa.Array) -> Hashes:
+def _float_bits(column: pa.Array[Any]) -> Hashes:
     values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     bits = values.view(np.uint64).copy()
     bits[np.isnan(values)] = _QUIET_NAN
     return bits
 
 
-def _integer_bits(column: pa.Array) -> Hashes:
+def _integer_bits(column: pa.Array[Any]) -> Hashes:
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
     integers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return integers.astype(np.int64).view(np.uint64).copy()
 
 
-def _by_value(column: pa.Array) -> Hashes:
+def _by_value(column: pa.Array[Any]) -> Hashes:
     """Hash each distinct value once; group keys repeat across windows."""
     nested = pa.types.is_nested(column.type)
     if nested:
         column = pa.array([None if v is None else _json(v) for v in column.to_pylist()], pa.string())
-    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    encoded: Any = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     distinct = [_bytes(v) for v in encoded.dictionary.to_pylist()]
     table = np.array([xxhash.xxh64_intdigest(v) for v in distinct] or [0], dtype=np.uint64)
     indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    hashed = table[indices]
+    hashed: Hashes = table[indices]
     if column.null_count:
         hashed[column.is_null().to_numpy(zero_copy_only=False)] = NULL_HASH
     return hashed

@@ -53,12 +53,12 @@ class Row(NamedTuple):
 SPARK_DDL = "instance BIGINT, bucket INT, task INT, seq INT, kind INT, payload BINARY"
 ARROW = pa.schema(
     [
-        ("instance", pa.int64()),
-        ("bucket", pa.int32()),
-        ("task", pa.int32()),
-        ("seq", pa.int32()),
-        ("kind", pa.int32()),
-        ("payload", pa.binary()),
+        pa.field("instance", pa.int64()),
+        pa.field("bucket", pa.int32()),
+        pa.field("task", pa.int32()),
+        pa.field("seq", pa.int32()),
+        pa.field("kind", pa.int32()),
+        pa.field("payload", pa.binary()),
     ]
 )
 

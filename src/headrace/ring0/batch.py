@@ -7,6 +7,7 @@ are slices of one cached NULL array per type and cost nothing per row.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,11 +17,12 @@ from headrace.schema import DataType, Schema
 
 
 @lru_cache(maxsize=256)
-def _nulls(kind: DataType, rows: int) -> pa.Array:
-    return pa.nulls(rows, kind.arrow)
+def _nulls(kind: DataType, rows: int) -> pa.Array[Any]:
+    nulls: pa.Array[Any] = pa.nulls(rows, kind.arrow)  # type: ignore[call-overload]
+    return nulls
 
 
-def null_column(kind: DataType, rows: int) -> pa.Array:
+def null_column(kind: DataType, rows: int) -> pa.Array[Any]:
     """`rows` NULLs: a slice of a cached array whose length is the next power of two."""
     return _nulls(kind, max(1024, 1 << (rows - 1).bit_length()) if rows else 1024).slice(0, rows)
 
@@ -34,7 +36,7 @@ def to_rows(decoded: Decoded, schema: Schema, event_time: int | None) -> pa.Tabl
     return pa.Table.from_arrays([*arrays, times(decoded, event_time)], names=[*names, "_t"])
 
 
-def times(decoded: Decoded, event_time: int | None) -> pa.Array:
+def times(decoded: Decoded, event_time: int | None) -> pa.Array[Any]:
     """The event times in microseconds."""
     if event_time is None:
         return pa.nulls(decoded.rows, pa.int64())

@@ -23,7 +23,8 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -
     step = Step(step.events, header.watermark, step.flush, step.drop)
     window = program.window
     logged = program.emit == "close" and window is not None and window.kind != "session"
-    outcome = (log_lane if logged else table_lane).advance(program, meaning, store, header, step)
+    layout = log_lane.advance if logged else table_lane.advance
+    outcome = layout(program, meaning, store, header, step)
     if step.drop:
         store.clear()
         return Outcome(outcome.output, outcome.late, 0, 0)

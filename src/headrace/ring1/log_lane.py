@@ -60,7 +60,7 @@ def drop_floored(events: pa.Table, header: Header) -> tuple[pa.Table, int]:
     """Leave out partials of windows that an end of input has closed; the number of their rows."""
     if header.floor is None or events.num_rows == 0:
         return events, 0
-    closed = pc.less_equal(events.column("window_end"), header.floor)
+    closed = pc.less_equal(events.column("window_end"), pa.scalar(header.floor))
     late = pc.sum(events.filter(closed).column("p0")).as_py() or 0
     return events.filter(pc.invert(closed)), int(late)
 

@@ -38,6 +38,6 @@ def _runs(
     if len(cuts) == 2:
         yield 0, table
         return
-    ordered = table.take(pa.array(order))
+    ordered = table.take(order)
     for a, b in pairwise(cuts):
         yield a, ordered.slice(a, b - a)

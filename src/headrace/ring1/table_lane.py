@@ -71,6 +71,7 @@ class _Tables:
         window, entry = self.program.window, self.header.tables.get(ALL_TIME)
         if window is None or entry is None:
             return []
+        limit = np.iinfo(np.int64).max if flush or watermark is None else watermark
         closed: list[pa.Table] = []
         for chunk, end in enumerate(entry.ends):
             if end is None or not (flush or is_closed(window, end, watermark)):
@@ -78,7 +79,7 @@ class _Tables:
             table = self._read(ALL_TIME, chunk)
             if table is None:
                 continue
-            over = pc.less(table.column("window_end"), watermark) if not flush else pa.array([True] * table.num_rows)
+            over = pc.less(table.column("window_end"), pa.scalar(limit))
             closed.append(table.filter(over))
             self._put(ALL_TIME, entry, chunk, table.filter(pc.invert(over)))
         if flush and closed:

@@ -20,7 +20,7 @@ from headrace.spark.state_host import LaneProcessor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class StreamQuery:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Row as SparkRow
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from headrace.bridge.messages import (
     STREAM_LANE,
@@ -80,7 +80,7 @@ class LaneProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.store = SparkStore(handle)
 
-    def handleInputRows(self, key: Any, rows: Iterator[SparkRow], timerValues: Any) -> Iterator[SparkRow]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[SparkRow]:
         messages = in_order(Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in rows)
         if key[0] != STREAM_LANE:
             messages = self._advance(int(key[0]), int(key[1]), messages)
