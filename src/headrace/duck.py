@@ -42,8 +42,8 @@ def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Tab
     for name, table in relations.items():
         con.register(name, table)
     try:
-        table: pa.Table = con.sql(sql).to_arrow_table()
-        return table
+        found: pa.Table = con.sql(sql).to_arrow_table()
+        return found
     finally:
         for name in relations:
             con.unregister(name)

@@ -51,16 +51,15 @@ class Row(NamedTuple):
 
 
 SPARK_DDL = "instance BIGINT, bucket INT, task INT, seq INT, kind INT, payload BINARY"
-ARROW = pa.schema(
-    [
-        pa.field("instance", pa.int64()),
-        pa.field("bucket", pa.int32()),
-        pa.field("task", pa.int32()),
-        pa.field("seq", pa.int32()),
-        pa.field("kind", pa.int32()),
-        pa.field("payload", pa.binary()),
-    ]
-)
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("instance", pa.int64()),
+    pa.field("bucket", pa.int32()),
+    pa.field("task", pa.int32()),
+    pa.field("seq", pa.int32()),
+    pa.field("kind", pa.int32()),
+    pa.field("payload", pa.binary()),
+]
+ARROW = pa.schema(_FIELDS)
 
 
 def to_batch(rows: list[Row]) -> pa.RecordBatch:
