@@ -1,118 +1,115 @@
-"""CSV: decoded by pyarrow; buffers that it refuses are decoded record by record.
+"""CSV and its relatives: fields between delimiters, records between newlines.
 
-A record is a line (LF or CRLF); empty lines are no records. A quote matters only at a field's beginning. An unquoted
-empty field is NULL, a quoted one is an empty string.
+A record is a line (LF or CRLF) unless `record_delimiter` says otherwise; empty lines and comments are no records. A
+quote matters only at a field's beginning; inside, two quotes make one. An unquoted null token (the empty field, by
+default) is NULL, a quoted one is text. Every record is checked for its quotes and its number of fields.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.csv as pc
+import numpy as np
 
 from headrace.errors import BadOption, HeaderMismatch
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, too_long
-from headrace.formats.values import BadValue, Rules, text_cell
-from headrace.options import Option, boolean
-from headrace.schema import Scalar, Schema
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
+from headrace.formats.columns import QUOTED, Syntax, unquoted
+from headrace.formats.framing import BOM, frame_lines, overlaps_itself
+from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.formats.kernels import scan_csv
+from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.values import Rules
+from headrace.options import Option, boolean, choice
+from headrace.schema import Decimal, Scalar, Schema
 
-_BOM = b"\xef\xbb\xbf"
-_FAST = {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "STRING", "TIMESTAMP"}
-
-
-def records(data: bytes, delimiter: bytes) -> Iterator[tuple[int, bytes]]:
-    begin = 0
-    while begin < len(data):
-        end = data.find(delimiter, begin)
-        end = len(data) if end < 0 else end
-        yield begin, data[begin:end]
-        begin = end + len(delimiter)
-
-
-class BadStructure(ValueError):
-    """A record that breaks the quoting rules; the argument is the reason word."""
+_REASONS = {
+    scan_csv.OPEN_QUOTE: "open_quote",
+    scan_csv.BAD_QUOTE: "bad_quote",
+    scan_csv.FIELD_COUNT: "field_count",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a CSV file is written."""
+    """How a file is written. An empty `ending` is LF or CRLF; an empty `quote`, `escape` or `comment` is none."""
 
     delimiter: bytes = b","
+    ending: bytes = b""
     quote: bytes = b'"'
+    escape: bytes = b""
+    comment: bytes = b""
+    nulls: tuple[bytes, ...] = (b"",)
     header: bool = False
+    multiline: bool = False
+    ragged: bool = False
+    trailing: bool = False
 
-
-def split_record(raw: bytes, dialect: Dialect) -> list[tuple[bytes, bool]]:
-    """The fields of one record, unquoted, each with whether it was quoted. Raises BadStructure."""
-    fields: list[tuple[bytes, bool]] = []
-    at, step = 0, len(dialect.delimiter)
-    while True:
-        if dialect.quote and raw.startswith(dialect.quote, at):
-            value, at = _quoted(raw, at + 1, dialect.quote)
-            fields.append((value, True))
-            if at < len(raw) and not raw.startswith(dialect.delimiter, at):
-                raise BadStructure("bad_quote")
-        else:
-            end = raw.find(dialect.delimiter, at)
-            end = len(raw) if end < 0 else end
-            fields.append((raw[at:end], False))
-            at = end
-        if at >= len(raw):
-            return fields
-        at += step
-
-
-def _quoted(raw: bytes, at: int, quote: bytes) -> tuple[bytes, int]:
-    parts: list[bytes] = []
-    while True:
-        end = raw.find(quote, at)
-        if end < 0:
-            raise BadStructure("open_quote")
-        parts.append(raw[at:end])
-        if not raw.startswith(quote, end + 1):
-            return b"".join(parts), end + 1
-        parts.append(quote)
-        at = end + 2
+    @property
+    def simple(self) -> bool:
+        """Whether the fast scanner knows the dialect."""
+        plain = len(self.delimiter) == 1 and self.ending in (b"", b"\n")
+        return plain and self.escape in (b"", self.quote) and not self.multiline
 
 
 class Csv:
     """The `csv` format. Holds no state between calls."""
 
     name = "csv"
+    skips = True
 
-    def __init__(self, schema: Schema, dialect: Dialect, max_record_bytes: int) -> None:
+    def __init__(self, schema: Schema, dialect: Dialect, max_record_bytes: int, rules: Rules) -> None:
         self.schema = schema
         self.dialect = dialect
         self.max_record_bytes = max_record_bytes
+        self.indexer = f"headrace.formats.kernels.scan_csv.{'scan_rows' if dialect.simple else 'scan_any'}"
+        quote, escape = _code(dialect.quote), _code(dialect.escape)
+        self.syntax = Syntax(QUOTED, quote, escape, rules)
+        self._codes = np.zeros(scan_csv.DIALECT, np.int32)
+        for place, value in (
+            (scan_csv.DELIMITER, dialect.delimiter[0]),
+            (scan_csv.QUOTE, quote),
+            (scan_csv.ESCAPE, escape),
+            (scan_csv.COMMENT, _code(dialect.comment)),
+            (scan_csv.CRLF, dialect.ending == b""),
+            (scan_csv.RAGGED, dialect.ragged),
+            (scan_csv.TRAILING, dialect.trailing),
+            (scan_csv.MULTILINE, dialect.multiline),
+            (scan_csv.LONGEST, max_record_bytes),
+        ):
+            self._codes[place] = value
+        self._delimiter = np.frombuffer(dialect.delimiter, np.uint8)
+        self._ending = np.frombuffer(self.delimiter, np.uint8)
+        self._nulls = np.frombuffer(b"".join(dialect.nulls) + b"\0", np.uint8)
+        self._null_bounds = np.cumsum([0, *map(len, dialect.nulls)]).astype(np.int32)
 
     @property
     def delimiter(self) -> bytes:
-        return b"\n"
+        return self.dialect.ending or b"\n"
 
     @property
     def splittable(self) -> bool:
-        return True
+        return not self.dialect.multiline and not overlaps_itself(self.delimiter)
 
     def header_bytes(self, head: bytes) -> int:
-        begin = len(_BOM) if head.startswith(_BOM) else 0
+        begin = len(BOM) if head.startswith(BOM) else 0
         if not self.dialect.header:
             return begin
-        for at, raw in records(head[begin:], b"\n"):
-            line = raw.removesuffix(b"\r")
-            if line:
+        size = len(self.delimiter)
+        while begin < len(head):
+            end = head.find(self.delimiter, begin)
+            end = len(head) if end < 0 else end
+            line = head[begin:end]
+            line = line.removesuffix(b"\r") if self.dialect.ending == b"" else line
+            begin = min(len(head), end + size)
+            if line and not (self.dialect.comment and line.startswith(self.dialect.comment)):
                 self._check_header(line)
-                return min(len(head), begin + at + len(raw) + 1)
-        return len(head)
+                break
+        return begin
 
     def _check_header(self, line: bytes) -> None:
-        try:
-            names = [v.decode("utf-8", "replace").strip() for v, _ in split_record(line, self.dialect)]
-        except BadStructure:
-            names = [line.decode("utf-8", "replace")]
+        names = [name.decode("utf-8", "replace").strip() for name in self._split(line)]
         declared = list(self.schema.names)
         if [n.lower() for n in names] != [d.lower() for d in declared]:
             raise HeaderMismatch(
@@ -123,92 +120,127 @@ class Csv:
                 declared=declared,
             )
 
-    def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
-        raw = bytes(data)
-        fast = self._decode_fast(raw, wanted)
-        return fast if fast is not None else self._decode_each(raw, wanted, origin, offset)
+    def _split(self, line: bytes) -> list[bytes]:
+        """The fields of a header line; quotes that do not close are text."""
+        fields: list[bytes] = []
+        at, quote = 0, self.dialect.quote
+        while True:
+            closed = line.find(quote, at + 1) if quote and line.startswith(quote, at) else -1
+            while closed >= 0 and line.startswith(quote, closed + 1):
+                closed = line.find(quote, closed + 2)
+            end = line.find(self.dialect.delimiter, max(closed, at))
+            end = len(line) if end < 0 else end
+            inside = unquoted(line[at + 1 : closed], _code(quote), _code(self.dialect.escape)) if closed >= 0 else None
+            fields.append(line[at:end] if inside is None else inside)
+            if end == len(line):
+                return fields
+            at = end + len(self.dialect.delimiter)
 
-    def _decode_fast(self, data: bytes, wanted: Sequence[int]) -> Decoded | None:
-        fields = [self.schema[i] for i in wanted]
-        plain = self.dialect.quote not in data and b"\r" not in data and b"\n\n" not in data
-        simple = all(isinstance(f.type, Scalar) and f.type.name in _FAST for f in fields)
-        if not (wanted and plain and simple and data[:1] not in (b"", b"\n")) or len(self.schema) < 2:
-            return None
-        if len(data) > self.max_record_bytes and max(map(len, data.split(b"\n"))) > self.max_record_bytes:
-            return None
-        names = [str(i) for i in range(len(self.schema))]
-        convert = pc.ConvertOptions(
-            column_types={str(i): self.schema[i].type.arrow for i in wanted}, include_columns=[str(i) for i in wanted],
-            null_values=[""], strings_can_be_null=True, true_values=["true"], false_values=["false"],
+    def frame(self, data: bytes | memoryview, final: bool) -> Framed:
+        if not self.dialect.multiline:
+            return frame_lines(data, final, self.delimiter)
+        return Framed(scan_csv.frame_quoted(view_of(data), final, self._codes, self._delimiter, self._ending))
+
+    def index(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> FieldIndex:
+        buf = view_of(data)
+        room = scan_csv.count_tokens(buf, self._ending) + 1
+        slots = np.full(len(self.schema), -1, np.int32)
+        slots[list(wanted)] = np.arange(len(wanted), dtype=np.int32)
+        starts = np.empty((len(wanted), room), np.int32)
+        ends = np.empty((len(wanted), room), np.int32)
+        begins, stops = np.empty(room, np.int32), np.empty(room, np.int32)
+        wrong = np.empty((room, 3), np.int32)
+        out = (self._nulls, self._null_bounds, slots, starts, ends, begins, stops, wrong)
+        if self.dialect.simple:
+            rows, count = scan_csv.scan_rows(buf, self._codes, *out)
+        else:
+            rows, count = scan_csv.scan_any(buf, self._codes, self._delimiter, self._ending, *out)
+        bad = tuple(self._bad(data, origin, offset, *wrong[k].tolist()) for k in range(count))
+        places = {column: slot for slot, column in enumerate(wanted)}
+        return FieldIndex(
+            self.schema, buf, rows, begins, stops, starts, ends, places, self.syntax, origin, offset, bad
         )  # fmt: skip
-        try:
-            table = pc.read_csv(
-                io.BytesIO(data),
-                read_options=pc.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
-                parse_options=pc.ParseOptions(delimiter=self.dialect.delimiter.decode()),
-                convert_options=convert,
-            )
-        except pa.ArrowInvalid:
-            return None
-        columns = {i: pa.concat_arrays(table.column(str(i)).chunks) for i in wanted}
-        return Decoded(table.num_rows, columns)
 
-    def _decode_each(self, data: bytes, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
-        cells: dict[int, list[Any]] = {i: [] for i in wanted}
-        bad: list[BadRecord] = []
-        rows = 0
-        for begin, line in records(data, b"\n"):
-            raw = line.removesuffix(b"\r")
-            if not raw:
-                continue
-            if len(raw) > self.max_record_bytes:
-                bad.append(too_long(origin, offset + begin, raw, self.max_record_bytes))
-                continue
-            try:
-                fields = split_record(raw, self.dialect)
-                if len(fields) != len(self.schema):
-                    raise BadStructure("field_count")
-            except BadStructure as problem:
-                bad.append(BadRecord(origin, offset + begin, problem.args[0], None, raw))
-                continue
-            for i in wanted:
-                value, quoted = fields[i]
-                try:
-                    missing = not value and not quoted
-                    cells[i].append(None if missing else text_cell(self.schema[i].type, value, Rules()))
-                except BadValue as problem:
-                    cells[i].append(None)
-                    bad.append(BadRecord(origin, offset + begin, problem.reason, i, raw, rows))
-            rows += 1
-        return Decoded(rows, {i: pa.array(v, self.schema[i].type.arrow) for i, v in cells.items()}, tuple(bad))
+    def _bad(self, data: bytes | memoryview, origin: str, offset: int, begin: int, stop: int, verdict: int) -> BadRecord:
+        if verdict == scan_csv.TOO_LONG:
+            return too_long(origin, offset + begin, bytes(data[begin : begin + 1024]), self.max_record_bytes)
+        return BadRecord(origin, offset + begin, _REASONS[verdict], None, bytes(data[begin:stop]))
+
+    def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
+        return decode(self.index(data, wanted, origin, offset), wanted)
 
 
-def _one_byte(value: str) -> bytes:
-    if len(value.encode()) != 1 or value in "\r\n":
-        raise ValueError("one ASCII character")
-    return value.encode()
+def _code(one: bytes) -> int:
+    return one[0] if one else -1
 
 
-def _build(schema: Schema, values: Mapping[str, object]) -> Csv:
-    delimiter, quote, header = values["delimiter"], values["quote"], values["header"]
-    size = values["max_record_bytes"]
-    assert isinstance(delimiter, bytes) and isinstance(quote, bytes) and isinstance(size, int)
+_ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\\\": "\\", "\\0": "\0"}
+
+
+def _spelled(value: str) -> bytes:
+    """Text with \\t, \\n, \\r, \\0 and \\\\ for what cannot be typed."""
+    out, at = "", 0
+    while at < len(value):
+        pair = value[at : at + 2]
+        out += _ESCAPES.get(pair, value[at])
+        at += 2 if pair in _ESCAPES else 1
+    return out.encode()
+
+
+def _delimiter(value: str) -> bytes:
+    if not 1 <= len(_spelled(value)) <= 16:
+        raise ValueError("1 to 16 bytes")
+    return _spelled(value)
+
+
+def _one_or_none(value: str) -> bytes:
+    spelled = _spelled(value)
+    if len(spelled) > 1 or spelled in (b"\n", b"\r") or (spelled and spelled[0] > 127):
+        raise ValueError("one ASCII character, or empty for none")
+    return spelled
+
+
+def _tokens(value: str) -> tuple[bytes, ...]:
+    return tuple(_spelled(token) for token in value.split("|"))
+
+
+def _build(schema: Schema, values: Mapping[str, Any]) -> Csv:
+    dialect = Dialect(
+        delimiter=values["delimiter"], ending=values["record_delimiter"], quote=values["quote"], escape=values["escape"],
+        comment=values["comment"], nulls=values["nulls_as"], header=values["header"], multiline=values["multiline"],
+        ragged=values["ragged"] == "null", trailing=values["trailing_delimiter"],
+    )  # fmt: skip
     for field in schema:
-        if not isinstance(field.type, Scalar) and not field.type.ddl.startswith("DECIMAL"):
+        if not isinstance(field.type, Scalar | Decimal):
             raise BadOption(
                 f"format 'csv' cannot hold {field.type.ddl} (column {field.name})",
                 advice="Use format = 'json', or declare the column as STRING.", option="format", value="csv",
             )  # fmt: skip
-    return Csv(schema, Dialect(delimiter, quote, bool(header)), size)
+    if dialect.delimiter == (dialect.ending or b"\n") or dialect.delimiter in (dialect.quote, dialect.escape):
+        raise BadOption(
+            "the delimiter cannot be the quote, the escape character or the record delimiter",
+            advice="Choose another delimiter.",
+            option="delimiter",
+            value=dialect.delimiter.decode("utf-8", "replace"),
+        )
+    return Csv(schema, dialect, values["max_record_bytes"], rules_of(values))
 
 
 CSV = FormatKind(
     "csv",
     "delimited text, one record per line",
     (
-        Option("delimiter", _one_byte, default=b",", help="between fields"),
-        Option("quote", _one_byte, default=b'"', help="around fields that hold delimiters"),
+        Option("delimiter", _delimiter, default=b",", help="between fields; one or more bytes, \\t for a tab"),
+        Option("record_delimiter", _delimiter, default=b"", help="after records; LF or CRLF if absent"),
+        Option("quote", _one_or_none, default=b'"', help="around fields that hold delimiters; empty for none"),
+        Option("escape", _one_or_none, default=b"", help="inside quotes, makes the next character plain"),
+        Option("comment", _one_or_none, default=b"", help="a line that begins with it is no record"),
+        Option("nulls_as", _tokens, default=(b"",), help="unquoted fields that are NULL, with | between: |NULL|\\N"),
         Option("header", boolean, default=False, help="the first line of each file names the columns"),
+        Option("multiline", boolean, default=False, help="quoted fields may hold newlines; one task reads a file"),
+        Option("ragged", choice("bad", "null"), default="bad", help="null: too few fields are NULL, too many ignored"),
+        Option("trailing_delimiter", boolean, default=False, help="a delimiter after the last field is allowed"),
+        *VALUE_OPTIONS,
         *COMMON_OPTIONS,
     ),
     _build,

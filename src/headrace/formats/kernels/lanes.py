@@ -212,6 +212,12 @@ else:
 
 
 @inlined
+def wide(value: Any) -> int:
+    """An integer of any width as int64, so that kernels are compiled for one width."""
+    return np.int64(value)  # type: ignore[return-value]
+
+
+@inlined
 def byte_at(buf: Any, p: int, n: int) -> int:
     """The byte at `p`; at and after the end, a newline: the end of the bytes ends a record."""
     if p < n:

@@ -22,6 +22,7 @@ from headrace.formats.kernels.lanes import (
     high_product,
     leading_zeros,
     view,
+    wide,
     word_at,
 )  # fmt: skip
 
@@ -83,7 +84,7 @@ def parse_booleans(data: Any, starts: Any, ends: Any, quoted: bool, values: Any,
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
-        p, e = np.int64(starts[i]), np.int64(ends[i])
+        p, e = wide(starts[i]), wide(ends[i])
         if p < 0:
             status[i] = NULL
             odd += 1
@@ -109,7 +110,7 @@ def parse_integers(data: Any, starts: Any, ends: Any, low: int, high: int, value
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
-        p, e = np.int64(starts[i]), np.int64(ends[i])
+        p, e = wide(starts[i]), wide(ends[i])
         if p < 0:
             status[i] = NULL
             odd += 1
@@ -204,7 +205,7 @@ def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, values: Any, 
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
-        p, e = np.int64(starts[i]), np.int64(ends[i])
+        p, e = wide(starts[i]), wide(ends[i])
         if p < 0:
             status[i] = NULL
             odd += 1
@@ -270,7 +271,7 @@ def parse_decimals(
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
-        p, e = np.int64(starts[i]), np.int64(ends[i])
+        p, e = wide(starts[i]), wide(ends[i])
         if p < 0:
             status[i] = NULL
             odd += 1

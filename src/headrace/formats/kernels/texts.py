@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import HIGH, ONE, copy_bytes, get8, put8, view, word_at
+from headrace.formats.kernels.lanes import HIGH, ONE, copy_bytes, get8, put8, view, wide, word_at
 from headrace.formats.kernels.numbers import FINE, NULL, SLOW
 from headrace.formats.kernels.scan_json import unescape
 
@@ -82,7 +82,7 @@ def parse_strings(
     at = 0
     offsets[0] = 0
     for i in range(len(starts)):
-        p, e = np.int64(starts[i]), np.int64(ends[i])
+        p, e = wide(starts[i]), wide(ends[i])
         state = FINE
         if p < 0:
             state = NULL
@@ -179,7 +179,7 @@ def parse_binaries(
     at = 0
     offsets[0] = 0
     for i in range(len(starts)):
-        p, e = np.int64(starts[i]), np.int64(ends[i])
+        p, e = wide(starts[i]), wide(ends[i])
         state = FINE
         if p < 0:
             state = NULL

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, kernel
-from headrace.formats.kernels.lanes import byte_at, digit_run, get8, view, word_at
+from headrace.formats.kernels.lanes import byte_at, digit_run, get8, view, wide, word_at
 from headrace.formats.kernels.numbers import FINE, NULL, SLOW, some_digits
 
 BAD_DATE, BAD_TIMESTAMP = 7, 8
@@ -129,7 +129,7 @@ def parse_timestamps(data: Any, starts: Any, ends: Any, quoted: bool, zoned: boo
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
-        p, e = np.int64(starts[i]), np.int64(ends[i])
+        p, e = wide(starts[i]), wide(ends[i])
         if p < 0:
             status[i] = NULL
             odd += 1
@@ -158,7 +158,7 @@ def parse_dates(data: Any, starts: Any, ends: Any, quoted: bool, values: Any, st
     buf = view(data)
     odd = 0
     for i in range(len(starts)):
-        p, e = np.int64(starts[i]), np.int64(ends[i])
+        p, e = wide(starts[i]), wide(ends[i])
         if p < 0:
             status[i] = NULL
             odd += 1
@@ -188,7 +188,7 @@ def parse_pattern(
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
-        p, e = np.int64(starts[i]), np.int64(ends[i])
+        p, e = wide(starts[i]), wide(ends[i])
         if p < 0:
             status[i] = NULL
             odd += 1

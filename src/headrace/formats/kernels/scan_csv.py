@@ -1,0 +1,384 @@
+"""Where the fields of delimited text are: 64 bytes at a time for the usual dialects, byte by byte for the others.
+
+A field is (start, end) of its text, inside its quotes; the end of a quoted field with doubled quotes or escapes is
+stored as ~end, and an unquoted field that is a null token has start -1. A quote matters only at a field's beginning.
+"""
+
+# ruff: noqa: SIM109
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace.formats.kernels.jit import helper, inlined, kernel
+from headrace.formats.kernels.lanes import ONE, byte_at, find_byte, get8, get32, match64, put32, trailing_zeros, view, wide
+
+# Verdicts on a record; formats.csv turns them into reason words.
+OK, OPEN_QUOTE, BAD_QUOTE, FIELD_COUNT, TOO_LONG = 0, 1, 2, 3, 4
+# Places in the `dialect` array.
+DELIMITER, QUOTE, ESCAPE, COMMENT, CRLF, RAGGED, TRAILING, MULTILINE, LONGEST = 0, 1, 2, 3, 4, 5, 6, 7, 8
+DIALECT = 9
+
+
+@helper
+def is_null(buf: Any, p: int, e: int, nulls: Any, bounds: Any, count: int) -> bool:
+    """Whether [p, e) is one of the null tokens."""
+    for k in range(count):
+        first = get32(bounds, k)
+        if get32(bounds, k + 1) - first == e - p:
+            i = 0
+            while i < e - p and get8(buf, p + i) == get8(nulls, first + i):
+                i += 1
+            if i == e - p:
+                return True
+    return False
+
+
+@helper
+def quoted_end(buf: Any, p: int, n: int, quote: int, escape: int) -> int:
+    """Twice the place of the quote that closes the field whose inside begins at `p`, plus one if there is something
+    to undo in it; -1 if nothing closes it before `n`."""
+    undo = 0
+    if escape < 0:
+        while True:
+            p = find_byte(buf, p, n, quote)
+            if p >= n:
+                return -1
+            if p + 1 < n and get8(buf, p + 1) == quote:
+                undo = 1
+                p += 2
+            else:
+                return 2 * p + undo
+    while p < n:
+        c = get8(buf, p)
+        if c == escape and p + 1 < n and (escape != quote or get8(buf, p + 1) == quote):
+            undo = 1
+            p += 2
+        elif c == quote:
+            if p + 1 < n and get8(buf, p + 1) == quote:
+                undo = 1
+                p += 2
+            else:
+                return 2 * p + undo
+        else:
+            p += 1
+    return -1
+
+
+@inlined
+def put_field(starts: Any, ends: Any, place: int, p: int, e: int) -> None:
+    put32(starts, place, p)
+    put32(ends, place, e)
+
+
+@helper
+def count_verdict(found: int, expected: int, last_empty: bool, ragged: bool, trailing: bool) -> int:
+    """Whether a record of `found` fields is one of `expected`."""
+    if found == expected or ragged or (trailing and found == expected + 1 and last_empty):
+        return OK
+    return FIELD_COUNT
+
+
+@kernel
+def scan_rows(
+    data: Any, dialect: Any, nulls: Any, null_bounds: Any, slots: Any, starts: Any, ends: Any, begins: Any, stops: Any,
+    bad: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """Scan lines whose delimiter is one byte, without an escape character. Returns (rows, bad records).
+
+    `slots[c]` is the slot of column c, -1 if nobody wants it; row r is [begins[r], stops[r]); bad[k] is (begin, stop,
+    verdict). Empty lines and comments are neither.
+    """
+    buf, n = view(data), len(data)
+    delimiter, quote, comment = wide(dialect[DELIMITER]), wide(dialect[QUOTE]), wide(dialect[COMMENT])
+    crlf, ragged, trailing = dialect[CRLF] != 0, dialect[RAGGED] != 0, dialect[TRAILING] != 0
+    longest = wide(dialect[LONGEST])
+    width, room = len(slots), starts.shape[1]
+    first_places, last_places = view(starts), view(ends)
+    tokens = len(null_bounds) - 1
+    empty_is_null = is_null(buf, 0, 0, view(nulls), view(null_bounds), tokens)
+    other_tokens = tokens > (1 if empty_is_null else 0)
+    rows = 0
+    wrong = 0
+    begin = 0  # of the record
+    field = 0  # of the field
+    column = 0
+    block = 0
+    mask = np.uint64(0)
+    if n > 0:
+        mask = match64(buf, 0, n, delimiter) | match64(buf, 0, n, 10)
+    while begin < n:
+        c = byte_at(buf, field, n)
+        verdict = OK
+        p = 0
+        e = 0
+        after = 0
+        if c == quote and quote >= 0:
+            line = find_byte(buf, field, n, 10)
+            closed = quoted_end(buf, field + 1, line, quote, -1)
+            p = field + 1
+            if closed < 0:
+                verdict = OPEN_QUOTE
+                after = line
+            else:
+                e = closed >> 1
+                after = e + 1
+                if closed & 1 == 1:
+                    e = ~e
+                if crlf and byte_at(buf, after, n) == 13 and after + 1 == line:
+                    after = line
+                if after < line and get8(buf, after) != delimiter:
+                    verdict = BAD_QUOTE
+                    after = line
+            block = after & ~63
+            mask = match64(buf, block, n, delimiter) | match64(buf, block, n, 10)
+            mask &= ~((ONE << np.uint64(after - block)) - ONE)
+            if after < n:
+                mask &= mask - ONE
+        else:
+            while mask == 0 and block + 64 < n:
+                block += 64
+                mask = match64(buf, block, n, delimiter) | match64(buf, block, n, 10)
+            after = n
+            if mask != 0:
+                after = block + trailing_zeros(mask)
+                mask &= mask - ONE
+            p = field
+            e = after
+        ends_record = after >= n or get8(buf, after) == 10
+        if ends_record and c != quote and crlf and e > p and get8(buf, e - 1) == 13:
+            e -= 1
+        if column == 0 and ends_record and verdict == OK and p == e and c != quote:
+            begin = after + 1
+            field = begin
+            continue
+        if verdict == OK and column < width:
+            slot = wide(slots[column])
+            if slot >= 0:
+                if c != quote and ((e == p and empty_is_null) or (
+                    other_tokens and is_null(buf, p, e, view(nulls), view(null_bounds), tokens)
+                )):
+                    p = -1
+                put_field(first_places, last_places, slot * room + rows, p, e)
+        column += 1
+        field = after + 1
+        if comment >= 0 and column == 1 and c == comment:
+            after = find_byte(buf, begin, n, 10)
+            stop = after
+            if stop > begin and crlf and get8(buf, stop - 1) == 13:
+                stop -= 1
+            if stop - begin <= longest:
+                verdict = -1
+            ends_record = True
+        if not ends_record and verdict == OK:
+            continue
+        after = after if ends_record else find_byte(buf, after, n, 10)
+        stop = after
+        if stop > begin and crlf and get8(buf, stop - 1) == 13:
+            stop -= 1
+        if verdict == OK:
+            verdict = count_verdict(column, width, e == p or p < 0, ragged, trailing)
+        if stop - begin > longest:
+            verdict = TOO_LONG
+        if verdict == OK:
+            if column < width:
+                for missing in range(column, width):
+                    if slots[missing] >= 0:
+                        starts[slots[missing], rows] = -1
+            begins[rows] = begin
+            stops[rows] = stop
+            rows += 1
+        elif verdict > 0:
+            bad[wrong, 0] = begin
+            bad[wrong, 1] = stop
+            bad[wrong, 2] = verdict
+            wrong += 1
+        if field != after + 1:
+            block = after & ~63
+            if block < n:
+                mask = match64(buf, block, n, delimiter) | match64(buf, block, n, 10)
+                mask &= ~((ONE << np.uint64(after - block)) - ONE)
+                if after < n:
+                    mask &= mask - ONE
+        begin = after + 1
+        field = begin
+        column = 0
+    return rows, wrong
+
+
+@helper
+def matches(buf: Any, p: int, n: int, token: Any, length: int) -> bool:
+    """Whether the bytes at `p` are `token`."""
+    if p + length > n:
+        return False
+    for k in range(length):
+        if get8(buf, p + k) != get8(token, k):
+            return False
+    return True
+
+
+@helper
+def find_token(buf: Any, p: int, n: int, token: Any, length: int) -> int:
+    """The first place of `token` from `p` on; `n` if there is none."""
+    first = get8(token, 0)
+    while p < n:
+        p = find_byte(buf, p, n, first)
+        if p < n:
+            if matches(buf, p, n, token, length):
+                return p
+            p += 1
+    return n
+
+
+@helper
+def record_end(buf: Any, p: int, n: int, dialect: Any, fields: Any, flen: int, ends: Any, elen: int) -> int:
+    """Where the record at `p` ends: the place of its delimiter, which a quoted field may hold if `multiline`.
+
+    With an open quote, the first delimiter, as if there were no quotes: the next record begins there.
+    """
+    first = find_token(buf, p, n, ends, elen)
+    if get32(dialect, MULTILINE) == 0:
+        return first
+    quote, escape = get32(dialect, QUOTE), get32(dialect, ESCAPE)
+    limit = min(n, p + get32(dialect, LONGEST) + elen + 1)  # so that the answer does not depend on what follows
+    at = p
+    while True:
+        if quote >= 0 and at < limit and get8(buf, at) == quote:
+            closed = quoted_end(buf, at + 1, limit, quote, escape)
+            if closed < 0:
+                return first
+            at = (closed >> 1) + 1
+        while at < limit and not matches(buf, at, n, fields, flen) and not matches(buf, at, n, ends, elen):
+            at += 1
+        if at >= limit:
+            return n if limit == n else first
+        if matches(buf, at, n, ends, elen):
+            return at
+        at += flen
+
+
+@kernel
+def scan_any(
+    data: Any, dialect: Any, delimiter: Any, ending: Any, nulls: Any, null_bounds: Any, slots: Any, starts: Any, ends: Any,
+    begins: Any, stops: Any, bad: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """As `scan_rows`, for every dialect: delimiters of several bytes, an escape character, quoted newlines."""
+    buf, n = view(data), len(data)
+    quote, escape, comment = wide(dialect[QUOTE]), wide(dialect[ESCAPE]), wide(dialect[COMMENT])
+    crlf, ragged, trailing = dialect[CRLF] != 0, dialect[RAGGED] != 0, dialect[TRAILING] != 0
+    width, room = len(slots), starts.shape[1]
+    flen, elen, tokens = len(delimiter), len(ending), len(null_bounds) - 1
+    rows = 0
+    wrong = 0
+    begin = 0
+    while begin < n:
+        after = record_end(buf, begin, n, view(dialect), view(delimiter), flen, view(ending), elen)
+        stop = after
+        if crlf and stop > begin and get8(buf, stop - 1) == 13:
+            stop -= 1
+        verdict = OK
+        column = 0
+        if stop - begin > dialect[LONGEST]:
+            verdict = TOO_LONG
+        elif stop == begin or (comment >= 0 and get8(buf, begin) == comment):
+            begin = after + elen
+            continue
+        at = begin
+        last_empty = False
+        while verdict == OK:
+            p = at
+            quoted = quote >= 0 and at < stop and get8(buf, at) == quote
+            if quoted:
+                p = at + 1
+                closed = quoted_end(buf, p, stop, quote, escape)
+                if closed < 0:
+                    verdict = OPEN_QUOTE
+                    break
+                e = closed >> 1
+                at = e + 1
+                if closed & 1 == 1:
+                    e = ~e
+                if at < stop and not matches(buf, at, stop, view(delimiter), flen):
+                    verdict = BAD_QUOTE
+                    break
+            else:
+                at = find_token(buf, at, stop, view(delimiter), flen)
+                e = at
+            last_empty = e == p and not quoted
+            if column < width and slots[column] >= 0:
+                if not quoted and is_null(buf, p, e, view(nulls), view(null_bounds), tokens):
+                    p = -1
+                put_field(view(starts), view(ends), wide(slots[column]) * room + rows, p, e)
+            column += 1
+            if at >= stop:
+                break
+            at += flen
+        if verdict == OK:
+            verdict = count_verdict(column, width, last_empty, ragged, trailing)
+        if verdict == OK:
+            for missing in range(column, width):
+                if slots[missing] >= 0:
+                    starts[slots[missing], rows] = -1
+            begins[rows] = begin
+            stops[rows] = stop
+            rows += 1
+        else:
+            bad[wrong, 0] = begin
+            bad[wrong, 1] = stop
+            bad[wrong, 2] = verdict
+            wrong += 1
+        begin = after + elen
+    return rows, wrong
+
+
+@kernel
+def count_tokens(data: Any, token: Any) -> int:
+    """How often `token` occurs, one after the other."""
+    buf, n = view(data), len(data)
+    total = 0
+    p = 0
+    while True:
+        p = find_token(buf, p, n, view(token), len(token))
+        if p >= n:
+            return total
+        total += 1
+        p += len(token)
+
+
+@helper
+def open_at(buf: Any, p: int, stop: int, quote: int, escape: int, delimiter: Any, flen: int) -> bool:
+    """Whether the record [p, stop) has a quoted field that nothing closes."""
+    at = p
+    while at < stop:
+        if quote >= 0 and get8(buf, at) == quote:
+            closed = quoted_end(buf, at + 1, stop, quote, escape)
+            if closed < 0:
+                return True
+            at = (closed >> 1) + 1
+        while at < stop and not matches(buf, at, stop, delimiter, flen):
+            at += 1
+        at += flen
+    return False
+
+
+@kernel
+def frame_quoted(data: Any, final: bool, dialect: Any, delimiter: Any, ending: Any) -> int:
+    """How many bytes of `data` are whole records when quoted fields may hold delimiters.
+
+    Without `final`, a record whose quote is still open may yet be closed by what follows, unless it is too long.
+    """
+    buf, n = view(data), len(data)
+    quote, escape, longest = wide(dialect[QUOTE]), wide(dialect[ESCAPE]), wide(dialect[LONGEST])
+    flen, elen = len(delimiter), len(ending)
+    begin = 0
+    while begin < n:
+        after = record_end(buf, begin, n, view(dialect), view(delimiter), flen, view(ending), elen)
+        if not final:
+            if after >= n:
+                break
+            undecided = begin + longest + elen + 1 > n
+            if undecided and open_at(buf, begin, after, quote, escape, view(delimiter), flen):
+                break
+        begin = min(n, after + elen)
+    return begin
