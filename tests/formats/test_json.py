@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from headrace.errors import BadOption, UnknownOption
 from headrace.formats import FORMATS
 from headrace.formats.base import Decoded
+from headrace.options import check_options
 from headrace.schema import Field, Schema, parse_type
 from tests.formats import oracle
 
@@ -73,12 +75,15 @@ STRINGS = st.one_of(
     st.text(max_size=40).map(lambda t: json.dumps(t, ensure_ascii=False)),
     st.text(max_size=40).map(json.dumps),
     st.sampled_from([
-        '"2024-02-29"', '"2023-02-29"', '"2024-02-29T12:34:56.789Z"', '"2024-02-29 12:34:56+05:30"', '"1969-12-31T23:59"',
-        '"aGVsbG8="', '"aGVsbG8"', '"NaN"', '"-Infinity"', '"12.345"', '"\\ud83d\\ude00"', '"\\ud83d"', '"\\/\\b\\f\\n"',
+        '"2024-02-29"', '"2023-02-29"', '"2024-02-29T12:34:56.789Z"', '"2024-02-29 12:34:56+05:30"',
+        '"1969-12-31T23:59"', '"aGVsbG8="', '"aGVsbG8"', '"NaN"', '"-Infinity"', '"12.345"', '"\\ud83d\\ude00"', '"\\ud83d"',
+        '"\\/\\b\\f\\n"',
         '"2024-01-01T00:00:00.1234567891"', '"0001-01-01"', '"9999-12-31T23:59:59.999999-18:00"', '"2024-13-01"', '""',
     ]),
 )  # fmt: skip
-SCALARS = st.one_of(NUMBERS, STRINGS, st.sampled_from(["true", "false", "null", "True", "nul", "NaN", "-", "01", "1.", "+1"]))
+SCALARS = st.one_of(
+    NUMBERS, STRINGS, st.sampled_from(["true", "false", "null", "True", "nul", "NaN", "-", "01", "1.", "+1"])
+)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
@@ -113,7 +118,10 @@ def test_nested_values_are_read_as_python_reads_them(records: list[str], types: 
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.binary(max_size=120) | st.text(alphabet='{}[]",:\\0123456789.eE+-truefalsn \n\tc\x00é', max_size=120).map(str.encode))
+@given(
+    st.binary(max_size=120)
+    | st.text(alphabet='{}[]",:\\0123456789.eE+-truefalsn \n\tc\x00é', max_size=120).map(str.encode)
+)
 @example(b'{"c0":1}{"c0":2}')
 @example(b'{"c0":1,}')
 @example(b'{"c0" 1}')
@@ -139,8 +147,6 @@ def test_a_column_does_not_depend_on_which_others_are_wanted(records: list[str],
 
 
 def test_a_selection_parses_only_its_rows_in_its_order() -> None:
-    import numpy as np
-
     s = schema("INT", "STRING")
     data = b'{"c0":1,"c1":"a"}\n{"c0":"x","c1":"b"}\nbroken\n{"c0":3,"c1":"c"}\n{"c0":4}\n'
     index = FORMATS["json"].make(s, {}).index(data, [0, 1], "o", 100)
@@ -214,7 +220,5 @@ def test_options_are_checked() -> None:
         FORMATS["json"].make(schema("INT"), {"timestamp_format": "yyyy-QQ"})
     with pytest.raises(BadOption):
         FORMATS["json"].make(schema("INT"), {"utf8": "guess"})
-    from headrace.options import check_options
-
     with pytest.raises(UnknownOption):
         check_options("format", FORMATS["json"].options, {"delimiter": ","})

@@ -72,8 +72,11 @@ class Indexed(Protocol):
     Parse the columns that a filter needs, then the others for the rows that it kept. Valid while the buffer is.
     """
 
-    rows: int
-    bad: tuple[BadRecord, ...]
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def bad(self) -> tuple[BadRecord, ...]: ...
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         """The columns (wanted ones, by full-schema index), of all rows or of the rows `selection`, in its order.
@@ -92,10 +95,17 @@ class Format(Protocol):
     shown by stream info.
     """
 
-    name: str
-    indexer: str
-    skips: bool
-    max_record_bytes: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def indexer(self) -> str: ...
+
+    @property
+    def skips(self) -> bool: ...
+
+    @property
+    def max_record_bytes(self) -> int: ...
 
     @property
     def delimiter(self) -> bytes:
@@ -145,7 +155,7 @@ class FormatKind:
     name: str
     help: str
     options: tuple[Option, ...]
-    build: Callable[[Schema, Mapping[str, object]], Format]
+    build: Callable[[Schema, Mapping[str, Any]], Format]
 
     def make(self, schema: Schema, options: Mapping[str, str]) -> Format:
         """The format of a stream. Of `options`, a stream's raw strings, only those that are declared here are read:

@@ -8,7 +8,7 @@ costs time, never exactness.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from headrace.schema import Array, DataType, Decimal, Map, Scalar, Struct
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int32]
-Column = pa.Array[Any] if hasattr(pa.Array, "__class_getitem__") else Any
 
 JSON, PLAIN, QUOTED = texts.JSON, texts.PLAIN, texts.QUOTED
 
@@ -35,7 +34,7 @@ class Syntax:
     kind: int
     quote: int = -1
     escape: int = -1
-    rules: Rules = Rules()
+    rules: Rules = field(default_factory=Rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,8 @@ def _validity(status: Bytes, odd: int) -> Any:
 
 
 def _buffer(values: npt.NDArray[Any]) -> Any:
-    return pa.py_buffer(memoryview(values).cast("B")) if len(values) else pa.py_buffer(b"")
+    whole: Any = memoryview(values)  # type: ignore[arg-type]
+    return pa.py_buffer(whole.cast("B")) if len(values) else pa.py_buffer(b"")
 
 
 def _slow_cells(fields: Fields, kind: DataType, status: Bytes, store: Callable[[int, Any], None]) -> int:
@@ -281,7 +281,8 @@ def _texts(fields: Fields, kind: DataType, utf8: bool, wrong: int) -> Parsed:
     offsets = np.empty(len(fields) + 1, np.int32)
     status = np.empty(len(fields), np.uint8)
     odd = texts.parse_strings(
-        fields.data, fields.starts, fields.ends, syntax.kind, syntax.quote, syntax.escape, utf8, wrong, out, offsets, status
+        fields.data, fields.starts, fields.ends, syntax.kind, syntax.quote, syntax.escape, utf8, wrong, out, offsets,
+        status,
     )  # fmt: skip
     return _variable(fields, kind, out, offsets, status, odd)
 
@@ -291,7 +292,7 @@ def _variable(fields: Fields, kind: DataType, out: Bytes, offsets: Places, statu
     if odd and (status == SLOW).any():
         odd = _slow_cells(fields, kind, status, changed.__setitem__)
     buffers = [_validity(status, odd), _buffer(offsets), _buffer(out)]
-    array = pa.Array.from_buffers(kind.arrow, len(fields), buffers, odd)
+    array: Any = pa.Array.from_buffers(kind.arrow, len(fields), buffers, odd)
     if changed:
         cells = array.to_pylist()
         for row, value in changed.items():

@@ -161,7 +161,9 @@ class Csv:
             self.schema, buf, rows, begins, stops, starts, ends, places, self.syntax, origin, offset, bad
         )  # fmt: skip
 
-    def _bad(self, data: bytes | memoryview, origin: str, offset: int, begin: int, stop: int, verdict: int) -> BadRecord:
+    def _bad(
+        self, data: bytes | memoryview, origin: str, offset: int, begin: int, stop: int, verdict: int
+    ) -> BadRecord:
         if verdict == scan_csv.TOO_LONG:
             return too_long(origin, offset + begin, bytes(data[begin : begin + 1024]), self.max_record_bytes)
         return BadRecord(origin, offset + begin, _REASONS[verdict], None, bytes(data[begin:stop]))
@@ -206,8 +208,9 @@ def _tokens(value: str) -> tuple[bytes, ...]:
 
 def _build(schema: Schema, values: Mapping[str, Any]) -> Csv:
     dialect = Dialect(
-        delimiter=values["delimiter"], ending=values["record_delimiter"], quote=values["quote"], escape=values["escape"],
-        comment=values["comment"], nulls=values["nulls_as"], header=values["header"], multiline=values["multiline"],
+        delimiter=values["delimiter"], ending=values["record_delimiter"], quote=values["quote"],
+        escape=values["escape"], comment=values["comment"], nulls=values["nulls_as"], header=values["header"],
+        multiline=values["multiline"],
         ragged=values["ragged"] == "null", trailing=values["trailing_delimiter"],
     )  # fmt: skip
     for field in schema:

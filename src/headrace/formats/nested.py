@@ -129,7 +129,7 @@ def _items(fields: Fields, opening: int, status: Bytes) -> tuple[Places, Places,
     if total == 0:
         return counts, _NONE, _NONE, _NONE, _NONE
     found = [np.empty(total, np.int32) for _ in range(4)]
-    scan_items(fields.data, fields.starts, opening, counts, *found, status, wrong)
+    scan_items(fields.data, fields.starts, opening, counts, found[0], found[1], found[2], found[3], status, wrong)
     return counts, found[0], found[1], found[2], found[3]
 
 
@@ -149,7 +149,8 @@ def _listed(kind: DataType, status: Bytes, counts: Places, children: list[Any], 
     odd = int(np.count_nonzero(status != FINE))
     inner = children[0]
     if len(children) == 2:
-        entries = pa.struct([pa.field("key", kind.arrow.key_type, nullable=False), kind.arrow.item_field])
+        whole: Any = kind.arrow
+        entries = pa.struct([pa.field("key", whole.key_type, nullable=False), whole.item_field])
         inner = pa.Array.from_buffers(entries, len(children[0]), [None], 0, children=children)
     buffers = [_validity(status, odd), pa.py_buffer(offsets.tobytes())]
     return Parsed(pa.Array.from_buffers(kind.arrow, len(counts), buffers, odd, children=[inner]), status, odd)

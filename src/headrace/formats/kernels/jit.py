@@ -51,7 +51,7 @@ def cache_directory() -> Path:
     return private
 
 
-class _Locator(_CacheLocator):  # type: ignore[misc]
+class _Locator(_CacheLocator):
     """Tells Numba where the cache is, and that it is stale when any kernel source changed."""
 
     def __init__(self, name: str) -> None:
@@ -71,18 +71,19 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return cls(f"{py_func.__module__}.{py_func.__qualname__}")
 
 
-class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = [_Locator]  # noqa: RUF012
+class _Impl(CompileResultCacheImpl):
+    _locator_classes: Any = [_Locator]  # noqa: RUF012
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
+class _Cache(FunctionCache):
     _impl_class = _Impl
 
 
 def kernel(function: F) -> F:
     """Compile `function` on its first call, without the GIL, and keep the code on disk."""
-    compiled = numba.njit(nogil=True, boundscheck=CHECKED, error_model="numpy")(function)
-    compiled._cache = _Cache(function)
+    compiled: Any = numba.njit(nogil=True, boundscheck=CHECKED, error_model="numpy")(function)
+    make_cache: Any = _Cache
+    compiled._cache = make_cache(function)
     return cast(F, compiled)
 
 

@@ -6,6 +6,8 @@ exact or not sure; `formats.columns` then decides the cell with `formats.values`
 are not FINE.
 """
 
+# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
 from typing import Any

@@ -4,7 +4,9 @@ A field is (start, end) of its text, inside its quotes; the end of a quoted fiel
 stored as ~end, and an unquoted field that is a null token has start -1. A quote matters only at a field's beginning.
 """
 
-# ruff: noqa: SIM109
+# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# ruff: noqa: SIM110
+# mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +14,18 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import ONE, byte_at, find_byte, get8, get32, match64, put32, trailing_zeros, view, wide
+from headrace.formats.kernels.lanes import (
+    ONE,
+    byte_at,
+    find_byte,
+    get8,
+    get32,
+    match64,
+    put32,
+    trailing_zeros,
+    view,
+    wide,
+)
 
 # Verdicts on a record; formats.csv turns them into reason words.
 OK, OPEN_QUOTE, BAD_QUOTE, FIELD_COUNT, TOO_LONG = 0, 1, 2, 3, 4
@@ -156,9 +169,10 @@ def scan_rows(
         if verdict == OK and column < width:
             slot = wide(slots[column])
             if slot >= 0:
-                if c != quote and ((e == p and empty_is_null) or (
-                    other_tokens and is_null(buf, p, e, view(nulls), view(null_bounds), tokens)
-                )):
+                if c != quote and (
+                    (e == p and empty_is_null)
+                    or (other_tokens and is_null(buf, p, e, view(nulls), view(null_bounds), tokens))
+                ):
                     p = -1
                 put_field(first_places, last_places, slot * room + rows, p, e)
         column += 1
@@ -260,8 +274,8 @@ def record_end(buf: Any, p: int, n: int, dialect: Any, fields: Any, flen: int, e
 
 @kernel
 def scan_any(
-    data: Any, dialect: Any, delimiter: Any, ending: Any, nulls: Any, null_bounds: Any, slots: Any, starts: Any, ends: Any,
-    begins: Any, stops: Any, bad: Any,
+    data: Any, dialect: Any, delimiter: Any, ending: Any, nulls: Any, null_bounds: Any, slots: Any, starts: Any,
+    ends: Any, begins: Any, stops: Any, bad: Any,
 ) -> tuple[int, int]:  # fmt: skip
     """As `scan_rows`, for every dialect: delimiters of several bytes, an escape character, quoted newlines."""
     buf, n = view(data), len(data)

@@ -6,6 +6,8 @@ is a key scanned and looked up. A field is (start, end) of its text; a string's 
 string with escapes is stored as ~end. A missing field has start -1.
 """
 
+# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
 from typing import Any
@@ -117,7 +119,7 @@ def number_end(buf: Any, p: int, n: int) -> int:
 
 @inlined
 def scalar_end(buf: Any, p: int, n: int, c: int) -> int:
-    """Twice the position after the scalar that begins with byte `c` at `p`, plus one for a string with escapes; or -1."""
+    """Twice the position after the scalar at `p` (first byte `c`), plus one for a string with escapes; or -1."""
     if c == 34:
         return string_end(buf, p, n)
     if 48 <= c <= 57 or c == 45:
@@ -345,10 +347,7 @@ def scan_members(
             if c == 32 or c == 9 or c == 13:
                 p = skip_space(buf, p, n)
                 c = byte_at(buf, p, n)
-            if c == 123 or c == 91:
-                e = value_end(buf, p, n, stack)
-            else:
-                e = scalar_end(buf, p, n, c)
+            e = value_end(buf, p, n, stack) if c == 123 or c == 91 else scalar_end(buf, p, n, c)
             if e < 0:
                 return -BAD_JSON if e == -1 else -TOO_DEEP
             end = e >> 1
@@ -414,8 +413,8 @@ def scan_lines(
         verdict = OK
         if c == 123:
             p = scan_members(
-                buf, p, n, rows, view(keys), view(bounds), view(table), len(table), view(starts), view(ends), slots, room,
-                view(seen), view(memory), view(stack),
+                buf, p, n, rows, view(keys), view(bounds), view(table), len(table), view(starts), view(ends), slots,
+                room, view(seen), view(memory), view(stack),
             )  # fmt: skip
             if p < 0:
                 verdict = -p
@@ -469,8 +468,8 @@ def scan_objects(
         p = places[row]
         if p >= 0 and get8(buf, p) == 123:
             scan_members(
-                buf, p, n, row, view(keys), view(bounds), view(table), len(table), view(starts), view(ends), slots, room,
-                view(seen), view(memory), view(stack),
+                buf, p, n, row, view(keys), view(bounds), view(table), len(table), view(starts), view(ends), slots,
+                room, view(seen), view(memory), view(stack),
             )  # fmt: skip
             continue
         if p >= 0:
@@ -481,8 +480,8 @@ def scan_objects(
 
 @kernel
 def scan_items(
-    data: Any, places: Any, opening: int, counts: Any, starts: Any, ends: Any, key_starts: Any, key_ends: Any, status: Any,
-    wrong: int,
+    data: Any, places: Any, opening: int, counts: Any, starts: Any, ends: Any, key_starts: Any, key_ends: Any,
+    status: Any, wrong: int,
 ) -> int:  # fmt: skip
     """The items of the arrays (or members of the objects, by `opening`) at `places`; how many there are in all.
 

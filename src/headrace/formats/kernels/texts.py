@@ -3,6 +3,8 @@
 Status and fields are as in numbers.py. The caller gives an output buffer that is surely large enough.
 """
 
+# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
 from typing import Any
@@ -61,7 +63,8 @@ def unquote(buf: Any, p: int, e: int, out: Any, q: int, quote: int, escape: int)
     """Write the inside of a quoted CSV field: `escape` makes the next byte plain, two quotes make one."""
     while p < e:
         c = get8(buf, p)
-        if (c == escape or c == quote) and p + 1 < e and (c == escape or get8(buf, p + 1) == quote):
+        doubled = c == quote and p + 1 < e and get8(buf, p + 1) == quote
+        if doubled or (c == escape and p + 1 < e):
             p += 1
             c = get8(buf, p)
         put8(out, q, c)

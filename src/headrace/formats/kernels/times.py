@@ -3,11 +3,11 @@
 Status and fields are as in numbers.py. Timestamps are microseconds since 1970, dates are days.
 """
 
+# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from headrace.formats.kernels.jit import helper, kernel
 from headrace.formats.kernels.lanes import byte_at, digit_run, get8, view, wide, word_at
@@ -184,7 +184,7 @@ def parse_dates(data: Any, starts: Any, ends: Any, quoted: bool, values: Any, st
 def parse_pattern(
     data: Any, starts: Any, ends: Any, quoted: bool, program: Any, wrong: int, values: Any, status: Any
 ) -> int:
-    """Dates and times by a compiled pattern (`formats.patterns`), as microseconds; `wrong` is the status of the rest."""
+    """Dates and times by a compiled pattern (`formats.patterns`), as microseconds; `wrong`: the status of the rest."""
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
