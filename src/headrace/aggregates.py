@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace import duck
 from headrace.program import Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
-from headrace.schema import DataType
+from headrace.schema import DOUBLE, FLOAT, DataType
 
 BOUNDS = ("window_start", "window_end")
 NEWEST = "_newest"
@@ -105,7 +105,14 @@ def _run(meaning: Meaning, sql: str, rows: pa.Table, schema: pa.Schema) -> pa.Ta
 
 
 def _keys(program: Ring0Program) -> list[str]:
-    return [f"CAST(({k.sql}) AS {k.type.duckdb}) AS k{i}" for i, k in enumerate(program.keys)]
+    return [f"{_key(k)} AS k{i}" for i, k in enumerate(program.keys)]
+
+
+def _key(key: Expression) -> str:
+    """A key's value. DuckDB groups -0.0 with 0.0 but shows the first that came; adding zero makes both 0.0, as in
+    Spark."""
+    value = f"CAST(({key.sql}) AS {key.type.duckdb})"
+    return f"({value} + CAST(0 AS {key.type.duckdb}))" if key.type in (FLOAT, DOUBLE) else value
 
 
 def _partials(program: Ring0Program) -> list[str]:
