@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -20,6 +22,12 @@ from headrace.program import (
     Window,
 )
 from headrace.schema import Array, DataType, Decimal, Field, Map, Scalar, Schema, Struct, View
+
+
+def examples(count: int) -> int:
+    """How many examples a dear property gets; HEADRACE_EXAMPLES=50 tries fifty times as many."""
+    return count * int(os.environ.get("HEADRACE_EXAMPLES", "1"))
+
 
 SCALARS = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP",
