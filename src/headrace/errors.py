@@ -275,6 +275,10 @@ class HeaderMismatch(DataError):
     code = "HEADER_MISMATCH"
 
 
+class DamagedStream(DataError):
+    code = "DAMAGED_STREAM"
+
+
 class StateInUse(UserError):
     code = "STATE_IN_USE"
     retry_helps = True

@@ -21,7 +21,8 @@ from headrace.schema import BIGINT, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
 from headrace.sources.base import Offset, RawChunk
 from headrace.sources.filelog import Extent, fingerprint
-from headrace.sources.files import FileRange, Files, RangeReader
+from headrace.sources.files import Files
+from headrace.sources.reading import FileRange, RangeReader
 
 SCHEMA = Schema((Field("a", BIGINT), Field("b", STRING)))
 

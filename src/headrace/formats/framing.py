@@ -11,7 +11,10 @@ def frame_lines(data: bytes | memoryview, final: bool, delimiter: bytes) -> Fram
     """Whole records up to the last delimiter, or all of the data when nothing follows it."""
     if final:
         return Framed(len(data))
-    found = bytes(data).rfind(delimiter)
+    raw = data if isinstance(data, bytes) else bytes(data)
+    if overlaps_itself(delimiter):
+        return Framed(len(raw) - len(raw.split(delimiter)[-1]))  # places count from the beginning, not from the end
+    found = raw.rfind(delimiter)
     return Framed(found + len(delimiter) if found >= 0 else 0)
 
 

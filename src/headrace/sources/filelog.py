@@ -22,7 +22,8 @@ HEAD = 4096
 class Extent:
     """Bytes [begin, end) of a file, and how to know the file again: inode, and a digest of its first `head_bytes`.
 
-    `sealed` files are immutable, and `end` is their size; the others may grow beyond `end` (`tail`).
+    `sealed` files are immutable, and `end` is their size; the others may grow beyond `end` (`tail`). A `whole` extent
+    is read in order by one task, decompressed by `codec` if it has one.
     """
 
     path: str
@@ -32,6 +33,8 @@ class Extent:
     head_bytes: int
     head: str
     sealed: bool
+    whole: bool = False
+    codec: str = ""
 
     def open(self) -> int:
         """A descriptor of the file, which is still the one that was logged. Raises FileChanged or MissingFile."""

@@ -12,126 +12,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import BadOption, HeadraceError
 from headrace.formats import FORMATS
-from headrace.formats.base import Format, too_long
-from headrace.options import Option, boolean, text
+from headrace.formats.codecs import CODECS
+from headrace.options import Option, boolean, choice, text
 from headrace.program import StreamDef
-from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
+from headrace.sources.base import Clock, Offset, SourceKind, Split
 from headrace.sources.filelog import HEAD, Extent, FileLog, changed, fingerprint
 from headrace.sources.listing import Listing
+from headrace.sources.reading import CHUNK, HEADER, FileRange, FileSplit
 
-CHUNK = 8 << 20  # what a task holds at a time; records are cut out of it whole
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
-HEADER = 64 << 10  # read at once to find BOM and header
 POLL = 0.1  # seconds between listings, at least
-
-
-@dataclass(frozen=True, slots=True)
-class FileRange:
-    """Bytes [begin, end) of an extent's file: the records that *end* there."""
-
-    extent: Extent
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class FileSplit:
-    """The ranges that one task reads."""
-
-    ranges: tuple[FileRange, ...]
-
-    def read(self, fmt: Format) -> Iterator[RawChunk]:
-        for part in self.ranges:
-            fd = part.extent.open()
-            try:
-                yield from RangeReader(fd, part, fmt).chunks()
-            finally:
-                os.close(fd)
-
-
-class RangeReader:
-    """Reads the records that end in one range, in chunks of whole records.
-
-    The first record may begin before the range: it is found by reading back to the previous delimiter. A record longer
-    than a chunk is reported, by the range that holds its end, and never held in memory.
-    """
-
-    def __init__(self, fd: int, part: FileRange, fmt: Format, chunk: int = CHUNK) -> None:
-        self.fd, self.part, self.fmt = fd, part, fmt
-        self.path = part.extent.path
-        self.delimiter = fmt.delimiter
-        # A chunk holds the longest good record, its delimiter and a carriage return before it.
-        self.chunk = max(chunk, fmt.max_record_bytes + len(self.delimiter) + 1)
-
-    def chunks(self) -> Iterator[RawChunk]:
-        begin, end, last = self.part.begin, self.part.end, self.part.extent.end
-        head = self.head_bytes()
-        at = head if begin <= head else self.record_start(begin, head)
-        while at < end:
-            data = self.read(at, min(self.chunk, end - at))
-            stop = at + len(data)
-            cut = len(data) if stop == last else data.rfind(self.delimiter) + len(self.delimiter)
-            if stop != last and cut < len(self.delimiter):
-                cut = 0
-            if stop == last and len(data) == self.chunk and self.delimiter not in data:
-                cut = 0  # the file's last record fills the chunk: it is too long
-            if cut:
-                yield RawChunk(self.path, at, memoryview(data)[:cut])
-                at += cut
-            elif stop == end and stop != last:
-                return  # no record ends in what is left of the range
-            else:
-                after = self.skip_record(at + len(data))
-                if after is None:
-                    return
-                bad = too_long(self.path, at, data, self.fmt.max_record_bytes)
-                yield RawChunk(self.path, at, b"", (bad,))
-                at = after
-
-    def read(self, at: int, length: int) -> bytes:
-        data = os.pread(self.fd, length, at)
-        if len(data) != length:
-            raise changed(self.path, f"shrank to {at + len(data)} bytes")
-        return data
-
-    def head_bytes(self) -> int:
-        """Where the first record of the file begins."""
-        size = self.part.extent.end
-        head = self.read(0, min(size, HEADER))
-        if self.delimiter not in head and len(head) < size:
-            head = self.read(0, min(size, self.chunk))
-        return self.fmt.header_bytes(head)
-
-    def record_start(self, at: int, floor: int) -> int:
-        """Where the record that holds byte `at` begins: after the last delimiter that ends at or before `at`."""
-        overlap = len(self.delimiter) - 1
-        window, high = 4096, at
-        while high > floor:
-            low = max(floor, high - window)
-            found = self.read(low, min(at, high + overlap) - low).rfind(self.delimiter)
-            if found >= 0:
-                return low + found + len(self.delimiter)
-            high, window = low, min(window * 4, self.chunk)
-        return floor
-
-    def skip_record(self, at: int) -> int | None:
-        """The end of a record that has no delimiter before `at`; None if it does not end in this range."""
-        overlap = len(self.delimiter) - 1
-        while at < self.part.end:
-            low = at - overlap
-            data = self.read(low, min(self.chunk, self.part.end - low))
-            found = data.find(self.delimiter)
-            if found >= 0:
-                return low + found + len(self.delimiter)
-            at = low + len(data)
-        return at if self.part.end == self.part.extent.end else None
 
 
 class Files:
@@ -141,6 +37,7 @@ class Files:
         self.format = FORMATS[stream.format].make(stream.schema, stream.options)
         self.listing = Listing(values["path"])
         self.tail: bool = values["tail"]
+        self.codec: str = values["codec"]
         self.log = FileLog(state_dir / "files.log")
         self.clock = clock
         self._next_poll = 0.0
@@ -155,7 +52,7 @@ class Files:
             return start
         end = self.log.total if max_bytes is None else min(self.log.total, begin + max(1, max_bytes))
         extent, pos = self.log.place(end)
-        if not self.format.splittable:
+        if self.log.extents[extent].whole:
             pos = self.log.extents[extent].end
         return {"extent": extent, "pos": pos}
 
@@ -163,8 +60,7 @@ class Files:
         low, high = self._address(start), self._address(end)
         count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
         cuts = [low + (high - low) * i // count for i in range(count + 1)]
-        if not self.format.splittable:
-            cuts = [self._whole(c) for c in cuts]
+        cuts = [self._movable(c) for c in cuts]
         splits = (FileSplit(tuple(self._ranges(a, b))) for a, b in pairwise(cuts))
         return [s for s in splits if s.ranges]
 
@@ -184,12 +80,13 @@ class Files:
     def _address(self, offset: Offset) -> int:
         return self.log.address(offset["extent"], offset["pos"])
 
-    def _whole(self, address: int) -> int:
-        """The end of the extent that holds `address`."""
+    def _movable(self, address: int) -> int:
+        """`address`, or the end of the extent that holds it if that must be read whole."""
         if address == 0 or not self.log.extents:
-            return 0
+            return address
         extent, _ = self.log.place(address)
-        return self.log.address(extent, self.log.extents[extent].end)
+        found = self.log.extents[extent]
+        return self.log.address(extent, found.end) if found.whole else address
 
     def _ranges(self, low: int, high: int) -> Iterator[FileRange]:
         while low < high:
@@ -260,7 +157,7 @@ class Files:
 def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
     Listing(values["path"]).check()
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
-    if values["tail"] and not fmt.splittable:
+    if values["tail"] and (not fmt.splittable or values["codec"] in CODECS):
         raise BadOption(
             "tail needs a format whose files can be cut",
             advice="Drop tail, or the option that makes a file one piece (multiline, codec).",
@@ -274,6 +171,12 @@ FILES = SourceKind(
     (
         Option("path", text, required=True, help="a directory, a glob pattern or a file"),
         Option("tail", boolean, default=False, help="files grow at their end; a last record without delimiter waits"),
+        Option(
+            "codec",
+            choice("auto", "none", *CODECS),
+            default="auto",
+            help="how files are compressed; auto goes by .gz .zst .lz4 .sz .bz2; one task reads a compressed file",
+        ),
     ),
     Files,
     _verify,
