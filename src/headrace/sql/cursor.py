@@ -133,12 +133,14 @@ class Cursor:
         """`place` as a span with a caret."""
         return Span(self.text, place[0], place[1], self.statement)
 
-    def fail(self, problem: str, *, advice: str = "") -> NoReturn:
-        """Raises SyntaxProblem at the current token."""
+    def fail(self, problem: str, *, advice: str = "", certain: bool = False) -> NoReturn:
+        """Raises SyntaxProblem at the current token. `certain`: it is a mistake in every dialect, nobody need be asked."""
         token = self.token
         found = "the end of the statement" if token.kind == "end" else f"'{token.text}'"
         end = token.end if token.kind != "end" else token.start + 1
-        raise SyntaxProblem(f"{problem}, found {found}", advice=advice, span=self.span((token.start, end)))
+        raise SyntaxProblem(
+            f"{problem}, found {found}", advice=advice, span=self.span((token.start, end)), certain=certain
+        )
 
     def refuse(self, what: str, advice: str, place: Place) -> NoReturn:
         """Raises UnsupportedOnShared: valid Spark SQL that the shared host cannot run."""

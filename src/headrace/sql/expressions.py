@@ -247,7 +247,7 @@ class _Expressions:
             return self._parenthesis()
         if token.kind == "word":
             return self._word()
-        cursor.fail("expected an expression")
+        cursor.fail("expected an expression", certain=True)
 
     def _string(self) -> Node:
         """One or more adjacent string literals, which Spark joins."""
@@ -306,7 +306,7 @@ class _Expressions:
             cursor.advance()
             return Apply(place, word.lower(), ())
         if word in RESERVED:
-            cursor.fail("expected an expression")
+            cursor.fail("expected an expression", certain=True)
         return self._name()
 
     def _name(self) -> Node:
@@ -419,6 +419,7 @@ class _Expressions:
                 f"this is not an interval: {problem}",
                 advice="Write INTERVAL 10 SECONDS or INTERVAL '1 hour 30 minutes'.",
                 span=cursor.span((start, cursor.previous_end)),
+                certain=True,
             ) from None
         place = (start, cursor.previous_end)
         if cursor.at("TO"):

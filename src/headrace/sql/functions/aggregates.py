@@ -43,7 +43,7 @@ Splitter = Callable[[Sequence[str], Sequence[DataType], DataType], Split]
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate on given argument types. `ordered` needs the stream's event time."""
+    """An aggregate on given argument types. `ordered` needs the stream's event time: `split` gets its text, too."""
 
     name: str
     params: tuple[str, ...]
@@ -158,23 +158,26 @@ def _moments(result: str) -> Splitter:
 
 
 def _by_time(function: str) -> Splitter:
-    """first and last: the value beside the smallest or largest event time."""
+    """first and last: the value beside the smallest or largest event time. Among equal times the smallest or largest
+    value counts, so that the result does not depend on how the rows were cut."""
 
     def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> Split:
         state = Struct((Field("t", BIGINT), Field("v", kinds[0])))
-        sql = f"{function}(struct_pack(t := _t, v := {args[0]}), _t)"
-        return Split((State(state, sql, f"{function}({{p}}, {{p}}.t)"),), "({0}).v")
+        value, time = args
+        sql = f"{function}(struct_pack(t := {time}, v := {value})) FILTER (WHERE {time} IS NOT NULL)"
+        return Split((State(state, sql, f"{function}({{p}})"),), "({0}).v")
 
     return split
 
 
 def _by_value(function: str) -> Splitter:
-    """min_by and max_by: the value beside the smallest or largest key; rows without a key do not count."""
+    """min_by and max_by: the value beside the smallest or largest key; rows without a key do not count. Among equal
+    keys the smallest or largest value counts."""
 
     def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> Split:
         state = Struct((Field("k", kinds[1]), Field("v", kinds[0])))
-        sql = f"{function}(struct_pack(k := {args[1]}, v := {args[0]}), {args[1]})"
-        return Split((State(state, sql, f"{function}({{p}}, {{p}}.k)"),), "({0}).v")
+        sql = f"{function}(struct_pack(k := {args[1]}, v := {args[0]})) FILTER (WHERE {args[1]} IS NOT NULL)"
+        return Split((State(state, sql, f"{function}({{p}})"),), "({0}).v")
 
     return split
 
@@ -199,8 +202,8 @@ def _functions() -> list[AggregateFunction]:
     for kind in _ORDERED:
         found.append(AggregateFunction("min", (kind,), lambda k: k[0], _extreme("min")))
         found.append(AggregateFunction("max", (kind,), lambda k: k[0], _extreme("max")))
-        found.append(AggregateFunction("first", (kind,), lambda k: k[0], _by_time("arg_min"), ordered=True))
-        found.append(AggregateFunction("last", (kind,), lambda k: k[0], _by_time("arg_max"), ordered=True))
+        found.append(AggregateFunction("first", (kind,), lambda k: k[0], _by_time("min"), ordered=True))
+        found.append(AggregateFunction("last", (kind,), lambda k: k[0], _by_time("max"), ordered=True))
         found.append(AggregateFunction("count distinct", (kind,), BIGINT, _count_distinct))
     for kind in _NUMBERS:
         found.append(AggregateFunction("sum", (kind,), _sum_type, _sum))
@@ -211,8 +214,8 @@ def _functions() -> list[AggregateFunction]:
         found.append(AggregateFunction(function, ("BOOLEAN",), BOOLEAN, _extreme(function)))
     for value in _ORDERED:
         for key in ("INT", "BIGINT", "DOUBLE", "TIMESTAMP"):
-            found.append(AggregateFunction("min_by", (value, key), lambda k: k[0], _by_value("arg_min")))
-            found.append(AggregateFunction("max_by", (value, key), lambda k: k[0], _by_value("arg_max")))
+            found.append(AggregateFunction("min_by", (value, key), lambda k: k[0], _by_value("min")))
+            found.append(AggregateFunction("max_by", (value, key), lambda k: k[0], _by_value("max")))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from headrace.schema import DataType
@@ -9,6 +10,7 @@ from headrace.sql.types import type_class
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")
+_HOLE = "\0"
 _BAD = "error('CAST_INVALID_INPUT')"
 
 CastText = Callable[[str, DataType], str]
@@ -143,8 +145,12 @@ def render_cast(text: str, source: DataType, target: DataType, attempt: bool) ->
     write = CASTS.get((type_class(source), type_class(target)))
     if write is None:
         return None
-    written = write(text, target)
-    return f"TRY({written})" if attempt else written
+    if not attempt:
+        return write(text, target)
+    # TRY(...) does not go with error(), so the pieces that fail are made to yield NULL; not those inside `text`
+    quiet = write(_HOLE, target).replace(_BAD, "NULL").replace("CAST(", "TRY_CAST(")
+    quiet = re.sub(r"make_date\(.*\)(?= ELSE NULL END)", lambda m: f"TRY({m[0]})", quiet)
+    return quiet.replace(_HOLE, text)
 
 
 def cast_throws(source: DataType, target: DataType) -> bool:

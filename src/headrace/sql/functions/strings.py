@@ -8,7 +8,7 @@ from headrace.sql.functions.base import Overload
 _S = "STRING"
 
 OVERLOADS: tuple[Overload, ...] = (
-    Overload("upper", (_S,), STRING, "upper({0})"),
+    Overload("upper", (_S,), STRING, "upper(replace({0}, 'ß', 'SS'))"),
     Overload("lower", (_S,), STRING, "lower({0})"),
     Overload("length", (_S,), INT, "CAST(length({0}) AS INTEGER)"),
     Overload("octet_length", (_S,), INT, "CAST(strlen({0}) AS INTEGER)"),

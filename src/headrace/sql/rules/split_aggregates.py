@@ -102,7 +102,7 @@ class _Splitter:
                 raise InternalError(f"{call.name} was bound without a definition")
             if function.ordered:
                 self._require_event_time(call)
-            args = [render(a, ring0_column) for a in call.args]
+            args = [render(a, ring0_column) for a in call.args] + (["_t"] if function.ordered else [])
             split = function.split(_guarded(args, call), kinds, call.type)
         names = [self._partial(state.type, state.sql, state.merge) for state in split.states]
         return "(" + split.result.format(*names) + ")"

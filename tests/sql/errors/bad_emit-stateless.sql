@@ -1,0 +1,3 @@
+-- error: BAD_EMIT
+-- at: 1:18
+SELECT id FROM s EMIT CHANGES

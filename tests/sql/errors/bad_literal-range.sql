@@ -1,0 +1,3 @@
+-- error: BAD_LITERAL
+-- at: 1:8
+SELECT 300Y AS x FROM s

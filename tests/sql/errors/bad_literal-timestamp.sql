@@ -1,0 +1,3 @@
+-- error: BAD_LITERAL
+-- at: 1:29
+SELECT id FROM s WHERE ts > 'yesterday'

@@ -1,0 +1,3 @@
+-- error: BAD_LITERAL
+-- at: 1:8
+SELECT DATE 'soon' AS x FROM s

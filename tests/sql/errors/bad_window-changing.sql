@@ -1,0 +1,3 @@
+-- error: BAD_WINDOW
+-- at: 1:44
+SELECT count(*) FROM s GROUP BY window(ts, k)

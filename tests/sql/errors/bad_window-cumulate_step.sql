@@ -1,0 +1,3 @@
+-- error: BAD_WINDOW
+-- at: 1:56
+SELECT count(*) FROM CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL 7 MINUTES, INTERVAL 1 HOUR) GROUP BY window_start, window_end

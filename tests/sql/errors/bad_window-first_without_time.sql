@@ -1,0 +1,3 @@
+-- error: BAD_WINDOW
+-- at: 1:8
+SELECT first(a) FROM plain

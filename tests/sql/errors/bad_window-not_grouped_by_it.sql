@@ -1,0 +1,3 @@
+-- error: BAD_WINDOW
+-- at: 1:25
+SELECT k, count(*) FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE) GROUP BY k

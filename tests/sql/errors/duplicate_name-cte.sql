@@ -1,0 +1,3 @@
+-- error: DUPLICATE_NAME
+-- at: 1:37
+WITH a AS (SELECT id FROM s), a AS (SELECT k FROM s) SELECT * FROM a

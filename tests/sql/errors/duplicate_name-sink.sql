@@ -1,0 +1,3 @@
+-- error: DUPLICATE_NAME
+-- at: 1:29
+CREATE PIPELINE p INTO out, OUT AS SELECT id FROM s

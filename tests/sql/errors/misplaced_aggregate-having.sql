@@ -1,0 +1,3 @@
+-- error: MISPLACED_AGGREGATE
+-- at: 1:25
+SELECT id FROM s HAVING id > 1

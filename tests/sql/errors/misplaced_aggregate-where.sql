@@ -1,0 +1,3 @@
+-- error: MISPLACED_AGGREGATE
+-- at: 1:23
+SELECT k FROM s WHERE count(*) > 1

@@ -1,0 +1,5 @@
+-- error: SCRIPT_ERRORS
+-- at: DUPLICATE_NAME 1:38, SYNTAX_ERROR 2:1, SYNTAX_ERROR 3:11
+CREATE SINK a WITH (type = 'memory', type = 'x');
+SELEC 1;
+SELECT (1 FROM s;

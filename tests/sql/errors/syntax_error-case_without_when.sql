@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:15
+SELECT CASE k ELSE 1 END FROM s

@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:8
+CREATE TABLE t (a INT) WITH (source = 'files')

@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:43
+SELECT k, count(*) FROM s GROUP BY k EMIT SOMETIMES

@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:13
+SELECT ts + INTERVAL 5 FORTNIGHTS AS x FROM s

@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:28
+CREATE SINK x WITH (type = )

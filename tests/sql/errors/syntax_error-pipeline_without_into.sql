@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:19
+CREATE PIPELINE p AS SELECT id FROM s

@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:18
+CREATE STREAM x () WITH (source = 'generator', format = 'json')

@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:8
+SELECT 'abc FROM s

@@ -1,0 +1,3 @@
+-- error: TYPE_MISMATCH
+-- at: 1:8
+SELECT CASE WHEN ok THEN pos ELSE 1 END AS c FROM s

@@ -1,0 +1,3 @@
+-- error: TYPE_MISMATCH
+-- at: 1:31
+SELECT id, k FROM s UNION ALL SELECT id FROM s

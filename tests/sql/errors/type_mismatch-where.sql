@@ -1,0 +1,3 @@
+-- error: TYPE_MISMATCH
+-- at: 1:24
+SELECT id FROM s WHERE temp

@@ -1,0 +1,3 @@
+-- error: UNKNOWN_COLUMN
+-- at: 1:18
+SELECT * EXCEPT (nope) FROM s

@@ -1,0 +1,3 @@
+-- error: UNKNOWN_FORMAT
+-- at: 1:53
+CREATE STREAM x (a INT) WITH (source = 'generator', format = 'jason')

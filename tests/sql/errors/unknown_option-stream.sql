@@ -1,0 +1,3 @@
+-- error: UNKNOWN_OPTION
+-- at: 1:70
+CREATE STREAM x (a INT) WITH (source = 'generator', format = 'json', speed = 3)

@@ -1,0 +1,3 @@
+-- error: UNKNOWN_SINK
+-- at: 1:24
+CREATE PIPELINE p INTO nowhere AS SELECT id FROM s

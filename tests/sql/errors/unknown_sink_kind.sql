@@ -1,0 +1,3 @@
+-- error: UNKNOWN_SINK_KIND
+-- at: 1:21
+CREATE SINK x WITH (type = 'parket', path = '/tmp/x')

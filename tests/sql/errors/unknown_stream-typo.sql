@@ -1,0 +1,3 @@
+-- error: UNKNOWN_STREAM
+-- at: 1:15
+SELECT a FROM plian

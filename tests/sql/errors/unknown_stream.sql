@@ -1,0 +1,3 @@
+-- error: UNKNOWN_STREAM
+-- at: 1:16
+SELECT id FROM sensors

@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:32
+SELECT id FROM s WHERE k RLIKE k

@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:8
+SELECT CAST(price AS DECIMAL(30,2)) * CAST(price AS DECIMAL(30,2)) AS x FROM s

@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:30
+SELECT id FROM s WHERE k IN (SELECT c FROM plain)

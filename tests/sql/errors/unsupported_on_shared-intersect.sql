@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:18
+SELECT id FROM s INTERSECT SELECT a FROM plain

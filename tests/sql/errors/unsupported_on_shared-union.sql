@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:1
+SELECT id FROM s UNION ALL SELECT a FROM plain

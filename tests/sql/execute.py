@@ -1,0 +1,266 @@
+"""Two small executors, so that plans can be compared by the rows they make.
+
+`run_plan` executes a logical plan as it stands, node by node. `run_program` executes a compiled program the way the
+runtime does, but cut at random: rows into tasks, partial states merged in a random tree, sessions merged as they meet.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from headrace.program import Meaning, PipelineProgram, Window
+from headrace.schema import BIGINT, TIMESTAMP, Schema
+from headrace.sql.expr import AggCall, Column
+from headrace.sql.functions.aggregates import Split, State, find_aggregate
+from headrace.sql.plan import Aggregate, AssignWindow, Filter, Plan, Project, Scan
+from headrace.sql.render import render
+
+Row = tuple[Any, ...]
+
+
+def connect(meaning: Meaning) -> duckdb.DuckDBPyConnection:
+    """DuckDB as the runtime sets it up."""
+    connection = duckdb.connect(":memory:")
+    connection.execute(f"SET threads=1; SET preserve_insertion_order=true; SET TimeZone='{meaning.time_zone}'")
+    return connection
+
+
+# --- logical plans ------------------------------------------------------------------------------
+
+
+def run_plan(plan: Plan, rows: pa.Table, meaning: Meaning) -> list[Row]:
+    """The rows of a logical plan over the stream's rows."""
+    connection = connect(meaning)
+    connection.register("rows", rows)
+    columns = ", ".join(f"CAST(o{i} AS {f.type.duckdb})" for i, f in enumerate(plan.schema))
+    return _fetch(connection, f"SELECT {columns} FROM ({_sql(plan)})", plan.schema)
+
+
+def _column(column: Column) -> str:
+    return f"o{column.index}"
+
+
+def _sql(plan: Plan) -> str:
+    """A query whose columns are o0, o1, ... and the event time `_t`."""
+    if isinstance(plan, Scan):
+        columns = ", ".join(f"c{i} AS o{i}" for i in range(len(plan.schema)))
+        return f"SELECT {columns}, _t FROM rows"
+    if isinstance(plan, Filter):
+        return f"SELECT * FROM ({_sql(plan.input)}) WHERE {render(plan.predicate, _column)}"
+    if isinstance(plan, Project):
+        outputs = ", ".join(f"{render(o.expr, _column)} AS o{i}" for i, o in enumerate(plan.outputs))
+        time = "" if _aggregated(plan.input) else ", _t"
+        return f"SELECT {outputs}{time} FROM ({_sql(plan.input)})"
+    if isinstance(plan, AssignWindow):
+        return _assigned(plan)
+    assert isinstance(plan, Aggregate)
+    return _aggregate(plan)
+
+
+def _aggregated(plan: Plan) -> bool:
+    return isinstance(plan, Aggregate) or any(_aggregated(child) for child in plan.inputs)
+
+
+def _assigned(plan: AssignWindow) -> str:
+    make = "make_timestamptz" if plan.time_type == TIMESTAMP else "make_timestamp"
+    width = plan.width
+    ends = f"{make}(window_start)", f"{make}(window_end)"
+    if plan.flat:
+        added = f"{ends[0]} AS o{width}, {ends[1]} AS o{width + 1}"
+    else:
+        added = f'struct_pack("start" := {ends[0]}, "end" := {ends[1]}) AS o{width}'
+    inner = f"({_sql(plan.input)})"
+    kept = ", ".join(f"o{i}" for i in range(width))
+    if plan.window.kind == "session":
+        raise NotImplementedError("sessions depend on the group")
+    return f"SELECT {kept}, _t, {added} FROM ({windowed(inner, plan.window)})"
+
+
+def _aggregate(plan: Aggregate) -> str:
+    splits = [split_call(call, [render(a, _column) for a in call.args], call.where and render(call.where, _column))
+              for call in plan.calls]  # fmt: skip
+    keys = [f"{render(k.expr, _column)} AS o{i}" for i, k in enumerate(plan.keys)]
+    states = [
+        f"CAST({s.sql} AS {s.type.duckdb}) AS s{i}_{j}" for i, c in enumerate(splits) for j, s in enumerate(c.states)
+    ]
+    grouped = "" if not keys else " GROUP BY " + ", ".join(str(i + 1) for i in range(len(keys)))
+    inner = f"SELECT {', '.join([*keys, *states, 'count(*) AS present'])} FROM ({_sql(plan.input)}){grouped}"
+    outer = [f"o{i}" for i in range(len(keys))]
+    for i, split in enumerate(splits):
+        names = [f"s{i}_{j}" for j in range(len(split.states))]
+        outer.append(f"{split.result.format(*names)} AS o{len(keys) + i}")
+    # the runtime emits nothing for a group without rows, not even for the one group of a global aggregate
+    return f"SELECT {', '.join(outer)} FROM ({inner}) WHERE present > 0"
+
+
+def split_call(call: AggCall, args: list[str], where: str | None) -> Split:
+    """An aggregate as states, with its FILTER."""
+    if call.name == "count" and not call.args:
+        return Split((State(BIGINT, f"count(CASE WHEN {where or 'TRUE'} THEN 1 END)", "sum({p})"),), "{0}")
+    kinds = [a.type for a in call.args]
+    function = find_aggregate(call.name, kinds)
+    assert function is not None
+    args = [*args, "_t"] if function.ordered else args
+    guarded = args if where is None else [f"CASE WHEN {where} THEN {arg} END" for arg in args]
+    return function.split(guarded, kinds, call.type)
+
+
+def windowed(relation: str, window: Window) -> str:
+    """The rows once per window they are in, with window_start and window_end; rows without a time are in none."""
+    last = f"(_t - {window.offset}) - (((_t - {window.offset}) % {window.slide}) + {window.slide}) % {window.slide} + {window.offset}"
+    if window.kind == "cumulate":
+        first = f"(_t - {window.offset}) - (((_t - {window.offset}) % {window.size}) + {window.size}) % {window.size} + {window.offset}"
+        steps = window.size // window.slide
+        return (
+            f"SELECT *, base AS window_start, base + (step + 1) * {window.slide} AS window_end FROM "
+            f"(SELECT *, {first} AS base, unnest(range({steps})) AS step FROM {relation} WHERE _t IS NOT NULL) "
+            f"WHERE _t < base + (step + 1) * {window.slide}"
+        )
+    count = window.size // window.slide
+    return (
+        f"SELECT *, {last} - step * {window.slide} AS window_start, {last} - step * {window.slide} + {window.size} AS window_end "
+        f"FROM (SELECT *, unnest(range({count})) AS step FROM {relation} WHERE _t IS NOT NULL)"
+    )
+
+
+# --- programs -----------------------------------------------------------------------------------
+
+
+def run_program(program: PipelineProgram, rows: pa.Table, chance: random.Random | None = None) -> list[Row]:
+    """The rows of a program over the stream's rows, cut at random when `chance` is given."""
+    connection = connect(program.meaning)
+    connection.register("rows", rows)
+    where = f" WHERE {program.ring0.filter}" if program.ring0.filter else ""
+    if program.ring1 is None:
+        outputs = ", ".join(f"CAST({o.sql} AS {o.type.duckdb})" for o in program.ring0.outputs)
+        return _fetch(connection, f"SELECT {outputs} FROM rows{where}", program.output)
+    parts = [_partial(connection, program, piece) for piece in _cut(rows, chance)]
+    merged = _merge(connection, program, [p for p in parts if p.num_rows], chance)
+    if merged is None:
+        return []
+    connection.register("groups", merged)
+    having = f" WHERE {program.ring1.having}" if program.ring1.having else ""
+    outputs = ", ".join(f"CAST({o.sql} AS {o.type.duckdb})" for o in program.ring1.outputs)
+    return _fetch(connection, f"SELECT {outputs} FROM groups{having}", program.output)
+
+
+def _cut(rows: pa.Table, chance: random.Random | None) -> list[pa.Table]:
+    if chance is None or not rows.num_rows:
+        return [rows]
+    cuts = sorted(chance.randrange(rows.num_rows + 1) for _ in range(chance.randrange(5)))
+    return [rows.slice(a, b - a) for a, b in zip([0, *cuts], [*cuts, rows.num_rows], strict=True)]
+
+
+def _group_names(program: PipelineProgram) -> list[str]:
+    window = ["window_start", "window_end"] if program.ring0.window is not None else []
+    return [*window, *(k.name for k in program.ring0.keys)]
+
+
+def _partial(connection: duckdb.DuckDBPyConnection, program: PipelineProgram, piece: pa.Table) -> pa.Table:
+    ring0 = program.ring0
+    connection.register("piece", piece)
+    where = f" WHERE {ring0.filter}" if ring0.filter else ""
+    keys = [f"CAST({k.sql} AS {k.type.duckdb}) AS {k.name}" for k in ring0.keys]
+    partials = [f"CAST({p.sql} AS {p.type.duckdb}) AS {p.name}" for p in ring0.partials]
+    relation = f"(SELECT * FROM piece{where})"
+    if ring0.window is not None and ring0.window.kind == "session":
+        relation = f"({_sessions(relation, keys, [k.name for k in ring0.keys], ring0.window.size)})"
+        keys = [k.name for k in ring0.keys]
+    elif ring0.window is not None:
+        relation = f"({windowed(relation, ring0.window)})"
+    window = ["window_start", "window_end"] if ring0.window is not None else []
+    groups = ", ".join(str(i + 1) for i in range(len(window) + len(keys)))
+    grouped = f" GROUP BY {groups}" if groups else " HAVING count(*) > 0"
+    return connection.sql(f"SELECT {', '.join([*window, *keys, *partials])} FROM {relation}{grouped}").to_arrow_table()
+
+
+def _sessions(relation: str, keys: list[str], names: list[str], gap: int) -> str:
+    """Each row with the session of its group that it is in; a row exactly `gap` after the last one joins it."""
+    by = f"PARTITION BY {', '.join(names)}" if names else ""
+    chosen = "".join(f", {k}" for k in keys)
+    return (
+        f"SELECT *, min(_t) OVER w2 AS window_start, max(_t) OVER w2 + {gap} AS window_end FROM ("
+        f"SELECT *, sum(fresh) OVER ({by} ORDER BY _t) AS session FROM ("
+        f"SELECT *, CASE WHEN _t - lag(_t) OVER ({by} ORDER BY _t) <= {gap} THEN 0 ELSE 1 END AS fresh FROM ("
+        f"SELECT *{chosen} FROM {relation} WHERE _t IS NOT NULL))) "
+        f"WINDOW w2 AS (PARTITION BY {', '.join([*names, 'session'])})"
+    )
+
+
+def _merge(
+    connection: duckdb.DuckDBPyConnection, program: PipelineProgram, parts: list[pa.Table], chance: random.Random | None
+) -> pa.Table | None:
+    """Merges two random tables at a time until one is left, so that every merge meets merged states."""
+    while len(parts) > 1:
+        first = parts.pop(chance.randrange(len(parts)) if chance else 0)
+        second = parts.pop(chance.randrange(len(parts)) if chance else 0)
+        together = pa.concat_tables([first, second])
+        if program.ring0.window is not None and program.ring0.window.kind == "session":
+            together = _join_sessions(together, [k.name for k in program.ring0.keys])
+        parts.append(_merge_once(connection, program, together))
+    return parts[0] if parts else None
+
+
+def _merge_once(connection: duckdb.DuckDBPyConnection, program: PipelineProgram, together: pa.Table) -> pa.Table:
+    connection.register("together", together)
+    names = _group_names(program)
+    merges = [f"CAST({p.merge} AS {p.type.duckdb}) AS {p.name}" for p in program.ring0.partials]
+    grouped = f" GROUP BY {', '.join(names)}" if names else ""
+    # the merged columns have the names of the states, which DuckDB would otherwise take inside the aggregates
+    inner = ", ".join([*names, *(f"{m.rpartition(' AS ')[0]} AS m{i}" for i, m in enumerate(merges))])
+    outer = ", ".join([*names, *(f"m{i} AS {p.name}" for i, p in enumerate(program.ring0.partials))])
+    return connection.sql(f"SELECT {outer} FROM (SELECT {inner} FROM together{grouped})").to_arrow_table()
+
+
+def _join_sessions(table: pa.Table, keys: list[str]) -> pa.Table:
+    """Gives overlapping sessions of a group the same ends."""
+    records = table.to_pylist()
+    order = sorted(range(len(records)), key=lambda i: (repr([records[i][k] for k in keys]), records[i]["window_start"]))
+    open_group: list[int] = []
+    end = -math.inf
+    previous: str | None = None
+
+    def close() -> None:
+        if open_group:
+            low = min(records[i]["window_start"] for i in open_group)
+            high = max(records[i]["window_end"] for i in open_group)
+            for i in open_group:
+                records[i]["window_start"], records[i]["window_end"] = low, high
+
+    for i in order:
+        group = repr([records[i][k] for k in keys])
+        if group != previous or records[i]["window_start"] > end:
+            close()
+            open_group, end, previous = [], -math.inf, group
+        open_group.append(i)
+        end = max(end, records[i]["window_end"])
+    close()
+    return pa.Table.from_pylist(records, table.schema)
+
+
+# --- comparing ----------------------------------------------------------------------------------
+
+
+def _fetch(connection: duckdb.DuckDBPyConnection, query: str, schema: Schema) -> list[Row]:
+    del schema
+    return [tuple(_plain(v) for v in row) for row in connection.execute(query).fetchall()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        # sums depend on their order in the last digits; NaN must equal itself
+        return "nan" if math.isnan(value) else 0.0 if value == 0 else float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return tuple((k, _plain(v)) for k, v in sorted(value.items()))
+    return tuple(_plain(v) for v in value) if isinstance(value, list) else value
+
+
+def bag(rows: Sequence[Row]) -> list[str]:
+    """Rows without their order, comparable whatever they hold."""
+    return sorted(map(repr, rows))

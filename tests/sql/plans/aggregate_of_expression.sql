@@ -1,0 +1,47 @@
+SELECT k, sum(id * 2 + 1) AS a, 100 * sum(n) / count(*) AS b FROM s GROUP BY k
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project k, a := agg0, b := (cast((100 * agg1) as DOUBLE) / cast(agg2 as DOUBLE))
+    Aggregate by [k] compute [agg0 := sum(((id * 2) + 1)), agg1 := sum(n), agg2 := count(*)]
+      Scan s shared_required_schema=SOME [0 id, 3 k, 5 n]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k, 5 n]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=3
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=3
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  keys:
+    k0 STRING = c3
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+    p1 DECIMAL(38,0) = sum(CAST(((c0 * 2::INTEGER) + 1::INTEGER) AS DECIMAL(38,0))); merged by sum(p1)
+    p2 DECIMAL(38,0) = sum(CAST(c5 AS DECIMAL(38,0))); merged by sum(p2)
+
+bridge
+  lanes by hash of k0; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change (implied: without a window a group never closes)
+  having: none
+  outputs:
+    k STRING = k0
+    a BIGINT = (CAST(p1 AS BIGINT))
+    b DOUBLE = CASE WHEN CAST(p0 AS DOUBLE) = 0 AND CAST((100::BIGINT * (CAST(p2 AS BIGINT))) AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST((100::BIGINT * (CAST(p2 AS BIGINT))) AS DOUBLE) / CAST(p0 AS DOUBLE) END
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 3 k, 5 n]

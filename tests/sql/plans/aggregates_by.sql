@@ -1,0 +1,44 @@
+SELECT max_by(k, temp) AS a, min_by(id, ts) AS b FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project a := agg0, b := agg1
+    Aggregate by [] compute [agg0 := max_by(k, temp), agg1 := min_by(id, ts)]
+      Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 13 ts]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=none partials=3
+  r2 := PhysicalBridge(r1) lane=pipeline payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=2
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+    p1 STRUCT<k: DOUBLE, v: STRING> = max(struct_pack(k := c1, v := c3)) FILTER (WHERE c1 IS NOT NULL); merged by max(p1)
+    p2 STRUCT<k: TIMESTAMP, v: INT> = min(struct_pack(k := c13, v := c0)) FILTER (WHERE c13 IS NOT NULL); merged by min(p2)
+
+bridge
+  one lane; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change (implied: without a window a group never closes)
+  having: none
+  outputs:
+    a STRING = ((p1).v)
+    b INT = ((p2).v)
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 1 temp, 3 k, 13 ts]

@@ -1,0 +1,44 @@
+SELECT count(DISTINCT k) AS a, count(DISTINCT temp) AS b FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project a := agg0, b := agg1
+    Aggregate by [] compute [agg0 := count(distinct k), agg1 := count(distinct temp)]
+      Scan s shared_required_schema=SOME [1 temp, 3 k]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=none partials=3
+  r2 := PhysicalBridge(r1) lane=pipeline payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=2
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+    p1 ARRAY<STRING> = list_sort(list(DISTINCT c3) FILTER (WHERE c3 IS NOT NULL)); merged by list_sort(list_distinct(flatten(list(p1) FILTER (WHERE p1 IS NOT NULL))))
+    p2 ARRAY<DOUBLE> = list_sort(list(DISTINCT (c1 + 0)) FILTER (WHERE (c1 + 0) IS NOT NULL)); merged by list_sort(list_distinct(flatten(list(p2) FILTER (WHERE p2 IS NOT NULL))))
+
+bridge
+  one lane; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change (implied: without a window a group never closes)
+  having: none
+  outputs:
+    a BIGINT = (CAST(coalesce(len(p1), 0) AS BIGINT))
+    b BIGINT = (CAST(coalesce(len(p2), 0) AS BIGINT))
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [1 temp, 3 k]

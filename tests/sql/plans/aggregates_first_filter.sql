@@ -1,0 +1,47 @@
+SELECT k, first(temp) FILTER (WHERE ok) AS a, max_by(k, temp) FILTER (WHERE id > 0) AS b FROM s GROUP BY k
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project k, a := agg0, b := agg1
+    Aggregate by [k] compute [agg0 := first(temp) filter (where ok), agg1 := max_by(k, temp) filter (where (id > 0))]
+      Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok, 13 ts]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=3
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=3
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  keys:
+    k0 STRING = c3
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+    p1 STRUCT<t: BIGINT, v: DOUBLE> = min(struct_pack(t := CASE WHEN c4 THEN _t END, v := CASE WHEN c4 THEN c1 END)) FILTER (WHERE CASE WHEN c4 THEN _t END IS NOT NULL); merged by min(p1)
+    p2 STRUCT<k: DOUBLE, v: STRING> = max(struct_pack(k := CASE WHEN (c0 > 0::INTEGER) THEN c1 END, v := CASE WHEN (c0 > 0::INTEGER) THEN c3 END)) FILTER (WHERE CASE WHEN (c0 > 0::INTEGER) THEN c1 END IS NOT NULL); merged by max(p2)
+
+bridge
+  lanes by hash of k0; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change (implied: without a window a group never closes)
+  having: none
+  outputs:
+    k STRING = k0
+    a DOUBLE = ((p1).v)
+    b STRING = ((p2).v)
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 1 temp, 3 k, 4 ok, 13 ts]

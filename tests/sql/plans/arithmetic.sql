@@ -1,0 +1,41 @@
+SELECT id + 1 AS a, n * id AS b, temp / 2 AS c, id % 7 AS d, -n AS e, id DIV 2 AS f FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project a := (id + 1), b := (n * cast(id as BIGINT)), c := (temp / 2.0), d := (id % 7), e := negative(n), f := (cast(id as BIGINT) div 2)
+    Scan s shared_required_schema=SOME [0 id, 1 temp, 5 n]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 5 n]
+  r1 := PhysicalProject(r0) ring=0 columns=6
+  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
+  r3 := PhysicalResultCollect(r2)
+
+ring 0
+  filter: none
+  outputs:
+    a INT = (c0 + 1::INTEGER)
+    b BIGINT = (c5 * CAST(c0 AS BIGINT))
+    c DOUBLE = (c1 / '2.0'::DOUBLE)
+    d INT = (c0 % 7::INTEGER)
+    e BIGINT = (-c5)
+    f BIGINT = CASE WHEN 2::BIGINT = 0 AND CAST(c0 AS BIGINT) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(CAST(c0 AS BIGINT)::HUGEINT // 2::BIGINT AS BIGINT) END
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 1 temp, 5 n]

@@ -1,0 +1,36 @@
+SELECT CASE k WHEN 'a' THEN 1 WHEN 'b' THEN 2 END AS c FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project c := case when (k = 'a') then 1 when (k = 'b') then 2 end
+    Scan s shared_required_schema=SOME [3 k]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k]
+  r1 := PhysicalProject(r0) ring=0 columns=1
+  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
+  r3 := PhysicalResultCollect(r2)
+
+ring 0
+  filter: none
+  outputs:
+    c INT = CASE WHEN (c3 = 'a') THEN 1::INTEGER WHEN (c3 = 'b') THEN 2::INTEGER END
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [3 k]

@@ -1,0 +1,40 @@
+SELECT CAST(temp AS INT) AS a, TRY_CAST(k AS INT) AS b, CAST(id AS STRING) AS c, n::DOUBLE AS d, CAST(ts AS DATE) AS e FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project a := cast(temp as INT), b := try_cast(k as INT), c := cast(id as STRING), d := cast(n as DOUBLE), e := cast(ts as DATE)
+    Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]
+  r1 := PhysicalProject(r0) ring=0 columns=5
+  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
+  r3 := PhysicalResultCollect(r2)
+
+ring 0
+  filter: none
+  outputs:
+    a INT = CAST(trunc(c1) AS INTEGER)
+    b INT = CASE WHEN c3 IS NULL THEN NULL WHEN regexp_full_match(trim(c3, chr(32) || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)), '[+-]?[0-9]+') THEN TRY_CAST(trim(c3, chr(32) || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)) AS INTEGER) ELSE NULL END
+    c STRING = CAST(c0 AS VARCHAR)
+    d DOUBLE = CAST(c5 AS DOUBLE)
+    e DATE = CAST(c13 AS DATE)
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]

@@ -1,0 +1,41 @@
+SELECT count(*) FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project count(1) := agg0
+    Aggregate by [] compute [agg0 := count(*)]
+      Scan s shared_required_schema=NONE
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=NONE
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=none partials=1
+  r2 := PhysicalBridge(r1) lane=pipeline payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=1
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  one lane; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change (implied: without a window a group never closes)
+  having: none
+  outputs:
+    count(1) BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): NONE

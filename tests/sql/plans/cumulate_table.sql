@@ -1,0 +1,46 @@
+SELECT window_start, window_end, sum(price) AS p FROM CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL 10 MINUTES, INTERVAL 1 HOUR) GROUP BY window_start, window_end
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project window_start, window_end, p := agg0
+    Aggregate by [window_start, window_end] compute [agg0 := sum(price)]
+      AssignWindow cumulate 10 minutes up to 1 hour on ts
+        Scan s shared_required_schema=SOME [6 price, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [6 price, 13 ts]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=none window=cumulate 10 minutes up to 1 hour partials=2
+  r2 := PhysicalBridge(r1) lane=pipeline payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=3
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  window: cumulate 10 minutes up to 1 hour
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+    p1 DECIMAL(38,2) = sum(c6); merged by sum(p1)
+
+bridge
+  one lane; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: when the watermark closes a window
+  having: none
+  outputs:
+    window_start TIMESTAMP = make_timestamptz(window_start)
+    window_end TIMESTAMP = make_timestamptz(window_end)
+    p DECIMAL(20,2) = (CAST(p1 AS DECIMAL(20,2)))
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [6 price, 13 ts]

@@ -1,0 +1,40 @@
+SELECT year(ts) AS y, hour(ts) AS h, date_trunc('hour', ts) AS t, date_add(day, 7) AS w, datediff(day, '2024-01-01') AS d FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project y := year(ts), h := hour(ts), t := date_trunc('hour', ts), w := date_add(day, 7), d := datediff(day, 2024-01-01)
+    Scan s shared_required_schema=SOME [7 day, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [7 day, 13 ts]
+  r1 := PhysicalProject(r0) ring=0 columns=5
+  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
+  r3 := PhysicalResultCollect(r2)
+
+ring 0
+  filter: none
+  outputs:
+    y INT = CAST(year(c13) AS INTEGER)
+    h INT = CAST(hour(c13) AS INTEGER)
+    t TIMESTAMP = date_trunc('hour', c13)
+    w DATE = (c7 + 7::INTEGER)
+    d INT = CAST(c7 - DATE '2024-01-01' AS INTEGER)
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [7 day, 13 ts]

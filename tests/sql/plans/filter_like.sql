@@ -1,0 +1,38 @@
+SELECT id FROM s WHERE k LIKE 'a%' AND k NOT LIKE '%\\_z' AND k RLIKE '^[a-z]+$'
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project id
+    Filter (((k like 'a%') and (not (k like '%\_z'))) and (k rlike '^[a-z]+$'))
+      Scan s shared_required_schema=SOME [0 id, 3 k]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]
+  r1 := PhysicalFilter(r0) ring=0 where=(((c3 LIKE 'a%' ESCAPE '\') AND (NOT (c3 LIKE '%\_z' ESCAPE '\'))) AND regexp_matches(c3, '^[a-z]+$'))
+  r2 := PhysicalProject(r1) ring=0 columns=1
+  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: (((c3 LIKE 'a%' ESCAPE '\') AND (NOT (c3 LIKE '%\_z' ESCAPE '\'))) AND regexp_matches(c3, '^[a-z]+$'))
+  outputs:
+    id INT = c0
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 3 k]

@@ -1,0 +1,44 @@
+SELECT k, count(*) AS n FROM s GROUP BY k EMIT CHANGES
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project k, n := agg0
+    Aggregate by [k] compute [agg0 := count(*)]
+      Scan s shared_required_schema=SOME [3 k]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=1
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=2
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  keys:
+    k0 STRING = c3
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  lanes by hash of k0; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change
+  having: none
+  outputs:
+    k STRING = k0
+    n BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [3 k]

@@ -1,0 +1,46 @@
+SELECT upper(k) AS u, id % 10 AS b, count(*) AS n FROM s GROUP BY upper(k), id % 10
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project u := upper(k), b := (id % 10), n := agg0
+    Aggregate by [upper(k), (id % 10)] compute [agg0 := count(*)]
+      Scan s shared_required_schema=SOME [0 id, 3 k]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0, k1 partials=1
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0, k1)) payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=3
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  keys:
+    k0 STRING = upper(replace(c3, 'ß', 'SS'))
+    k1 INT = (c0 % 10::INTEGER)
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  lanes by hash of k0, k1; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change (implied: without a window a group never closes)
+  having: none
+  outputs:
+    u STRING = k0
+    b INT = k1
+    n BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 3 k]

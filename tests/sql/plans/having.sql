@@ -1,0 +1,48 @@
+SELECT k, avg(temp) AS t FROM s GROUP BY k HAVING avg(temp) > 20 AND count(*) > 10
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project k, t := agg0
+    Filter ((agg0 > 20.0) and (agg1 > 10))
+      Aggregate by [k] compute [agg0 := avg(temp), agg1 := count(*)]
+        Scan s shared_required_schema=SOME [1 temp, 3 k]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=4
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change having=(((CASE WHEN p3 > 0 THEN (CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) / p3 END) > '20.0'::DOUBLE) AND (p0 > 10::BIGINT)) columns=2
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  keys:
+    k0 STRING = c3
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+    p1 DOUBLE = fsum(c1); merged by fsum(p1)
+    p2 DOUBLE = sum(c1); merged by sum(p2)
+    p3 BIGINT = count(c1); merged by sum(p3)
+
+bridge
+  lanes by hash of k0; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change (implied: without a window a group never closes)
+  having: (((CASE WHEN p3 > 0 THEN (CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) / p3 END) > '20.0'::DOUBLE) AND (p0 > 10::BIGINT))
+  outputs:
+    k STRING = k0
+    t DOUBLE = (CASE WHEN p3 > 0 THEN (CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) / p3 END)
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [1 temp, 3 k]

@@ -1,0 +1,46 @@
+SELECT k, sum(price) AS total FROM s GROUP BY k HAVING total > 100
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project k, total := agg0
+    Filter (agg0 > 100)
+      Aggregate by [k] compute [agg0 := sum(price)]
+        Scan s shared_required_schema=SOME [3 k, 6 price]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 6 price]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=2
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change having=((CAST(p1 AS DECIMAL(20,2))) > '100'::DECIMAL(20,2)) columns=2
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  keys:
+    k0 STRING = c3
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+    p1 DECIMAL(38,2) = sum(c6); merged by sum(p1)
+
+bridge
+  lanes by hash of k0; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change (implied: without a window a group never closes)
+  having: ((CAST(p1 AS DECIMAL(20,2))) > '100'::DECIMAL(20,2))
+  outputs:
+    k STRING = k0
+    total DECIMAL(20,2) = (CAST(p1 AS DECIMAL(20,2)))
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [3 k, 6 price]

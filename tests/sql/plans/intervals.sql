@@ -1,0 +1,38 @@
+SELECT ts + INTERVAL 1 HOUR AS a, ts - INTERVAL 1 DAY AS b, day + INTERVAL 1 MONTH AS c FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project a := (ts + interval 1 hour), b := (ts - interval 1 day), c := (day + interval 1 months)
+    Scan s shared_required_schema=SOME [7 day, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [7 day, 13 ts]
+  r1 := PhysicalProject(r0) ring=0 columns=3
+  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
+  r3 := PhysicalResultCollect(r2)
+
+ring 0
+  filter: none
+  outputs:
+    a TIMESTAMP = (c13 + (to_microseconds(3600000000)))
+    b TIMESTAMP = (c13 - (to_days(1)))
+    c DATE = CAST(c7 + to_months(1) AS DATE)
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [7 day, 13 ts]

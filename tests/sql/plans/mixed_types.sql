@@ -1,0 +1,39 @@
+SELECT id + temp AS a, hum + id AS b, price + temp AS c, id = 3.0 AS d FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project a := (cast(id as DOUBLE) + temp), b := (cast(hum as DOUBLE) + cast(id as DOUBLE)), c := (cast(price as DOUBLE) + temp), d := (cast(id as DECIMAL(11,1)) = 3.0)
+    Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
+  r1 := PhysicalProject(r0) ring=0 columns=4
+  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
+  r3 := PhysicalResultCollect(r2)
+
+ring 0
+  filter: none
+  outputs:
+    a DOUBLE = (CAST(c0 AS DOUBLE) + c1)
+    b DOUBLE = (CAST(c2 AS DOUBLE) + CAST(c0 AS DOUBLE))
+    c DOUBLE = (CAST(CAST(c6 AS VARCHAR) AS DOUBLE) + c1)
+    d BOOLEAN = (CAST(c0 AS DECIMAL(11,1)) = '3.0'::DECIMAL(11,1))
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 1 temp, 2 hum, 6 price]

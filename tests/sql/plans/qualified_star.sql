@@ -1,0 +1,49 @@
+SELECT x.* FROM s AS x
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project id, temp, hum, k, ok, n, price, day, pos, tags, attrs, raw, ... 2 more
+    Scan s shared_required_schema=ALL (14 columns)
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=ALL (14 columns)
+  r1 := PhysicalProject(r0) ring=0 columns=14
+  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
+  r3 := PhysicalResultCollect(r2)
+
+ring 0
+  filter: none
+  outputs:
+    id INT = c0
+    temp DOUBLE = c1
+    hum FLOAT = c2
+    k STRING = c3
+    ok BOOLEAN = c4
+    n BIGINT = c5
+    price DECIMAL(10,2) = c6
+    day DATE = c7
+    pos STRUCT<lat: DOUBLE, lon: DOUBLE> = c8
+    tags ARRAY<STRING> = c9
+    attrs MAP<STRING, STRING> = c10
+    raw BINARY = c11
+    at TIMESTAMP_NTZ = c12
+    ts TIMESTAMP = c13
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): ALL (14 columns)

@@ -1,0 +1,48 @@
+SELECT window_start, window_end, k, count(*) AS n FROM SESSION(TABLE s, DESCRIPTOR(ts), INTERVAL 30 SECONDS) GROUP BY window_start, window_end, k
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project window_start, window_end, k, n := agg0
+    Aggregate by [window_start, window_end, k] compute [agg0 := count(*)]
+      AssignWindow session, gap 30 seconds on ts
+        Scan s shared_required_schema=SOME [3 k, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 13 ts]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 window=session, gap 30 seconds partials=1
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=4
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  window: session, gap 30 seconds
+  keys:
+    k0 STRING = c3
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  lanes by hash of k0; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: when the watermark closes a window
+  having: none
+  outputs:
+    window_start TIMESTAMP = make_timestamptz(window_start)
+    window_end TIMESTAMP = make_timestamptz(window_end)
+    k STRING = k0
+    n BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [3 k, 13 ts]

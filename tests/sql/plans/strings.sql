@@ -1,0 +1,40 @@
+SELECT upper(k) AS a, substring(k, 1, 3) AS b, concat(k, '-', id) AS c, k || '!' AS d, length(trim(k)) AS e FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project a := upper(k), b := substring(k, 1, 3), c := concat(k, '-', cast(id as STRING)), d := (k || '!'), e := length(trim(k))
+    Scan s shared_required_schema=SOME [0 id, 3 k]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]
+  r1 := PhysicalProject(r0) ring=0 columns=5
+  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
+  r3 := PhysicalResultCollect(r2)
+
+ring 0
+  filter: none
+  outputs:
+    a STRING = upper(replace(c3, 'ß', 'SS'))
+    b STRING = CASE WHEN 3::INTEGER <= 0 THEN CASE WHEN c3 IS NULL OR 1::INTEGER IS NULL THEN NULL ELSE '' END WHEN 1::INTEGER > 0 THEN substring(c3, 1::INTEGER, 3::INTEGER) WHEN 1::INTEGER = 0 THEN substring(c3, 1, 3::INTEGER) WHEN length(c3) + 1::INTEGER >= 0 THEN substring(c3, length(c3) + 1::INTEGER + 1, 3::INTEGER) ELSE substring(c3, 1, greatest(3::INTEGER::BIGINT + 1::INTEGER + length(c3), 0)) END
+    c STRING = (c3 || '-' || CAST(c0 AS VARCHAR))
+    d STRING = (c3 || '!')
+    e INT = CAST(length(trim(c3, ' ')) AS INTEGER)
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 3 k]

@@ -1,0 +1,38 @@
+SELECT t2 FROM (SELECT temp * 2 AS t2, k FROM s WHERE ok) x WHERE t2 > 10
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project t2 := (temp * 2.0)
+    Filter (ok and ((temp * 2.0) > 10.0))
+      Scan s shared_required_schema=SOME [1 temp, 4 ok]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 4 ok]
+  r1 := PhysicalFilter(r0) ring=0 where=(c4 AND ((c1 * '2.0'::DOUBLE) > '10.0'::DOUBLE))
+  r2 := PhysicalProject(r1) ring=0 columns=1
+  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: (c4 AND ((c1 * '2.0'::DOUBLE) > '10.0'::DOUBLE))
+  outputs:
+    t2 DOUBLE = (c1 * '2.0'::DOUBLE)
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [1 temp, 4 ok]

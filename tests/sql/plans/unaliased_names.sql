@@ -1,0 +1,40 @@
+SELECT id + 1, upper(k), CAST(n AS STRING), -id, NOT ok FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project (id + 1), upper(k), CAST(n AS STRING) := cast(n as STRING), (- id) := negative(id), (NOT ok) := (not ok)
+    Scan s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]
+  r1 := PhysicalProject(r0) ring=0 columns=5
+  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
+  r3 := PhysicalResultCollect(r2)
+
+ring 0
+  filter: none
+  outputs:
+    (id + 1) INT = (c0 + 1::INTEGER)
+    upper(k) STRING = upper(replace(c3, 'ß', 'SS'))
+    CAST(n AS STRING) STRING = CAST(c5 AS VARCHAR)
+    (- id) INT = (-c0)
+    (NOT ok) BOOLEAN = (NOT c4)
+
+bridge
+  one lane, rows; no state
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  nothing: the query keeps no state
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 3 k, 4 ok, 5 n]

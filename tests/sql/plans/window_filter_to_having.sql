@@ -1,0 +1,48 @@
+SELECT window_start, window_end, count(*) AS n FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE) WHERE window_start >= '2024-01-01' AND temp > 0 GROUP BY window_start, window_end
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project window_start, window_end, n := agg0
+    Filter (window_start >= timestamp '2024-01-01 00:00:00Z')
+      Aggregate by [window_start, window_end] compute [agg0 := count(*)]
+        AssignWindow tumble 1 minute on ts
+          Filter (temp > 0.0)
+            Scan s shared_required_schema=SOME [1 temp, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 13 ts]
+  r1 := PhysicalFilter(r0) ring=0 where=(c1 > '0.0'::DOUBLE)
+  r2 := PhysicalPartialAggregate(r1) ring=0 keys=none window=tumble 1 minute partials=1
+  r3 := PhysicalBridge(r2) lane=pipeline payload=partial states
+  r4 := PhysicalMergeAggregate(r3) ring=1 emit=on window close having=(make_timestamptz(window_start) >= make_timestamptz(1704067200000000::BIGINT)) columns=3
+  r5 := PhysicalResultCollect(r4)
+
+ring 0
+  filter: (c1 > '0.0'::DOUBLE)
+  window: tumble 1 minute
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  one lane; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: when the watermark closes a window
+  having: (make_timestamptz(window_start) >= make_timestamptz(1704067200000000::BIGINT))
+  outputs:
+    window_start TIMESTAMP = make_timestamptz(window_start)
+    window_end TIMESTAMP = make_timestamptz(window_end)
+    n BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [1 temp, 13 ts]

@@ -1,0 +1,70 @@
+"""What the tests of the planner share: the declared names, and files that hold what is expected."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+from headrace.program import Meaning
+from headrace.sql import (
+    CreatePipeline,
+    CreateSink,
+    CreateStream,
+    Planned,
+    ScriptNames,
+    Select,
+    define_sink,
+    define_stream,
+    parse_script,
+    plan_pipeline,
+)
+
+HERE = Path(__file__).parent
+REWRITE = os.environ.get("HEADRACE_REWRITE") == "1"
+MEANING = Meaning()
+SEPARATOR = "----\n"
+
+
+@functools.cache
+def names() -> ScriptNames:
+    """The streams and sinks of streams.sql."""
+    found = ScriptNames()
+    for statement in parse_script((HERE / "streams.sql").read_text("utf-8")):
+        if isinstance(statement, CreateStream):
+            found.add_stream(define_stream(statement))
+        else:
+            assert isinstance(statement, CreateSink)
+            found.add_sink(define_sink(statement))
+    return found
+
+
+def plan(text: str, meaning: Meaning = MEANING) -> Planned:
+    """The plan of the one query or CREATE PIPELINE in `text`."""
+    (statement,) = parse_script(text)
+    assert isinstance(statement, Select | CreatePipeline)
+    return plan_pipeline(statement, names(), meaning)
+
+
+def apply_script(text: str) -> None:
+    """Parses, defines and plans every statement of `text` over the declared names."""
+    for statement in parse_script(text):
+        if isinstance(statement, CreateStream):
+            define_stream(statement)
+        elif isinstance(statement, CreateSink):
+            define_sink(statement)
+        elif isinstance(statement, Select | CreatePipeline):
+            plan_pipeline(statement, names(), MEANING)
+
+
+def check_golden(path: Path, given: str, actual: str) -> None:
+    """The part of the file behind the separator must be `actual`; HEADRACE_REWRITE=1 writes it instead."""
+    if REWRITE:
+        path.write_text(f"{given}{SEPARATOR}{actual}\n", "utf-8")
+    expected = path.read_text("utf-8").partition(SEPARATOR)[2]
+    assert actual + "\n" == expected, f"{path.name} holds another result; look at it, then run with HEADRACE_REWRITE=1"
+
+
+def golden_files(folder: str, suffix: str = ".sql") -> list[Path]:
+    """The case files of a folder, in order."""
+    return sorted((HERE / folder).glob(f"*{suffix}"))

@@ -1,0 +1,53 @@
+"""Error cases: each file of errors/ holds SQL that must fail with the code and at the place its header says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import HeadraceError, ScriptErrors, SqlError
+from tests.sql.support import REWRITE, apply_script, golden_files
+
+ERRORS = golden_files("errors")
+_HEADER = re.compile(r"-- error: (\w+)\n-- at: (.*)\n")
+
+
+@pytest.mark.parametrize("path", ERRORS, ids=lambda p: p.stem)
+def test_the_script_fails_with_the_code_and_place_of_its_header(path: Path) -> None:
+    text = path.read_text("utf-8")
+    header = _HEADER.match(text)
+    assert header is not None, "a case starts with `-- error: CODE` and `-- at: line:column`"
+    body = text[header.end() :]
+    with pytest.raises(HeadraceError) as caught:
+        apply_script(body)
+    assert caught.value.code == header[1]
+    assert path.stem.startswith(header[1].lower()), "the file is named after its code"
+    place = _place(caught.value)
+    if REWRITE:
+        path.write_text(f"-- error: {header[1]}\n-- at: {place}\n{body}", "utf-8")
+    else:
+        assert place == header[2]
+
+
+def _place(problem: HeadraceError) -> str:
+    if isinstance(problem, ScriptErrors):
+        return ", ".join(f"{e.code} {_place(e)}" for e in problem.errors)
+    assert problem.span is not None, "an SQL error shows where it is"
+    return f"{problem.span.line}:{problem.span.column}"
+
+
+@pytest.mark.parametrize("path", ERRORS, ids=lambda p: p.stem)
+def test_every_error_says_what_to_do(path: Path) -> None:
+    with pytest.raises(SqlError) as caught:
+        apply_script(path.read_text("utf-8"))
+    problems = caught.value.errors if isinstance(caught.value, ScriptErrors) else (caught.value,)
+    for problem in problems:
+        if problem.code != "SYNTAX_ERROR":
+            assert problem.advice
+        assert "^" in problem.render()
+
+
+def test_there_are_at_least_sixty_error_cases() -> None:
+    assert len(ERRORS) >= 60
