@@ -136,7 +136,7 @@ class _Task:
     def _watermarks(self, pipeline: PipelineDef, flush: bool | None, drop: bool) -> list[Row]:
         """This task's word to every lane of a pipeline; the first task also says what the lane is."""
         given = self.given
-        program = dump(pipeline) if given.task == 0 else ""
+        program = _text(pipeline, self.plan.version) if given.task == 0 else ""
         message = LaneEpoch(
             given.epoch,
             given.tasks,
@@ -187,6 +187,19 @@ class _Task:
                 for i, r in self.runners.items()
             },
         }
+
+
+_texts: dict[tuple[int, int], str] = {}
+
+
+def _text(pipeline: PipelineDef, version: int) -> str:
+    """A pipeline as its lanes get it; written once per plan version and worker."""
+    key = (version, pipeline.instance)
+    if key not in _texts:
+        if len(_texts) > 4096:
+            _texts.clear()
+        _texts[key] = dump(pipeline)
+    return _texts[key]
 
 
 def describe(problem: Exception) -> str:

@@ -16,8 +16,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -
 
     The watermark never goes back, whatever a step says.
     """
-    before = store.header()
-    header = Header.decode(before)
+    header = Header.decode(store.header())
     known = [w for w in (header.watermark, step.watermark) if w is not None]
     header.watermark = max(known) if known else None
     step = Step(step.events, header.watermark, step.flush, step.drop)
@@ -28,7 +27,5 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -
     if step.drop:
         store.clear()
         return Outcome(outcome.output, outcome.late, 0, 0)
-    after = header.encode()
-    if after != before:
-        store.set_header(after)
+    store.set_header(header.encode())
     return outcome

@@ -58,7 +58,8 @@ class _Tables:
         """Merge `delta` into the table at `bounds`; returns the groups that changed, as they are now."""
         entry = self.header.tables.setdefault(bounds, TableEntry([0], [None]))
         touched = np.unique(self._chunks(delta, len(entry.rows)))
-        old = [t for t in (self._read(bounds, int(c)) for c in touched) if t is not None]
+        held = (self._read(bounds, int(c)) for c in touched if entry.rows[int(c)])
+        old = [t for t in held if t is not None]
         merged = merge(self.program, self.meaning, [*old, delta])
         self._write(bounds, entry, touched, merged)
         changed = self._changed(merged, delta) if old and self.program.emit == "changes" else merged

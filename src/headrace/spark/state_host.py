@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from headrace.bridge.messages import (
     STREAM_LANE,
@@ -34,9 +35,15 @@ from headrace.faults import fault_point
 from headrace.program import PipelineDef
 from headrace.ring0.task import describe
 from headrace.ring1.lane import advance
+from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import BlobKey, Outcome, Step
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
+
+_DATA = StructType([StructField("data", BinaryType())])
+_KEY = StructType(
+    [StructField("start", LongType()), StructField("end", LongType()), StructField("part", IntegerType())]
+)
 
 
 class SparkStore:
@@ -44,8 +51,9 @@ class SparkStore:
     rewritten."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._header = handle.getValueState("header", "data BINARY")
-        self._blobs = handle.getMapState("blobs", "start BIGINT, end BIGINT, part INT", "data BINARY")
+        # Types, not DDL texts: Spark would parse a text in the JVM, three round trips per task and epoch.
+        self._header = handle.getValueState("header", _DATA)
+        self._blobs = handle.getMapState("blobs", _KEY, _DATA)
 
     def header(self) -> bytes | None:
         found = self._header.get()
@@ -78,7 +86,7 @@ class LaneProcessor(StatefulProcessor):
     """Spark calls `handleInputRows` once per (instance, bucket) that got messages in the epoch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self.store = SparkStore(handle)
+        self.store = PackedStore(SparkStore(handle))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[SparkRow]:
         messages = in_order(Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in rows)

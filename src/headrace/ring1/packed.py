@@ -1,0 +1,81 @@
+"""Small blobs ride in the header: a lane with little state costs one read and one write an epoch.
+
+Every call to Spark's state store is a round trip between two processes, and most lanes are small. A blob that is large,
+or for which there is no room, goes to the store under a key of its own, so that touching it does not rewrite the
+others.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from headrace.ring1.state import BlobKey, Store
+
+INLINE_BLOB = 4 * 1024
+INLINE_TOTAL = 16 * 1024
+_HEAD = struct.Struct("<I")
+_ENTRY = struct.Struct("<qqiI")
+
+
+class PackedStore:
+    """A `Store` on top of another one. Writes reach the inner store at once, or with `set_header`.
+
+    A key that exists must be read or removed before it is written again in the same epoch, as both lanes do: that is
+    how the store knows, without asking, that a blob lives outside. A blob that is outside stays there.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self._loaded: bytes | None = None
+        self._inline: dict[BlobKey, bytes] = {}
+        self._outside: set[BlobKey] = set()
+
+    def header(self) -> bytes | None:
+        self._loaded = self._inner.header()
+        self._inline, self._outside = {}, set()
+        if self._loaded is None:
+            return None
+        (length,) = _HEAD.unpack_from(self._loaded)
+        at = _HEAD.size + length
+        while at < len(self._loaded):
+            *key, size = _ENTRY.unpack_from(self._loaded, at)
+            at += _ENTRY.size
+            self._inline[BlobKey(*key)] = self._loaded[at : at + size]
+            at += size
+        return self._loaded[_HEAD.size : _HEAD.size + length]
+
+    def set_header(self, data: bytes) -> None:
+        parts = [_HEAD.pack(len(data)), data]
+        for key, blob in self._inline.items():
+            parts += [_ENTRY.pack(*key, len(blob)), blob]
+        packed = b"".join(parts)
+        if packed != self._loaded:
+            self._inner.set_header(packed)
+            self._loaded = packed
+
+    def get(self, key: BlobKey) -> bytes | None:
+        found = self._inline.get(key)
+        if found is None:
+            found = self._inner.get(key)
+            if found is not None:
+                self._outside.add(key)
+        return found
+
+    def put(self, key: BlobKey, data: bytes) -> None:
+        self._inline.pop(key, None)
+        room = INLINE_TOTAL - sum(map(len, self._inline.values()))
+        if key not in self._outside and len(data) <= min(INLINE_BLOB, room):
+            self._inline[key] = data
+        else:
+            self._inner.put(key, data)
+            self._outside.add(key)
+
+    def remove(self, key: BlobKey) -> None:
+        if self._inline.pop(key, None) is None:
+            self._inner.remove(key)
+            self._outside.discard(key)
+
+    def clear(self) -> None:
+        self._inline = {}
+        self._loaded = None
+        self._inner.clear()
