@@ -19,13 +19,16 @@ from headrace.schema import DOUBLE, FLOAT, DataType
 
 BOUNDS = ("window_start", "window_end")
 NEWEST = "_newest"
+OVERLAPPING = ("hop", "cumulate")
 
 
 def partial_schema(window: Window | None, keys: Sequence[DataType], partials: Sequence[Partial]) -> pa.Schema:
-    """The Arrow schema of a table of partials."""
+    """The Arrow schema of a table of partials. Where windows overlap it also has `NEWEST`: of a group's rows, those
+    for which this window is the last to close. It counts every row once, which the presence count does not."""
     fields: list[pa.Field[Any]] = [pa.field(name, pa.int64()) for name in BOUNDS] if window else []
     fields += [pa.field(f"k{i}", kind.arrow) for i, kind in enumerate(keys)]
     fields += [pa.field(p.name, p.type.arrow) for p in partials]
+    fields += [pa.field(NEWEST, pa.int64())] if window and window.kind in OVERLAPPING else []
     return pa.schema(fields)
 
 
@@ -60,13 +63,17 @@ def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, wate
     if program.window.kind == "session":
         return _sessions(program, program.window, meaning, rows, watermark)
     sql = _windows_sql(program, program.window)
-    table = _run(meaning, sql, rows, schema.append(pa.field(NEWEST, pa.int64())))
-    late = 0
-    if watermark is not None and table.num_rows:
-        closed = pc.less_equal(table.column("window_end"), pa.scalar(watermark))
-        late = pc.sum(table.filter(closed).column(NEWEST)).as_py() or 0
-        table = table.filter(pc.invert(closed))
-    return Aggregated(table.drop_columns([NEWEST]), late)
+    table, late = split_closed(_run(meaning, sql, rows, schema), watermark)
+    return Aggregated(table, late)
+
+
+def split_closed(partials: pa.Table, limit: int | None) -> tuple[pa.Table, int]:
+    """Partials of windows that end after `limit`, and how many rows belonged only to the others."""
+    if limit is None or partials.num_rows == 0:
+        return partials, 0
+    closed = pc.less_equal(partials.column("window_end"), pa.scalar(limit))
+    late = pc.sum(partials.filter(closed).column(NEWEST if NEWEST in partials.column_names else "p0")).as_py()
+    return partials.filter(pc.invert(closed)), int(late or 0)
 
 
 def merge(program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
@@ -77,6 +84,7 @@ def merge(program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequen
         return table
     keys = [f"k{i}" for i in range(len(program.keys))]
     merged = [f"CAST({p.merge} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
+    merged += [f"CAST(sum({NEWEST}) AS BIGINT) AS {NEWEST}"] if NEWEST in schema.names else []
     if program.window is not None and program.window.kind == "session":
         columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *merged]
         sql = f"SELECT {', '.join(columns)} FROM {_islands('parts', keys)} GROUP BY {', '.join([*keys, '_island'])}"
@@ -133,7 +141,7 @@ def _windows_sql(program: Ring0Program, window: Window) -> str:
     keys = [f"k{i}" for i in range(len(program.keys))]
     base = _aligned("_t", window.size if window.kind == "cumulate" else window.slide, window.offset)
     if window.kind == "tumble":
-        bounds = f"{base} AS window_start, {base} + {window.size} AS window_end, true AS _newest_row"
+        bounds = f"{base} AS window_start, {base} + {window.size} AS window_end"
         source = (
             f"(SELECT *, {', '.join([bounds, *_keys(program)])} FROM rows{where(program.filter, '_t IS NOT NULL')})"
         )
@@ -152,7 +160,8 @@ def _windows_sql(program: Ring0Program, window: Window) -> str:
             f"(SELECT *, {start} AS window_start, {end} AS window_end, {newest} AS _newest_row "
             f"FROM {numbered} WHERE {end} > _t)"
         )
-    columns = [*BOUNDS, *keys, *_partials(program), f"count(*) FILTER (_newest_row) AS {NEWEST}"]
+    columns = [*BOUNDS, *keys, *_partials(program)]
+    columns += [f"count(*) FILTER (_newest_row) AS {NEWEST}"] if window.kind in OVERLAPPING else []
     return f"SELECT {', '.join(columns)} FROM {source} GROUP BY {', '.join([*BOUNDS, *keys])}"
 
 
@@ -187,13 +196,15 @@ def _session_closed(end: str, watermark: int) -> str:
 
 
 def _islands(source: str, keys: Sequence[str]) -> str:
-    """`source` with `_island`: rows of one key whose [window_start, window_end] touch have the same number."""
+    """`source` with `_island`: rows of one key whose [window_start, window_end] touch have the same one, the earliest
+    start. Rows with equal bounds may come in another order in each pass, so the second looks at all of them at once
+    (RANGE)."""
     partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
     order = f"{partition}ORDER BY window_start, window_end"
     before = f"max(window_end) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    opens = "CASE WHEN _before IS NULL OR window_start > _before THEN 1 ELSE 0 END"
+    opened = "CASE WHEN _before IS NULL OR window_start > _before THEN window_start END"
     return (
-        f"(SELECT *, sum({opens}) OVER ({order} ROWS UNBOUNDED PRECEDING) AS _island "
+        f"(SELECT *, max({opened}) OVER ({partition}ORDER BY window_start RANGE UNBOUNDED PRECEDING) AS _island "
         f"FROM (SELECT *, {before} AS _before FROM {source}))"
     )
 

@@ -8,9 +8,8 @@ window has at most eight per level; closing reads them all, merges once, and emi
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.aggregates import finish, is_closed, merge, schema_of
+from headrace.aggregates import finish, is_closed, merge, schema_of, split_closed
 from headrace.bridge.messages import decode_table, encode_table
 from headrace.errors import StateDamaged
 from headrace.program import Meaning, Ring1Program, Window
@@ -25,14 +24,14 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
     """Append, close what is due, emit. Changes `header` in place; the caller stores it."""
     window = _window(program)
     events = _concat(program, step)
-    events, late = drop_floored(events, header)
+    events, late = split_closed(events, header.floor)
     due_parts: list[pa.Table] = []
     due = {bounds for bounds in header.logs if step.flush or is_closed(window, bounds[1], step.watermark)}
     for bounds, part in by_window(events):
         if step.flush or is_closed(window, bounds[1], step.watermark):
             due_parts.append(part)
             if step.flush:
-                header.floor = max(header.floor or bounds[1], bounds[1])
+                header.raise_floor(bounds[1])
         else:
             _append(program, meaning, store, header.logs.setdefault(bounds, LogEntry()), bounds, part)
     for bounds in sorted(due):
@@ -41,7 +40,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
         for segment in log.segments:
             store.remove(BlobKey(*bounds, segment.part))
         if step.flush:
-            header.floor = max(header.floor or bounds[1], bounds[1])
+            header.raise_floor(bounds[1])
     output = finish(program, meaning, merge(program, meaning, due_parts)) if due_parts else None
     return Outcome(output if output is not None and output.num_rows else None, late, len(header.logs), header.rows)
 
@@ -54,15 +53,6 @@ def _window(program: Ring1Program) -> Window:
 
 def _concat(program: Ring1Program, step: Step) -> pa.Table:
     return pa.concat_tables([schema_of(program).empty_table(), *step.events])
-
-
-def drop_floored(events: pa.Table, header: Header) -> tuple[pa.Table, int]:
-    """Leave out partials of windows that an end of input has closed; the number of their rows."""
-    if header.floor is None or events.num_rows == 0:
-        return events, 0
-    closed = pc.less_equal(events.column("window_end"), pa.scalar(header.floor))
-    late = pc.sum(events.filter(closed).column("p0")).as_py() or 0
-    return events.filter(pc.invert(closed)), int(late)
 
 
 def _append(

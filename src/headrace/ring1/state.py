@@ -116,6 +116,10 @@ class Header:
     logs: dict[tuple[int, int], LogEntry] = field(default_factory=dict)
     tables: dict[tuple[int, int], TableEntry] = field(default_factory=dict)
 
+    def raise_floor(self, end: int) -> None:
+        """An end of input closed a window that ends at `end`."""
+        self.floor = end if self.floor is None else max(self.floor, end)
+
     def encode(self) -> bytes:
         logs = [
             [start, end, log.next, [[s.part, s.level, s.rows] for s in log.segments]]

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import duck
-from headrace.aggregates import BOUNDS, finish, is_closed, merge, schema_of
+from headrace.aggregates import BOUNDS, finish, is_closed, merge, schema_of, split_closed
 from headrace.bridge.buckets import hashes
 from headrace.bridge.messages import decode_table, encode_table
+from headrace.errors import StateDamaged
 from headrace.program import Meaning, Ring1Program
-from headrace.ring1.log_lane import drop_floored
 from headrace.ring1.split import by_number, by_window
 from headrace.ring1.state import BlobKey, Header, Outcome, Step, Store, TableEntry
 
@@ -33,7 +33,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
     delta = pa.concat_tables([schema_of(program).empty_table(), *step.events])
     late = 0
     if program.window is not None:
-        delta, late = drop_floored(delta, header)
+        delta, late = split_closed(delta, header.floor)
     lane = _Tables(program, meaning, store, header)
     emitted: list[pa.Table] = []
     if delta.num_rows:
@@ -58,8 +58,7 @@ class _Tables:
         """Merge `delta` into the table at `bounds`; returns the groups that changed, as they are now."""
         entry = self.header.tables.setdefault(bounds, TableEntry([0], [None]))
         touched = np.unique(self._chunks(delta, len(entry.rows)))
-        held = (self._read(bounds, int(c)) for c in touched if entry.rows[int(c)])
-        old = [t for t in held if t is not None]
+        old = [self._read(bounds, c) for c in touched.tolist() if entry.rows[c]]
         merged = merge(self.program, self.meaning, [*old, delta])
         self._write(bounds, entry, touched, merged)
         changed = self._changed(merged, delta) if old and self.program.emit == "changes" else merged
@@ -78,14 +77,11 @@ class _Tables:
             if end is None or not (flush or is_closed(window, end, watermark)):
                 continue
             table = self._read(ALL_TIME, chunk)
-            if table is None:
-                continue
             over = pc.less(table.column("window_end"), pa.scalar(limit))
             closed.append(table.filter(over))
             self._put(ALL_TIME, entry, chunk, table.filter(pc.invert(over)))
         if flush and closed:
-            last = max(int(pc.max(t.column("window_end")).as_py()) for t in closed)
-            self.header.floor = max(self.header.floor or last, last)
+            self.header.raise_floor(max(int(pc.max(t.column("window_end")).as_py()) for t in closed))
         if entry.groups == 0:
             del self.header.tables[ALL_TIME]
         return closed
@@ -99,7 +95,7 @@ class _Tables:
                 if rows:
                     self.store.remove(BlobKey(*bounds, chunk))
             if flush:
-                self.header.floor = max(self.header.floor or bounds[1], bounds[1])
+                self.header.raise_floor(bounds[1])
 
     def _chunks(self, table: pa.Table, count: int) -> npt.NDArray[np.int64]:
         keys = [table.column(f"k{i}") for i in range(len(self.program.keys))]
@@ -114,9 +110,12 @@ class _Tables:
         sql = f"SELECT m.* FROM merged m SEMI JOIN delta d ON {on}"
         return duck.conform(duck.run(self.meaning, sql, {"merged": merged, "delta": delta}), merged.schema)
 
-    def _read(self, bounds: tuple[int, int], chunk: int) -> pa.Table | None:
-        data = self.store.get(BlobKey(*bounds, chunk))
-        return None if data is None else decode_table(data)
+    def _read(self, bounds: tuple[int, int], chunk: int) -> pa.Table:
+        key = BlobKey(*bounds, chunk)
+        data = self.store.get(key)
+        if data is None:
+            raise StateDamaged(f"the chunk {tuple(key)} of a table is missing", key=tuple(key))
+        return decode_table(data)
 
     def _write(
         self, bounds: tuple[int, int], entry: TableEntry, touched: npt.NDArray[np.int64], table: pa.Table
@@ -136,8 +135,7 @@ class _Tables:
 
     def _grow(self, bounds: tuple[int, int], entry: TableEntry) -> None:
         """Rewrite all chunks with room to double; happens once per doubling, so a group is moved twice on average."""
-        parts = [self._read(bounds, c) for c, rows in enumerate(entry.rows) if rows]
-        everything = pa.concat_tables([p for p in parts if p is not None])
+        everything = pa.concat_tables([self._read(bounds, c) for c, rows in enumerate(entry.rows) if rows])
         count = len(entry.rows)
         while entry.groups > CHUNK_GROUPS * count // 2:
             count *= 2
