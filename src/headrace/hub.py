@@ -149,18 +149,19 @@ class Hub:
         runtime = self._runtimes.get(stream.lower())
         return None if runtime is None else live_stream(runtime, self._catalog)
 
-    def _make_so(self, streams: set[str], left: dict[str, tuple[Left, ...]], wait: bool) -> None:
-        """Bring each stream's query in line with the catalog."""
+    def _make_so(self, streams: set[str], left: dict[str, tuple[Left, ...]], wait: bool, start: bool = True) -> None:
+        """Bring each stream's query in line with the catalog. Without `start`, a query that was stopped stays so."""
         for name in sorted(streams):
             with self._lock:
                 runtime = self._runtime_of(name)
                 pipelines = self._catalog.running(name)
-                self._finished -= {p.instance for p in pipelines}
+                if start:
+                    self._finished -= {p.instance for p in pipelines}
                 ended = left.get(name, ())
                 if not pipelines and not ended and not runtime.running:
                     continue
                 version = runtime.publish(pipelines, ended)
-                if not pipelines and not runtime.running:
+                if not runtime.running and not (pipelines and start):
                     continue  # the eof waits in the plan for the stream's next epoch
                 runtime.start()
             if wait or not pipelines:
@@ -234,10 +235,10 @@ class Hub:
         Whether that happened in time. Raises StreamFailed if a query dies. A source that never ends is waited for.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        for runtime in self._running():
+        for runtime in self._started():
             if not runtime.wait_exhausted(_left(deadline)):
                 return False
-        for runtime in self._running():
+        for runtime in self._started():
             with self._lock:
                 pipelines = self._catalog.running(runtime.stream.name)
                 runtime.publish(pipelines, ending=True)
@@ -251,15 +252,16 @@ class Hub:
         """Let every epoch in flight finish, then stop the queries; whether all finished in time."""
         deadline = time.monotonic() + timeout
         calm = True
-        for runtime in self._running():
+        for runtime in self._started():
             with contextlib.suppress(Exception):  # a query that died has nothing in flight
                 calm = runtime.hold(max(0.0, deadline - time.monotonic())) and calm
             runtime.stop()
         return calm
 
-    def _running(self) -> list[StreamRuntime]:
+    def _started(self) -> list[StreamRuntime]:
+        """The streams with a query, dead ones included: their failure must be told, not passed over."""
         with self._lock:
-            return [r for r in self._runtimes.values() if r.running]
+            return [r for r in self._runtimes.values() if r.started]
 
     def close(self, drain: bool = True) -> None:
         """Stop everything that this hub started. What runs now goes on when the directory is opened again."""
@@ -322,7 +324,7 @@ class Hub:
                 return
             self._file.save(catalog)
             self._catalog = catalog
-        self._make_so({stream.lower()}, {stream.lower(): tuple(ended)}, wait=False)
+        self._make_so({stream.lower()}, {stream.lower(): tuple(ended)}, wait=False, start=False)
 
     @property
     def catalog(self) -> Catalog:

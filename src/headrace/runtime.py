@@ -82,6 +82,11 @@ class StreamRuntime:
     def running(self) -> bool:
         return self._query is not None and self._query.alive
 
+    @property
+    def started(self) -> bool:
+        """Whether there is a query that was not stopped; it may have died."""
+        return self._query is not None
+
     def start(self) -> None:
         """Start the query unless it runs; continues from the checkpoint if there is one."""
         if self.running:
@@ -127,8 +132,9 @@ class StreamRuntime:
 
     def stop(self) -> None:
         """End the query at once; an epoch in flight will be run again by the next start."""
-        if self._query is not None:
-            self._query.stop()
+        query = self._query
+        if query is not None:
+            query.stop()
             self._query = None
         (self.directory / "hold").unlink(missing_ok=True)
 
@@ -156,10 +162,13 @@ class StreamRuntime:
             )
 
     def wait_exhausted(self, timeout: float | None) -> bool:
-        """Wait until the source has nothing more under the newest plan; whether that happened in time."""
+        """Wait until the source has nothing more under the newest plan, or the query was stopped because nobody needs
+        it; whether that happened in time."""
 
         def over() -> bool:
             idle = self._idle
+            if not self.started:
+                return True
             return idle is not None and idle["plan"] == self.plans.current() and bool(idle["exhausted"])
 
         return self._await(over, timeout)
@@ -217,6 +226,11 @@ class StreamRuntime:
     @property
     def progress(self) -> Progress:
         return read_progress(self.directory)
+
+    @property
+    def recent(self) -> list[EpochSummary]:
+        """The newest epochs since the hub was opened, oldest first."""
+        return [summary for _, summary in self._recent]
 
     def spent_ms(self, instance: int) -> float | None:
         """Time that an instance took in the newest epoch, over all tasks."""

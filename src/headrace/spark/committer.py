@@ -96,9 +96,11 @@ class EpochCommitter:
         plan = self._plans.load(first["plan"])
         self._check_lanes(plan, found)
         visible = self._commit_sinks(plan, first["epoch"], found)
-        progress = self._progress(plan, first["epoch"], found, visible)
+        before = read_progress(self._directory)
+        progress = self._progress(plan, first["epoch"], found, visible, before)
         write_progress(self._directory, progress)
-        self._plans.prune(progress.plan)
+        if progress is not before:  # a re-run of this epoch, should it come, names the plan of the epoch before it too
+            self._plans.prune(before.plan)
         fault_point("after-manifests")
         self._done(self._summary(plan, found, progress))
 
@@ -113,24 +115,29 @@ class EpochCommitter:
                 require_all(where, "bucket", range(p.buckets), found.lanes.get(p.instance, {}))
 
     def _commit_sinks(self, plan: PlanVersion, epoch: int, found: _Collected) -> dict[int, int]:
-        """Commit every sink of every healthy pipeline; the rows each instance brought to its first sink."""
+        """Commit every sink of every healthy pipeline; the rows each instance brought to its first sink.
+
+        The sinks of a pipeline that failed commit nothing, which removes what its tasks had staged.
+        """
         visible: dict[int, int] = {}
         for p in [*plan.pipelines, *(left.pipeline for left in plan.left)]:
             for sink in p.sinks:
-                staged = found.receipts.get((p.instance, sink.name))
-                if not staged or p.instance in found.failures:
+                failed = p.instance in found.failures
+                staged = [] if failed else found.receipts.get((p.instance, sink.name), [])
+                if not staged and not failed:
                     continue
                 try:
                     count = self.sink(p, sink.name).commit(SinkKey(self._checkpoint, p.instance, epoch), staged)
                 except HeadraceError as problem:  # a sink's trouble is its pipeline's, not the stream's
-                    found.failures[p.instance] = describe(problem)
+                    found.failures.setdefault(p.instance, describe(problem))
                     continue
                 visible.setdefault(p.instance, count)
                 fault_point("between-sinks")
         return visible
 
-    def _progress(self, plan: PlanVersion, epoch: int, found: _Collected, visible: dict[int, int]) -> Progress:
-        old = read_progress(self._directory)
+    def _progress(
+        self, plan: PlanVersion, epoch: int, found: _Collected, visible: dict[int, int], old: Progress
+    ) -> Progress:
         if old.epoch >= epoch:  # the epoch was committed before and is run again: it must not be counted twice
             return old
         reports = found.reports.values()
