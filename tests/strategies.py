@@ -66,7 +66,7 @@ options: SearchStrategy[dict[str, str]] = st.dictionaries(texts, texts, max_size
 micros: SearchStrategy[int] = st.integers(0, 10**12)
 
 expressions = st.builds(Expression, names, types, texts)
-partials = st.builds(Partial, names, types, texts, texts)
+partials = st.builds(Partial, names, types, texts, texts, texts)
 meanings = st.builds(Meaning, st.booleans(), texts, st.booleans())
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from headrace.bridge.messages import Kind, decode_table, in_order, payloads
 from headrace.bridge.messages import Row as Message
 from headrace.program import (
+    MEMBER,
     Emit,
     Expression,
     Meaning,
@@ -30,10 +31,12 @@ from headrace.program import (
 )
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
+from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import MemoryStore, Outcome, Step
 from headrace.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, DataType, Decimal, Field, Schema, View
 from headrace.sinks.base import SinkKey
 from headrace.sql.functions.aggregates import find_aggregate
+from headrace.sql.rules.split_aggregates import PRESENCE
 
 AMOUNT = Decimal(10, 2)
 SCHEMA = Schema(
@@ -100,7 +103,7 @@ def make_pipeline(
     instance: int = 1,
 ) -> PipelineDef:
     """SELECT [window,] keys, count(*) AS rows, aggregates FROM stream WHERE ... GROUP BY ..."""
-    partials = [Partial("p0", BIGINT, "count(*)", "sum(p0)")]
+    partials = [PRESENCE]
     outputs = [Expression(b, BIGINT, b) for b in ("window_start", "window_end") if window is not None]
     outputs += [Expression(SCHEMA[k].name, SCHEMA[k].type, f"k{i}") for i, k in enumerate(keys)]
     outputs.append(Expression("rows", BIGINT, "p0"))
@@ -111,9 +114,11 @@ def make_pipeline(
         kind = found.result_type(kinds)
         assert kind is not None
         split = found.split([text for text, _ in arguments], kinds, kind)
-        numbered = [(f"p{len(partials) + i}", state) for i, state in enumerate(split.states)]
-        partials += [Partial(p, state.type, state.sql, state.merge.format(p=p)) for p, state in numbered]
-        outputs.append(Expression(name, kind, split.result.format(*(p for p, _ in numbered))))
+        guarded = [f"CASE WHEN {MEMBER} THEN {text} END" for text, _ in arguments]
+        states = zip(split.states, found.split(guarded, kinds, kind).states, strict=True)
+        numbered = [(f"p{len(partials) + i}", *pair) for i, pair in enumerate(states)]
+        partials += [Partial(p, s.type, s.sql, s.merge.format(p=p), of_member.sql) for p, s, of_member in numbered]
+        outputs.append(Expression(name, kind, split.result.format(*(p for p, _, _ in numbered))))
     program = PipelineProgram(
         "s",
         View.all(),
@@ -177,7 +182,8 @@ class Run:
         self.outcomes = []
         for bucket, store in enumerate(self.stores):
             events = tuple(decode_table(m.payload) for m in ordered if m.bucket == bucket)
-            outcome = advance(program.ring1, program.meaning, store, Step(events, self.watermark, flush, drop))
+            step = Step(events, self.watermark, flush, drop)
+            outcome = advance(program.ring1, program.meaning, PackedStore(store), step)
             self.late += outcome.late
             self.outcomes.append(outcome)
             if outcome.output is not None:
@@ -190,10 +196,6 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """All output rows, in order."""
         return [row for epoch in self.outputs for row in epoch]
-
-    @property
-    def writes(self) -> int:
-        return sum(s.writes for s in self.stores)
 
 
 def number(value: float | None) -> Any:

@@ -1,0 +1,229 @@
+"""One lane over epochs: what it remembers, when it closes, what an epoch costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from headrace.aggregates import schema_of
+from headrace.errors import StateDamaged
+from headrace.program import Emit, PipelineDef, Window
+from headrace.ring1 import log_lane, table_lane
+from headrace.ring1.lane import advance
+from headrace.ring1.state import STATE_VERSION, Header, LogEntry, MemoryStore, Outcome, Segment, Step, TableEntry
+from tests.ring1.pipelines import make_pipeline
+
+TUMBLE, HOP, SESSION = Window("tumble", 100, 100), Window("hop", 200, 100), Window("session", 100, 100)
+
+
+def pipeline(window: Window | None, emit: Emit, having: str | None = None) -> PipelineDef:
+    return make_pipeline(window, emit, keys=(0,), aggregates=(), buckets=1, having=having)
+
+
+def partials(made: PipelineDef, rows: Sequence[tuple[int, str | None, int]]) -> pa.Table:
+    """Partials of one task: (window start, key, rows). Without a window the start is ignored."""
+    ring1 = made.program.ring1
+    assert ring1 is not None
+    starts = [start for start, _, _ in rows]
+    columns: dict[str, list[object]] = {
+        "window_start": list(starts),
+        "window_end": [s + (ring1.window.size if ring1.window else 0) for s in starts],
+        "k0": [key for _, key, _ in rows],
+        "p0": [count for _, _, count in rows],
+        "_newest": [count for _, _, count in rows],
+    }
+    schema = schema_of(ring1)
+    return pa.table({name: pa.array(columns[name], schema.field(name).type) for name in schema.names})
+
+
+def go(
+    made: PipelineDef,
+    store: MemoryStore,
+    rows: Sequence[tuple[int, str | None, int]],
+    watermark: int | None = None,
+    *,
+    flush: bool = False,
+    drop: bool = False,
+) -> Outcome:
+    ring1 = made.program.ring1
+    assert ring1 is not None
+    events = (partials(made, rows),) if rows else ()
+    return advance(ring1, made.program.meaning, store, Step(events, watermark, flush, drop))
+
+
+def counts(outcome: Outcome) -> dict[str | None, int]:
+    rows = [] if outcome.output is None else outcome.output.to_pylist()
+    found = {r["word"]: r["rows"] for r in rows}
+    assert len(found) == len(rows), "a group came out twice"
+    return found
+
+
+MODES: list[tuple[Window | None, Emit]] = [
+    (TUMBLE, "close"), (HOP, "close"), (SESSION, "close"), (TUMBLE, "changes"), (None, "changes"),
+]  # fmt: skip
+IDS = ["tumble", "hop", "session", "tumble, changes", "all time"]
+
+
+def test_a_window_closes_when_the_watermark_reaches_its_end_and_speaks_once() -> None:
+    made, store = pipeline(TUMBLE, "close"), MemoryStore()
+    assert go(made, store, [(0, "a", 2), (100, "a", 1)], 99).output is None
+    assert counts(go(made, store, [(0, "a", 1), (0, None, 4)], 100)) == {"a": 3, None: 4}
+    assert go(made, store, [], 150).output is None
+    assert counts(go(made, store, [], 200)) == {"a": 1}
+    assert not store.blobs
+
+
+def test_a_watermark_never_goes_back() -> None:
+    made, store = pipeline(TUMBLE, "close"), MemoryStore()
+    go(made, store, [], 500)
+    go(made, store, [(450, "a", 1)], 10)
+    assert Header.decode(store.head).watermark == 500
+    go(made, store, [], None)
+    assert Header.decode(store.head).watermark == 500
+
+
+@pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
+def test_a_flush_closes_every_window_and_leaves_nothing_open(window: Window | None, emit: Emit) -> None:
+    made, store = pipeline(window, emit), MemoryStore()
+    before = go(made, store, [(0, "a", 2), (1_000, "b", 1)], -500)
+    after = go(made, store, [(300, "c", 1)], None, flush=True)
+    if emit == "close":
+        assert before.output is None
+        assert counts(after) == {"a": 2, "b": 1, "c": 1}
+    else:
+        assert (counts(before), counts(after)) == ({"a": 2, "b": 1}, {"c": 1})
+    if window is not None:
+        assert (after.windows, after.rows, store.blobs) == (0, 0, {})
+        assert Header.decode(store.head).floor == 1_000 + window.size
+
+
+@pytest.mark.parametrize(("window", "emit"), [m for m in MODES if m[0] is not None], ids=IDS[:4])
+def test_the_floor_of_a_flush_never_goes_back(window: Window, emit: Emit) -> None:
+    made, store = pipeline(window, emit), MemoryStore()
+    go(made, store, [(-window.size * 9, "a", 1)], -(10**6))
+    go(made, store, [(-window.size, "a", 1)], None, flush=True)  # the floor is now zero
+    assert Header.decode(store.head).floor == 0
+    assert go(made, store, [(-window.size * 2, "a", 3)], None, flush=True).late == 3
+    assert Header.decode(store.head).floor == 0
+    go(made, store, [(0, "a", 1)], None, flush=True)
+    assert Header.decode(store.head).floor == window.size
+
+
+@pytest.mark.parametrize("flush", [True, False])
+@pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
+def test_a_drop_forgets_the_lane_and_only_a_flush_speaks_before_it(
+    window: Window | None, emit: Emit, flush: bool
+) -> None:
+    made, store = pipeline(window, emit), MemoryStore()
+    go(made, store, [(0, "a", 1)], -500)
+    last = go(made, store, [], None, flush=flush, drop=True)
+    assert counts(last) == ({"a": 1} if flush and emit == "close" else {})
+    assert (store.head, store.blobs, last.windows, last.rows) == (None, {}, 0, 0)
+
+
+def test_having_decides_on_the_whole_group() -> None:
+    made, store = pipeline(TUMBLE, "close", having="p0 >= 2"), MemoryStore()
+    go(made, store, [(0, "a", 1), (0, "b", 1)], 0)
+    assert counts(go(made, store, [(0, "a", 1)], 100)) == {"a": 2}
+    assert go(made, store, [(100, "c", 1)], 200).output is None
+
+
+def test_changes_are_only_those_of_this_epoch() -> None:
+    made, store = pipeline(None, "changes"), MemoryStore()
+    assert counts(go(made, store, [(0, "a", 1), (0, None, 1), (0, "b", 1)])) == {"a": 1, None: 1, "b": 1}
+    assert counts(go(made, store, [(0, None, 2), (0, "c", 1)])) == {None: 3, "c": 1}
+    assert go(made, store, []).output is None
+
+
+def test_a_log_of_many_epochs_stays_short_and_loses_nothing() -> None:
+    made, store = pipeline(TUMBLE, "close"), MemoryStore()
+    epochs = log_lane.FAN_IN**3 + 5
+    for epoch in range(epochs):
+        outcome = go(made, store, [(0, f"k{epoch % 10}", 1), (0, "all", 1)], 0)
+        assert len(store.blobs) <= (log_lane.FAN_IN - 1) * 4
+    assert outcome.windows == 1
+    assert store.writes == epochs  # each epoch writes one segment, merged or not
+    closed = counts(go(made, store, [], 100))
+    assert closed.pop("all") == epochs
+    assert sum(closed.values()) == epochs
+    assert len(closed) == 10
+    assert not store.blobs
+
+
+@pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
+def test_an_epoch_writes_what_it_touches_however_much_is_open(window: Window | None, emit: Emit) -> None:
+    """Of 100,000 open groups, an epoch that touches 5 writes at most 5 blobs, as with 1,000 open groups."""
+    made = pipeline(window, emit)
+    for opened in (1_000, 100_000):
+        store = MemoryStore()
+        go(made, store, [(0, f"k{i}", 1) for i in range(opened)], -500)
+        before = dict(store.blobs)
+        store.writes = 0
+        outcome = go(made, store, [(0, f"k{i * 7}", 1) for i in range(5)], -400)
+        assert outcome.rows >= opened
+        assert 1 <= store.writes <= 5
+        untouched = sum(store.blobs.get(key) is data for key, data in before.items())
+        assert untouched >= len(before) - 5
+        rewritten = sum(len(data) for key, data in store.blobs.items() if before.get(key) is not data)
+        assert rewritten < 5 * 64 * 200  # bytes: five chunks of about 64 small groups
+
+
+def test_closing_sessions_reads_only_the_chunks_that_hold_one() -> None:
+    made, store = pipeline(SESSION, "close"), MemoryStore()
+    go(made, store, [(1_000_000, f"k{i}", 1) for i in range(20_000)] + [(0, "old", 1)], -500)
+    store.writes = 0
+    outcome = go(made, store, [], 101)
+    assert counts(outcome) == {"old": 1}
+    assert store.writes == 1
+    assert outcome.rows == 20_000
+
+
+@pytest.mark.parametrize(("window", "emit"), MODES[2:], ids=IDS[2:])
+def test_chunks_grow_with_the_groups_and_every_group_is_found_again(window: Window | None, emit: Emit) -> None:
+    made, store = pipeline(window, emit), MemoryStore()
+    names: list[str | None] = [None, *(f"k{i}" for i in range(table_lane.CHUNK_GROUPS * 12))]
+    for i in range(0, len(names), 50):
+        outcome = go(made, store, [(0, name, 1) for name in names[i : i + 50]], -500)
+    assert outcome.rows == len(names)
+    (entry,) = Header.decode(store.head).tables.values()
+    assert len(entry.rows) >= len(names) / table_lane.CHUNK_GROUPS
+    assert sum(entry.rows) == len(names)
+    assert len(store.blobs) == sum(rows > 0 for rows in entry.rows)
+    again = go(made, store, [(0, name, 1) for name in names], -500, flush=emit == "close")
+    assert counts(again) == dict.fromkeys(names, 2)
+    assert emit == "close" or again.rows == len(names)
+
+
+def test_a_header_comes_back_as_it_was() -> None:
+    header = Header(
+        -5, 7, {(-10, 0): LogEntry(9, [Segment(3, 1, 8), Segment(8, 0, 2)])}, {(0, 0): TableEntry([2, 0], [5, None])}
+    )
+    assert Header.decode(header.encode()) == header
+    assert header.rows == 12
+    assert Header.decode(None) == Header()
+
+
+def test_state_of_another_version_is_refused() -> None:
+    store = MemoryStore()
+    store.head = Header().encode().replace(f"[{STATE_VERSION},".encode(), f"[{STATE_VERSION + 1},".encode())
+    with pytest.raises(StateDamaged):
+        go(pipeline(TUMBLE, "close"), store, [], 0)
+
+
+def test_a_missing_segment_is_an_error_and_not_a_smaller_result() -> None:
+    made, store = pipeline(TUMBLE, "close"), MemoryStore()
+    go(made, store, [(0, "a", 1)], 0)
+    store.blobs.clear()
+    with pytest.raises(StateDamaged):
+        go(made, store, [], 100)
+
+
+@pytest.mark.parametrize("window", [SESSION, None], ids=["session", "all time"])
+def test_a_missing_chunk_is_an_error_and_not_a_smaller_result(window: Window | None) -> None:
+    made, store = pipeline(window, "close" if window else "changes"), MemoryStore()
+    go(made, store, [(0, "a", 1)], 0)
+    store.blobs.clear()
+    with pytest.raises(StateDamaged):
+        go(made, store, [(0, "a", 1)], 0)
