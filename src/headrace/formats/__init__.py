@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from headrace.formats.base import FormatKind
 from headrace.formats.csv import CSV
+from headrace.formats.framed import LENGTH_PREFIXED
 from headrace.formats.json import JSON, NDJSON
+from headrace.formats.native import NATIVE
+from headrace.formats.text import TEXT
 
-FORMATS: dict[str, FormatKind] = {kind.name: kind for kind in (JSON, NDJSON, CSV)}
+FORMATS: dict[str, FormatKind] = {kind.name: kind for kind in (JSON, NDJSON, CSV, TEXT, NATIVE, LENGTH_PREFIXED)}
 
 __all__ = ["FORMATS", "FormatKind"]

@@ -189,7 +189,8 @@ def _spelled(value: str) -> bytes:
     return out.encode()
 
 
-def _delimiter(value: str) -> bytes:
+def delimiter_option(value: str) -> bytes:
+    """A delimiter of 1 to 16 bytes."""
     if not 1 <= len(_spelled(value)) <= 16:
         raise ValueError("1 to 16 bytes")
     return _spelled(value)
@@ -233,8 +234,8 @@ CSV = FormatKind(
     "csv",
     "delimited text, one record per line",
     (
-        Option("delimiter", _delimiter, default=b",", help="between fields; one or more bytes, \\t for a tab"),
-        Option("record_delimiter", _delimiter, default=b"", help="after records; LF or CRLF if absent"),
+        Option("delimiter", delimiter_option, default=b",", help="between fields; one or more bytes, \\t for a tab"),
+        Option("record_delimiter", delimiter_option, default=b"", help="after records; LF or CRLF if absent"),
         Option("quote", _one_or_none, default=b'"', help="around fields that hold delimiters; empty for none"),
         Option("escape", _one_or_none, default=b"", help="inside quotes, makes the next character plain"),
         Option("comment", _one_or_none, default=b"", help="a line that begins with it is no record"),

@@ -42,12 +42,12 @@ VALUE_OPTIONS = (
 
 
 def rules_of(values: Mapping[str, Any]) -> Rules:
-    """The rules that checked options give."""
-    stamp, date = values["timestamp_format"], values["date_format"]
+    """The rules that checked options give; a format need not have all of them."""
+    stamp, date = values.get("timestamp_format", "iso"), values.get("date_format", "iso")
     return Rules(
         epoch=stamp if stamp in EPOCHS else None,
         stamp=compile_pattern(stamp) if stamp not in ("iso", *EPOCHS) else None,
         date=compile_pattern(date) if date != "iso" else None,
-        utf8=values["utf8"],
-        binary=values["binary"],
+        utf8=values.get("utf8", "reject"),
+        binary=values.get("binary", "base64"),
     )

@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.errors import BadOption, HeadraceError
 from headrace.formats import FORMATS
-from headrace.formats.codecs import CODECS
+from headrace.formats.codecs import CODECS, codec_of
 from headrace.options import Option, boolean, choice, text
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, SourceKind, Split
@@ -125,12 +125,14 @@ class Files:
             end = self._last_record_end(fd, begin, stat.st_size) if self.tail else stat.st_size
             if self.tail and end == begin:
                 return []
-            if begin == 0:
+            codec = codec_of(path) if self.codec == "auto" else self.codec.removeprefix("none")
+            if begin == 0 and not codec:
                 self._check_header(fd, path, stat.st_size)
             head = min(HEAD, end)
-            return [
-                (stat.st_mtime_ns, Extent(path, stat.st_ino, begin, end, head, fingerprint(fd, head), not self.tail))
-            ]
+            digest = fingerprint(fd, head)
+            whole = bool(codec) or not self.format.splittable
+            extent = Extent(path, stat.st_ino, begin, end, head, digest, not self.tail, whole, codec)
+            return [(stat.st_mtime_ns, extent)]
         finally:
             os.close(fd)
 

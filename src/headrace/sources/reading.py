@@ -154,7 +154,7 @@ class OrderedReader:
             if framed.whole:
                 yield RawChunk(path, at, memoryview(data)[: framed.whole])
                 data, at = data[framed.whole :], at + framed.whole
-            if framed.skip or len(data) > longest:
+            if framed.skip or (self.fmt.delimiter and len(data) > longest):
                 yield RawChunk(path, at, b"", (too_long(path, at, data, self.fmt.max_record_bytes),))
                 data, at, final = self._skip(data, at, framed.skip)
             elif final:

@@ -360,6 +360,21 @@ def count_tokens(data: Any, token: Any) -> int:
         p += len(token)
 
 
+@kernel
+def split_tokens(data: Any, token: Any, crlf: bool, begins: Any, stops: Any) -> int:
+    """Cut `data` at every `token`: record r is [begins[r], stops[r]); nothing after the last token is no record."""
+    buf, n = view(data), len(data)
+    rows = 0
+    at = 0
+    while at < n:
+        found = find_token(buf, at, n, view(token), len(token))
+        begins[rows] = at
+        stops[rows] = found - 1 if crlf and found > at and get8(buf, found - 1) == 13 else found
+        rows += 1
+        at = found + len(token)
+    return rows
+
+
 @helper
 def open_at(buf: Any, p: int, stop: int, quote: int, escape: int, delimiter: Any, flen: int) -> bool:
     """Whether the record [p, stop) has a quoted field that nothing closes."""

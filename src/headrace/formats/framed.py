@@ -1,0 +1,102 @@
+"""Length-prefixed records: a length, then that many bytes, which are one value of one column.
+
+There is no delimiter to look for, so a file is read in order by one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
+from headrace.formats.columns import PLAIN, Syntax
+from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.formats.kernels.scan_frames import scan_frames
+from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.text import one_column
+from headrace.formats.values import Rules
+from headrace.options import Option, choice
+from headrace.schema import Schema
+
+
+class LengthPrefixed:
+    """The `length_prefixed` format. Holds no state between calls."""
+
+    name = "length_prefixed"
+    indexer = "headrace.formats.kernels.scan_frames"
+    skips = True
+    delimiter = b""
+    splittable = False
+
+    def __init__(self, schema: Schema, width: int, order: str, max_record_bytes: int, rules: Rules) -> None:
+        self.schema = schema
+        self.width, self.order = width, order
+        self.max_record_bytes = max_record_bytes
+        self.syntax = Syntax(PLAIN, rules=rules)
+
+    def header_bytes(self, head: bytes) -> int:
+        return 0
+
+    def frame(self, data: bytes | memoryview, final: bool) -> Framed:
+        buf, big = view_of(data), self.order == "big"
+        _, whole, length = scan_frames(buf, self.width, big, self.max_record_bytes, *_NOWHERE)
+        if length > self.max_record_bytes:
+            return Framed(whole, self.width + length)
+        return Framed(len(data) if final else whole)
+
+    def index(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> FieldIndex:
+        buf = view_of(data)
+        room = len(buf) // self.width + 1
+        begins, stops = np.empty(room, np.int32), np.empty(room, np.int32)
+        limit = max(self.max_record_bytes, len(buf))
+        rows, whole, _ = scan_frames(buf, self.width, self.order == "big", limit, begins, stops)
+        bad: list[BadRecord] = []
+        begins, stops = begins[:rows], stops[:rows]
+        if whole < len(buf):
+            bad.append(BadRecord(origin, offset + whole, "bad_frame", None, buf[whole:].tobytes()[:1024]))
+        long = np.flatnonzero(stops - begins > self.max_record_bytes)
+        for i in long.tolist():
+            raw = buf[begins[i] : stops[i]].tobytes()
+            bad.append(too_long(origin, offset + int(begins[i]) - self.width, raw, self.max_record_bytes))
+        if len(long):
+            begins, stops = np.delete(begins, long), np.delete(stops, long)
+        slots = dict.fromkeys(wanted, 0)
+        starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
+        records = np.maximum(begins - np.int32(self.width), 0)
+        return FieldIndex(
+            self.schema, buf, len(begins), records, stops, starts, ends, slots, self.syntax, origin, offset, tuple(bad)
+        )  # fmt: skip
+
+    def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
+        return decode(self.index(data, wanted, origin, offset), wanted)
+
+
+_NOWHERE = (np.empty(0, np.int32), np.empty(0, np.int32))
+
+
+def _width(value: str) -> int:
+    if value not in ("1", "2", "4", "8"):
+        raise ValueError("1, 2, 4 or 8")
+    return int(value)
+
+
+def _build(schema: Schema, values: Mapping[str, Any]) -> LengthPrefixed:
+    one_column(schema, "length_prefixed")
+    rules = replace(rules_of(values), binary="raw")
+    return LengthPrefixed(schema, values["length_bytes"], values["byte_order"], values["max_record_bytes"], rules)
+
+
+LENGTH_PREFIXED = FormatKind(
+    "length_prefixed",
+    "a length, then that many bytes, which are one value",
+    (
+        Option("length_bytes", _width, default=4, help="width of the length: 1, 2, 4 or 8 bytes"),
+        Option("byte_order", choice("big", "little"), default="big", help="of the length"),
+        *(o for o in VALUE_OPTIONS if o.name in ("utf8",)),
+        *COMMON_OPTIONS,
+    ),
+    _build,
+)

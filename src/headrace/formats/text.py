@@ -1,0 +1,103 @@
+"""Raw text: every record is one value of one column. An empty record is an empty value, not NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import BadOption
+from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, too_long
+from headrace.formats.columns import PLAIN, Syntax
+from headrace.formats.csv import delimiter_option
+from headrace.formats.framing import BOM, frame_lines, overlaps_itself
+from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.formats.kernels.scan_csv import count_tokens, split_tokens
+from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.values import Rules
+from headrace.options import Option
+from headrace.schema import Schema
+
+
+class Text:
+    """The `text` format. Holds no state between calls. An empty `ending` is LF or CRLF."""
+
+    name = "text"
+    indexer = "headrace.formats.kernels.scan_csv.split_tokens"
+    skips = True
+
+    def __init__(self, schema: Schema, ending: bytes, max_record_bytes: int, rules: Rules) -> None:
+        self.schema = schema
+        self.max_record_bytes = max_record_bytes
+        self.ending = ending
+        self.syntax = Syntax(PLAIN, rules=rules)
+        self._token = np.frombuffer(self.delimiter, np.uint8)
+
+    @property
+    def delimiter(self) -> bytes:
+        return self.ending or b"\n"
+
+    @property
+    def splittable(self) -> bool:
+        return not overlaps_itself(self.delimiter)
+
+    def header_bytes(self, head: bytes) -> int:
+        return len(BOM) if head.startswith(BOM) else 0
+
+    def frame(self, data: bytes | memoryview, final: bool) -> Framed:
+        return frame_lines(data, final, self.delimiter)
+
+    def index(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> FieldIndex:
+        buf = view_of(data)
+        room = count_tokens(buf, self._token) + 1
+        begins, stops = np.empty(room, np.int32), np.empty(room, np.int32)
+        rows = split_tokens(buf, self._token, self.ending == b"", begins, stops)
+        begins, stops = begins[:rows], stops[:rows]
+        long = np.flatnonzero(stops - begins > self.max_record_bytes)
+        bad = tuple(
+            too_long(
+                origin, offset + int(begins[i]), buf[begins[i] : begins[i] + 1024].tobytes(), self.max_record_bytes
+            )
+            for i in long
+        )
+        if len(long):
+            begins, stops = np.delete(begins, long), np.delete(stops, long)
+        slots = dict.fromkeys(wanted, 0)
+        starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
+        return FieldIndex(
+            self.schema, buf, len(begins), begins, stops, starts, ends, slots, self.syntax, origin, offset, bad
+        )  # fmt: skip
+
+    def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
+        return decode(self.index(data, wanted, origin, offset), wanted)
+
+
+def one_column(schema: Schema, name: str) -> None:
+    """Raise BadOption unless the schema is one STRING or BINARY column."""
+    if len(schema) != 1 or schema[0].type.ddl not in ("STRING", "BINARY"):
+        raise BadOption(
+            f"format '{name}' has one column of type STRING or BINARY",
+            advice="Declare one such column, and take it apart with SQL functions.",
+            option="format",
+            value=name,
+        )
+
+
+def _build(schema: Schema, values: Mapping[str, Any]) -> Text:
+    one_column(schema, "text")
+    rules = replace(rules_of(values), binary="raw")
+    return Text(schema, values["record_delimiter"], values["max_record_bytes"], rules)
+
+
+TEXT = FormatKind(
+    "text",
+    "every line is one value",
+    (
+        Option("record_delimiter", delimiter_option, default=b"", help="after records; LF or CRLF if absent"),
+        *(o for o in VALUE_OPTIONS if o.name in ("utf8",)),
+        *COMMON_OPTIONS,
+    ),
+    _build,
+)
