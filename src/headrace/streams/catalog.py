@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from headrace.codec import dump, load
 from headrace.durable import write_atomic
-from headrace.errors import StateDamaged
+from headrace.errors import StateDamaged, UnknownType
 from headrace.program import PipelineDef, SinkDef, StreamDef
 
 CATALOG_VERSION = 1
@@ -115,7 +115,7 @@ class CatalogFile:
             return Catalog()
         try:
             catalog = load(Catalog, text)
-        except (ValueError, KeyError, TypeError) as problem:
+        except (ValueError, KeyError, TypeError, UnknownType) as problem:
             raise StateDamaged(f"{self._path} cannot be read: {problem}", path=str(self._path)) from problem
         if catalog.version != CATALOG_VERSION:
             raise StateDamaged(f"{self._path} has version {catalog.version}", path=str(self._path))

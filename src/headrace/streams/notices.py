@@ -26,6 +26,15 @@ def send_notice(port: int, token: str, stream: str, kind: NoticeKind, **facts: A
         out.sendto(message, ("127.0.0.1", port))
 
 
+def _parse(message: bytes) -> dict[str, Any]:
+    """A notice, or nothing: any local process may send to the port, and what it sends must not stop the thread."""
+    try:
+        notice = json.loads(message)
+    except (ValueError, RecursionError):
+        return {}
+    return notice if isinstance(notice, dict) else {}
+
+
 class NoticeBoard:
     """The hub's side: a thread that hands each notice to `handler`, in the order of arrival."""
 
@@ -44,7 +53,7 @@ class NoticeBoard:
             message = self._socket.recv(65536)
             if self._closing:
                 return
-            notice = json.loads(message)
+            notice = _parse(message)
             if notice.get("token") == self.token:
                 self._handler(notice)
 

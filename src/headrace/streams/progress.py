@@ -15,7 +15,11 @@ from headrace.durable import write_atomic
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The stream after its newest committed epoch. `watermark` is in microseconds; counters are since the beginning."""
+    """The stream after its newest committed epoch. `watermark` is in microseconds; counters are since the beginning.
+
+    `failures` are instances that failed and are still in the plan: durable before the epoch is, so a crash cannot let a
+    pipeline go on with a hole in its output.
+    """
 
     epoch: int = -1
     plan: int = 0
@@ -24,6 +28,7 @@ class Progress:
     bytes: int = 0
     bad: dict[str, int] = field(default_factory=dict)
     pipelines: dict[str, PipelineProgress] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
