@@ -1,0 +1,160 @@
+"""The state directory has one owner, also across processes, crashes and an orphaned JVM."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import StateDamaged, StateInUse, StateTooNew, UnwritablePath
+from headrace.streams.state_dir import FORMAT, JVM_GRACE_SECONDS, StateDir
+
+HOLD = """
+import sys
+from pathlib import Path
+from headrace.streams.state_dir import StateDir
+state = StateDir.open(Path(sys.argv[1]))
+if len(sys.argv) > 2:
+    state.record_owner(jvm=int(sys.argv[2]))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def owner_process(path: Path, *args: str) -> subprocess.Popen[str]:
+    """Another process that has opened `path`, and holds it until its stdin closes."""
+    started = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "open\n"
+    return started
+
+
+def end(process: subprocess.Popen[str], *, crash: bool = False) -> None:
+    if crash:
+        process.kill()
+    process.communicate(timeout=10)
+
+
+def no_sleep(seconds: float) -> None:
+    raise AssertionError("nothing to wait for")
+
+
+def test_a_second_owner_is_refused_and_the_first_is_named(tmp_path: Path) -> None:
+    first = StateDir.open(tmp_path / "new" / "state", no_sleep)
+    with pytest.raises(StateInUse) as caught:
+        StateDir.open(tmp_path / "new" / "state", no_sleep)
+    assert isinstance(caught.value.params["pid"], int)
+    first.close()
+    first.close()
+    StateDir.open(tmp_path / "new" / "state", no_sleep).close()
+
+
+def test_an_owner_in_another_process_is_named(tmp_path: Path) -> None:
+    process = owner_process(tmp_path)
+    with pytest.raises(StateInUse) as caught:
+        StateDir.open(tmp_path, no_sleep)
+    assert caught.value.params["pid"] == process.pid
+    assert caught.value.retry_helps
+    end(process)
+    StateDir.open(tmp_path, no_sleep).close()
+
+
+def test_a_crash_leaves_the_directory_free(tmp_path: Path) -> None:
+    end(owner_process(tmp_path), crash=True)
+    assert json.loads((tmp_path / "lock").read_text())["pid"]
+    StateDir.open(tmp_path, no_sleep).close()
+
+
+def test_a_new_owner_waits_for_a_jvm_that_outlived_the_old_one(tmp_path: Path) -> None:
+    jvm = subprocess.Popen(["sleep", "60"])
+    try:
+        end(owner_process(tmp_path, str(jvm.pid)), crash=True)
+        waits: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 3:
+                jvm.kill()
+                jvm.wait()
+
+        StateDir.open(tmp_path, sleep).close()
+        assert len(waits) == 3
+    finally:
+        jvm.kill()
+        jvm.wait()
+
+
+def test_a_jvm_that_stays_is_named_after_the_grace_time(tmp_path: Path) -> None:
+    jvm = subprocess.Popen(["sleep", "60"])
+    try:
+        end(owner_process(tmp_path, str(jvm.pid)), crash=True)
+        waits: list[float] = []
+        with pytest.raises(StateInUse) as caught:
+            StateDir.open(tmp_path, waits.append)
+        assert caught.value.params["pid"] == jvm.pid
+        assert sum(waits) == pytest.approx(JVM_GRACE_SECONDS, abs=0.2)
+    finally:
+        jvm.kill()
+        jvm.wait()
+    StateDir.open(tmp_path, no_sleep).close()  # the failed attempt has not kept the lock
+
+
+def test_a_reused_pid_is_not_taken_for_the_jvm(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        end(owner_process(tmp_path, str(other.pid)), crash=True)
+        owner = json.loads((tmp_path / "lock").read_text())
+        (tmp_path / "lock").write_text(json.dumps({**owner, "jvm_started": owner["jvm_started"] - 1}))
+        StateDir.open(tmp_path, no_sleep).close()
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_zombie_is_gone(tmp_path: Path) -> None:
+    jvm = subprocess.Popen(["sleep", "60"])
+    end(owner_process(tmp_path, str(jvm.pid)), crash=True)
+    jvm.kill()  # not waited for: the process table still has it
+    StateDir.open(tmp_path, time.sleep).close()  # would raise StateInUse after the grace time
+    jvm.wait()
+
+
+@pytest.mark.parametrize("left", ["", "{", "[]", "null", '{"pid": 1}', '{"jvm": null}', "\x00\x00"])
+def test_a_half_written_owner_names_nobody(tmp_path: Path, left: str) -> None:
+    (tmp_path / "lock").write_text(left)
+    StateDir.open(tmp_path, no_sleep).close()
+
+
+def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "VERSION").write_text(f"{FORMAT + 1}\n")
+    for _ in range(2):
+        with pytest.raises(StateTooNew) as caught:
+            StateDir.open(tmp_path, no_sleep)
+        assert caught.value.params["version"] == FORMAT + 1
+    assert (tmp_path / "VERSION").read_text() == f"{FORMAT + 1}\n"
+
+
+@pytest.mark.parametrize("text", ["", "one", "-1"])
+def test_a_version_that_is_no_number_is_damage(tmp_path: Path, text: str) -> None:
+    (tmp_path / "VERSION").write_text(text)
+    with pytest.raises(StateDamaged):
+        StateDir.open(tmp_path, no_sleep)
+
+
+def test_the_format_is_written_once_and_kept(tmp_path: Path) -> None:
+    for _ in range(2):
+        StateDir.open(tmp_path, no_sleep).close()
+        assert (tmp_path / "VERSION").read_text() == f"{FORMAT}\n"
+
+
+def test_a_path_that_is_no_directory_is_a_coded_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UnwritablePath):
+            StateDir.open(path, no_sleep)
