@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.describe import describe, live_stream, show
 from headrace.draft import Draft
-from headrace.errors import HubClosed, SessionMismatch, UnknownPipeline, UnknownStream
+from headrace.errors import HubClosed, SessionMismatch, StreamFailed, UnknownPipeline, UnknownStream
 from headrace.objects import Pipeline, Stream
 from headrace.program import Left, Meaning
 from headrace.results import Result
@@ -30,6 +30,7 @@ from headrace.runtime import StreamRuntime
 from headrace.sql import LiveStream, parse_script
 from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
 from headrace.streams.notices import NoticeBoard
+from headrace.streams.progress import read_progress
 from headrace.streams.state_dir import StateDir
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Hub:
         self._engine: Engine | None = None
         self._runtimes: dict[str, StreamRuntime] = {}
         self._finished: set[int] = set()
-        self._failures: queue.Queue[tuple[str, dict[int, str]] | None] = queue.Queue()
+        self._failures: queue.Queue[tuple[str, dict[str, str]] | None] = queue.Queue()
         try:
             self._file = CatalogFile(self._state.path)
             self._catalog = self._file.read()
@@ -82,6 +83,8 @@ class Hub:
         self._janitor = threading.Thread(target=self._watch_failures, name="headrace-failures", daemon=True)
         self._janitor.start()
         try:
+            for stream in self._catalog.streams:  # a crash may have kept a failure from the catalog
+                self._drop_failed(stream, read_progress(self._state.stream(stream)).failures)
             self._make_so({s for s in self._catalog.streams if self._catalog.running(s)}, {}, wait=False)
         except BaseException:
             self.close()
@@ -278,6 +281,7 @@ class Hub:
                 self._engine.stop()
             self._board.close()
             self._state.close()
+        self._janitor.join(timeout=5)
 
     def __enter__(self) -> Hub:
         return self
@@ -303,20 +307,20 @@ class Hub:
 
     def _report_failures(self, stream: str, failures: dict[int, str]) -> None:
         """Called in Spark's streaming thread, which must not wait for the hub's lock."""
-        self._failures.put((stream, failures))
+        self._failures.put((stream, {str(instance): reason for instance, reason in failures.items()}))
 
     def _watch_failures(self) -> None:
         for stream, failures in _until_none(self._failures.get):
-            with contextlib.suppress(HubClosed):
+            with contextlib.suppress(HubClosed, StreamFailed):  # a dead query is told to those who wait for it
                 self._drop_failed(stream, failures)
 
-    def _drop_failed(self, stream: str, failures: dict[int, str]) -> None:
+    def _drop_failed(self, stream: str, failures: dict[str, str]) -> None:
         """The next plan version does without the pipelines that failed; their error is kept."""
         with self._lock:
             self._require_open()
             catalog, ended = self._catalog, []
             for record in list(catalog.of_stream(stream)):
-                reason = failures.get(record.definition.instance)
+                reason = failures.get(str(record.definition.instance))
                 if reason is not None and record.desired == "running":
                     catalog = catalog.with_pipeline(replace(record, desired="failed", error=reason))
                     ended.append(Left(record.definition, flush=False))
@@ -336,6 +340,6 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-def _until_none(take: Callable[[], tuple[str, dict[int, str]] | None]) -> Iterator[tuple[str, dict[int, str]]]:
+def _until_none(take: Callable[[], tuple[str, dict[str, str]] | None]) -> Iterator[tuple[str, dict[str, str]]]:
     while (item := take()) is not None:
         yield item

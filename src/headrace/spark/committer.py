@@ -28,7 +28,8 @@ Failures = dict[int, str]
 
 @dataclass(frozen=True, slots=True)
 class EpochSummary:
-    """What one epoch did. `pipeline_ms` is the time each instance took in both rings, over all tasks."""
+    """What one epoch did. `failures` are new ones; `pipeline_ms` is the time each instance took in both rings, over all
+    tasks."""
 
     epoch: int
     plan: int
@@ -95,14 +96,16 @@ class EpochCommitter:
         require_all(f"epoch {first['epoch']}", "task", range(first["tasks"]), found.reports)
         plan = self._plans.load(first["plan"])
         self._check_lanes(plan, found)
-        visible = self._commit_sinks(plan, first["epoch"], found)
         before = read_progress(self._directory)
+        known = _still_failed(plan, before)
+        found.failures |= known
+        visible = self._commit_sinks(plan, first["epoch"], found)
         progress = self._progress(plan, first["epoch"], found, visible, before)
         write_progress(self._directory, progress)
         if progress is not before:  # a re-run of this epoch, should it come, names the plan of the epoch before it too
             self._plans.prune(before.plan)
         fault_point("after-manifests")
-        self._done(self._summary(plan, found, progress))
+        self._done(self._summary(plan, found, progress, {i: r for i, r in found.failures.items() if i not in known}))
 
     def close(self) -> None:
         for sink in self._sinks.values():
@@ -165,9 +168,10 @@ class EpochCommitter:
             old.bytes + sum(r["bytes"] for r in reports),
             bad,
             pipelines,
+            {str(instance): reason for instance, reason in found.failures.items()},
         )
 
-    def _summary(self, plan: PlanVersion, found: _Collected, progress: Progress) -> EpochSummary:
+    def _summary(self, plan: PlanVersion, found: _Collected, progress: Progress, failures: Failures) -> EpochSummary:
         reports = list(found.reports.values())
         spent: dict[int, float] = defaultdict(float)
         for report in reports:
@@ -185,7 +189,15 @@ class EpochCommitter:
             tasks=len(reports),
             decode_ms=sum(r["decode_ms"] for r in reports),
             progress=progress,
-            failures=dict(found.failures),
+            failures=failures,
             pipeline_ms=dict(spent),
             groups={i: sum(lane["groups"] for lane in lanes.values()) for i, lanes in found.lanes.items()},
         )
+
+
+def _still_failed(plan: PlanVersion, before: Progress) -> Failures:
+    """The instances that failed in an earlier epoch, while this one was already planned with them: what they say now is
+    not wanted. One that leaves, or left and is back, begins anew."""
+    leaving = {left.pipeline.instance for left in plan.left}
+    present = {p.instance for p in plan.pipelines} - leaving
+    return {int(i): reason for i, reason in before.failures.items() if int(i) in present}
