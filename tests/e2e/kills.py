@@ -1,0 +1,164 @@
+"""A run of `headrace` that gets killed: the script, its input, what must come out, and what must not stay behind.
+
+Used by the short test and by the soak. Needs no Spark to know what is right: the answer is worked out in plain Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tests.e2e.support import put, until
+
+# Every place where src/headrace dies on request.
+POINTS = (
+    "after-offset-log",
+    "after-task-file",
+    "between-manifest-and-rename",
+    "between-renames",
+    "between-sinks",
+    "after-manifests",
+)
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_SINKS = ("rows_parquet", "rows_jsonl", "windows_parquet", "windows_jsonl")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A directory with input, a script and, after runs, sinks and state. Rows are in order of time: none is late."""
+
+    root: Path
+    rows: int
+    epoch_bytes: int
+
+    @property
+    def outputs(self) -> list[Path]:
+        return [self.root / sink for sink in _SINKS]
+
+    def prepare(self) -> Case:
+        """Write the input, three files, and the script: a stateless and a windowed pipeline with two sinks each."""
+        lines = [json.dumps(self.row(i)) for i in range(self.rows)]
+        third = self.rows // 3
+        for number in range(3):
+            part = lines[number * third : (number + 1) * third if number < 2 else None]
+            put(self.root / "in" / f"{number}.json", part)
+        sinks = (
+            f"CREATE SINK {path.name} WITH (type = '{path.name.split('_')[1]}', path = '{path}')"
+            for path in self.outputs
+        )
+        script = [
+            "CREATE STREAM s (id BIGINT, k STRING, v BIGINT, ts TIMESTAMP, "
+            "WATERMARK FOR ts AS ts - INTERVAL 3 SECONDS) WITH (source = 'files', format = 'json', "
+            f"path = '{self.root / 'in'}', max_epoch_bytes = '{self.epoch_bytes}')",
+            *sinks,
+            "CREATE PIPELINE plain INTO rows_parquet, rows_jsonl AS SELECT id, k, v FROM s WHERE v % 3 <> 0",
+            "CREATE PIPELINE counted INTO windows_parquet, windows_jsonl AS "
+            "SELECT unix_seconds(window.start) AS start, k, count(*) AS n, sum(v) AS total FROM s "
+            "GROUP BY window(ts, '10 seconds'), k",
+        ]
+        (self.root / "app.sql").write_text(";\n".join(script))
+        return self
+
+    def row(self, i: int) -> dict[str, Any]:
+        moment = _START + timedelta(milliseconds=100 * i)
+        return {"id": i, "k": f"k{i % 5}" if i % 7 else None, "v": i * 31 % 1000, "ts": moment.isoformat()}
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def start(self, fault: str | None = None) -> subprocess.Popen[str]:
+        """`headrace run app.sql --until-end` in a session of its own."""
+        command = [sys.executable, "-m", "headrace.cli", "run", "app.sql", "--until-end", "--state-dir", "state"]
+        env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_FAULT")}
+        if fault is not None:
+            env["HEADRACE_FAULT"] = fault
+        return subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, fault: str | None = None, seconds: float = 180) -> int:
+        """The exit code of a run; -9 when it was killed. Nothing of it is left when this returns."""
+        return self._ended(self.start(fault), seconds)
+
+    def run_and_kill_after(self, seconds: float) -> int:
+        """A run that is killed after `seconds`, wherever it is then; 0 when it ended before."""
+        child = self.start()
+        deadline = time.monotonic() + seconds
+        while child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if child.poll() is None:
+            os.kill(child.pid, signal.SIGKILL)
+        return self._ended(child, 180)
+
+    def _ended(self, child: subprocess.Popen[str], seconds: float) -> int:
+        try:
+            _, errors = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            for pid in session_of(child.pid):
+                os.kill(pid, signal.SIGKILL)
+            child.communicate()
+            raise
+        until(lambda: not session_of(child.pid), f"the processes of run {child.pid} are gone", 40)
+        assert child.returncode in (0, -signal.SIGKILL), errors
+        return child.returncode
+
+    # --- what must be -----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Every sink holds each row exactly once, and nothing half-done is left behind."""
+        rows = [self.row(i) for i in range(self.rows)]
+        plain = Counter((r["id"], r["k"], r["v"]) for r in rows if r["v"] % 3)
+        counts: Counter[tuple[int, str | None]] = Counter()
+        totals: Counter[tuple[int, str | None]] = Counter()
+        for r in rows:
+            second = int(datetime.fromisoformat(r["ts"]).timestamp())
+            group = (second - second % 10, r["k"])
+            counts[group] += 1
+            totals[group] += r["v"]
+        windows = Counter((start, k, n, totals[start, k]) for (start, k), n in counts.items())
+        for path in self.outputs:
+            wanted = plain if path.name.startswith("rows") else windows
+            found = Counter(read(path))
+            assert found == wanted, (
+                f"{path.name}: {found.total()} rows, wanted {wanted.total()}; "
+                f"too many: {list((found - wanted).items())[:5]}, missing: {list((wanted - found).items())[:5]}"
+            )
+            assert not [p for p in (path / "_headrace" / "staging").rglob("*") if p.is_file()], path.name
+            assert not [p for p in path.iterdir() if not p.name.startswith(("part-", "_headrace"))], path.name
+
+
+def read(path: Path) -> list[tuple[Any, ...]]:
+    """The rows that a reader of the sink sees."""
+    if path.name.endswith("parquet"):
+        return [tuple(row.values()) for row in pq.read_table(path).to_pylist()]
+    return [tuple(json.loads(line).values()) for part in path.glob("part-*") for line in part.read_text().splitlines()]
+
+
+def session_of(leader: int) -> list[int]:
+    """The live processes of the session that `leader` began: itself, its JVM, all Python workers."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # gone while we looked
+                continue
+            if int(fields[3]) == leader and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
