@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import duck
-from headrace.program import Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
+from headrace.program import MEMBER, Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
 from headrace.schema import DOUBLE, FLOAT, DataType
 
 BOUNDS = ("window_start", "window_end")
@@ -59,12 +59,54 @@ def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, wate
     """
     schema = schema_of(program)
     if program.window is None:
-        return Aggregated(_run(meaning, _plain_sql(program), rows, schema), 0)
+        sql = _plain_sql(program, f"(SELECT * FROM rows{where(program.filter)})", _partials(program))
+        return Aggregated(_run(meaning, sql, rows, schema), 0)
     if program.window.kind == "session":
         return _sessions(program, program.window, meaning, rows, watermark)
-    sql = _windows_sql(program, program.window)
-    table, late = split_closed(_run(meaning, sql, rows, schema), watermark)
-    return Aggregated(table, late)
+    columns = _partials(program)
+    columns += [f"count(*) FILTER (_newest_row) AS {NEWEST}"] if NEWEST in schema.names else []
+    sql = _windows_sql(program, program.window, f"(SELECT * FROM rows{where(program.filter)})", columns)
+    return Aggregated(*split_closed(_run(meaning, sql, rows, schema), watermark))
+
+
+def aggregate_family(
+    members: Sequence[Ring0Program], meaning: Meaning, rows: pa.Table, watermark: int | None
+) -> list[Aggregated]:
+    """What `aggregate_rows` gives for each member, in one pass: one GROUP BY, with a filter per aggregate.
+
+    The members are of one family (`PipelineProgram.family`). Equal filters are evaluated once. A group in which a member
+    has no row is none of its groups: that is what the presence count is for.
+    """
+    first = members[0]
+    flags = {text: f"_f{i}" for i, text in enumerate(dict.fromkeys(m.filter for m in members if m.filter is not None))}
+    flagged = ", ".join(["*", *(f"({text}) AS {flag}" for text, flag in flags.items())])
+    anyone = None if any(m.filter is None for m in members) else " OR ".join(flags.values())
+    source = f"(SELECT * FROM (SELECT {flagged} FROM rows){where(anyone)})"
+    columns: list[str] = []
+    fields = [f for f in schema_of(first) if f.name in BOUNDS or f.name.startswith("k")]
+    for i, member in enumerate(members):
+        flag = "true" if member.filter is None else flags[member.filter]
+        columns += [
+            f"CAST({p.filtered.replace(MEMBER, flag)} AS {p.type.duckdb}) AS m{i}_{p.name}" for p in member.partials
+        ]
+        own = [f for f in schema_of(member) if f.name not in BOUNDS and not f.name.startswith("k")]
+        if own[-1].name == NEWEST:
+            columns.append(f"count(CASE WHEN {flag} AND _newest_row THEN 1 END) AS m{i}_{NEWEST}")
+        fields += [f.with_name(f"m{i}_{f.name}") for f in own]
+    if first.window is None:
+        sql = _plain_sql(first, source, columns)
+    else:
+        sql = _windows_sql(first, first.window, source, columns)
+    table = _run(meaning, sql, rows, pa.schema(fields))
+    shares = (_share(table, i, schema_of(member)) for i, member in enumerate(members))
+    return [Aggregated(*split_closed(share, watermark if first.window else None)) for share in shares]
+
+
+def _share(table: pa.Table, i: int, schema: pa.Schema) -> pa.Table:
+    """One member's groups of a family's pass: those in which it has rows."""
+    mine = table.filter(pc.greater(table.column(f"m{i}_p0"), pa.scalar(0)))
+    names = [n if n in BOUNDS or n.startswith("k") else f"m{i}_{n}" for n in schema.names]
+    return pa.Table.from_arrays(mine.select(names).columns, schema=schema)
 
 
 def split_closed(partials: pa.Table, limit: int | None) -> tuple[pa.Table, int]:
@@ -127,42 +169,38 @@ def _partials(program: Ring0Program) -> list[str]:
     return [f"CAST({p.sql} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
 
 
-def _plain_sql(program: Ring0Program) -> str:
+def _plain_sql(program: Ring0Program, source: str, columns: Sequence[str]) -> str:
     """No window. HAVING drops the row that a global aggregate yields for no input: an empty epoch sends nothing."""
-    group = f" GROUP BY {', '.join(f'k{i}' for i in range(len(program.keys)))}" if program.keys else ""
-    inner = f"(SELECT *, {', '.join(_keys(program))} FROM rows{where(program.filter)})" if program.keys else "rows"
-    outer = "" if program.keys else where(program.filter)
-    columns = [*(f"k{i}" for i in range(len(program.keys))), *_partials(program)]
-    return f"SELECT {', '.join(columns)} FROM {inner}{outer}{group} HAVING count(*) > 0"
+    keys = [f"k{i}" for i in range(len(program.keys))]
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    keyed = f"(SELECT *, {', '.join(_keys(program))} FROM {source})" if keys else source
+    return f"SELECT {', '.join([*keys, *columns])} FROM {keyed}{group} HAVING count(*) > 0"
 
 
-def _windows_sql(program: Ring0Program, window: Window) -> str:
+def _windows_sql(program: Ring0Program, window: Window, source: str, columns: Sequence[str]) -> str:
     """Tumbling, hopping and cumulating windows: each row once per window it is in, then one GROUP BY."""
     keys = [f"k{i}" for i in range(len(program.keys))]
     base = _aligned("_t", window.size if window.kind == "cumulate" else window.slide, window.offset)
+    with_base = ", ".join([f"{base} AS _base", *_keys(program)])
+    spread = f"(SELECT *, {with_base} FROM {source} WHERE _t IS NOT NULL)"
     if window.kind == "tumble":
-        bounds = f"{base} AS window_start, {base} + {window.size} AS window_end"
-        source = (
-            f"(SELECT *, {', '.join([bounds, *_keys(program)])} FROM rows{where(program.filter, '_t IS NOT NULL')})"
-        )
+        start, end, newest = "_base", f"_base + {window.size}", "true"
+        each = spread
     else:
         count = -(-window.size // window.slide)
+        each = f"(SELECT *, unnest(range({count})) AS _i FROM {spread})"
         if window.kind == "hop":
             start, end = f"_base - _i * {window.slide}", f"_base - _i * {window.slide} + {window.size}"
             newest = "_i = 0"
         else:
             start, end = "_base", f"_base + least((_i + 1) * {window.slide}, {window.size})"
             newest = f"_i = {count - 1}"
-        with_base = ", ".join([f"{base} AS _base", *_keys(program)])
-        spread = f"(SELECT *, {with_base} FROM rows{where(program.filter, '_t IS NOT NULL')})"
-        numbered = f"(SELECT *, unnest(range({count})) AS _i FROM {spread})"
-        source = (
-            f"(SELECT *, {start} AS window_start, {end} AS window_end, {newest} AS _newest_row "
-            f"FROM {numbered} WHERE {end} > _t)"
-        )
-    columns = [*BOUNDS, *keys, *_partials(program)]
-    columns += [f"count(*) FILTER (_newest_row) AS {NEWEST}"] if window.kind in OVERLAPPING else []
-    return f"SELECT {', '.join(columns)} FROM {source} GROUP BY {', '.join([*BOUNDS, *keys])}"
+    windowed = (
+        f"(SELECT *, {start} AS window_start, {end} AS window_end, {newest} AS _newest_row "
+        f"FROM {each} WHERE {end} > _t)"
+    )
+    group = ", ".join([*BOUNDS, *keys])
+    return f"SELECT {', '.join([*BOUNDS, *keys, *columns])} FROM {windowed} GROUP BY {group}"
 
 
 def _aligned(time: str, step: int, offset: int) -> str:

@@ -21,6 +21,7 @@ from typing import Literal
 from headrace.schema import DataType, Field, Schema, View
 
 Emit = Literal["close", "changes"]
+MEMBER = "_member"
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
 
 
@@ -38,13 +39,16 @@ class Partial:
     """One aggregate's partial state: made in Ring 0 by `sql`, merged anywhere by `merge`.
 
     `merge` is a DuckDB aggregate over the column `name` itself (for `p1`: `sum(p1)`), so merging is associative and
-    can be repeated; both sides have `type`.
+    can be repeated; both sides have `type`. `filtered` is `sql` over only those rows for which the column `_member` is
+    true, without evaluating the arguments on the others: pipelines of one family fold the same rows in one pass. One
+    without it is folded alone.
     """
 
     name: str
     type: DataType
     sql: str
     merge: str
+    filtered: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,9 @@ class Meaning:
     case_sensitive: bool = False
 
 
+Family = tuple[Meaning, Window | None, tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class PipelineProgram:
     """All that running a pipeline takes. `view` is the planner's word on what must be decoded; nothing recomputes
@@ -108,6 +115,19 @@ class PipelineProgram:
     ring1: Ring1Program | None
     output: Schema
     meaning: Meaning = field(default_factory=Meaning)
+
+    @property
+    def family(self) -> Family | None:
+        """What pipelines of one stream have in common that fold rows in one pass; None for one that runs alone.
+
+        Sessions run alone: which rows form one depends on the filter.
+        """
+        window = self.ring0.window
+        if self.ring1 is None or (window is not None and window.kind == "session"):
+            return None
+        if not all(p.filtered for p in self.ring0.partials):
+            return None
+        return self.meaning, window, tuple(f"{k.sql} AS {k.type}" for k in self.ring0.keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.aggregates import aggregate_rows, merge, project_rows
+from headrace.aggregates import Aggregated, aggregate_rows, merge, project_rows
 from headrace.bridge.buckets import buckets
 from headrace.faults import fault_point
 from headrace.program import PipelineDef
@@ -47,10 +47,13 @@ class Runner:
             if self._bytes >= STAGE_BYTES:
                 self._stage()
         else:
-            folded = aggregate_rows(program.ring0, program.meaning, rows, self.watermark)
-            self.late += folded.late
-            self._keep(folded.partials)
+            self.take(aggregate_rows(program.ring0, program.meaning, rows, self.watermark))
         self.seconds += time.perf_counter() - began
+
+    def take(self, folded: Aggregated) -> None:
+        """Keep the partials of one batch, whoever folded it."""
+        self.late += folded.late
+        self._keep(folded.partials)
 
     def finish(self) -> list[tuple[int, pa.Table]]:
         """The partials of the whole task, by bucket; a stateless pipeline stages the rest and has none."""

@@ -19,7 +19,7 @@ def find_families(plan: Physical, ctx: PlanContext) -> Physical:
     there are none."""
 
     def mark(node: Physical) -> Physical:
-        if not isinstance(node, PhysicalPartialAggregate):
+        if not isinstance(node, PhysicalPartialAggregate) or (node.window and node.window.kind == "session"):
             return node
         key = family_key(node.window, node.keys)
         members = tuple(sorted(name for name, other in ctx.neighbours.items() if program_family(other) == key))
@@ -34,7 +34,7 @@ def family_key(window: Window | None, keys: Iterable[Expression]) -> str:
 
 
 def program_family(program: PipelineProgram) -> str | None:
-    """The family of a compiled pipeline; None when it does not aggregate."""
-    if program.ring1 is None:
+    """The family of a compiled pipeline; None when it runs alone."""
+    if program.family is None:
         return None
     return family_key(program.ring0.window, program.ring0.keys)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.errors import BadWindow, InternalError
-from headrace.program import Expression, Partial
-from headrace.schema import BIGINT, TIMESTAMP, DataType, Field, Struct
+from headrace.program import MEMBER, Expression, Partial
+from headrace.schema import BIGINT, TIMESTAMP, Field, Struct
 from headrace.sql.expr import AggCall, Column, Expr, FieldOf, transform
 from headrace.sql.functions.aggregates import Split, State, find_aggregate
 from headrace.sql.physical import (
@@ -18,7 +18,7 @@ from headrace.sql.render import render, ring0_column
 from headrace.sql.rules.base import PlanContext, rewrite_physical
 
 # The presence count: how many rows a group has. Always first, so that Ring 1 and families can rely on it.
-PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)")
+PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)", f"count(CASE WHEN {MEMBER} THEN 1 END)")
 
 
 def split_aggregates(plan: Physical, ctx: PlanContext) -> Physical:
@@ -95,6 +95,7 @@ class _Splitter:
                 return PRESENCE.name
             where = render(call.where, ring0_column)
             split = Split((State(BIGINT, f"count(CASE WHEN {where} THEN 1 END)", "sum({p})"),), "{0}")
+            filtered = [f"count(CASE WHEN {MEMBER} THEN CASE WHEN {where} THEN 1 END END)"]
         else:
             kinds = [a.type for a in call.args]
             function = find_aggregate(call.name, kinds)
@@ -103,8 +104,11 @@ class _Splitter:
             if function.ordered:
                 self._require_event_time(call)
             args = [render(a, ring0_column) for a in call.args] + (["_t"] if function.ordered else [])
-            split = function.split(_guarded(args, call), kinds, call.type)
-        names = [self._partial(state.type, state.sql, state.merge) for state in split.states]
+            guarded = _guarded(args, call)
+            split = function.split(guarded, kinds, call.type)
+            of_member = function.split([f"CASE WHEN {MEMBER} THEN {arg} END" for arg in guarded], kinds, call.type)
+            filtered = [state.sql for state in of_member.states]
+        names = [self._partial(state, text) for state, text in zip(split.states, filtered, strict=True)]
         return "(" + split.result.format(*names) + ")"
 
     def _require_event_time(self, call: AggCall) -> None:
@@ -116,12 +120,12 @@ class _Splitter:
                 span=self.ctx.span(call.at),
             )
 
-    def _partial(self, kind: DataType, sql: str, merge: str) -> str:
+    def _partial(self, state: State, filtered: str) -> str:
         for partial in self.partials:
-            if partial.sql == sql and partial.type == kind:
+            if partial.sql == state.sql and partial.type == state.type:
                 return partial.name
         name = f"p{len(self.partials)}"
-        self.partials.append(Partial(name, kind, sql, merge.replace("{p}", name)))
+        self.partials.append(Partial(name, state.type, state.sql, state.merge.replace("{p}", name), filtered))
         return name
 
 

@@ -1,0 +1,21 @@
+"""Families: pipelines of one stream with the same window and keys fold a batch in one pass (DESIGN section 1).
+
+A family exists only here, in one plan version's Ring 0; lanes and state stay per pipeline, so what a member sends does
+not depend on who else is in the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.program import Family, PipelineDef
+
+
+def families(pipelines: Sequence[PipelineDef]) -> list[list[int]]:
+    """The instances of each family of two or more, in the order of the pipelines."""
+    found: dict[Family, list[int]] = {}
+    for pipeline in pipelines:
+        key = pipeline.program.family
+        if key is not None:
+            found.setdefault(key, []).append(pipeline.instance)
+    return [members for members in found.values() if len(members) > 1]
