@@ -74,8 +74,8 @@ def aggregate_family(
 ) -> list[Aggregated]:
     """What `aggregate_rows` gives for each member, in one pass: one GROUP BY, with a filter per aggregate.
 
-    The members are of one family (`PipelineProgram.family`). Equal filters are evaluated once. A group in which a member
-    has no row is none of its groups: that is what the presence count is for.
+    The members are of one family (`PipelineProgram.family`). Equal filters are evaluated once. A group in which a
+    member has no row is none of its groups: that is what the presence count is for.
     """
     first = members[0]
     flags = {text: f"_f{i}" for i, text in enumerate(dict.fromkeys(m.filter for m in members if m.filter is not None))}
