@@ -104,6 +104,7 @@ def start(master: str | None, log: Path | None, meaning: Meaning) -> Engine:
         "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "headrace.spark.daemon",
         "spark.scheduler.mode": "FAIR",
         "spark.log.level": "INFO" if log is None else "ERROR",
     }
