@@ -1,0 +1,182 @@
+"""A small stream, pipelines on it, and what one task of one epoch sends, sorted out for comparison."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.bridge.messages import (
+    STREAM_LANE,
+    Kind,
+    LaneEpoch,
+    Row,
+    decode_json,
+    decode_receipt,
+    decode_table,
+)
+from headrace.formats.base import Format
+from headrace.program import (
+    Expression,
+    Left,
+    Meaning,
+    PipelineDef,
+    PipelineProgram,
+    PlanVersion,
+    Ring0Program,
+    Ring1Program,
+    SinkDef,
+    StreamDef,
+    Window,
+)
+from headrace.ring0.task import TaskInput, run_task
+from headrace.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, DataType, Field, Schema, View
+from headrace.sinks.collected import unpack
+from headrace.sources.base import RawChunk
+from headrace.sql.rules.split_aggregates import PRESENCE
+
+SCHEMA = Schema(
+    (Field("word", STRING), Field("n", INT), Field("x", DOUBLE), Field("ts", TIMESTAMP), Field("spare", STRING))
+)
+WORD, N, X, TS, SPARE = range(5)
+SECOND = 1_000_000
+
+
+def stream(fmt: str = "json", event_time: int | None = TS, **options: str) -> StreamDef:
+    return StreamDef("s", SCHEMA, event_time, 10 * SECOND, "files", fmt, options)
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """A split whose chunks are already in memory; every record ends with a newline."""
+
+    chunks: tuple[bytes, ...]
+
+    def read(self, fmt: Format) -> Iterator[RawChunk]:
+        offset = 0
+        for data in self.chunks:
+            yield RawChunk("memory", offset, data)
+            offset += len(data)
+
+
+def at(second: int) -> str:
+    return f"1970-01-01T00:{second // 60:02}:{second % 60:02}Z"
+
+
+def lines(*records: dict[str, Any] | str) -> bytes:
+    return b"".join((r if isinstance(r, str) else json.dumps(r)).encode() + b"\n" for r in records)
+
+
+def stateless(
+    instance: int, *columns: int, where: str | None = None, view: View | None = None, sql: str | None = None
+) -> PipelineDef:
+    """SELECT columns [, sql AS computed] FROM s WHERE ... into a memory sink. `sql` is an INT."""
+    outputs = tuple(Expression(SCHEMA[c].name, SCHEMA[c].type, f"c{c}") for c in columns)
+    if sql is not None:
+        outputs += (Expression("computed", INT, sql),)
+    return _pipeline(instance, view or View.some(columns), Ring0Program(where, outputs=outputs), None, outputs, 1)
+
+
+def counting(
+    instance: int,
+    key: int | None,
+    *,
+    window: Window | None = None,
+    where: str | None = None,
+    view: View | None = None,
+    buckets: int = 2,
+    sql: str | None = None,
+) -> PipelineDef:
+    """SELECT key, count(*) FROM s WHERE ... GROUP BY key [, window]. `sql` replaces the key by an INT."""
+    keys: tuple[Expression, ...] = ()
+    if sql is not None:
+        keys = (Expression("computed", INT, sql),)
+    elif key is not None:
+        keys = (Expression(SCHEMA[key].name, SCHEMA[key].type, f"c{key}"),)
+    fields = tuple(Field(k.name, k.type) for k in keys)
+    outputs = (*(Expression(f.name, f.type, f"k{i}") for i, f in enumerate(fields)), Expression("rows", BIGINT, "p0"))
+    ring0 = Ring0Program(where, keys=keys, window=window, partials=(PRESENCE,))
+    ring1 = Ring1Program(fields, window, (PRESENCE,), "close" if window else "changes", None, outputs)
+    view = view or (View.none() if key is None else View.some([key]))
+    return _pipeline(instance, view, ring0, ring1, outputs, buckets)
+
+
+def _pipeline(
+    instance: int,
+    view: View,
+    ring0: Ring0Program,
+    ring1: Ring1Program | None,
+    outputs: Sequence[Expression],
+    buckets: int,
+) -> PipelineDef:
+    output = Schema(tuple(Field(o.name, o.type) for o in outputs))
+    program = PipelineProgram("s", view, ring0, ring1, output, Meaning())
+    return PipelineDef(f"p{instance}", instance, (SinkDef("out", "memory", {}),), program, buckets)
+
+
+@dataclass
+class Sent:
+    """One task's messages by receiver. `rows` are a stateless pipeline's, `events` a lane's partials."""
+
+    messages: list[Row]
+    report: dict[str, Any] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    rows: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    events: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
+    watermarks: dict[tuple[int, int], list[LaneEpoch]] = field(default_factory=dict)
+    ends: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for m in self.messages:
+            lane = (m.instance, m.bucket)
+            if m.kind == Kind.EVENTS:
+                self.events.setdefault(lane, []).extend(decode_table(m.payload).to_pylist())
+            elif m.kind == Kind.WATERMARK:
+                self.watermarks.setdefault(lane, []).append(LaneEpoch.decode(m.payload))
+            elif m.kind == Kind.EOF:
+                self.ends.setdefault(lane, []).append(decode_json(m.payload))
+            elif m.kind == Kind.OUTPUT:
+                instance, _, staged = decode_receipt(m.payload)
+                self.rows.setdefault(instance, []).extend(unpack(staged.data).to_pylist())
+            elif m.kind == Kind.ERROR:
+                failure = decode_json(m.payload)
+                self.errors[failure["instance"]] = failure["reason"]
+            else:
+                assert (m.instance, m.kind) == (STREAM_LANE, Kind.REPORT)
+                self.report = decode_json(m.payload)
+
+    def of(self, pipeline: PipelineDef) -> dict[str, Any]:
+        """All that concerns one pipeline, without the time it took; groups in a fixed order."""
+        mine = pipeline.instance
+        counters = dict(self.report["pipelines"].get(str(mine), {}))
+        counters.pop("ms", None)
+        return {
+            "rows": repr(self.rows.get(mine)),
+            "events": {b: sorted(map(repr, rows)) for (i, b), rows in self.events.items() if i == mine},
+            "watermarks": {b: found for (i, b), found in self.watermarks.items() if i == mine},
+            "ends": {b: found for (i, b), found in self.ends.items() if i == mine},
+            "error": self.errors.get(mine),
+            "counters": counters,
+        }
+
+
+def task(
+    pipelines: Sequence[PipelineDef],
+    *chunks: bytes,
+    declared: StreamDef | None = None,
+    watermark: int | None = None,
+    number: int = 0,
+    tasks: int = 1,
+    ending: bool = False,
+    leaving: tuple[Left, ...] = (),
+) -> Sent:
+    """Run one task over the given chunks; no chunks at all is a task without a split."""
+    plan = PlanVersion(3, declared or stream(), tuple(pipelines), ending, leaving)
+    split = Chunks(chunks) if chunks else None
+    given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, 0, leaving)
+    return Sent([row for batch in run_task(given) for row in batch])
+
+
+def kind_of(column: int) -> DataType:
+    return SCHEMA[column].type
