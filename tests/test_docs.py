@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.sinks import SINKS
+from headrace.sql import parse_script
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -100,6 +101,13 @@ def test_every_example_script_is_right(path: Path) -> None:
         [sys.executable, "-m", "headrace.cli", "check", path.name], cwd=path.parent, capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/sinks.md"])
+def test_every_script_that_a_document_shows_can_be_parsed(name: str) -> None:
+    scripts = re.findall(r"^```sql\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert scripts
+    assert all(parse_script(script) for script in scripts)
 
 
 def test_the_check_itself_finds_names_that_do_not_exist() -> None:

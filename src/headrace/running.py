@@ -19,15 +19,26 @@ _PAUSE = 0.2
 def run_script(text: str, *, until_end: bool, state_dir: Path, master: str | None, verbose: bool) -> int:
     """Run `text` to its end or until Ctrl-C. Returns the exit code: 0, or 1 when a pipeline failed on the way."""
     check_script(text, state_dir)  # all errors at once, before anything is made or started
-    with Interrupts() as interrupts, headrace.connect(state_dir, master=master, verbose=verbose) as hub:
+    with Interrupts() as interrupts:
+        try:
+            return _run(text, interrupts, until_end, state_dir, master, verbose)
+        except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
+            print("ended while starting", file=sys.stderr)
+            return 0
+
+
+def _run(text: str, interrupts: Interrupts, until_end: bool, state_dir: Path, master: str | None, verbose: bool) -> int:
+    with headrace.connect(state_dir, master=master, verbose=verbose) as hub:
+        interrupts.install()  # pipelines that go on have started Spark, which has taken SIGINT
         try:
             results = hub.sql(text)
         finally:
-            interrupts.install()  # Spark has taken SIGINT while it started
+            interrupts.install()
         for result in results:
             print(result.render(), flush=True)
         failed = _Watch(hub, interrupts).wait(until_end)
-        hub.drain()
+        if not hub.drain():
+            print("an epoch was still running and was given up; the next run repeats it", file=sys.stderr)
         if hub.pipelines:
             print(pipelines_line([p.status() for p in hub.pipelines.values()]), file=sys.stderr)
     return 1 if failed else 0

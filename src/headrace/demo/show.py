@@ -24,6 +24,7 @@ from headrace.view.live import draw
 # Redraws a second: the eye sees them as live, and they cost next to nothing.
 _LIVE_PAUSE = 0.25
 _LINE_PAUSE = 2.0
+_ENDING = "ending the demo; Ctrl-C again to quit at once"
 
 
 def script(name: str) -> str:
@@ -34,16 +35,23 @@ def script(name: str) -> str:
 def show(duration: float, verbose: bool = False, master: str | None = None, console: Console | None = None) -> None:
     """Run the demo for about `duration` seconds. Ctrl-C ends it early and cleanly."""
     out = console or Console(width=None if sys.stdout.isatty() else 120)
-    with ExitStack() as stack:
-        state = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-demo-"))
-        interrupts = stack.enter_context(Interrupts("ending the demo; Ctrl-C again to quit at once"))
-        out.print("starting Spark inside this process ...")
-        began = time.monotonic()
-        hub = stack.enter_context(headrace.connect(state_dir=Path(state) / "state", master=master, verbose=verbose))
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as state, Interrupts(_ENDING) as interrupts:
+        try:
+            _show(Path(state) / "state", duration, verbose, master, out, interrupts)
+        except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
+            out.print("ended while starting")
+
+
+def _show(
+    state: Path, duration: float, verbose: bool, master: str | None, out: Console, interrupts: Interrupts
+) -> None:
+    out.print("starting Spark inside this process ...")
+    began = time.monotonic()
+    with headrace.connect(state, master=master, verbose=verbose) as hub:
         try:
             hub.sql(script("sensors"))
         finally:
-            interrupts.install()
+            interrupts.install()  # Spark has taken SIGINT while it started
         out.print(f"three pipelines on one stream are running after {time.monotonic() - began:.0f} s")
         _watch(hub, out, began + duration, interrupts)
         decoded = {name: stream.status().columns_decoded for name, stream in hub.streams.items()}
