@@ -6,6 +6,7 @@ starts nothing, and either ends in a catalog that can be saved whole or raises a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,9 +23,9 @@ from headrace.errors import (
     UnknownStream,
 )
 from headrace.options import closest
-from headrace.program import Left, Meaning, PipelineDef, SinkDef
+from headrace.program import Left, Meaning, PipelineDef, SinkDef, StreamDef
 from headrace.results import Result, table_result
-from headrace.sinks import SINKS
+from headrace.sinks import settle_sink
 from headrace.sources import SOURCES
 from headrace.sql import (
     CreatePipeline,
@@ -77,7 +78,7 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
-        new = define_stream(statement)
+        new = _with_absolute_path(define_stream(statement))
         with at(statement.span):
             SOURCES[new.source].check(new)
         old = self.catalog.stream(new.name)
@@ -93,9 +94,8 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
-        new = define_sink(statement)
         with at(statement.span):
-            SINKS[new.kind].check(new.options)
+            new = settle_sink(define_sink(statement))
         old = self.catalog.sink(new.name)
         if old is not None:
             if statement.if_not_exists or replace(old, sql="") == replace(new, sql=""):
@@ -303,6 +303,12 @@ def at(span: Span) -> Iterator[None]:
         if problem.span is None:
             problem.span = span
         raise
+
+
+def _with_absolute_path(stream: StreamDef) -> StreamDef:
+    """`stream` as it can be stored: the planning process and later runs may have another working directory."""
+    settled = {k: os.path.abspath(v) if k.lower() == "path" else v for k, v in stream.options.items()}
+    return replace(stream, options=settled)
 
 
 def _exists(kind: str, name: str, span: Span) -> AlreadyExists:
