@@ -1,0 +1,336 @@
+"""How fast formats decode, beside pyarrow, polars, duckdb and Spark: same bytes, one run, one core each.
+
+    python bench/formats.py            all of it; exits non-zero if a bound is missed
+    python bench/formats.py --quick    small files, no Spark: only for looking
+    python bench/formats.py --json     one JSON object instead of lines
+
+Rounds are interleaved and the best of each contender counts, so that a noisy neighbour hits all of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["POLARS_MAX_THREADS"] = "1"
+
+import argparse
+import json
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+
+from headrace.formats import FORMATS
+from headrace.formats.base import Format
+from headrace.program import StreamDef
+from headrace.schema import Field, Schema, parse_type
+from headrace.sources import SOURCES
+from headrace.sources.reading import FileRange, FileSplit
+from headrace.sources.filelog import Extent, fingerprint
+
+NAMED = (("device", "STRING"), ("ts", "TIMESTAMP"), ("temp", "DOUBLE"), ("hum", "DOUBLE"), ("pressure", "DOUBLE"),
+         ("voltage", "DOUBLE"), ("status", "STRING"), ("ok", "BOOLEAN"), ("seq", "BIGINT"), ("n", "INT"))  # fmt: skip
+SCHEMA = Schema(tuple(Field(n, parse_type(t)) for n, t in (*NAMED, *((f"x{i}", "DOUBLE") for i in range(10)))))
+WIDE = Schema(tuple(Field(f"w{i}", parse_type("DOUBLE")) for i in range(1000)))
+THREE, ALL = [0, 1, 2], list(range(20))
+DUCK = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ", "INT": "INTEGER"}
+POLARS: dict[str, Any] = {
+    "STRING": pl.String, "TIMESTAMP": pl.Datetime("us", "UTC"), "DOUBLE": pl.Float64, "BOOLEAN": pl.Boolean,
+    "BIGINT": pl.Int64, "INT": pl.Int32,
+}  # fmt: skip
+
+
+def generate(path: Path, fmt: str, schema: Schema, size: int) -> int:
+    """Write about `size` bytes of sensor data; returns the exact size."""
+    stream = StreamDef("bench", schema, 1 if len(schema) == 20 else None, 0, "generator", fmt, {"disorder": "0.05"})
+    with tempfile.TemporaryDirectory() as state:
+        source = SOURCES["generator"].make(stream, Path(state), time.time)
+        end = source.latest(source.initial(), size)
+        maker = FORMATS[fmt].make(schema, {})
+        with open(path, "wb") as out:
+            for split in source.splits(source.initial(), end, 1):
+                for chunk in split.read(maker):
+                    out.write(chunk.data)
+    return path.stat().st_size
+
+
+def split_of(path: Path) -> FileSplit:
+    """The whole file as a task would read it."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        stat = os.fstat(fd)
+        extent = Extent(str(path), stat.st_ino, 0, stat.st_size, 4096, fingerprint(fd, 4096), True)
+        return FileSplit((FileRange(extent, 0, stat.st_size),))
+    finally:
+        os.close(fd)
+
+
+def decode(path: Path, fmt: Format, wanted: Sequence[int]) -> int:
+    """Decode a file on the path of a task; rows."""
+    rows = 0
+    for chunk in split_of(path).read(fmt):
+        decoded = fmt.decode(chunk.data, wanted, chunk.origin, chunk.offset)
+        assert not decoded.bad
+        rows += decoded.rows
+    return rows
+
+
+def decode_filtered(path: Path, fmt: Format, wanted: Sequence[int], keep: float) -> int:
+    """Parse the filter's column first (seq), the others only for the rows that it keeps: a share of `keep`."""
+    rows = 0
+    every = round(1 / keep)
+    for chunk in split_of(path).read(fmt):
+        index = fmt.index(chunk.data, wanted, chunk.origin, chunk.offset)
+        seq: Any = index.parse([8]).columns[8]
+        selection = np.flatnonzero(seq.to_numpy() % every == 0)
+        rows += index.parse([c for c in wanted if c != 8], selection).rows
+    return rows
+
+
+Contenders = dict[str, Callable[[], Any]]
+
+
+def json_contenders(path: Path, wanted: Sequence[int]) -> Contenders:
+    fields = [SCHEMA[i] for i in wanted]
+    fmt = FORMATS["json"].make(SCHEMA, {})
+    con = duckdb.connect()
+    con.execute("SET threads = 1")
+    kinds = "{" + ", ".join(f"'{f.name}': '{DUCK.get(f.type.ddl, f.type.ddl)}'" for f in fields) + "}"
+    sql = f"SELECT * FROM read_json('{path}', format = 'newline_delimited', columns = {kinds})"
+    explicit = pa_json.ParseOptions(
+        explicit_schema=_arrow(wanted), unexpected_field_behavior="ignore"
+    )  # fmt: skip
+    every = {f.name: pl.String if f.type.ddl == "TIMESTAMP" else POLARS[f.type.ddl] for f in SCHEMA}
+    names = [f.name for f in fields]
+
+    def polars() -> Any:
+        frame = pl.scan_ndjson(path, schema=every).select(names)
+        return frame.with_columns(pl.col("ts").str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ")).collect()
+
+    return {
+        "headrace": lambda: decode(path, fmt, wanted),
+        "duckdb": lambda: con.sql(sql).to_arrow_table(),
+        "polars": polars,
+        "pyarrow": lambda: pa_json.read_json(
+            str(path), read_options=pa_json.ReadOptions(use_threads=False, block_size=4 << 20), parse_options=explicit
+        ),
+    }
+
+
+def csv_contenders(path: Path, schema: Schema, wanted: Sequence[int]) -> Contenders:
+    fields = [schema[i] for i in wanted]
+    names = [f.name for f in fields]
+    fmt = FORMATS["csv"].make(schema, {})
+    con = duckdb.connect()
+    con.execute("SET threads = 1")
+    kinds = "{" + ", ".join(f"'{f.name}': '{DUCK.get(f.type.ddl, f.type.ddl)}'" for f in schema) + "}"
+    sql = f"SELECT {', '.join(names)} FROM read_csv('{path}', header = false, auto_detect = false, columns = {kinds})"
+    every = {f.name: pl.String if f.type.ddl == "TIMESTAMP" else POLARS[f.type.ddl] for f in schema}
+    convert = pa_csv.ConvertOptions(column_types={f.name: f.type.arrow for f in fields}, include_columns=names)
+
+    def polars() -> Any:
+        frame = pl.scan_csv(path, has_header=False, schema=every).select(names)
+        stamps = [pl.col(f.name).str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ") for f in fields if f.type.ddl == "TIMESTAMP"]
+        return frame.with_columns(stamps).collect()
+
+    return {
+        "headrace": lambda: decode(path, fmt, wanted),
+        "duckdb": lambda: con.sql(sql).to_arrow_table(),
+        "polars": polars,
+        "pyarrow": lambda: pa_csv.read_csv(
+            str(path),
+            read_options=pa_csv.ReadOptions(use_threads=False, block_size=4 << 20, column_names=list(schema.names)),
+            convert_options=convert,
+        ),
+    }
+
+
+def _arrow(wanted: Sequence[int]) -> Any:
+    import pyarrow as pa
+
+    return pa.schema([pa.field(SCHEMA[i].name, SCHEMA[i].type.arrow) for i in wanted])
+
+
+def spark_contenders(spark: Any, path: Path, fmt: str, wanted: Sequence[int]) -> Contenders:
+    """Spark's own readers, with the columns that are wanted, into a sink that does nothing."""
+    from pyspark.sql.functions import col, from_json
+
+    ddl = ", ".join(f"{SCHEMA[i].name} {SCHEMA[i].type.ddl}" for i in wanted)
+    names = [SCHEMA[i].name for i in wanted]
+
+    def sink(frame: Any) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+    if fmt == "csv":
+        return {"spark": lambda: sink(spark.read.schema(SCHEMA.ddl).csv(str(path)).select(*names))}
+    parsed = from_json(col("value"), ddl)
+    return {
+        "spark reader": lambda: sink(spark.read.schema(ddl).json(str(path))),
+        "spark from_json": lambda: sink(spark.read.text(str(path)).select(parsed.alias("r")).select("r.*")),
+    }
+
+
+def race(contenders: Contenders, size: int, rounds: int) -> dict[str, float]:
+    """MB/s of each, the best of `rounds` after one for warming up."""
+    best = dict.fromkeys(contenders, float("inf"))
+    for turn in range(rounds + 1):
+        for name, run in contenders.items():
+            began = time.perf_counter()
+            run()
+            if turn:
+                best[name] = min(best[name], time.perf_counter() - began)
+    return {name: size / seconds / 1e6 for name, seconds in best.items()}
+
+
+def peak_growth(path: str) -> float:
+    """MB that decoding a file adds to the peak of a process which has everything loaded."""
+    fmt = FORMATS["json"].make(SCHEMA, {})
+    with open(path, "rb") as f:
+        head = f.read(100_000)
+    fmt.decode(head[: head.rfind(b"\n") + 1], ALL, "x", 0)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    decode(Path(path), fmt, ALL)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+class Report:
+    """Measurements and verdicts."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.measured: dict[str, float] = {}
+        self.verdicts: list[dict[str, Any]] = []
+
+    def note(self, case: str, speeds: dict[str, float]) -> None:
+        for name, speed in speeds.items():
+            self.measured[f"{case} {name}"] = round(speed, 1)
+            if not self.quiet:
+                print(f"   {case:24} {name:16} {speed:8.0f} MB/s", flush=True)
+
+    def require(self, name: str, value: float, bound: float, at_most: bool = False) -> None:
+        ok = value <= bound if at_most else value >= bound
+        self.verdicts.append({"name": name, "value": round(value, 2), "bound": bound, "ok": ok})
+        if not self.quiet:
+            sign = "<=" if at_most else ">="
+            print(f"{'ok' if ok else 'short':5} {name} {value:.2f} (required {sign} {bound})", flush=True)
+
+    @property
+    def good(self) -> bool:
+        return all(v["ok"] for v in self.verdicts)
+
+
+# case -> (columns, bound against the fastest library, bound against Spark's fastest reader)
+BOUNDS = {
+    ("json", "3 of 20"): (THREE, 1.3, 4.0), ("json", "20 of 20"): (ALL, 0.9, 3.0),
+    ("csv", "3 of 20"): (THREE, 1.0, 5.0), ("csv", "20 of 20"): (ALL, 0.9, None),
+}  # fmt: skip
+LIBRARIES = ("duckdb", "polars", "pyarrow")
+
+
+def run(directory: Path, size: int, rounds: int, spark: Any, report: Report) -> None:
+    sizes = {fmt: generate(directory / f"data.{fmt}", fmt, SCHEMA, size) for fmt in ("json", "csv")}
+    alone: dict[tuple[str, str], float] = {}
+    for (fmt, case), (wanted, against_library, against_spark) in BOUNDS.items():
+        path = directory / f"data.{fmt}"
+        contenders = json_contenders(path, wanted) if fmt == "json" else csv_contenders(path, SCHEMA, wanted)
+        if spark is not None:
+            contenders |= spark_contenders(spark, path, fmt, wanted)
+        speeds = race(contenders, sizes[fmt], rounds)
+        report.note(f"{fmt} {case}", speeds)
+        ours = alone[fmt, case] = speeds["headrace"]
+        report.require(f"{fmt} {case} / fastest library", ours / max(speeds[n] for n in LIBRARIES), against_library)
+        if spark is not None and against_spark is not None:
+            fastest = max(v for k, v in speeds.items() if k.startswith("spark"))
+            report.require(f"{fmt} {case} / fastest Spark reader", ours / fastest, against_spark)
+    for fmt in ("json", "csv"):
+        path, maker = directory / f"data.{fmt}", FORMATS[fmt].make(SCHEMA, {})
+        speeds = race(
+            {
+                "all rows": lambda path=path, maker=maker: decode(path, maker, ALL),  # type: ignore[misc]
+                "1 % of rows": lambda path=path, maker=maker: decode_filtered(path, maker, ALL, 0.01),  # type: ignore[misc]
+            },
+            sizes[fmt],
+            rounds,
+        )
+        report.note(f"{fmt} 20 of 20, filter", speeds)
+        report.require(f"{fmt} filter that keeps 1 % / no filter", speeds["1 % of rows"] / speeds["all rows"], 2.0)
+    wide = directory / "wide.csv"
+    report.note("csv 3 of 1000", race(csv_contenders(wide, WIDE, [0, 500, 999]), generate(wide, "csv", WIDE, size), rounds))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        grown = pool.apply(peak_growth, (str(directory / "data.json"),))
+    report.require("memory of a task above the interpreter, MB", grown, 64, at_most=True)
+    if spark is not None:
+        in_task(directory, spark, alone, report)
+
+
+def in_task(directory: Path, spark: Any, alone: dict[tuple[str, str], float], report: Report) -> None:
+    """The same work inside a Spark task, on a large file."""
+    for (fmt, case), (wanted, _, _) in BOUNDS.items():
+        path = directory / f"large.{fmt}"
+        if not path.exists():
+            piece = (directory / f"data.{fmt}").read_bytes()
+            with open(path, "wb") as out:
+                while out.tell() < 256 << 20:
+                    out.write(piece)
+        size = path.stat().st_size
+
+        def work(_: int, path: Path = path, fmt: str = fmt, wanted: Sequence[int] = wanted) -> float:
+            maker = FORMATS[fmt].make(SCHEMA, {})
+            best = float("inf")
+            for _round in range(2):
+                began = time.perf_counter()
+                decode(path, maker, wanted)
+                best = min(best, time.perf_counter() - began)
+            return best
+
+        seconds = spark.sparkContext.parallelize([0], 1).map(work).collect()[0]
+        report.note(f"{fmt} {case}, in a task", {"headrace": size / seconds / 1e6})
+        report.require(f"{fmt} {case} in a Spark task / alone", size / seconds / 1e6 / alone[fmt, case], 0.7)
+
+
+def spark_session() -> Any:
+    from headrace.java import prepare_java
+
+    prepare_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    return (
+        builder.master("local[1]")
+        .config("spark.driver.memory", "2g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(sys.path))
+        .getOrCreate()
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    report = Report(options.json)
+    spark = None if options.quick else spark_session()
+    with tempfile.TemporaryDirectory() as directory:
+        run(Path(directory), (16 if options.quick else 64) << 20, 3, spark, report)
+    if spark is not None:
+        spark.stop()
+    if options.json:
+        print(json.dumps({"mb_per_s": report.measured, "required": report.verdicts}))
+    return 0 if report.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
