@@ -31,7 +31,7 @@ from headrace.program import (
     Window,
 )
 from headrace.ring0.task import TaskInput, run_task
-from headrace.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, DataType, Field, Schema, View
+from headrace.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, View
 from headrace.sinks.collected import unpack
 from headrace.sources.base import RawChunk
 from headrace.sql.rules.split_aggregates import PRESENCE
@@ -176,7 +176,3 @@ def task(
     split = Chunks(chunks) if chunks else None
     given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, 0, leaving)
     return Sent([row for batch in run_task(given) for row in batch])
-
-
-def kind_of(column: int) -> DataType:
-    return SCHEMA[column].type
