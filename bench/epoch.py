@@ -1,8 +1,8 @@
 """Time per small epoch for 1, 8 and 32 windowed pipelines on one stream, beside one plain Spark stateful query.
 
-All run in one session on the same small files, one file an epoch, two rounds each in turn; the figure is the median over
-both rounds of Spark's own `triggerExecution`, warm-up epochs left out. The JVM warms up over dozens of epochs, so only
-neighbours are compared.
+All run in one session on the same small files, one file an epoch, two rounds each in turn; the figure is the median
+over both rounds of Spark's own `triggerExecution`, warm-up epochs left out. The JVM warms up over dozens of epochs, so
+only neighbours are compared.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _until(look: Callable[[], float | None]) -> float:
         found = look()
         if found is not None:
             return found
-        time.sleep(0.005)
+        time.sleep(0.02)
     raise TimeoutError("an epoch took more than a minute")
 
 

@@ -28,7 +28,8 @@ class Figure:
         return self.value <= self.bound if self.must == "at most" else self.value >= self.bound
 
     def line(self) -> str:
-        return f"{'ok' if self.ok else 'short'} {self.name} {self.value:.3g}{self.unit} (required {self.must} {self.bound:g}{self.unit})"
+        verdict = "ok" if self.ok else "short"
+        return f"{verdict} {self.name} {self.value:.3g}{self.unit} (required {self.must} {self.bound:g}{self.unit})"
 
 
 @dataclass(slots=True)

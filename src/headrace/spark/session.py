@@ -1,6 +1,6 @@
 """The Spark session: made quiet, small and fast, or taken as it is and checked.
 
-Settings that were measured are explained in docs/design/2026-11-15-state-operator.md.
+Settings that were measured are explained in docs/design/2026-11-16-state-operator.md.
 """
 
 from __future__ import annotations
