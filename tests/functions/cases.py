@@ -19,17 +19,9 @@ _INFIX = ("+", "-", "*", "/", "%", "div", "=", "!=", "<", "<=", ">", ">=", "<=>"
 CONSTANTS: dict[str, list[tuple[str, ...]]] = {
     "like": [("'a%'",), ("'%b\\\\_c%'",), ("'_'",), ("''",), ("'%'",), ("'h_llo%'",), ("'ABC'",)],
     "ilike": [("'A%'",), ("'_'",), ("'ABC'",), ("'HÉLLO%'",)],
-    "rlike": [("'^a'",), ("'b.c'",), ("'[0-9]+'",), ("'(abc)+$'",), ("''",), ("'x{3}'",)],
+    "rlike": [(f"'{p}'",) for p in ("^a", "b.c", "[0-9]+", "(abc)+$", "", "x{3}", "2$", "^\\\\d+$", "a.b", "é|ö")],
     "sha2": [("256",), ("0",)],
     "date_trunc": [(f"'{u}'",) for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")],
-    "trunc": [(f"'{u}'",) for u in ("year", "quarter", "month", "week")],
-    "split": [("','",), ("'b'",)],
-    "round": [("2",), ("0",), ("1",)],
-    "bround": [("2",), ("0",)],
-    "regexp_replace": [("'[0-9]+'", "'#'"), ("'b'", "''")],
-    "regexp_extract": [("'([a-z]+)([0-9]*)'", "1"), ("'b(.)'", "1"), ("'zzz'", "0")],
-    "date_format": [("'yyyy-MM-dd'",), ("'yyyy/MM/dd HH:mm:ss'",), ("'HH:mm'",)],
-    "element": [("0",), ("1",)],
 }
 _INTERVALS = {
     "INTERVAL SECOND": ["INTERVAL 1 DAY", "INTERVAL 90 MINUTES", "INTERVAL 36 HOURS", "INTERVAL 1 MICROSECOND"],
@@ -38,11 +30,13 @@ _INTERVALS = {
 
 _NESTED = {"ARRAY": "ARRAY<STRING>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<x: INT, y: STRING>"}
 
+# Functions on which huge counts would wrap around the calendar or fill the memory.
+_SMALL = ("repeat", "lpad", "rpad", "date_add", "date_sub", "timestamp_micros", "element")
+
 # Last digits may differ: both engines call a mathematics library of their own.
-_SMALL = ("repeat", "lpad", "rpad", "date_add", "date_sub", "add_months", "space", "make_date")
 ULPS = {
     "sqrt": 1, "radians": 1, "degrees": 1, "exp": 2, "ln": 2, "log10": 2, "log2": 2, "power": 2, "sin": 2, "cos": 2,
-    "tan": 2, "asin": 2, "acos": 2, "atan": 2, "atan2": 2, "cbrt": 2, "sinh": 4, "cosh": 4, "tanh": 4,
+    "tan": 2, "asin": 2, "acos": 2, "atan": 2, "atan2": 2, "cbrt": 2,
 }  # fmt: skip
 
 
@@ -69,6 +63,7 @@ def _overload_cases(overload: Overload) -> Iterator[Case]:
     params = list(overload.params)
     if overload.variadic and len(params) < 3:
         params += [params[-1]] * (3 - len(params))
+    choices: list[tuple[str, ...]]
     if params.count("DECIMAL") > 1:
         choices = [
             ("DECIMAL(10,2)",) * 3,
@@ -84,7 +79,7 @@ def _overload_cases(overload: Overload) -> Iterator[Case]:
         kinds = [next(decimals) if p == "DECIMAL" else p for p in params]
         kinds = [_NESTED.get(k, k) for k in kinds]
         if overload.name in _SMALL or params[0] == "DATE":
-            kinds = ["SMALL INT" if k == "INT" else k for k in kinds]
+            kinds = [f"SMALL {k}" if k in ("INT", "BIGINT") else k for k in kinds]
         for constants in _constants(overload, kinds):
             columns = iter("abcdef")
             texts = [c if c is not None else next(columns) for c in constants]

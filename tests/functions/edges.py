@@ -39,9 +39,11 @@ VALUES: dict[str, list[Any]] = {
         2.0**53 + 2, 2.0**63, -(2.0**63), 2147483647.9, 3.5e38, 123456.789,
     ],
     "STRING": [
-        None, "", " ", "a", "A", "abc", "ABC", "abcabc", "  padded  ", "héllo wörld", "日本語テキスト", "😀x😀", "a%b_c\\d",
+        None, "", " ", "a", "A", "abc", "ABC", "abcabc", "  padded  ", "héllo wörld",
+        "日本語テキスト", "😀x😀", "a%b_c\\d",
         "a.b*c", "x" * 3000, "12", "-7", "+7", " 8 ", "1.5", "1e3", "0x10", "1_000", "true", "F", "YES", "NaN",
-        "-Infinity", "inf", "1.5d", "2024-02-30", "2024-01-31", "2024-1-5", "2024", "2024-01-31T10:00:00", "99999999999",
+        "-Infinity", "inf", "1.5d", "2024-02-30", "2024-01-31", "2024-1-5", "2024", "2024-01-31T10:00:00",
+        "99999999999",
         "9223372036854775808", "\t12\n", "ß", "it's", "a\nb",
     ],
     "BINARY": [None, b"", b"abc", b"\x00\xff", "é".encode()],
@@ -59,6 +61,7 @@ VALUES: dict[str, list[Any]] = {
 VALUES["ARRAY<STRING>"] = [None, [], ["a"], ["a", None, "b"]]
 VALUES["MAP<STRING, INT>"] = [None, [], [("a", 1)], [("a", None), ("b", 2)]]
 VALUES["STRUCT<x: INT, y: STRING>"] = [None, {"x": 1, "y": "a"}, {"x": None, "y": None}]
+VALUES["SMALL BIGINT"] = [None, 0, 1, -1, 999_999, -1_000_001, 1_709_999_999_123_456]
 VALUES["SMALL INT"] = [None, 0, 1, -1, 3, -2, 31, -365, 1000]
 
 _DECIMALS: dict[str, list[str]] = {
@@ -78,7 +81,7 @@ def values_of(kind: str) -> list[Any]:
     return VALUES[kind]
 
 
-def frame(kinds: tuple[str, ...], limit: int = 160) -> pa.Table:
+def frame(kinds: tuple[str, ...], limit: int = 120) -> pa.Table:
     """A table with one column per type (a, b, c, ...) that holds combinations of their edge values: all of them, or a
     fixed sample when there are too many. Every value of every column is in it."""
     columns = [values_of(kind) for kind in kinds]

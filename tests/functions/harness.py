@@ -118,7 +118,7 @@ class Spark:
             plan = self.session.sql(f"SELECT {text} AS r FROM v")._jdf.queryExecution().optimizedPlan()
         except Exception as problem:
             return str(problem).split("\n")[0]
-        if not plan.nodeName() == "Project":
+        if plan.nodeName() != "Project":
             return f"no projection: {plan.nodeName()}"
         expression = plan.projectList().apply(0)
         catalyst = jvm.org.apache.spark.sql.catalyst.expressions

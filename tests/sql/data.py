@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +20,7 @@ START = dt.datetime(2024, 3, 1, 9, 58, 0)
 def rows_of(stream: StreamDef, count: int, seed: int) -> pa.Table:
     """`count` rows in the shape that Ring 0 sees: c0, c1, ... and the event time `_t` in microseconds."""
     chance = random.Random(seed)
-    columns: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array[Any]] = {}
     for i, field in enumerate(stream.schema):
         nulls = 0.0 if i == stream.event_time else 0.15
         values = [None if chance.random() < nulls else value(field.type, chance) for _ in range(count)]
@@ -43,7 +44,7 @@ def value(kind: DataType, chance: random.Random) -> Any:
     if isinstance(kind, DecimalType):
         return Decimal(chance.randrange(-50, 51)).scaleb(-kind.scale)
     moment = START + dt.timedelta(seconds=chance.randrange(0, 900), microseconds=chance.choice([0, 0, 250_000]))
-    return {
+    makers: dict[str, Callable[[], Any]] = {
         "BOOLEAN": lambda: chance.random() < 0.5,
         "TINYINT": lambda: chance.randrange(-5, 6),
         "SMALLINT": lambda: chance.randrange(-9, 10),
@@ -56,4 +57,5 @@ def value(kind: DataType, chance: random.Random) -> Any:
         "DATE": lambda: dt.date(2024, 1, 1) + dt.timedelta(days=chance.randrange(0, 400)),
         "TIMESTAMP": lambda: moment.replace(tzinfo=dt.UTC),
         "TIMESTAMP_NTZ": lambda: moment,
-    }[kind.ddl]()
+    }
+    return makers[kind.ddl]()

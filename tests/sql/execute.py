@@ -6,6 +6,7 @@ runtime does, but cut at random: rows into tasks, partial states merged in a ran
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Sequence
@@ -24,8 +25,9 @@ from headrace.sql.render import render
 Row = tuple[Any, ...]
 
 
+@functools.cache
 def connect(meaning: Meaning) -> duckdb.DuckDBPyConnection:
-    """DuckDB as the runtime sets it up."""
+    """DuckDB as the runtime sets it up; one connection serves all tests."""
     connection = duckdb.connect(":memory:")
     connection.execute(f"SET threads=1; SET preserve_insertion_order=true; SET TimeZone='{meaning.time_zone}'")
     return connection
@@ -83,8 +85,10 @@ def _assigned(plan: AssignWindow) -> str:
 
 
 def _aggregate(plan: Aggregate) -> str:
-    splits = [split_call(call, [render(a, _column) for a in call.args], call.where and render(call.where, _column))
-              for call in plan.calls]  # fmt: skip
+    splits = []
+    for call in plan.calls:
+        where = None if call.where is None else render(call.where, _column)
+        splits.append(split_call(call, [render(a, _column) for a in call.args], where))
     keys = [f"{render(k.expr, _column)} AS o{i}" for i, k in enumerate(plan.keys)]
     states = [
         f"CAST({s.sql} AS {s.type.duckdb}) AS s{i}_{j}" for i, c in enumerate(splits) for j, s in enumerate(c.states)
@@ -113,20 +117,23 @@ def split_call(call: AggCall, args: list[str], where: str | None) -> Split:
 
 def windowed(relation: str, window: Window) -> str:
     """The rows once per window they are in, with window_start and window_end; rows without a time are in none."""
-    last = f"(_t - {window.offset}) - (((_t - {window.offset}) % {window.slide}) + {window.slide}) % {window.slide} + {window.offset}"
+    count, slide, size = window.size // window.slide, window.slide, window.size
     if window.kind == "cumulate":
-        first = f"(_t - {window.offset}) - (((_t - {window.offset}) % {window.size}) + {window.size}) % {window.size} + {window.offset}"
-        steps = window.size // window.slide
         return (
-            f"SELECT *, base AS window_start, base + (step + 1) * {window.slide} AS window_end FROM "
-            f"(SELECT *, {first} AS base, unnest(range({steps})) AS step FROM {relation} WHERE _t IS NOT NULL) "
-            f"WHERE _t < base + (step + 1) * {window.slide}"
+            f"SELECT *, base AS window_start, base + (step + 1) * {slide} AS window_end FROM "
+            f"(SELECT *, {_floor(window.offset, size)} AS base, unnest(range({count})) AS step "
+            f"FROM {relation} WHERE _t IS NOT NULL) WHERE _t < base + (step + 1) * {slide}"
         )
-    count = window.size // window.slide
+    start = f"{_floor(window.offset, slide)} - step * {slide}"
     return (
-        f"SELECT *, {last} - step * {window.slide} AS window_start, {last} - step * {window.slide} + {window.size} AS window_end "
+        f"SELECT *, {start} AS window_start, {start} + {size} AS window_end "
         f"FROM (SELECT *, unnest(range({count})) AS step FROM {relation} WHERE _t IS NOT NULL)"
     )
+
+
+def _floor(offset: int, length: int) -> str:
+    """The start of the slice of `length` that `_t` is in, also before 1970."""
+    return f"(_t - ((_t - {offset}) % {length} + {length}) % {length})"
 
 
 # --- programs -----------------------------------------------------------------------------------
@@ -177,7 +184,10 @@ def _partial(connection: duckdb.DuckDBPyConnection, program: PipelineProgram, pi
     window = ["window_start", "window_end"] if ring0.window is not None else []
     groups = ", ".join(str(i + 1) for i in range(len(window) + len(keys)))
     grouped = f" GROUP BY {groups}" if groups else " HAVING count(*) > 0"
-    return connection.sql(f"SELECT {', '.join([*window, *keys, *partials])} FROM {relation}{grouped}").to_arrow_table()
+    found: pa.Table = connection.sql(
+        f"SELECT {', '.join([*window, *keys, *partials])} FROM {relation}{grouped}"
+    ).to_arrow_table()
+    return found
 
 
 def _sessions(relation: str, keys: list[str], names: list[str], gap: int) -> str:
@@ -215,7 +225,8 @@ def _merge_once(connection: duckdb.DuckDBPyConnection, program: PipelineProgram,
     # the merged columns have the names of the states, which DuckDB would otherwise take inside the aggregates
     inner = ", ".join([*names, *(f"{m.rpartition(' AS ')[0]} AS m{i}" for i, m in enumerate(merges))])
     outer = ", ".join([*names, *(f"m{i} AS {p.name}" for i, p in enumerate(program.ring0.partials))])
-    return connection.sql(f"SELECT {outer} FROM (SELECT {inner} FROM together{grouped})").to_arrow_table()
+    found: pa.Table = connection.sql(f"SELECT {outer} FROM (SELECT {inner} FROM together{grouped})").to_arrow_table()
+    return found
 
 
 def _join_sessions(table: pa.Table, keys: list[str]) -> pa.Table:

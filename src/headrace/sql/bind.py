@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import (
     DuplicateName,
     MisplacedAggregate,
@@ -16,12 +18,14 @@ from headrace.program import Meaning
 from headrace.schema import DataType
 from headrace.sql.bind_expr import ExprBinder
 from headrace.sql.expr import AggCall, Column, Expr, transform, walk
+from headrace.sql.functions.aggregates import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.names import Names
 from headrace.sql.plan import Aggregate, AssignWindow, Filter, Named, Plan, Project, Scan, Union
 from headrace.sql.pretty import column_name
 from headrace.sql.scope import Scope
 from headrace.sql.syntax import (
     Apply,
+    CastTo,
     Constant,
     Derived,
     Item,
@@ -290,9 +294,9 @@ class _SelectBinder:
     # --- aggregates -----------------------------------------------------------------------------
 
     def _having(self, node: Node, items: list[Item | Named]) -> Expr:
-        """HAVING sees the input's columns first, then the aliases of the select list."""
+        """HAVING sees the aliases of the select list first, then the input's columns; aggregates see only these."""
         aliases = {i.alias.lower(): i.value for i in items if isinstance(i, Item) and i.alias is not None}
-        return self.exprs.predicate(_replace_aliases(node, aliases, self.scope), "HAVING")
+        return self.exprs.predicate(_replace_aliases(node, aliases), "HAVING")
 
     def _keys(self, bound: list[Named], items: list[Item | Named]) -> list[Named]:
         keys: list[Named] = []
@@ -397,11 +401,12 @@ def _chain(plan: Plan) -> list[Plan]:
     return found
 
 
-def _replace_aliases(node: Node, aliases: dict[str, Node], scope: Scope) -> Node:
-    """Puts the select list's expressions where HAVING uses their aliases; the input's columns win."""
-    if isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() not in scope.places:
+def _replace_aliases(node: Node, aliases: dict[str, Node]) -> Node:
+    """Puts the select list's expressions where HAVING uses their aliases."""
+    if isinstance(node, Name) and len(node.parts) == 1:
         return aliases.get(node.parts[0].lower(), node)
-    if isinstance(node, Apply) and node.operator:
-        args = tuple(_replace_aliases(a, aliases, scope) for a in node.args)
-        return Apply(node.at, node.name, args, operator=True)
+    if isinstance(node, Apply) and AGGREGATE_ALIASES.get(node.name, node.name) not in AGGREGATE_NAMES:
+        return replace(node, args=tuple(_replace_aliases(a, aliases) for a in node.args))
+    if isinstance(node, CastTo):
+        return replace(node, input=_replace_aliases(node.input, aliases))
     return node

@@ -79,6 +79,7 @@ _DATE_PARTS = {
     "year": "year", "years": "year", "month": "month", "day": "day", "hour": "hour", "minute": "minute",
     "quarter": "quarter", "week": "weekofyear", "doy": "dayofyear", "dow": "dayofweek",
 }  # fmt: skip
+_DAY = 86_400_000_000
 _CLOCKS = ("current_timestamp", "now", "current_date", "localtimestamp", "rand", "random", "uuid", "randn")
 
 WindowOf = Callable[[Apply], Expr | None]
@@ -374,14 +375,21 @@ class ExprBinder:
         if name not in ("+", "-") or not isinstance(right, Literal):
             self.mismatch(f"'{name}' does not take an interval here", "Write time + INTERVAL ...", at)
         if left.type == DATE and right.type == INTERVAL_MICROS:
-            if right.value % 86_400_000_000:
+            if right.value % _DAY:
                 left = self.coerce(left, TIMESTAMP)
             else:
-                days = Literal(INT, right.value // 86_400_000_000, at=right.at)
+                days = Literal(INT, right.value // _DAY, at=right.at)
                 return self._call(name, (left, days), at)
         if left.type not in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
             self.mismatch(f"an interval cannot be added to {left.type}", "Cast it to TIMESTAMP or DATE first.", at)
-        return self._call(name, (left, right), at)
+        amount = -right.value if name == "-" else right.value
+        if right.type == INTERVAL_MONTHS:
+            return self._call("+", (left, Literal(INTERVAL_MONTHS, amount, at=right.at)), at)
+        whole = int(amount / _DAY) * _DAY  # calendar days, added before the rest
+        for part in (whole, amount - whole):
+            if part or not amount:
+                left = self._call("+", (left, Literal(INTERVAL_MICROS, part, at=right.at)), at)
+        return left
 
     def _resolve(self, name: str, args: list[Expr], node: Apply) -> Expr:
         """A function by the table: exact types first, then what Spark casts by itself."""

@@ -134,7 +134,7 @@ class Cursor:
         return Span(self.text, place[0], place[1], self.statement)
 
     def fail(self, problem: str, *, advice: str = "", certain: bool = False) -> NoReturn:
-        """Raises SyntaxProblem at the current token. `certain`: it is a mistake in every dialect, nobody need be asked."""
+        """Raises SyntaxProblem at the current token. `certain`: a mistake in every dialect."""
         token = self.token
         found = "the end of the statement" if token.kind == "end" else f"'{token.text}'"
         end = token.end if token.kind != "end" else token.start + 1

@@ -47,7 +47,7 @@ class Token:
 
 
 class _Tokenizer(Spark.Tokenizer):
-    """Spark's lexical rules; the words after SHOW and EXPLAIN are words here, where sqlglot takes the rest as a text."""
+    """Spark's lexical rules; after SHOW and EXPLAIN come words, where sqlglot takes the rest as one text."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
 

@@ -13,6 +13,8 @@ def column_name(node: Node) -> str:
         return node.parts[-1]
     if isinstance(node, Dot):
         return node.field
+    if isinstance(node, CastTo) and isinstance(node.input, Name | Dot):
+        return column_name(node.input)
     return pretty(node)
 
 

@@ -18,7 +18,7 @@ ring 0
   outputs:
     y INT = CAST(year(c13) AS INTEGER)
     h INT = CAST(hour(c13) AS INTEGER)
-    t TIMESTAMP = date_trunc('hour', c13)
+    t TIMESTAMP = make_timestamptz(epoch_us(c13) - (epoch_us(CAST(c13 AS TIMESTAMP)) - epoch_us(date_trunc('hour', CAST(c13 AS TIMESTAMP)))))
     w DATE = (c7 + 7::INTEGER)
     d INT = CAST(c7 - DATE '2024-01-01' AS INTEGER)
 

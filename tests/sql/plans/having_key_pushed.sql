@@ -1,2 +1,47 @@
 SELECT k, count(*) AS n FROM s GROUP BY k HAVING k <> 'x' AND n > 1
 ----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project k, n := agg0
+    Filter (agg0 > 1)
+      Aggregate by [k] compute [agg0 := count(*)]
+        Filter (k != 'x')
+          Scan s shared_required_schema=SOME [3 k]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k]
+  r1 := PhysicalFilter(r0) ring=0 where=(c3 <> 'x')
+  r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0 partials=1
+  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0)) payload=partial states
+  r4 := PhysicalMergeAggregate(r3) ring=1 emit=on change having=(p0 > 1::BIGINT) columns=2
+  r5 := PhysicalResultCollect(r4)
+
+ring 0
+  filter: (c3 <> 'x')
+  keys:
+    k0 STRING = c3
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  lanes by hash of k0; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: on change (implied: without a window a group never closes)
+  having: (p0 > 1::BIGINT)
+  outputs:
+    k STRING = k0
+    n BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [3 k]

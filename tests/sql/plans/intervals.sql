@@ -4,7 +4,7 @@ query
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
-  Project a := (ts + interval 1 hour), b := (ts - interval 1 day), c := (day + interval 1 months)
+  Project a := (ts + interval 1 hour), b := (ts + interval -1 days), c := (day + interval 1 months)
     Scan s shared_required_schema=SOME [7 day, 13 ts]
 
 physical plan
@@ -17,7 +17,7 @@ ring 0
   filter: none
   outputs:
     a TIMESTAMP = (c13 + (to_microseconds(3600000000)))
-    b TIMESTAMP = (c13 - (to_days(1)))
+    b TIMESTAMP = (c13 + (to_days(-1)))
     c DATE = CAST(c7 + to_months(1) AS DATE)
 
 bridge

@@ -4,7 +4,7 @@ query
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
-  Project (id + 1), upper(k), CAST(n AS STRING) := cast(n as STRING), (- id) := negative(id), (NOT ok) := (not ok)
+  Project (id + 1), upper(k), n := cast(n as STRING), (- id) := negative(id), (NOT ok) := (not ok)
     Scan s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]
 
 physical plan
@@ -18,7 +18,7 @@ ring 0
   outputs:
     (id + 1) INT = (c0 + 1::INTEGER)
     upper(k) STRING = upper(replace(c3, 'ß', 'SS'))
-    CAST(n AS STRING) STRING = CAST(c5 AS VARCHAR)
+    n STRING = CAST(c5 AS VARCHAR)
     (- id) INT = (-c0)
     (NOT ok) BOOLEAN = (NOT c4)
 

@@ -7,20 +7,21 @@ from functools import cache
 from importlib import resources
 
 from headrace.schema import DataType
-from headrace.sql.functions import conditions, numbers, operators, strings, times
+from headrace.sql.functions import collections, conditions, numbers, operators, strings, times
 from headrace.sql.functions.base import Overload
 
 # other spellings of the same function
 ALIASES = {
     "ucase": "upper", "lcase": "lower", "char_length": "length", "character_length": "length", "len": "length",
     "substr": "substring", "ceiling": "ceil", "sign": "signum", "mod": "%", "dateadd": "date_add",
-    "date_diff": "datediff", "dayofmonth": "day", "regexp": "rlike", "regexp_like": "rlike",
+    "date_diff": "datediff", "dayofmonth": "day", "regexp": "rlike", "regexp_like": "rlike", "pow": "power",
+    "cardinality": "size",
 }  # fmt: skip
 
 
 def _registry() -> dict[str, tuple[Overload, ...]]:
     found: dict[str, list[Overload]] = {}
-    for module in (operators, conditions, strings, numbers, times):
+    for module in (operators, conditions, strings, numbers, times, collections):
         for overload in module.OVERLOADS:
             found.setdefault(overload.name, []).append(overload)
     return {name: tuple(overloads) for name, overloads in found.items()}

@@ -26,7 +26,7 @@ class Overload:
     function of the argument texts, their types and the result type. `throws` says that it may fail on some input, so
     that it is kept away from rows that a condition excludes. `constant` are the arguments that must be literals;
     `check` looks at the arguments and says what about them cannot run, or None.
-    `by_literal` is a simpler text, which cannot fail, for a last argument that is a literal other than NULL and 0.
+    `by_literal` is a simpler text, which cannot fail, for a last argument that is a literal other than NULL, 0 and -1.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Overload:
     def simple(self, args: Sequence[Expr]) -> str | None:
         """`by_literal`, when it applies to these arguments."""
         last = args[-1] if args else None
-        return self.by_literal if isinstance(last, Literal) and last.value else None
+        return self.by_literal if isinstance(last, Literal) and last.value not in (None, 0, -1) else None
 
     @property
     def key(self) -> str:

@@ -81,6 +81,14 @@ def _date_from_text(text: str, target: DataType) -> str:
     )
 
 
+def _instant(text: str) -> str:
+    """A wall-clock reading in the session's time zone. Of an hour that comes twice Spark means the first, DuckDB the
+    second."""
+    later = f"CAST({text} AS TIMESTAMPTZ)"
+    earlier = f"{later} - to_microseconds(3600000000)"
+    return f"CASE WHEN CAST({earlier} AS TIMESTAMP) = {text} THEN {earlier} ELSE {later} END"
+
+
 # the characters Spark trims from a text before it reads a number: blanks and control characters
 _BLANK = "chr(32) || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
 
@@ -117,10 +125,11 @@ def _table() -> dict[tuple[str, str], CastText]:
     table["TIMESTAMP_NTZ", "STRING"] = _plain
     table["TIMESTAMP", "STRING"] = lambda text, target: f"CAST(CAST({text} AS TIMESTAMP) AS VARCHAR)"
     for moment in ("TIMESTAMP", "TIMESTAMP_NTZ"):
-        table["DATE", moment] = lambda text, target: f"CAST(CAST({text} AS TIMESTAMP) AS {target.duckdb})"
         table[moment, "DATE"] = _plain
+    table["DATE", "TIMESTAMP_NTZ"] = _plain
+    table["DATE", "TIMESTAMP"] = lambda text, target: _instant(f"CAST({text} AS TIMESTAMP)")
     table["TIMESTAMP", "TIMESTAMP_NTZ"] = _plain
-    table["TIMESTAMP_NTZ", "TIMESTAMP"] = _plain
+    table["TIMESTAMP_NTZ", "TIMESTAMP"] = lambda text, target: _instant(text)
     table["TIMESTAMP", "BIGINT"] = lambda text, target: (
         f"((epoch_us({text}) - (epoch_us({text}) % 1000000 + 1000000) % 1000000) // 1000000)"
     )

@@ -1,4 +1,4 @@
-"""Functions on numbers."""
+"""Functions on numbers. Results of the mathematics library may differ from Java's in the last digit."""
 
 from __future__ import annotations
 
@@ -8,33 +8,58 @@ from headrace.schema import BIGINT, BOOLEAN, DOUBLE, DataType, Decimal
 from headrace.sql.functions.base import Overload, same
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_D = ("DOUBLE",)
+_NAN = "'nan'::DOUBLE"
 
 
 def _whole_decimal(kinds: Sequence[DataType]) -> DataType | None:
     kind = kinds[0]
     assert isinstance(kind, Decimal)
-    return Decimal(min(38, kind.precision - kind.scale + 1), 0)
+    return kind if kind.scale == 0 else Decimal(min(38, kind.precision - kind.scale + 1), 0)
+
+
+def _rounded(kinds: Sequence[DataType]) -> DataType | None:
+    """round(x) of a decimal: no digits after the point, one more before it."""
+    kind = kinds[0]
+    assert isinstance(kind, Decimal)
+    return Decimal(kind.precision - kind.scale + 1, 0) if kind.precision - kind.scale < 38 else None
+
+
+def _to_decimal(function: str) -> Overload:
+    name = {"CAST": "round"}.get(function, function)
+    if name == "round":
+        return Overload(name, ("DECIMAL",), _rounded, lambda a, k, r: f"CAST({a[0]} AS {r.duckdb})")
+    return Overload(name, ("DECIMAL",), _whole_decimal, lambda a, k, r: f"CAST({function}({a[0]}) AS {r.duckdb})")
 
 
 def _functions() -> list[Overload]:
-    found = [
-        Overload("floor", ("DOUBLE",), BIGINT, "CAST(floor({0}) AS BIGINT)", throws=True),
-        Overload("ceil", ("DOUBLE",), BIGINT, "CAST(ceil({0}) AS BIGINT)", throws=True),
-        Overload("floor", ("BIGINT",), BIGINT, "{0}"),
-        Overload("ceil", ("BIGINT",), BIGINT, "{0}"),
-        Overload("floor", ("DECIMAL",), _whole_decimal, lambda a, k, r: f"CAST(floor({a[0]}) AS {r.duckdb})"),
-        Overload("ceil", ("DECIMAL",), _whole_decimal, lambda a, k, r: f"CAST(ceil({a[0]}) AS {r.duckdb})"),
-        Overload("sqrt", ("DOUBLE",), DOUBLE, "CASE WHEN {0} < 0 THEN 'nan'::DOUBLE ELSE sqrt({0}) END"),
-        Overload("isnan", ("DOUBLE",), BOOLEAN, "coalesce(isnan({0}), FALSE)"),
+    found: list[Overload] = []
+    for name in ("floor", "ceil"):
+        text = f"CASE WHEN isnan({{0}}) THEN 0 ELSE CAST({name}({{0}}) AS BIGINT) END"  # Java's NaN as a whole number
+        found.append(Overload(name, _D, BIGINT, text, throws=True))
+        found.append(Overload(name, ("BIGINT",), BIGINT, "{0}"))
+        found.append(_to_decimal(name))
+    found += [
+        Overload("round", _D, DOUBLE, "round({0})"),
+        _to_decimal("CAST"),
+        Overload("sqrt", _D, DOUBLE, f"CASE WHEN {{0}} < 0 THEN {_NAN} ELSE sqrt({{0}}) END"),
+        Overload("isnan", _D, BOOLEAN, "coalesce(isnan({0}), FALSE)"),
         Overload("isnan", ("FLOAT",), BOOLEAN, "coalesce(isnan({0}), FALSE)"),
-        Overload(
-            "signum", ("DOUBLE",), DOUBLE, "CASE WHEN isnan({0}) OR {0} = 0 THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END"
-        ),
-        Overload("radians", ("DOUBLE",), DOUBLE, "radians({0})"),
-        Overload("degrees", ("DOUBLE",), DOUBLE, "degrees({0})"),
+        Overload("signum", _D, DOUBLE, "CASE WHEN isnan({0}) OR {0} = 0 THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END"),
         Overload("nanvl", ("DOUBLE", "DOUBLE"), DOUBLE, "CASE WHEN isnan({0}) THEN {1} ELSE {0} END"),
+        Overload("atan2", ("DOUBLE", "DOUBLE"), DOUBLE, "atan2({0}, {1})"),
+        Overload("power", ("DOUBLE", "DOUBLE"), DOUBLE, "pow({0}, {1})"),
     ]
-    for kind in (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+    for name in ("radians", "degrees", "exp", "atan", "cbrt"):
+        found.append(Overload(name, _D, DOUBLE, f"{name}({{0}})"))
+    for name in ("sin", "cos", "tan"):  # Java says NaN where DuckDB fails
+        found.append(Overload(name, _D, DOUBLE, f"CASE WHEN isinf({{0}}) THEN {_NAN} ELSE {name}({{0}}) END"))
+    for name in ("asin", "acos"):
+        text = f"CASE WHEN {{0}} < -1 OR {{0}} > 1 THEN {_NAN} ELSE {name}({{0}}) END"
+        found.append(Overload(name, _D, DOUBLE, text))
+    for name in ("ln", "log10", "log2"):  # Spark says NULL for zero and below
+        found.append(Overload(name, _D, DOUBLE, f"CASE WHEN {{0}} <= 0 THEN NULL ELSE {name}({{0}}) END"))
+    for kind in (*_WHOLE, "DOUBLE", "DECIMAL", "STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
         pair = (kind, kind)
         found.append(Overload("greatest", pair, same(0), lambda a, k, r: f"greatest({', '.join(a)})", variadic=True))
         found.append(Overload("least", pair, same(0), lambda a, k, r: f"least({', '.join(a)})", variadic=True))

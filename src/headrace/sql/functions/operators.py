@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, Decimal
+from headrace.schema import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, Decimal
 from headrace.sql.functions.base import Overload, same
 from headrace.sql.types import decimal_result
 
@@ -28,7 +28,10 @@ def _decimal(operator: str) -> Overload:
 
     def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
         if operator == "*":
-            return f"CAST({args[0]} * {args[1]} AS {kind.duckdb})"
+            assert isinstance(kind, Decimal) and isinstance(kinds[0], Decimal)
+            # widened first, because DuckDB multiplies two short decimals in 64 bits and would overflow
+            wide = f"CAST({args[0]} AS DECIMAL({kind.precision},{kinds[0].scale}))"
+            return f"CAST({wide} * {args[1]} AS {kind.duckdb})"
         return f"CAST(CAST({args[0]} AS {kind.duckdb}) {operator} CAST({args[1]} AS {kind.duckdb}) AS {kind.duckdb})"
 
     return Overload(operator, ("DECIMAL", "DECIMAL"), result, sql)
@@ -75,6 +78,12 @@ def from_whole_digits(text: str, kind: Decimal) -> str:
     return f"CAST(CAST({text} AS DECIMAL({min(38, kind.precision)},0)) * {unit} AS {kind.duckdb})"
 
 
+def _exact(kinds: Sequence[DataType]) -> DataType | None:
+    """Spark's sign change works on 34 digits."""
+    kind = kinds[0]
+    return kind if isinstance(kind, Decimal) and kind.precision <= 34 else None
+
+
 def _arithmetic() -> list[Overload]:
     found = [
         Overload(operator, (kind, kind), same(0), f"({{0}} {operator} {{1}})", throws=kind in _WHOLE)
@@ -87,19 +96,20 @@ def _arithmetic() -> list[Overload]:
     found.append(
         Overload("/", ("DOUBLE", "DOUBLE"), DOUBLE, guard + "{0} / {1} END", throws=True, by_literal="({0} / {1})")
     )
+    modulo = "CASE WHEN {1} = -1 THEN {0} - {0} ELSE {0} % {1} END END"  # DuckDB fails on the smallest number % -1
     for kind in _WHOLE:
-        found.append(
-            Overload("%", (kind, kind), same(0), guard + "{0} % {1} END", throws=True, by_literal="({0} % {1})")
-        )
+        found.append(Overload("%", (kind, kind), same(0), guard + modulo, throws=True, by_literal="({0} % {1})"))
         found.append(Overload("negative", (kind,), same(0), "(-{0})", throws=True))
         found.append(Overload("abs", (kind,), same(0), "abs({0})", throws=True))
     # Spark's DIV always yields BIGINT and fails on the one quotient that does not fit
     found.append(
         Overload("div", ("BIGINT", "BIGINT"), BIGINT, guard + "CAST({0}::HUGEINT // {1} AS BIGINT) END", throws=True)
     )
-    for kind in ("FLOAT", "DOUBLE", "DECIMAL"):
+    for kind in ("FLOAT", "DOUBLE"):
         found.append(Overload("negative", (kind,), same(0), "(-{0})"))
         found.append(Overload("abs", (kind,), same(0), "abs({0})"))
+    found.append(Overload("negative", ("DECIMAL",), _exact, "(-{0})"))
+    found.append(Overload("abs", ("DECIMAL",), _exact, "abs({0})"))
     for kind in (*_NUMBERS, "DECIMAL"):
         found.append(Overload("positive", (kind,), same(0), "{0}"))
     return found
@@ -141,19 +151,15 @@ def _bits() -> list[Overload]:
 
 
 def _times() -> list[Overload]:
-    """Times and intervals. Days are calendar days of the session's time zone, as in Spark; the rest is exact."""
+    """Times and intervals. `bind` writes subtraction as adding the negative, and days apart from the rest: days are
+    calendar days of the session's time zone, and Spark adds them first."""
     found: list[Overload] = []
     for kind, result in (("TIMESTAMP", TIMESTAMP), ("TIMESTAMP_NTZ", TIMESTAMP_NTZ)):
-        for operator in ("+", "-"):
-            found.append(
-                Overload(operator, (kind, "INTERVAL SECOND"), result, f"({{0}} {operator} {{1}})", throws=True)
-            )
-            found.append(Overload(operator, (kind, "INTERVAL MONTH"), result, f"({{0}} {operator} {{1}})", throws=True))
+        found.append(Overload("+", (kind, "INTERVAL SECOND"), result, "({0} + {1})", throws=True))
+        found.append(Overload("+", (kind, "INTERVAL MONTH"), result, "({0} + {1})", throws=True))
+    found.append(Overload("+", ("DATE", "INTERVAL MONTH"), DATE, "CAST({0} + {1} AS DATE)", throws=True))
     for operator in ("+", "-"):
-        text = f"CAST({{0}} {operator} {{1}} AS DATE)"
-        found.append(Overload(operator, ("DATE", "INTERVAL MONTH"), DATE, text, throws=True))
         found.append(Overload(operator, ("DATE", "INT"), DATE, f"({{0}} {operator} {{1}})", throws=True))
-    found.append(Overload("datediff", ("DATE", "DATE"), INT, "CAST({0} - {1} AS INTEGER)"))
     found.append(Overload("||", ("STRING", "STRING"), STRING, "({0} || {1})"))
     return found
 

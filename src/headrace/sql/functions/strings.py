@@ -2,12 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.schema import BOOLEAN, INT, STRING
+from headrace.sql.expr import Expr, Literal
 from headrace.sql.functions.base import Overload
+from headrace.sql.functions.regex import like_is_valid, to_re2
 
 _S = "STRING"
 
+
+def _count(number: str) -> str:
+    """A count: below zero is zero, NULL stays NULL."""
+    return f"(CASE WHEN {number} < 0 THEN 0 ELSE {number} END)"
+
+
+def _substring(text: str, start: str, length: str) -> str:
+    """Spark's substring: a start below zero counts from the end, zero is the first; what lies before is cut off."""
+    first = (
+        f"(CASE WHEN {start} > 0 THEN {start} - 1::BIGINT WHEN {start} < 0 THEN length({text}) + {start} ELSE 0 END)"
+    )
+    until = f"least({first} + {length}, 2147483647)"
+    clipped = _count(first)
+    return (
+        f"CASE WHEN {text} IS NULL OR {start} IS NULL OR {length} IS NULL THEN NULL "
+        f"WHEN {until} <= {clipped} THEN '' ELSE substring({text}, {clipped} + 1, {until} - {clipped}) END"
+    )
+
+
+def _pad(function: str, text: str, width: str, fill: str) -> str:
+    """Padding with nothing only cuts."""
+    return (
+        f"CASE WHEN {fill} = '' THEN left({text}, {_count(width)}) ELSE {function}({text}, {_count(width)}, {fill}) END"
+    )
+
+
+def _literal(argument: Expr) -> str | None:
+    value = argument.value if isinstance(argument, Literal) else None
+    return value if isinstance(value, str) else None
+
+
+def _check_like(args: Sequence[Expr]) -> str | None:
+    pattern = _literal(args[1])
+    return None if pattern is not None and like_is_valid(pattern) else "this pattern"
+
+
+def _check_regex(args: Sequence[Expr]) -> str | None:
+    pattern = _literal(args[1])
+    return None if pattern is not None and to_re2(pattern) is not None else "a pattern that only Java knows"
+
+
+def _re2(quoted: str) -> str:
+    """The SQL literal of a checked Java pattern as the literal of its RE2 pattern."""
+    translated = to_re2(quoted[1:-1].replace("''", "'"))
+    assert translated is not None, "checked when the call was bound"
+    return "'" + translated.replace("'", "''") + "'"
+
+
 OVERLOADS: tuple[Overload, ...] = (
+    # capitals of several letters: ß is the one in daily use
     Overload("upper", (_S,), STRING, "upper(replace({0}, 'ß', 'SS'))"),
     Overload("lower", (_S,), STRING, "lower({0})"),
     Overload("length", (_S,), INT, "CAST(length({0}) AS INTEGER)"),
@@ -18,41 +71,32 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("rtrim", (_S,), STRING, "rtrim({0}, ' ')"),
     Overload("reverse", (_S,), STRING, "reverse({0})"),
     Overload("concat", (_S,), STRING, lambda a, k, r: "(" + " || ".join(a) + ")", variadic=True),
+    Overload("concat_ws", (_S, _S), STRING, lambda a, k, r: f"concat_ws({', '.join(a)})", variadic=True),
     Overload("replace", (_S, _S, _S), STRING, "CASE WHEN {1} = '' THEN {0} ELSE replace({0}, {1}, {2}) END"),
+    Overload("translate", (_S, _S, _S), STRING, "translate({0}, {1}, {2})"),
     Overload("startswith", (_S, _S), BOOLEAN, "starts_with({0}, {1})"),
     Overload("endswith", (_S, _S), BOOLEAN, "ends_with({0}, {1})"),
     Overload("contains", (_S, _S), BOOLEAN, "contains({0}, {1})"),
     Overload("instr", (_S, _S), INT, "CAST(strpos({0}, {1}) AS INTEGER)"),
-    Overload("repeat", (_S, "INT"), STRING, "repeat({0}, greatest({1}, 0))"),
-    Overload("left", (_S, "INT"), STRING, "left({0}, greatest({1}, 0))"),
-    Overload("right", (_S, "INT"), STRING, "right({0}, greatest({1}, 0))"),
+    Overload("locate", (_S, _S), INT, "CAST(strpos({1}, {0}) AS INTEGER)"),
+    Overload("repeat", (_S, "INT"), STRING, lambda a, k, r: f"repeat({a[0]}, {_count(a[1])})"),
+    Overload("left", (_S, "INT"), STRING, lambda a, k, r: f"left({a[0]}, {_count(a[1])})"),
+    Overload("right", (_S, "INT"), STRING, lambda a, k, r: f"right({a[0]}, {_count(a[1])})"),
+    Overload("substring", (_S, "INT", "INT"), STRING, lambda a, k, r: _substring(a[0], a[1], a[2])),
+    Overload("substring", (_S, "INT"), STRING, lambda a, k, r: _substring(a[0], a[1], "2147483647")),
+    Overload("lpad", (_S, "INT", _S), STRING, lambda a, k, r: _pad("lpad", *a)),
+    Overload("rpad", (_S, "INT", _S), STRING, lambda a, k, r: _pad("rpad", *a)),
+    Overload("like", (_S, _S), BOOLEAN, "({0} LIKE {1} ESCAPE '\\')", constant=(1,), check=_check_like),
+    Overload("ilike", (_S, _S), BOOLEAN, "({0} ILIKE {1} ESCAPE '\\')", constant=(1,), check=_check_like),
     Overload(
-        "substring",
-        (_S, "INT", "INT"),
-        STRING,
-        # Spark counts a negative start from the end and clips a window that begins before the text
-        "CASE WHEN {2} <= 0 THEN CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL ELSE '' END "
-        "WHEN {1} > 0 THEN substring({0}, {1}, {2}) "
-        "WHEN {1} = 0 THEN substring({0}, 1, {2}) "
-        "WHEN length({0}) + {1} >= 0 THEN substring({0}, length({0}) + {1} + 1, {2}) "
-        "ELSE substring({0}, 1, greatest({2}::BIGINT + {1} + length({0}), 0)) END",
+        "rlike",
+        (_S, _S),
+        BOOLEAN,
+        lambda a, k, r: f"regexp_matches({a[0]}, {_re2(a[1])})",
+        constant=(1,),
+        check=_check_regex,
     ),
-    Overload(
-        "substring",
-        (_S, "INT"),
-        STRING,
-        "CASE WHEN {1} > 0 THEN substring({0}, {1}) WHEN {1} = 0 OR length({0}) + {1} < 0 THEN {0} "
-        "ELSE substring({0}, length({0}) + {1} + 1) END",
-    ),
-    Overload("lpad", (_S, "INT", _S), STRING, "CASE WHEN {2} = '' THEN left({0}, greatest({1}, 0)) "
-             "ELSE lpad({0}, greatest({1}, 0), {2}) END"),
-    Overload("rpad", (_S, "INT", _S), STRING, "CASE WHEN {2} = '' THEN left({0}, greatest({1}, 0)) "
-             "ELSE rpad({0}, greatest({1}, 0), {2}) END"),
-    Overload("like", (_S, _S), BOOLEAN, "({0} LIKE {1} ESCAPE '\\')", constant=(1,)),
-    Overload("ilike", (_S, _S), BOOLEAN, "({0} ILIKE {1} ESCAPE '\\')", constant=(1,)),
-    Overload("rlike", (_S, _S), BOOLEAN, "regexp_matches({0}, {1})", constant=(1,)),
     Overload("ascii", (_S,), INT, "CASE WHEN {0} = '' THEN 0 ELSE CAST(unicode({0}) AS INTEGER) END"),
     Overload("md5", (_S,), STRING, "md5({0})"),
     Overload("sha2", (_S, "INT"), STRING, "CASE WHEN {1} IN (0, 256) THEN sha256({0}) END", constant=(1,)),
-    Overload("translate", (_S, _S, _S), STRING, "translate({0}, {1}, {2})"),
-)  # fmt: skip
+)

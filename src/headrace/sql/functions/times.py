@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.schema import BIGINT, DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ
+from headrace.schema import BIGINT, DATE, INT, STRING, TIMESTAMP
+from headrace.sql.expr import Expr, Literal
 from headrace.sql.functions.base import Overload
 
 _PARTS = {
@@ -16,6 +17,29 @@ _PARTS = {
     "weekofyear": "week({0})",
 }
 _CLOCK = {"hour": "hour({0})", "minute": "minute({0})", "second": "second({0})"}
+_UNITS = {
+    "year": "year", "yyyy": "year", "yy": "year", "quarter": "quarter", "month": "month", "mon": "month", "mm": "month",
+    "week": "week", "day": "day", "dd": "day", "hour": "hour", "minute": "minute", "second": "second",
+    "millisecond": "millisecond", "microsecond": "microsecond",
+}  # fmt: skip
+
+
+def _unit(argument: Expr) -> str:
+    return str(argument.value).lower() if isinstance(argument, Literal) else ""
+
+
+def _truncate(quoted: str, text: str) -> str:
+    """Below a day an instant loses what its wall clock shows beyond the unit: an hour that comes twice stays itself."""
+    unit = _UNITS[quoted.strip("'").lower()]
+    if unit in ("year", "quarter", "month", "week", "day"):
+        return f"date_trunc('{unit}', {text})"
+    clock = f"CAST({text} AS TIMESTAMP)"
+    return f"make_timestamptz(epoch_us({text}) - (epoch_us({clock}) - epoch_us(date_trunc('{unit}', {clock}))))"
+
+
+def _floor(text: str, unit: int) -> str:
+    """Whole units before an instant, also before 1970."""
+    return f"((epoch_us({text}) - (epoch_us({text}) % {unit} + {unit}) % {unit}) // {unit})"
 
 
 def _parts() -> list[Overload]:
@@ -31,17 +55,24 @@ def _parts() -> list[Overload]:
 
 OVERLOADS: tuple[Overload, ...] = (
     *_parts(),
-    Overload("date_trunc", ("STRING", "TIMESTAMP"), TIMESTAMP, "date_trunc({0}, {1})", constant=(0,)),
-    Overload("date_trunc", ("STRING", "TIMESTAMP_NTZ"), TIMESTAMP_NTZ, "date_trunc({0}, {1})", constant=(0,)),
+    Overload(
+        "date_trunc",
+        ("STRING", "TIMESTAMP"),
+        TIMESTAMP,
+        lambda a, k, r: _truncate(a[0], a[1]),
+        constant=(0,),
+        check=lambda args: None if _unit(args[0]) in _UNITS else "this unit",
+    ),
     Overload("date_add", ("DATE", "INT"), DATE, "({0} + {1})", throws=True),
     Overload("date_sub", ("DATE", "INT"), DATE, "({0} - {1})", throws=True),
+    Overload("datediff", ("DATE", "DATE"), INT, "CAST({0} - {1} AS INTEGER)"),
     Overload("last_day", ("DATE",), DATE, "last_day({0})"),
-    Overload("unix_timestamp", ("TIMESTAMP",), BIGINT, "CAST(floor(epoch_us({0}) / 1000000) AS BIGINT)"),
+    # Spark cuts towards zero here, and down in unix_seconds
+    Overload("unix_timestamp", ("TIMESTAMP",), BIGINT, "((epoch_us({0}) - epoch_us({0}) % 1000000) // 1000000)"),
     Overload("unix_micros", ("TIMESTAMP",), BIGINT, "epoch_us({0})"),
-    Overload("unix_millis", ("TIMESTAMP",), BIGINT, "((epoch_us({0}) - (epoch_us({0}) % 1000 + 1000) % 1000) // 1000)"),
-    Overload("unix_seconds", ("TIMESTAMP",), BIGINT,
-             "((epoch_us({0}) - (epoch_us({0}) % 1000000 + 1000000) % 1000000) // 1000000)"),
-    Overload("timestamp_micros", ("BIGINT",), TIMESTAMP, "make_timestamptz({0})"),
+    Overload("unix_millis", ("TIMESTAMP",), BIGINT, lambda a, k, r: _floor(a[0], 1000)),
+    Overload("unix_seconds", ("TIMESTAMP",), BIGINT, lambda a, k, r: _floor(a[0], 1_000_000)),
+    Overload("timestamp_micros", ("BIGINT",), TIMESTAMP, "make_timestamptz({0})", throws=True),
     Overload("dayname", ("DATE",), STRING, "left(dayname({0}), 3)"),
     Overload("monthname", ("DATE",), STRING, "left(monthname({0}), 3)"),
-)  # fmt: skip
+)

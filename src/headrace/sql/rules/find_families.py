@@ -23,7 +23,8 @@ def find_families(plan: Physical, ctx: PlanContext) -> Physical:
             return node
         key = family_key(node.window, node.keys)
         members = tuple(sorted(name for name, other in ctx.neighbours.items() if program_family(other) == key))
-        return dataclasses.replace(node, family=Family(key, members)) if members else node
+        family = Family(key, members) if members else None
+        return node if node.family == family else dataclasses.replace(node, family=family)
 
     return rewrite_physical(plan, mark)
 

@@ -1,0 +1,67 @@
+"""Java's regular expressions and LIKE patterns, as far as DuckDB's RE2 can mean the same.
+
+What both spell alike is copied; `.` and `$` are written out, because Java knows more line ends than RE2; what RE2
+lacks (look-around, back references, possessive quantifiers, flags) is refused.
+"""
+
+from __future__ import annotations
+
+_LINE_ENDS = "\\n\\r\\x{85}\\x{2028}\\x{2029}"
+_ANY = f"[^{_LINE_ENDS}]"
+_END = f"(?:\\r\\n|[{_LINE_ENDS}])?$"
+_SHARED_ESCAPES = "dDwWtnrf.\\+*?()[]{}|^$/-\"'"
+
+
+def to_re2(pattern: str) -> str | None:
+    """The RE2 pattern that finds what Java's `pattern` finds; None when there is none."""
+    out: list[str] = []
+    position, in_class = 0, False
+    while position < len(pattern):
+        char = pattern[position]
+        following = pattern[position + 1] if position + 1 < len(pattern) else ""
+        if char == "\\":
+            if not following or following not in _SHARED_ESCAPES:
+                return None
+            out.append(char + following)
+            position += 2
+            continue
+        if in_class:
+            if char in "[&":
+                return None  # Java nests and intersects classes
+            in_class = char != "]"
+            out.append(char)
+        elif char == "[":
+            in_class = True
+            out.append(char)
+            if following == "^":
+                out.append("^")
+                position += 1
+            if pattern[position + 1 : position + 2] == "]":
+                return None
+        elif char == "(" and following == "?":
+            if pattern[position : position + 3] != "(?:":
+                return None
+            out.append("(?:")
+            position += 2
+        elif char == "$":
+            if position != len(pattern) - 1:
+                return None
+            out.append(_END)
+        elif char in "*+?}" and following == "+":
+            return None
+        else:
+            out.append(_ANY if char == "." else char)
+        position += 1
+    return None if in_class else "".join(out)
+
+
+def like_is_valid(pattern: str) -> bool:
+    """Whether Spark accepts a LIKE pattern: a backslash escapes only %, _ and itself."""
+    position = 0
+    while position < len(pattern):
+        if pattern[position] == "\\":
+            if pattern[position + 1 : position + 2] not in ("%", "_", "\\"):
+                return False
+            position += 1
+        position += 1
+    return True

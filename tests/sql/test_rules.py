@@ -1,0 +1,148 @@
+"""Each rule has a fixture file in rules/: queries, and the plan before and after that rule alone.
+
+The plan before is what the earlier rules of the tuple leave. HEADRACE_REWRITE=1 writes the files anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.errors import RuleBrokePlan, UnsupportedOnShared
+from headrace.program import PipelineProgram
+from headrace.schema import INT
+from headrace.sql.bind import bind_query
+from headrace.sql.explain import show_physical
+from headrace.sql.expr import Literal
+from headrace.sql.lower import lower
+from headrace.sql.physical import Physical, PhysicalBarrier, topological
+from headrace.sql.plan import Named, Plan, Project
+from headrace.sql.rules import LOGICAL_RULES, PHYSICAL_RULES, PlanContext, optimize
+from headrace.sql.script import parse_script
+from headrace.sql.shape import shared_shape
+from headrace.sql.show import show_plan
+from headrace.sql.statements import CreatePipeline, Select
+from tests.sql.data import rows_of
+from tests.sql.execute import bag, run_plan
+from tests.sql.support import HERE, MEANING, REWRITE, names, plan
+
+RULES = (*LOGICAL_RULES, *PHYSICAL_RULES)
+NAMES = [rule.__name__ for rule in RULES]
+
+
+def _neighbours() -> dict[str, PipelineProgram]:
+    return {
+        "by_k": plan("SELECT k, sum(n) AS a FROM s GROUP BY window(ts, '1 minute'), k").program,
+        "by_ok": plan("SELECT ok, sum(n) AS a FROM s GROUP BY window(ts, '1 minute'), ok").program,
+    }
+
+
+def _stages(query: str, rule: str) -> tuple[Plan | Physical, Plan | Physical, PlanContext]:
+    """The plan before and after `rule`."""
+    (statement,) = parse_script(query)
+    assert isinstance(statement, Select | CreatePipeline)
+    ctx = PlanContext(MEANING, query, 1, _neighbours())
+    logical = bind_query(statement.query, names(), MEANING, query, 1)
+    for step in LOGICAL_RULES:
+        after = step(logical, ctx)
+        if step.__name__ == rule:
+            return logical, after, ctx
+        logical = after
+    found = [names().sink(s) for s in statement.sinks] if isinstance(statement, CreatePipeline) else []
+    sinks = tuple(s for s in found if s is not None)
+    physical: Physical = lower(shared_shape(logical, ctx.span), sinks, statement.emit, (0, 0), ctx)
+    for turn in PHYSICAL_RULES:
+        changed = turn(physical, ctx)
+        if turn.__name__ == rule:
+            return physical, changed, ctx
+        physical = changed
+    raise AssertionError(f"no rule {rule}")
+
+
+def _text(node: Plan | Physical) -> str:
+    return show_plan(node) if isinstance(node, Plan) else show_physical(node)
+
+
+def _queries(rule: str) -> Iterator[str]:
+    text = (HERE / "rules" / f"{rule}.txt").read_text("utf-8")
+    for block in re.split(r"\n{2,}(?=SELECT|WITH|CREATE)", text.strip()):
+        yield block.split("\n")[0]
+
+
+def _rendered(rule: str) -> str:
+    blocks = []
+    for query in _queries(rule):
+        try:
+            before, after, _ = _stages(query, rule)
+        except UnsupportedOnShared as problem:
+            assert problem.span is not None
+            blocks.append(f"{query}\nrefused: {query[problem.span.start : problem.span.end]}")
+            continue
+        changed = "no change" if after is before else f"after\n{_text(after)}"
+        blocks.append(f"{query}\nbefore\n{_text(before)}\n{changed}")
+    return "\n\n".join(blocks) + "\n"
+
+
+@pytest.mark.parametrize("rule", NAMES)
+def test_a_rule_does_what_its_fixture_file_says(rule: str) -> None:
+    path = HERE / "rules" / f"{rule}.txt"
+    actual = _rendered(rule)
+    if REWRITE:
+        path.write_text(actual, "utf-8")
+    assert path.read_text("utf-8") == actual
+
+
+@pytest.mark.parametrize("rule", [r.__name__ for r in LOGICAL_RULES if r.__name__ != "choose_host"])
+def test_a_rule_keeps_the_rows_of_its_fixtures(rule: str) -> None:
+    for query in _queries(rule):
+        before, after, _ = _stages(query, rule)
+        assert isinstance(before, Plan) and isinstance(after, Plan)
+        rows = rows_of(plan(query).stream, 60, seed=5)
+        assert bag(run_plan(before, rows, MEANING)) == bag(run_plan(after, rows, MEANING)), query
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.__name__)
+def test_a_rule_returns_the_same_object_when_nothing_is_left_to_do(rule: object) -> None:
+    assert callable(rule)
+    name = getattr(rule, "__name__", "")
+    for query in _queries(name):
+        try:
+            _, after, ctx = _stages(query, name)
+        except UnsupportedOnShared:
+            continue
+        assert rule(after, ctx) is after, query
+
+
+def test_every_rule_has_a_fixture_file_and_every_file_a_rule() -> None:
+    assert sorted(p.stem for p in (HERE / "rules").glob("*.txt")) == sorted(NAMES)
+
+
+def test_the_last_physical_rule_inserts_barriers() -> None:
+    assert PHYSICAL_RULES[-1].__name__ == "insert_barrier_for_fan_in"
+    planned = plan("CREATE PIPELINE p INTO out, other AS SELECT id FROM s")
+    (barrier,) = [n for n in topological(planned.physical) if isinstance(n, PhysicalBarrier)]
+    assert barrier.upstream_count == 2
+    assert len({id(n.inputs[0]) for n in barrier.inputs}) == 1, "both sinks read the one bridge"
+
+
+def test_a_rule_that_changes_the_output_is_named() -> None:
+    def drop_a_column(node: Plan, ctx: PlanContext) -> Plan:
+        assert isinstance(node, Project)
+        return Project(node.input, node.outputs[:-1])
+
+    planned = plan("SELECT id, k FROM s")
+    with pytest.raises(RuleBrokePlan) as caught:
+        optimize(planned.bound, PlanContext(MEANING), (drop_a_column,))
+    assert caught.value.params["rule"] == "drop_a_column"
+
+
+def test_a_rule_that_builds_an_invalid_node_is_named() -> None:
+    def read_a_missing_column(node: Plan, ctx: PlanContext) -> Plan:
+        inner = plan("SELECT id FROM s").bound
+        return Project(Project(inner, (Named("a", Literal(INT, 1)),)), plan("SELECT k FROM s").bound.outputs)  # type: ignore[attr-defined]
+
+    with pytest.raises(RuleBrokePlan) as caught:
+        optimize(plan("SELECT id FROM s").bound, PlanContext(MEANING), (read_a_missing_column,))
+    assert caught.value.params["rule"] == "read_a_missing_column"
