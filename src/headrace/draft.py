@@ -53,7 +53,8 @@ from headrace.streams.catalog import Catalog, PipelineRecord
 
 @dataclass(slots=True)
 class Draft:
-    """Statements applied so far. `left` are instances that ended, by stream; `dropped` streams that are gone."""
+    """Statements applied so far. `touched` streams need a new plan, and the caller waits for it on those in `waits`;
+    `left` are instances that ended, by stream; `dropped` are streams that are gone."""
 
     catalog: Catalog
     meaning: Meaning
@@ -180,9 +181,7 @@ class Draft:
         if record.desired != "running":
             return Result(f"pipeline {record.definition.name} is not running")
         self.catalog = self.catalog.with_pipeline(replace(record, desired="stopped"))
-        self._touch(record.definition)
-        if statement.mode == "graceful":
-            self.waits.add(record.definition.program.stream.lower())
+        self._touch(record.definition, wait=statement.mode == "graceful")
         return Result(f"stopped pipeline {record.definition.name}")
 
     # --- questions --------------------------------------------------------------------------------
@@ -236,13 +235,16 @@ class Draft:
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _touch(self, definition: PipelineDef) -> None:
-        self.touched.add(definition.program.stream.lower())
+    def _touch(self, definition: PipelineDef, wait: bool = True) -> None:
+        stream = definition.program.stream.lower()
+        self.touched.add(stream)
+        if wait:
+            self.waits.add(stream)
 
     def _leave(self, record: PipelineRecord, flush: bool) -> None:
         stream = record.definition.program.stream.lower()
         self.left.setdefault(stream, []).append(Left(record.definition, flush))
-        self.touched.add(stream)
+        self._touch(record.definition)
 
     def _exists(self, kind: str, name: str) -> bool:
         found = {"stream": self.catalog.stream, "sink": self.catalog.sink, "pipeline": self.catalog.pipeline}[kind](

@@ -85,7 +85,7 @@ class Hub:
         try:
             for stream in self._catalog.streams:  # a crash may have kept a failure from the catalog
                 self._drop_failed(stream, read_progress(self._state.stream(stream)).failures)
-            self._make_so({s for s in self._catalog.streams if self._catalog.running(s)}, {}, wait=False)
+            self._make_so({s for s in self._catalog.streams if self._catalog.running(s)}, {}, set())
         except BaseException:
             self.close()
             raise
@@ -128,7 +128,7 @@ class Hub:
                 self._runtime_of(name).forget()
                 del self._runtimes[name.lower()]
         left = {stream: tuple(ended) for stream, ended in draft.left.items()}
-        self._make_so(draft.touched, left, wait=True)
+        self._make_so(draft.touched, left, draft.waits)
         return results
 
     def check(self, text: str) -> list[Result]:
@@ -152,8 +152,11 @@ class Hub:
         runtime = self._runtimes.get(stream.lower())
         return None if runtime is None else live_stream(runtime, self._catalog)
 
-    def _make_so(self, streams: set[str], left: dict[str, tuple[Left, ...]], wait: bool, start: bool = True) -> None:
-        """Bring each stream's query in line with the catalog. Without `start`, a query that was stopped stays so."""
+    def _make_so(
+        self, streams: set[str], left: dict[str, tuple[Left, ...]], waits: set[str], start: bool = True
+    ) -> None:
+        """Bring each stream's query in line with the catalog, and wait for the new plan on those in `waits`. Without
+        `start`, a query that was stopped stays so."""
         for name in sorted(streams):
             with self._lock:
                 runtime = self._runtime_of(name)
@@ -167,7 +170,7 @@ class Hub:
                 if not runtime.running and not (pipelines and start):
                     continue  # the eof waits in the plan for the stream's next epoch
                 runtime.start()
-            if wait or not pipelines:
+            if name in waits or not pipelines:
                 runtime.wait_planned(version)
             if not pipelines:
                 runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
@@ -328,7 +331,7 @@ class Hub:
                 return
             self._file.save(catalog)
             self._catalog = catalog
-        self._make_so({stream.lower()}, {stream.lower(): tuple(ended)}, wait=False, start=False)
+        self._make_so({stream.lower()}, {stream.lower(): tuple(ended)}, set(), start=False)
 
     @property
     def catalog(self) -> Catalog:
