@@ -7,6 +7,7 @@ import io
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -121,6 +122,20 @@ class _Slow(Dialect):
     @property
     def simple(self) -> bool:
         return False
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".join), DIALECTS, st.data())
+def test_late_columns_are_those_that_would_have_been_located_at_once(
+    raw: bytes, dialect: Dialect, data: st.DataObject
+) -> None:
+    fmt = make(schema("STRING", "INT"), dialect)
+    whole, some = fmt.index(raw, [0, 1], "o", 7), fmt.index(raw, [], "o", 7)
+    assert (whole.rows, whole.bad) == (some.rows, some.bad)
+    picked = np.array(data.draw(st.lists(st.integers(0, whole.rows - 1)) if whole.rows else st.just([])), np.int64)
+    for selection in (None, picked):
+        a, b = whole.parse([0, 1], selection), some.parse([0, 1], selection)
+        assert (a.bad, table(a)) == (b.bad, table(b))
 
 
 @settings(deadline=None, max_examples=100)

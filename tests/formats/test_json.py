@@ -160,6 +160,23 @@ def test_a_selection_parses_only_its_rows_in_its_order() -> None:
     assert index.field(3, 1) is None
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.lists(objects(VALUES), max_size=12), st.sets(st.integers(0, 3)), st.data())
+def test_late_columns_are_those_that_would_have_been_located_at_once(
+    records: list[str], early: set[int], data: st.DataObject
+) -> None:
+    s = schema("INT", "STRING", "DOUBLE", "ARRAY<INT>")
+    raw = "\n".join(records).encode("utf-8", "surrogatepass")
+    fmt = FORMATS["json"].make(s, {})
+    whole, some = fmt.index(raw, range(4), "o", 7), fmt.index(raw, sorted(early), "o", 7)
+    assert (whole.rows, whole.bad) == (some.rows, some.bad)
+    picked = np.array(data.draw(st.lists(st.integers(0, whole.rows - 1)) if whole.rows else st.just([])), np.int64)
+    for selection in (None, picked):
+        a, b = whole.parse(range(4), selection), some.parse(range(4), selection)
+        assert a.bad == b.bad
+        assert all(same(a.columns[i].to_pylist(), b.columns[i].to_pylist()) for i in range(4))
+
+
 def test_the_last_of_equal_keys_wins_and_null_counts() -> None:
     s = schema("INT")
     assert table(decode(b'{"c0":1,"c0":2}\n{"c0":1,"c0":null}\n{"c0":null,"c0":3}', s)) == [[2], [None], [3]]

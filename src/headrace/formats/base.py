@@ -79,7 +79,8 @@ class Indexed(Protocol):
     def bad(self) -> tuple[BadRecord, ...]: ...
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
-        """The columns (wanted ones, by full-schema index), of all rows or of the rows `selection`, in its order.
+        """The columns (by full-schema index), of all rows or of the rows `selection`, in its order. Columns that were
+        not wanted at first are located now, in the selected records: index the filter's columns, parse the others late.
         `bad` are the bad values among them, their `row` counted in all rows; structure is not repeated."""
         ...
 
@@ -131,7 +132,7 @@ class Format(Protocol):
 
     def index(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Indexed:
         """Index whole records. `data` starts at byte `offset` of `origin`, at a record's beginning, and ends at a
-        record's end (the last may lack its delimiter). `wanted` are full-schema indexes."""
+        record's end (the last may lack its delimiter). `wanted` are the columns, by full-schema index, to locate."""
         ...
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:

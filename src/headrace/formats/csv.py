@@ -158,7 +158,9 @@ class Csv:
         bad = tuple(self._bad(data, origin, offset, *wrong[k].tolist()) for k in range(count))
         places = {column: slot for slot, column in enumerate(wanted)}
         return FieldIndex(
-            self.schema, buf, rows, begins, stops, starts, ends, places, self.syntax, origin, offset, bad
+            self.schema, buf, rows, begins, stops, starts, ends, places, self.syntax, origin, offset, bad,
+            lambda again, columns: self.index(again, columns, origin, offset),
+            b"\r\n" if self.dialect.ending == b"" else self.delimiter,
         )  # fmt: skip
 
     def _bad(

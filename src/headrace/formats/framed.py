@@ -63,7 +63,7 @@ class LengthPrefixed:
             bad.append(too_long(origin, offset + int(begins[i]) - self.width, raw, self.max_record_bytes))
         if len(long):
             begins, stops = np.delete(begins, long), np.delete(stops, long)
-        slots = dict.fromkeys(wanted, 0)
+        slots = {0: 0}
         starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
         records = np.maximum(begins - np.int32(self.width), 0)
         return FieldIndex(

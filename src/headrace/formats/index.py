@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,20 @@ from headrace.formats.kernels.numbers import NULL
 from headrace.schema import Schema
 
 
+class Reindex(Protocol):
+    """Index whole records again, for other columns."""
+
+    def __call__(self, data: bytes | memoryview, wanted: Sequence[int]) -> FieldIndex: ...
+
+
 @dataclass(frozen=True, slots=True)
 class FieldIndex:
     """The records of one buffer; see `headrace.formats.base.Indexed`.
 
     Row r is bytes [begins[r], stops[r]) of `data`, without its delimiter; the field of the wanted column c is
-    [starts[s, r], ends[s, r]) with s = slots[c], in the spelling that `syntax` describes.
+    [starts[s, r], ends[s, r]) with s = slots[c], in the spelling that `syntax` describes. Columns that were not wanted
+    at first are located when they are parsed, by `again`, and only in the records that are asked for, put together
+    with `joint` between them: after a filter that keeps few rows this costs next to nothing.
     """
 
     schema: Schema
@@ -39,27 +47,44 @@ class FieldIndex:
     origin: str
     offset: int
     bad: tuple[BadRecord, ...] = ()
+    again: Reindex | None = None
+    joint: bytes = b"\n"
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         parsed: dict[int, Any] = {}
         bad: list[BadRecord] = []
+        late = self._locate([c for c in columns if c not in self.slots], selection)
         for column in columns:
-            fields = self.fields(column)
-            if selection is not None:
-                fields = at(fields, selection)
+            if column in self.slots:
+                fields = self.fields(column)
+                fields = fields if selection is None else at(fields, selection)
+            else:
+                fields = late[column]
             found = parse_column(fields, self.schema[column].type)
             parsed[column] = found.array
             if found.odd:
                 bad += self._bad_cells(column, found.status, selection)
         return Decoded(self.rows if selection is None else len(selection), parsed, tuple(bad))
 
+    def _locate(self, columns: list[int], selection: npt.NDArray[np.int64] | None) -> dict[int, Fields]:
+        """The fields of columns that were not located at first, for the selected rows."""
+        if not columns:
+            return {}
+        assert self.again is not None
+        if selection is not None and len(selection) * 2 < self.rows:
+            few = self.again(self.joint.join(self.record(row) for row in selection.tolist()), columns)
+            return {c: few.fields(c) for c in columns}
+        every = self.again(self.data.data, columns)
+        found = {c: every.fields(c) for c in columns}
+        return found if selection is None else {c: at(f, selection) for c, f in found.items()}
+
     def fields(self, column: int) -> Fields:
-        """The fields of one wanted column, all rows."""
+        """The fields of one column that was located, all rows."""
         slot = self.slots[column]
         return Fields(self.data, self.starts[slot, : self.rows], self.ends[slot, : self.rows], self.syntax)
 
     def field(self, row: int, column: int) -> bytes | None:
-        fields = self.fields(column)
+        fields = self.fields(column) if column in self.slots else self._locate([column], None)[column]
         return None if fields.starts[row] < 0 else fields.text(row)
 
     def record(self, row: int) -> bytes:

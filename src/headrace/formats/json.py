@@ -63,7 +63,8 @@ class JsonLines:
         bad = tuple(self._bad(data, origin, offset, *wrong[k].tolist()) for k in range(count))
         slots = {column: slot for slot, column in enumerate(wanted)}
         return FieldIndex(
-            self.schema, buf, rows, begins, stops, starts, ends, slots, self.syntax, origin, offset, bad
+            self.schema, buf, rows, begins, stops, starts, ends, slots, self.syntax, origin, offset, bad,
+            lambda again, columns: self.index(again, columns, origin, offset), self.delimiter,
         )  # fmt: skip
 
     def _bad(

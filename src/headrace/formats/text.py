@@ -64,7 +64,7 @@ class Text:
         )
         if len(long):
             begins, stops = np.delete(begins, long), np.delete(stops, long)
-        slots = dict.fromkeys(wanted, 0)
+        slots = {0: 0}
         starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
         return FieldIndex(
             self.schema, buf, len(begins), begins, stops, starts, ends, slots, self.syntax, origin, offset, bad

@@ -31,6 +31,7 @@ from headrace.formats.kernels.lanes import (
 FINE, NULL, REASON_BASE, SLOW = 0, 1, 2, 255
 BAD_BOOLEAN, BAD_INTEGER, OUT_OF_RANGE, BAD_NUMBER, BAD_DECIMAL = 2, 3, 4, 5, 6
 
+_BYTE = np.uint64(0xFF)
 _NIBBLES = np.uint64(0x0F0F0F0F0F0F0F0F)
 _PAIRS = np.uint64(0x00FF00FF00FF00FF)
 _QUADS = np.uint64(0x0000FFFF0000FFFF)
@@ -201,6 +202,22 @@ def read_digits(buf: Any, p: int, e: int, n: int, mantissa: Any) -> tuple[int, A
         p += 8
 
 
+@inlined
+def short_double(word: Any, length: int) -> float:
+    """The number that the first `length` (at most 8) bytes of a word spell, if they are digits with at most one point
+    among them; -1.0 if not. Exact, because so few digits are."""
+    run = digit_run(word)
+    if run >= length:
+        return np.float64(some_digits(word, length)) if length > 0 else -1.0
+    places = length - run - 1
+    rest = word >> np.uint64(8 * run)
+    if run == 0 or (rest & _BYTE) != 46 or digit_run(rest >> np.uint64(8)) < places:
+        return -1.0
+    low = (ONE << np.uint64(8 * run)) - ONE
+    joined = (word & low) | ((word >> np.uint64(8)) & ~low)
+    return np.float64(some_digits(joined, length - 1)) / _EXACT[places]
+
+
 @kernel
 def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, values: Any, status: Any) -> int:
     """Decimal numbers, correctly rounded. With `single` only those are decided here that are exact as float32 too."""
@@ -220,6 +237,12 @@ def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, values: Any, 
         negative = c == 45
         if p < e and (c == 45 or c == 43):
             p += 1
+        if e - p <= 8 and not single:
+            value = short_double(word_at(buf, p, n), e - p)
+            if value >= 0.0:
+                values[i] = -value if negative else value
+                status[i] = FINE
+                continue
         begin = p
         p, mantissa = read_digits(buf, p, e, n, np.uint64(0))
         digits = p - begin

@@ -16,6 +16,7 @@ import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
 from headrace.formats.kernels.lanes import (
+    HIGH,
     byte_at,
     count_byte,
     digit_run,
@@ -26,6 +27,7 @@ from headrace.formats.kernels.lanes import (
     put32,
     same_bytes,
     string_stop,
+    trailing_zeros,
     view,
     word_at,
 )  # fmt: skip
@@ -39,6 +41,10 @@ _TRUE = np.uint64(0x65757274)
 _NULL = np.uint64(0x6C6C756E)
 _ALSE = np.uint64(0x65736C61)
 _FOUR = np.uint64(0xFFFFFFFF)
+_BYTE = np.uint64(0xFF)
+_ONES = np.uint64(0x0101010101010101)
+_COMMAS = np.uint64(0x2C2C2C2C2C2C2C2C)
+_BRACES = np.uint64(0x7D7D7D7D7D7D7D7D)
 
 
 @helper
@@ -132,6 +138,29 @@ def scalar_end(buf: Any, p: int, n: int, c: int) -> int:
     if c == 110 and (word_at(buf, p, n) & _FOUR) == _NULL:
         return 2 * (p + 4)
     return -1
+
+
+@inlined
+def short_number(buf: Any, p: int, n: int) -> int:
+    """The position after the plain number at `p` if a comma or brace follows within eight bytes; else -1.
+
+    Only the search for the end is on the way to the next field; the checks can overlap with what follows.
+    """
+    word = word_at(buf, p, n)
+    x, y = word ^ _COMMAS, word ^ _BRACES
+    hit = (((x - _ONES) & ~x) | ((y - _ONES) & ~y)) & HIGH
+    if hit == 0:
+        return -1
+    length = trailing_zeros(hit) >> 3
+    sign = 1 if (word & _BYTE) == 45 else 0
+    digits = word >> np.uint64(8 * sign)
+    run = digit_run(digits)
+    rest = digits >> np.uint64(8 * run)
+    good = run > 0 and (run == 1 or (digits & _BYTE) != 48)
+    if run != length - sign:
+        good = good and (rest & _BYTE) == 46 and length - sign - run > 1
+        good = good and digit_run(rest >> np.uint64(8)) == length - sign - run - 1
+    return p + length if good else -1
 
 
 @helper
@@ -347,7 +376,11 @@ def scan_members(
             if c == 32 or c == 9 or c == 13:
                 p = skip_space(buf, p, n)
                 c = byte_at(buf, p, n)
-            e = value_end(buf, p, n, stack) if c == 123 or c == 91 else scalar_end(buf, p, n, c)
+            e = -1
+            if c <= 57 and c != 34:
+                e = 2 * short_number(buf, p, n)
+            if e < 0:
+                e = value_end(buf, p, n, stack) if c == 123 or c == 91 else scalar_end(buf, p, n, c)
             if e < 0:
                 return -BAD_JSON if e == -1 else -TOO_DEEP
             end = e >> 1
