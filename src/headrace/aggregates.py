@@ -6,6 +6,7 @@ partials has the columns window_start, window_end (when the program has a window
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +88,7 @@ def aggregate_family(
     for i, member in enumerate(members):
         flag = "true" if member.filter is None else flags[member.filter]
         columns += [
-            f"CAST({p.filtered.replace(MEMBER, flag)} AS {p.type.duckdb}) AS m{i}_{p.name}" for p in member.partials
+            f"CAST({_flagged(p.filtered, flag)} AS {p.type.duckdb}) AS m{i}_{p.name}" for p in member.partials
         ]
         own = [f for f in schema_of(member) if f.name not in BOUNDS and not f.name.startswith("k")]
         if own[-1].name == NEWEST:
@@ -100,6 +101,14 @@ def aggregate_family(
     table = _run(meaning, sql, rows, pa.schema(fields))
     shares = (_share(table, i, schema_of(member)) for i, member in enumerate(members))
     return [Aggregated(*split_closed(share, watermark if first.window else None)) for share in shares]
+
+
+_MEMBER_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b{MEMBER}\b""")
+
+
+def _flagged(sql: str, flag: str) -> str:
+    """`sql` with `flag` for `MEMBER`, but for what users wrote between quotes."""
+    return _MEMBER_OR_QUOTED.sub(lambda found: flag if found[0] == MEMBER else found[0], sql)
 
 
 def _share(table: pa.Table, i: int, schema: pa.Schema) -> pa.Table:
