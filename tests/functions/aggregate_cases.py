@@ -17,7 +17,7 @@ from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
 from headrace.sql.functions.aggregates import AGGREGATES, AggregateFunction
 from tests.functions.edges import NAN, values_of
 from tests.functions.harness import MEANING
-from tests.sql.execute import run_program
+from tests.sql.execute import plain, run_program
 
 # Sums of the extremes overflow in both engines; that has a test of its own.
 _MODEST: dict[str, list[Any]] = {
@@ -110,6 +110,4 @@ def close(ours_value: Any, theirs: Any) -> bool:
         if math.isnan(theirs):
             return bool(ours_value == "nan")
         return isinstance(ours_value, float) and math.isclose(ours_value, theirs, rel_tol=1e-8, abs_tol=1e-12)
-    if isinstance(theirs, dt.datetime) and isinstance(ours_value, dt.datetime):
-        return ours_value.replace(tzinfo=None) == theirs.replace(tzinfo=None) or ours_value == theirs
-    return bool(ours_value == theirs)
+    return bool(ours_value == plain(theirs))

@@ -93,10 +93,10 @@ def _compare_aggregates(spark: Any, kind: str, group: list[AggregateCase], found
     selected = ", ".join(f"{case.spark} AS r{i}" for i, case in enumerate(group))
     frame = spark.sql(f"SELECT g, {selected} FROM v GROUP BY g")
     kinds = [parse_type(field.dataType.simpleString()).ddl for field in frame.schema.fields[1:]]
-    theirs = {row["g"]: row for row in frame.collect()}
+    theirs = {row["g"]: row for row in frame.toArrow().to_pylist()}
     for i, case in enumerate(group):
         verdict = found.setdefault(case.key, [])
-        for seed in range(3):
+        for seed in range(2):
             type_here, values = ours(kind, case.text, rows, seed)
             if type_here != kinds[i]:
                 verdict.append(f"{case.text}: {type_here} here, {kinds[i]} in Spark")

@@ -6,6 +6,7 @@ runtime does, but cut at random: rows into tasks, partial states merged in a ran
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import math
 import random
@@ -260,16 +261,19 @@ def _join_sessions(table: pa.Table, keys: list[str]) -> pa.Table:
 
 def _fetch(connection: duckdb.DuckDBPyConnection, query: str, schema: Schema) -> list[Row]:
     del schema
-    return [tuple(_plain(v) for v in row) for row in connection.execute(query).fetchall()]
+    return [tuple(plain(v) for v in row) for row in connection.execute(query).fetchall()]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value that compares: floats to nine digits, NaN as a word, nested values as tuples, instants in UTC."""
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
     if isinstance(value, float):
         # sums depend on their order in the last digits; NaN must equal itself
         return "nan" if math.isnan(value) else 0.0 if value == 0 else float(f"{value:.9g}")
     if isinstance(value, dict):
-        return tuple((k, _plain(v)) for k, v in sorted(value.items()))
-    return tuple(_plain(v) for v in value) if isinstance(value, list) else value
+        return tuple((k, plain(v)) for k, v in sorted(value.items()))
+    return tuple(plain(v) for v in value) if isinstance(value, list) else value
 
 
 def bag(rows: Sequence[Row]) -> list[str]:

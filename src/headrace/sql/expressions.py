@@ -11,7 +11,8 @@ from headrace.sql.syntax import Apply, Case, CastTo, Constant, Dot, IntervalCons
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _PREFIXED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
-_MAX_DEPTH = 200
+# a level takes a dozen calls of the parser, and Python stops at a thousand
+_MAX_DEPTH = 50
 _TYPES = [
     "BOOLEAN",
     "TINYINT",
@@ -74,7 +75,7 @@ class _Expressions:
     def disjunction(self) -> Node:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
-            self.cursor.fail(f"the expression is nested more than {_MAX_DEPTH} levels deep")
+            self.cursor.fail(f"the expression is nested more than {_MAX_DEPTH} levels deep", certain=True)
         left = self.conjunction()
         while self.cursor.accept("OR"):
             left = self._binary("or", left, self.conjunction())

@@ -14,6 +14,7 @@ from headrace.sql.names import Names
 from headrace.sql.physical import Physical
 from headrace.sql.plan import Plan
 from headrace.sql.rules import PlanContext, Trace, optimize, optimize_physical
+from headrace.sql.script import too_deep
 from headrace.sql.shape import shared_shape
 from headrace.sql.statements import CreatePipeline, Select
 
@@ -44,8 +45,17 @@ def plan_pipeline(
 ) -> Planned:
     """Plans a pipeline or a bare query. Raises SqlError. `neighbours` are the pipelines that already run on the
     stream, by name: they change nothing but who EXPLAIN says shares a pass."""
+    try:
+        return _plan(statement, names, meaning, neighbours or {})
+    except RecursionError:
+        raise too_deep(statement.span) from None
+
+
+def _plan(
+    statement: CreatePipeline | Select, names: Names, meaning: Meaning, neighbours: Mapping[str, PipelineProgram]
+) -> Planned:
     span = statement.span
-    ctx = PlanContext(meaning, span.text, span.statement, neighbours or {})
+    ctx = PlanContext(meaning, span.text, span.statement, neighbours)
     sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
     bound = bind_query(statement.query, names, meaning, span.text, span.statement)
     logical, logical_trace = optimize(bound, ctx)

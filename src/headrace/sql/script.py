@@ -8,6 +8,7 @@ from headrace.errors import (
     HeadraceError,
     ScriptErrors,
     Span,
+    SyntaxProblem,
     UnknownColumn,
 )
 from headrace.options import closest
@@ -51,8 +52,16 @@ def parse_script(text: str) -> tuple[Statement, ...]:
             statements.append(_Statements(Cursor(text, tokens, number)).statement())
         except HeadraceError as problem:
             errors.append(problem)
+        except RecursionError:
+            errors.append(too_deep(Span(text, tokens[0].start, tokens[-1].start, number)))
     raise_all(errors)
     return tuple(statements)
+
+
+def too_deep(span: Span) -> SyntaxProblem:
+    """The error for a statement that nests further than it can be read or planned."""
+    advice = "Use IN (...) instead of many ORs, and WITH instead of nested subqueries."
+    return SyntaxProblem("the statement is nested too deeply", advice=advice, span=span)
 
 
 def raise_all(errors: list[HeadraceError]) -> None:

@@ -40,14 +40,19 @@ def _functions() -> list[Overload]:
         found.append(Overload(name, ("BIGINT",), BIGINT, "{0}"))
         found.append(_to_decimal(name))
     found += [
-        Overload("round", _D, DOUBLE, "round({0})"),
+        Overload("round", _D, DOUBLE, "CASE WHEN round({0}) = 0 THEN 0 ELSE round({0}) END"),
         _to_decimal("CAST"),
         Overload("sqrt", _D, DOUBLE, f"CASE WHEN {{0}} < 0 THEN {_NAN} ELSE sqrt({{0}}) END"),
         Overload("isnan", _D, BOOLEAN, "coalesce(isnan({0}), FALSE)"),
         Overload("isnan", ("FLOAT",), BOOLEAN, "coalesce(isnan({0}), FALSE)"),
         Overload("signum", _D, DOUBLE, "CASE WHEN isnan({0}) OR {0} = 0 THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END"),
         Overload("nanvl", ("DOUBLE", "DOUBLE"), DOUBLE, "CASE WHEN isnan({0}) THEN {1} ELSE {0} END"),
-        Overload("atan2", ("DOUBLE", "DOUBLE"), DOUBLE, "atan2({0}, {1})"),
+        Overload(
+            "atan2",
+            ("DOUBLE", "DOUBLE"),
+            DOUBLE,
+            "atan2(CASE WHEN {0} = 0 THEN 0 ELSE {0} END, CASE WHEN {1} = 0 THEN 0 ELSE {1} END)",
+        ),
         Overload("power", ("DOUBLE", "DOUBLE"), DOUBLE, "pow({0}, {1})"),
     ]
     for name in ("radians", "degrees", "exp", "atan", "cbrt"):

@@ -1,0 +1,73 @@
+"""EXPLAIN on a running hub: who asks for what, and what one more pipeline would change."""
+
+from __future__ import annotations
+
+import json
+
+from headrace.schema import View
+from headrace.sql import LiveStream, explain, explain_json
+from headrace.sql.live import adding
+from tests.sql.support import plan
+
+BY_K = "SELECT k, avg(temp) AS t FROM s WHERE ok GROUP BY window(ts, '1 minute'), k"
+
+
+def _live() -> LiveStream:
+    schema = plan("SELECT * FROM s").stream.schema
+    indexes = [i for i, f in enumerate(schema) if f.name in ("temp", "k", "ok", "ts")]
+    return LiveStream(4, View.some(indexes), {"p3": plan(BY_K).program})
+
+
+def test_adding_says_which_columns_are_new_whose_pass_is_shared_and_whether_the_filter_is_new() -> None:
+    query = (
+        "CREATE PIPELINE q INTO out AS SELECT k, max(hum) AS h, max(pos.lat) AS l FROM s WHERE id > 1 "
+        "GROUP BY window(ts, '1 minute'), k"
+    )
+    change = adding(plan(query), _live())
+    assert change.decode == ("id", "hum", "pos")
+    assert change.shares_with == ("p3",)
+    assert change.filter == "new filter"
+    assert "decode +3 columns: id, hum, pos; new filter; shares windowing with p3" in explain(
+        plan(query), _live(), False
+    )
+
+
+def test_adding_knows_when_nothing_more_is_decoded_and_the_filter_is_known() -> None:
+    change = adding(plan("SELECT temp FROM s WHERE ok"), _live())
+    assert (change.decode, change.filter, change.shares_with) == ((), "same filter as p3", ())
+
+
+def test_the_foot_names_who_asks_for_each_applied_column() -> None:
+    foot = json.loads(explain_json(plan("SELECT id FROM s"), _live()))["stream"]
+    stream = plan("SELECT id FROM s").stream
+    assert foot["applied"]["version"] == 4
+    assert foot["applied"]["asked_by"][str(stream.schema.index("temp"))] == ["p3"]
+    assert foot["subscribers"] == ["p3"]
+    assert foot["adding"]["decode"] == ["id"]
+
+
+def test_a_pipeline_that_runs_adds_nothing() -> None:
+    planned = plan(f"CREATE PIPELINE p3 INTO out AS {BY_K}")
+    assert "adding" not in json.loads(explain_json(planned, _live()))["stream"]
+    assert "this pipeline runs" in explain(planned, _live(), False)
+
+
+def test_without_a_hub_the_foot_has_the_view_only() -> None:
+    foot = json.loads(explain_json(plan("SELECT id FROM s"), None))["stream"]
+    assert foot["view"] == {"kind": "SOME", "columns": {"0": "id"}}
+    assert "applied" not in foot
+
+
+def test_emit_changes_is_said_to_be_implied_without_a_window() -> None:
+    implied = json.loads(explain_json(plan("SELECT k, count(*) AS c FROM s GROUP BY k"), None))["ring1"]
+    asked = json.loads(explain_json(plan("SELECT k, count(*) AS c FROM s GROUP BY k EMIT CHANGES"), None))["ring1"]
+    assert (implied["emit"], implied["emit_implied"]) == ("changes", True)
+    assert (asked["emit"], asked["emit_implied"]) == ("changes", False)
+
+
+def test_verbose_lists_every_rule() -> None:
+    planned = plan("SELECT id FROM s")
+    text = explain(planned, None, True)
+    for name, _ in planned.trace:
+        assert f"  {name}:" in text
+    assert "fold_constants: no change" in text

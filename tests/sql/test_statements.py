@@ -1,0 +1,169 @@
+"""The grammar of statements."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import ScriptErrors, SyntaxProblem
+from headrace.schema import Decimal, parse_type
+from headrace.sql import (
+    CreatePipeline,
+    CreateSink,
+    CreateStream,
+    Describe,
+    Drop,
+    Explain,
+    Select,
+    Show,
+    ShowCreate,
+    StartPipeline,
+    Statement,
+    StopPipeline,
+    define_sink,
+    define_stream,
+    parse_script,
+)
+from tests.sql.support import plan
+
+STREAM = """CREATE STREAM IF NOT EXISTS `odd name` (
+  id BIGINT, price DECIMAL(12,3) COMMENT 'in euros', nested STRUCT<a: ARRAY<INT>, b: MAP<STRING, DOUBLE>>,
+  ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '1 minute 30 seconds'
+) WITH (source = 'generator', format = 'json', max_epoch_bytes = 1000000)"""
+
+
+def one(text: str) -> Statement:
+    (statement,) = parse_script(text)
+    return statement
+
+
+def test_create_stream_has_schema_event_time_delay_and_options() -> None:
+    statement = one(STREAM)
+    assert isinstance(statement, CreateStream)
+    assert statement.name == "odd name"
+    assert statement.if_not_exists and not statement.or_replace
+    assert statement.schema.names == ("id", "price", "nested", "ts")
+    assert statement.schema[1].type == Decimal(12, 3)
+    assert statement.schema[2].type == parse_type("STRUCT<a: ARRAY<INT>, b: MAP<STRING, DOUBLE>>")
+    assert (statement.event_time, statement.delay_us) == (3, 90_000_000)
+    assert statement.options == {"source": "generator", "format": "json", "max_epoch_bytes": "1000000"}
+    assert statement.sql == STREAM
+
+
+def test_define_stream_takes_source_and_format_out_of_the_options() -> None:
+    statement = one(STREAM)
+    assert isinstance(statement, CreateStream)
+    stream = define_stream(statement)
+    assert (stream.source, stream.format) == ("generator", "json")
+    assert stream.options == {"max_epoch_bytes": "1000000"}
+    assert stream.sql == STREAM
+
+
+def test_option_names_may_have_dots_and_values_quotes() -> None:
+    statement = one("CREATE OR REPLACE SINK x WITH (type = 'memory', a.b = 'it''s', c = -5)")
+    assert isinstance(statement, CreateSink)
+    assert statement.options == {"type": "memory", "a.b": "it's", "c": "-5"}
+    assert statement.or_replace
+
+
+def test_define_sink_keeps_the_kind_apart() -> None:
+    statement = one("CREATE SINK x WITH (type = 'MEMORY')")
+    assert isinstance(statement, CreateSink)
+    assert (define_sink(statement).kind, define_sink(statement).options) == ("memory", {})
+
+
+def test_create_pipeline_keeps_the_query_text_without_emit() -> None:
+    statement = one("CREATE PIPELINE p INTO a, b AS\n  SELECT k, count(*) FROM s GROUP BY k EMIT CHANGES;")
+    assert isinstance(statement, CreatePipeline)
+    assert (statement.name, statement.sinks, statement.emit) == ("p", ("a", "b"), "changes")
+    assert statement.query_sql == "SELECT k, count(*) FROM s GROUP BY k"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DROP STREAM IF EXISTS s", ("stream", "s", True)),
+        ("drop pipeline p", ("pipeline", "p", False)),
+        ("DROP SINK `my sink`", ("sink", "my sink", False)),
+    ],
+)
+def test_drop_names_kind_and_condition(text: str, expected: tuple[str, str, bool]) -> None:
+    statement = one(text)
+    assert isinstance(statement, Drop)
+    assert (statement.kind, statement.name, statement.if_exists) == expected
+
+
+def test_show_describe_start_and_stop() -> None:
+    script = """SHOW STREAMS; SHOW sinks; SHOW CREATE PIPELINE p; DESCRIBE s; DESC SINK x;
+    START PIPELINE p; STOP PIPELINE p; STOP PIPELINE p NOW; STOP PIPELINE p GRACEFUL"""
+    statements = parse_script(script)
+    kinds = [Show, Show, ShowCreate, Describe, Describe, StartPipeline, StopPipeline, StopPipeline, StopPipeline]
+    assert [type(s) for s in statements] == kinds
+    assert [s.mode for s in statements if isinstance(s, StopPipeline)] == ["graceful", "now", "graceful"]
+    assert [(s.kind, s.name) for s in statements if isinstance(s, Describe)] == [(None, "s"), ("sink", "x")]
+
+
+def test_explain_takes_a_query_a_create_or_a_name() -> None:
+    statements = parse_script(
+        "EXPLAIN SELECT id FROM s; EXPLAIN VERBOSE CREATE PIPELINE p INTO o AS SELECT id FROM s;EXPLAIN JSON PIPELINE p"
+    )
+    explains = [s for s in statements if isinstance(s, Explain)]
+    assert [s.mode for s in explains] == ["plain", "verbose", "json"]
+    assert isinstance(explains[0].target, Select)
+    assert isinstance(explains[1].target, CreatePipeline)
+    assert (explains[2].target, explains[2].pipeline) == (None, "p")
+
+
+def test_comments_and_empty_statements_vanish() -> None:
+    script = "-- first; not a statement\n;;SELECT id /* ; */ FROM s -- end\n;\n"
+    (statement,) = parse_script(script)
+    assert statement.sql == "SELECT id /* ; */ FROM s"
+
+
+def test_an_empty_script_has_no_statements() -> None:
+    assert parse_script("  -- nothing\n") == ()
+
+
+def test_an_error_names_the_statement_the_line_and_the_column() -> None:
+    with pytest.raises(SyntaxProblem) as caught:
+        parse_script("SHOW STREAMS;\nSHOW SINKS;\n  SELECT id FRM s;")
+    span = caught.value.span
+    assert span is not None
+    assert (span.statement, span.line) == (3, 3)
+    assert "^" in span.caret()
+
+
+def test_all_statements_with_errors_are_reported_at_once() -> None:
+    with pytest.raises(ScriptErrors) as caught:
+        parse_script("SELEC 1;\nSHOW STREAMS;\nDROP THING x;\nSELECT FROM s")
+    assert [e.span.statement for e in caught.value.errors if e.span is not None] == [1, 3, 4]
+    assert caught.value.render().count("[SYNTAX_ERROR]") == 3
+
+
+def test_an_error_survives_being_pickled() -> None:
+    import pickle
+
+    with pytest.raises(ScriptErrors) as caught:
+        parse_script("SELEC 1; SELEC 2")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert [e.code for e in copy.errors] == ["SYNTAX_ERROR", "SYNTAX_ERROR"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT " + "(" * 5000 + "1" + ")" * 5000 + " AS a FROM s",
+        "SELECT " + "NOT " * 5000 + "ok AS a FROM s",
+        "SELECT id FROM s WHERE " + " OR ".join(f"id = {i}" for i in range(5000)),
+        "SELECT * FROM " + "(SELECT * FROM " * 500 + "s" + ")" * 500,
+        "SELECT " + "-(" * 400 + "id" + ")" * 400 + " AS a FROM s",
+    ],
+    ids=["parentheses", "not", "or", "subqueries", "minus"],
+)
+def test_deep_nesting_is_a_syntax_error_and_not_a_crash(text: str) -> None:
+    with pytest.raises(SyntaxProblem):
+        plan(text)
+
+
+def test_a_few_hundred_conditions_are_no_problem() -> None:
+    planned = plan("SELECT id FROM s WHERE " + " OR ".join(f"id = {i}" for i in range(150)))
+    assert planned.program.ring0.filter is not None
