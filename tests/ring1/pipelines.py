@@ -85,6 +85,9 @@ AGGREGATES: tuple[tuple[str, str, tuple[tuple[str, DataType], ...]], ...] = (
     ("first_word", "min", (("c4", STRING),)),
     ("last_word", "max", (("c4", STRING),)),
     ("different", "count distinct", (("c4", STRING),)),
+    ("earliest", "first", (("c4", STRING),)),
+    ("latest", "last", (("c4", STRING),)),
+    ("highest", "max_by", (("c4", STRING), ("c3", DOUBLE))),
 )
 
 
@@ -113,8 +116,9 @@ def make_pipeline(
         assert found is not None
         kind = found.result_type(kinds)
         assert kind is not None
-        split = found.split([text for text, _ in arguments], kinds, kind)
-        guarded = [f"CASE WHEN {MEMBER} THEN {text} END" for text, _ in arguments]
+        texts = [text for text, _ in arguments] + (["_t"] if found.ordered else [])
+        split = found.split(texts, kinds, kind)
+        guarded = [f"CASE WHEN {MEMBER} THEN {text} END" for text in texts]
         states = zip(split.states, found.split(guarded, kinds, kind).states, strict=True)
         numbered = [(f"p{len(partials) + i}", *pair) for i, pair in enumerate(states)]
         partials += [Partial(p, s.type, s.sql, s.merge.format(p=p), of_member.sql) for p, s, of_member in numbered]
@@ -220,6 +224,11 @@ def group_of(row: dict[str, Any]) -> tuple[Any, ...]:
     return (row.get("window_start"), row.get("window_end"), row["word"], number(row["level"]))
 
 
+def by_note(event: Event) -> tuple[bool, bytes, str | None]:
+    """Notes in DuckDB's order, in which NULL comes last: it decides between equal times and equal values."""
+    return event.note is None, (event.note or "").encode(), event.note
+
+
 def expected_row(events: Sequence[Event]) -> dict[str, Any]:
     """The aggregates of one group, computed plainly."""
     values = [e.value for e in events if e.value is not None]
@@ -232,6 +241,8 @@ def expected_row(events: Sequence[Event]) -> dict[str, Any]:
     mean_paid = None
     if paid is not None:
         mean_paid = (paid / len(amounts)).quantize(D("0.000001"), rounding="ROUND_HALF_UP")
+    timed = sorted((e.t, by_note(e)) for e in events if e.t is not None)
+    valued = sorted((math.isnan(e.value), number(e.value), by_note(e)) for e in events if e.value is not None)
     return {
         "rows": len(events),
         "values": len(values),
@@ -244,6 +255,9 @@ def expected_row(events: Sequence[Event]) -> dict[str, Any]:
         "first_word": min(notes, key=str.encode, default=None),
         "last_word": max(notes, key=str.encode, default=None),
         "different": len(set(notes)),
+        "earliest": timed[0][-1][-1] if timed else None,
+        "latest": timed[-1][-1][-1] if timed else None,
+        "highest": valued[-1][-1][-1] if valued else None,
     }
 
 
