@@ -127,7 +127,7 @@ def query(draw: st.DrawFn) -> str:
     ]
     keys = list(dict.fromkeys(keys))
     groups = [g for g in (window, *keys) if g]
-    items = [*(["window.start AS w"] if window else []), *(f"{key} AS k{i}" for i, key in enumerate(keys)), *calls]
+    selected = [*(["window.start AS w"] if window else []), *(f"{key} AS k{i}" for i, key in enumerate(keys)), *calls]
     grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
     having = f" HAVING count(*) > {draw(st.integers(0, 2))}" if draw(st.integers(0, 3)) == 0 else ""
-    return f"SELECT {', '.join(items)} FROM {source}{where}{grouped}{having}"
+    return f"SELECT {', '.join(selected)} FROM {source}{where}{grouped}{having}"

@@ -45,7 +45,7 @@ def test_rules_and_cuts_keep_the_rows_of_a_random_query(text: str) -> None:
     expected = _outcome(lambda: run_plan(planned.bound, rows, MEANING))
     for name, after in planned.trace:
         if isinstance(after, Plan):
-            got = _outcome(lambda after=after: run_plan(after, rows, MEANING))  # type: ignore[misc]
+            got = _outcome(lambda after=after: run_plan(after, rows, MEANING))
             assert got == expected, f"rule {name} changed the rows of {text}"
     assert _outcome(lambda: run_program(planned.program, rows)) == expected
     assert _outcome(lambda: run_program(planned.program, rows, random.Random(len(text)))) == expected

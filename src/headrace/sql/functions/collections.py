@@ -21,7 +21,8 @@ OVERLOADS: tuple[Overload, ...] = (
         "element",
         ("ARRAY", "BIGINT"),
         _element,
-        "CASE WHEN {0} IS NULL THEN NULL WHEN {1} < 0 OR {1} >= len({0}) THEN error('INVALID_ARRAY_INDEX') ELSE {0}[{1} + 1] END",
+        "CASE WHEN {0} IS NULL THEN NULL WHEN {1} < 0 OR {1} >= len({0}) THEN error('INVALID_ARRAY_INDEX') "
+        "ELSE {0}[{1} + 1] END",
         throws=True,
     ),
     Overload("element", ("MAP", "STRING"), _value, "{0}[{1}]"),

@@ -12,6 +12,11 @@ _D = ("DOUBLE",)
 _NAN = "'nan'::DOUBLE"
 
 
+def _unsigned(text: str) -> str:
+    """Zero without a sign."""
+    return f"CASE WHEN {text} = 0 THEN 0 ELSE {text} END"
+
+
 def _whole_decimal(kinds: Sequence[DataType]) -> DataType | None:
     kind = kinds[0]
     assert isinstance(kind, Decimal)
@@ -40,19 +45,15 @@ def _functions() -> list[Overload]:
         found.append(Overload(name, ("BIGINT",), BIGINT, "{0}"))
         found.append(_to_decimal(name))
     found += [
-        Overload("round", _D, DOUBLE, "CASE WHEN round({0}) = 0 THEN 0 ELSE round({0}) END"),
+        Overload("round", _D, DOUBLE, _unsigned("round({0})")),
         _to_decimal("CAST"),
         Overload("sqrt", _D, DOUBLE, f"CASE WHEN {{0}} < 0 THEN {_NAN} ELSE sqrt({{0}}) END"),
         Overload("isnan", _D, BOOLEAN, "coalesce(isnan({0}), FALSE)"),
         Overload("isnan", ("FLOAT",), BOOLEAN, "coalesce(isnan({0}), FALSE)"),
         Overload("signum", _D, DOUBLE, "CASE WHEN isnan({0}) OR {0} = 0 THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END"),
         Overload("nanvl", ("DOUBLE", "DOUBLE"), DOUBLE, "CASE WHEN isnan({0}) THEN {1} ELSE {0} END"),
-        Overload(
-            "atan2",
-            ("DOUBLE", "DOUBLE"),
-            DOUBLE,
-            "atan2(CASE WHEN {0} = 0 THEN 0 ELSE {0} END, CASE WHEN {1} = 0 THEN 0 ELSE {1} END)",
-        ),
+        # Spark adds zero first, so that a negative zero has no sign
+        Overload("atan2", ("DOUBLE", "DOUBLE"), DOUBLE, f"atan2({_unsigned('{0}')}, {_unsigned('{1}')})"),
         Overload("power", ("DOUBLE", "DOUBLE"), DOUBLE, "pow({0}, {1})"),
     ]
     for name in ("radians", "degrees", "exp", "atan", "cbrt"):

@@ -1,0 +1,44 @@
+"""docs/sql.md shows statements that really work, in the order in which it shows them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from headrace.sql import (
+    CreatePipeline,
+    CreateSink,
+    CreateStream,
+    Explain,
+    ScriptNames,
+    define_sink,
+    define_stream,
+    explain,
+    parse_script,
+    plan_pipeline,
+)
+from tests.sql.support import MEANING
+
+PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
+
+
+def test_every_statement_of_the_page_can_be_planned() -> None:
+    blocks = re.findall(r"^```sql\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    names = ScriptNames()
+    planned = 0
+    for statement in parse_script("\n".join(blocks)):
+        if isinstance(statement, CreateStream):
+            names.add_stream(define_stream(statement))
+        elif isinstance(statement, CreateSink):
+            names.add_sink(define_sink(statement))
+        target = statement.target if isinstance(statement, Explain) else statement
+        if isinstance(target, CreatePipeline):
+            assert explain(plan_pipeline(target, names, MEANING), None, True)
+            planned += 1
+    assert planned >= 5
+
+
+def test_the_page_names_every_window_function() -> None:
+    text = PAGE.read_text("utf-8")
+    for function in ("window(", "session_window(", "TUMBLE(", "HOP(", "CUMULATE(", "SESSION("):
+        assert function in text
