@@ -50,6 +50,26 @@ class Case:
     ulps: int = 0
 
 
+# Literal arguments take a shorter way through some functions.
+_LITERAL_CASES = (
+    ("substring(STRING, INT, INT)", "STRING", "substring(a, {}, {})", (1, 0, 3, -2, 2147483647)),
+    ("substring(STRING, INT)", "STRING", "substring(a, {})", (1, 0, 3, -2)),
+    ("left(STRING, INT)", "STRING", "left(a, {})", (0, 2, -1)),
+    ("right(STRING, INT)", "STRING", "right(a, {})", (0, 2, -1)),
+    ("repeat(STRING, INT)", "STRING", "repeat(a, {})", (0, 2, -1)),
+    ("%(INT, INT)", "INT", "(a % {})", (3, -1, -7, 0)),
+    ("/(DOUBLE, DOUBLE)", "DOUBLE", "(a / {}D)", (3, -1, 0)),
+    ("div(BIGINT, BIGINT)", "BIGINT", "(a DIV {})", (3, -1, 0)),
+)
+
+
+def literal_cases() -> Iterator[Case]:
+    """Cases with literals where others have columns."""
+    for key, kind, form, values in _LITERAL_CASES:
+        for chosen in itertools.product(values, repeat=form.count("{}")):
+            yield Case(key, (kind,), form.format(*chosen))
+
+
 def scalar_cases() -> Iterator[Case]:
     """A case or more for every function overload and every cast."""
     for overloads in FUNCTIONS.values():
@@ -57,6 +77,7 @@ def scalar_cases() -> Iterator[Case]:
             yield from _overload_cases(overload)
     for source, target in CASTS:
         yield from _cast_cases(source, target)
+    yield from literal_cases()
 
 
 def _overload_cases(overload: Overload) -> Iterator[Case]:

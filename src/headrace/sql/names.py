@@ -36,7 +36,6 @@ class ScriptNames:
     base: Names | None = None
     streams: dict[str, StreamDef] = field(default_factory=dict)
     sinks: dict[str, SinkDef] = field(default_factory=dict)
-    pipelines: dict[str, str] = field(default_factory=dict)
 
     def add_stream(self, stream: StreamDef) -> None:
         """Declares or replaces a stream."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.errors import UnknownSink
+from headrace.errors import Span, UnknownSink, UnsupportedOnShared
 from headrace.options import closest
 from headrace.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
 from headrace.sql.bind import bind_query
@@ -13,6 +13,7 @@ from headrace.sql.lower import lower, program_of
 from headrace.sql.names import Names
 from headrace.sql.physical import Physical
 from headrace.sql.plan import Plan
+from headrace.sql.render import TooLong
 from headrace.sql.rules import PlanContext, Trace, optimize, optimize_physical
 from headrace.sql.script import too_deep
 from headrace.sql.shape import shared_shape
@@ -49,6 +50,12 @@ def plan_pipeline(
         return _plan(statement, names, meaning, neighbours or {})
     except RecursionError:
         raise too_deep(statement.span) from None
+    except TooLong as problem:
+        raise UnsupportedOnShared(
+            f"{problem} cannot run on the shared host",
+            advice="Split the query: compute a part in a pipeline of its own.",
+            span=Span(statement.span.text, *problem.at, statement.span.statement),
+        ) from None
 
 
 def _plan(

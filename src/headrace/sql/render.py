@@ -1,7 +1,7 @@
 """Typed expressions to DuckDB text.
 
-Short circuits: where the right side of AND or OR may fail, CASE keeps it away from the rows that the left side already
-decides; DuckDB evaluates CASE branches only on their rows, but is free to reorder the parts of a conjunction.
+Short circuits: where a part of a chain of ANDs or ORs may fail, CASE keeps it away from the rows that the parts before
+it already decide; DuckDB evaluates CASE branches only on their rows, but is free to reorder the parts of a conjunction.
 """
 
 from __future__ import annotations
@@ -15,11 +15,22 @@ from headrace.schema import BINARY, BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMEST
 from headrace.sql.expr import Call, CaseWhen, Cast, Column, Expr, FieldOf, Literal
 from headrace.sql.functions import find
 from headrace.sql.functions.casts import cast_throws, render_cast
+from headrace.sql.syntax import Place
 from headrace.sql.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID
 
 ColumnText = Callable[[Column], str]
 
 _DAY = 86_400_000_000
+# Some functions need an argument's text several times; nested deeply, that multiplies.
+LONGEST = 200_000
+
+
+class TooLong(Exception):
+    """The text of an expression would be longer than LONGEST; `at` is its place."""
+
+    def __init__(self, at: Place) -> None:
+        super().__init__(f"an expression of more than {LONGEST} characters")
+        self.at = at
 
 
 def ring0_column(column: Column) -> str:
@@ -61,17 +72,40 @@ def render(expr: Expr, column: ColumnText) -> str:
 
 
 def _render_call(expr: Call, column: ColumnText) -> str:
+    if expr.name in ("and", "or"):
+        return _render_chain(expr, column)
     args = [render(a, column) for a in expr.args]
-    if expr.name == "and" and throws(expr.args[1]):
-        return f"CASE WHEN NOT {args[0]} THEN FALSE ELSE ({args[0]} AND {args[1]}) END"
-    if expr.name == "or" and throws(expr.args[1]):
-        return f"CASE WHEN {args[0]} THEN TRUE ELSE ({args[0]} OR {args[1]}) END"
     kinds = [a.type for a in expr.args]
     overload = find(expr.name, kinds)
     if overload is None:
         raise InternalError(f"{expr.name} was bound without an overload")
     simple = overload.simple(expr.args)
-    return overload.render(args, kinds, expr.type) if simple is None else simple.format(*args)
+    text = overload.render(args, kinds, expr.type) if simple is None else simple.format(*args)
+    if len(text) > LONGEST:
+        raise TooLong(expr.at)
+    return text
+
+
+def _render_chain(expr: Call, column: ColumnText) -> str:
+    """A chain of ANDs or ORs. Each part is written at most twice, however long the chain is."""
+    parts = _chain(expr, expr.name)
+    texts = [render(part, column) for part in parts]
+    joined = "(" + f" {expr.name.upper()} ".join(texts) + ")"
+    if not any(throws(part) for part in parts[1:]):
+        return joined
+    last = max(i for i, part in enumerate(parts) if throws(part))
+    if expr.name == "and":
+        decided = "".join(f" WHEN NOT {text} THEN FALSE" for text in texts[:last])
+    else:
+        decided = "".join(f" WHEN {text} THEN TRUE" for text in texts[:last])
+    return f"CASE{decided} ELSE {joined} END"
+
+
+def _chain(expr: Expr, name: str) -> list[Expr]:
+    """The operands of a chain of the same operator, from left to right."""
+    if isinstance(expr, Call) and expr.name == name:
+        return [part for arg in expr.args for part in _chain(arg, name)]
+    return [expr]
 
 
 def text_literal(text: str) -> str:

@@ -6,6 +6,7 @@ each overload against Spark over edge values; only what passed is in `verified.t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -69,6 +70,12 @@ class Overload:
     def key(self) -> str:
         """How the entry is written in the verified list: `name(TYPE, TYPE)`; a repeating parameter ends in `...`."""
         return f"{self.name}({', '.join(self.params)}{'...' if self.variadic else ''})"
+
+
+def literal_int(text: str) -> int | None:
+    """The value of an argument's text when it is a whole literal."""
+    match = re.fullmatch(r"\(?(-?\d+)\)?(?:::\w+)?", text)
+    return None if match is None else int(match[1])
 
 
 def same(position: int) -> Callable[[Sequence[DataType]], DataType]:

@@ -14,6 +14,7 @@ from headrace.sql.types import decimal_result
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
 _WHOLE = _NUMBERS[:4]
 _COMPARABLE = (*_NUMBERS, "DECIMAL", "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+_DUCK = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGINT": "BIGINT"}
 _ZERO = "error('DIVIDE_BY_ZERO')"
 
 
@@ -96,15 +97,14 @@ def _arithmetic() -> list[Overload]:
     found.append(
         Overload("/", ("DOUBLE", "DOUBLE"), DOUBLE, guard + "{0} / {1} END", throws=True, by_literal="({0} / {1})")
     )
-    modulo = "CASE WHEN {1} = -1 THEN {0} - {0} ELSE {0} % {1} END END"  # DuckDB fails on the smallest number % -1
     for kind in _WHOLE:
-        found.append(Overload("%", (kind, kind), same(0), guard + modulo, throws=True, by_literal="({0} % {1})"))
+        # in HUGEINT, because DuckDB fails on the smallest number % -1; by zero it fails by itself
+        modulo = f"CAST({{0}}::HUGEINT % {{1}} AS {_DUCK[kind]})"
+        found.append(Overload("%", (kind, kind), same(0), modulo, throws=True, by_literal="({0} % {1})"))
         found.append(Overload("negative", (kind,), same(0), "(-{0})", throws=True))
         found.append(Overload("abs", (kind,), same(0), "abs({0})", throws=True))
     # Spark's DIV always yields BIGINT and fails on the one quotient that does not fit
-    found.append(
-        Overload("div", ("BIGINT", "BIGINT"), BIGINT, guard + "CAST({0}::HUGEINT // {1} AS BIGINT) END", throws=True)
-    )
+    found.append(Overload("div", ("BIGINT", "BIGINT"), BIGINT, "CAST({0}::HUGEINT // {1} AS BIGINT)", throws=True))
     for kind in ("FLOAT", "DOUBLE"):
         found.append(Overload("negative", (kind,), same(0), "(-{0})"))
         found.append(Overload("abs", (kind,), same(0), "abs({0})"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.schema import BOOLEAN, INT, STRING
 from headrace.sql.expr import Expr, Literal
-from headrace.sql.functions.base import Overload
+from headrace.sql.functions.base import Overload, literal_int
 from headrace.sql.functions.regex import like_is_valid, to_re2
 
 _S = "STRING"
@@ -14,11 +14,16 @@ _S = "STRING"
 
 def _count(number: str) -> str:
     """A count: below zero is zero, NULL stays NULL."""
+    if literal_int(number) is not None:
+        return str(max(0, literal_int(number) or 0))
     return f"(CASE WHEN {number} < 0 THEN 0 ELSE {number} END)"
 
 
 def _substring(text: str, start: str, length: str) -> str:
     """Spark's substring: a start below zero counts from the end, zero is the first; what lies before is cut off."""
+    first_literal, length_literal = literal_int(start), literal_int(length)
+    if first_literal is not None and length_literal is not None and first_literal >= 0 and length_literal >= 0:
+        return f"substring({text}, {max(1, first_literal)}, {length_literal})"
     first = (
         f"(CASE WHEN {start} > 0 THEN {start} - 1::BIGINT WHEN {start} < 0 THEN length({text}) + {start} ELSE 0 END)"
     )
