@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.aggregates import schema_of
+from headrace.bridge.buckets import buckets
 from headrace.errors import StateDamaged
 from headrace.program import Emit, PipelineDef, Window
 from headrace.ring1 import log_lane, table_lane
@@ -194,6 +195,17 @@ def test_chunks_grow_with_the_groups_and_every_group_is_found_again(window: Wind
     again = go(made, store, [(0, name, 1) for name in names], -500, flush=emit == "close")
     assert counts(again) == dict.fromkeys(names, 2)
     assert emit == "close" or again.rows == len(names)
+
+
+def test_chunks_fill_evenly_although_a_lane_has_only_the_keys_of_its_bucket() -> None:
+    made, store = pipeline(None, "changes"), MemoryStore()
+    names = [f"k{i}" for i in range(16_000)]
+    numbers = buckets([pa.chunked_array([names])], len(names), 8)
+    mine = [name for name, number in zip(names, numbers, strict=True) if number == 3]
+    go(made, store, [(0, name, 1) for name in mine])
+    (entry,) = Header.decode(store.head).tables.values()
+    mean = len(mine) / len(entry.rows)
+    assert 0 < min(entry.rows) <= max(entry.rows) < 2 * mean
 
 
 def test_a_header_comes_back_as_it_was() -> None:
