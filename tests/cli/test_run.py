@@ -86,8 +86,7 @@ def test_ctrl_c_drains_and_exits_0_and_the_next_run_goes_on_where_it_stopped(tmp
         wait_for_rows(tmp_path / "out", len(first) + 100, child)
         os.killpg(child.pid, signal.SIGINT)
         assert child.stderr is not None
-        while "Ctrl-C again" not in child.stderr.readline():  # two signals at once would count as one
-            pass
+        assert any("Ctrl-C again" in line for line in child.stderr)  # two signals at once would count as one
         os.killpg(child.pid, signal.SIGINT)
         child.communicate(timeout=LIMIT)
         assert child.returncode == 130
