@@ -24,7 +24,6 @@ from headrace.schema import (
     DATE,
     DOUBLE,
     FLOAT,
-    INT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -35,10 +34,12 @@ from headrace.schema import (
     parse_type,
 )
 from headrace.sql import literals
+from headrace.sql.bind_aggregates import bind_aggregate
+from headrace.sql.bind_operators import ARITHMETIC, bind_binary
 from headrace.sql.dialect import knows_function
-from headrace.sql.expr import AggCall, Call, CaseWhen, Cast, Expr, Literal
+from headrace.sql.expr import Call, CaseWhen, Cast, Expr, Literal
 from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
-from headrace.sql.functions.aggregates import AGGREGATE_ALIASES, AGGREGATE_NAMES, find_aggregate
+from headrace.sql.functions.aggregates import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.functions.base import Overload
 from headrace.sql.functions.casts import CASTS, cast_key
 from headrace.sql.scope import Scope, field_of
@@ -60,14 +61,12 @@ from headrace.sql.types import (
     INTERVAL_MICROS,
     INTERVAL_MONTHS,
     VOID,
-    as_decimal,
     is_numeric,
     type_class,
     widens,
     wider,
 )
 
-_ARITHMETIC = ("+", "-", "*", "/", "%", "div")
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
 _BITS = ("&", "|", "^")
 _CAST_FUNCTIONS = {
@@ -79,7 +78,6 @@ _DATE_PARTS = {
     "year": "year", "years": "year", "month": "month", "day": "day", "hour": "hour", "minute": "minute",
     "quarter": "quarter", "week": "weekofyear", "doy": "dayofyear", "dow": "dayofweek",
 }  # fmt: skip
-_DAY = 86_400_000_000
 _CLOCKS = ("current_timestamp", "now", "current_date", "localtimestamp", "rand", "random", "uuid", "randn")
 
 WindowOf = Callable[[Apply], Expr | None]
@@ -259,9 +257,9 @@ class ExprBinder:
     def _subscript(self, node: Subscript) -> Expr:
         subject, index = self.bind(node.input), self.bind(node.index)
         if isinstance(subject.type, Array) and index.type in INTEGRAL:
-            return self._call("element", (subject, self.coerce(index, BIGINT)), node.at)
+            return self.call("element", (subject, self.coerce(index, BIGINT)), node.at)
         if isinstance(subject.type, Map):
-            return self._call("element", (subject, self.coerce(index, subject.type.key)), node.at)
+            return self.call("element", (subject, self.coerce(index, subject.type.key)), node.at)
         self.mismatch(f"{subject.type} has no elements by {index.type}", "Use an ARRAY or a MAP.", node.at)
 
     # --- functions ------------------------------------------------------------------------------
@@ -276,7 +274,7 @@ class ExprBinder:
             return found
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
-            return self._aggregate(node, aggregate)
+            return bind_aggregate(self, node, aggregate)
         if node.distinct or node.star or node.where is not None:
             raise WrongArguments(
                 f"{node.name} is no aggregate: DISTINCT, * and FILTER do not fit it",
@@ -292,21 +290,21 @@ class ExprBinder:
     def _special(self, name: str, args: list[Expr], node: Apply) -> Expr | None:
         """Functions whose operands need more than a table of types."""
         at = node.at
-        if name in (*_ARITHMETIC, *_COMPARISONS, *_BITS) and len(args) == 2:
-            return self._binary(name, args[0], args[1], at)
+        if name in (*ARITHMETIC, *_COMPARISONS, *_BITS) and len(args) == 2:
+            return bind_binary(self, name, args[0], args[1], at)
         if name in ("and", "or") and node.operator:
-            left, right = (self._boolean(a, name) for a in args)
-            return self._call(name, (left, right), at)
+            left, right = (self.boolean(a, name) for a in args)
+            return self.call(name, (left, right), at)
         if name == "not" and node.operator:
-            return self._call(name, (self._boolean(args[0], name),), at)
+            return self.call(name, (self.boolean(args[0], name),), at)
         if name in ("in", "coalesce", "greatest", "least", "nullif") and args:
             if name in ("greatest", "least", "nullif") and len(args) < 2:
                 return None
-            return self._call(name, tuple(self.common(args, name.upper(), at)), at)
+            return self.call(name, tuple(self.common(args, name.upper(), at)), at)
         if name in ("ifnull", "nvl") and len(args) == 2:
-            return self._call("coalesce", tuple(self.common(args, name.upper(), at)), at)
+            return self.call("coalesce", tuple(self.common(args, name.upper(), at)), at)
         if name in ("if", "iff", "nvl2") and len(args) == 3:
-            condition = self._boolean(args[0], "if") if name != "nvl2" else self._call("isnotnull", (args[0],), at)
+            condition = self.boolean(args[0], "if") if name != "nvl2" else self.call("isnotnull", (args[0],), at)
             then, otherwise = self.common(args[1:], name.upper(), at)
             return CaseWhen(then.type, ((condition, then),), otherwise, at=at)
         if name in _CAST_FUNCTIONS and len(args) == 1:
@@ -317,9 +315,9 @@ class ExprBinder:
                 self.unsupported(f"the part {args[0].value!r} of a date", "Use " + ", ".join(_DATE_PARTS) + ".", at)
             return self._resolve(part, args[1:], node)
         if (name == "isnotnull" or name == "isnull") and len(args) == 1:
-            return self._call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
+            return self.call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
         if name == "||":
-            return self._call("||", tuple(self._as_text(a) for a in args), at)
+            return self.call("||", tuple(self._as_text(a) for a in args), at)
         if name in ("negative", "positive") and len(args) == 1 and isinstance(args[0], Literal):
             value = args[0]
             if value.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
@@ -329,67 +327,11 @@ class ExprBinder:
     def _as_text(self, expr: Expr) -> Expr:
         return self.coerce(expr, STRING)
 
-    def _boolean(self, expr: Expr, operator: str) -> Expr:
+    def boolean(self, expr: Expr, operator: str) -> Expr:
+        """An operand of a logical operator."""
         if expr.type not in (BOOLEAN, VOID):
             self.mismatch(f"{operator.upper()} needs conditions, this is {expr.type}", "Compare it first.", expr.at)
         return self.coerce(expr, BOOLEAN)
-
-    def _binary(self, name: str, left: Expr, right: Expr, at: Place) -> Expr:
-        intervals = (INTERVAL_MICROS, INTERVAL_MONTHS)
-        if right.type in intervals or left.type in intervals:
-            return self._with_interval(name, left, right, at)
-        if name in ("+", "-") and left.type == DATE and right.type in INTEGRAL:
-            return self._call(name, (left, self.coerce(right, INT)), at)
-        if name == "-" and left.type in (DATE, TIMESTAMP) and right.type in (DATE, TIMESTAMP):
-            self.unsupported("the difference of two times", "Use datediff, or subtract unix_micros of both.", at)
-        if name in _ARITHMETIC:
-            return self._arithmetic(name, left, right, at)
-        left, right = self.common([left, right], f"'{name}'", at)
-        return self._call(name, (left, right), at)
-
-    def _arithmetic(self, name: str, left: Expr, right: Expr, at: Place) -> Expr:
-        kind = wider(left.type, right.type)
-        if kind is None or not (is_numeric(kind) or kind == VOID):
-            if isinstance(left.type, Decimal) or isinstance(right.type, Decimal):
-                self.unsupported(f"{left.type} {name} {right.type}", "Cast to DOUBLE or a smaller DECIMAL.", at)
-            self.mismatch(f"'{name}' needs numbers, not {left.type} and {right.type}", "Cast them to a number.", at)
-        if name == "div":
-            return self._call(name, (self.coerce(left, BIGINT), self.coerce(right, BIGINT)), at)
-        if isinstance(kind, Decimal):
-            return self._call(name, (self._decimal(left), self._decimal(right)), at)
-        if name == "/" or kind == VOID:
-            kind = DOUBLE
-        return self._call(name, (self.coerce(left, kind), self.coerce(right, kind)), at)
-
-    def _decimal(self, expr: Expr) -> Expr:
-        """An operand of decimal arithmetic: a whole literal counts only the digits it has."""
-        if isinstance(expr, Literal) and expr.type in INTEGRAL and expr.value is not None:
-            return Literal(Decimal(len(str(abs(expr.value))), 0), decimal.Decimal(expr.value), at=expr.at)
-        target = as_decimal(expr.type)
-        assert target is not None
-        return self.coerce(expr, target)
-
-    def _with_interval(self, name: str, left: Expr, right: Expr, at: Place) -> Expr:
-        if name == "+" and left.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
-            left, right = right, left
-        if name not in ("+", "-") or not isinstance(right, Literal):
-            self.mismatch(f"'{name}' does not take an interval here", "Write time + INTERVAL ...", at)
-        if left.type == DATE and right.type == INTERVAL_MICROS:
-            if right.value % _DAY:
-                left = self.coerce(left, TIMESTAMP)
-            else:
-                days = Literal(INT, right.value // _DAY, at=right.at)
-                return self._call(name, (left, days), at)
-        if left.type not in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
-            self.mismatch(f"an interval cannot be added to {left.type}", "Cast it to TIMESTAMP or DATE first.", at)
-        amount = -right.value if name == "-" else right.value
-        if right.type == INTERVAL_MONTHS:
-            return self._call("+", (left, Literal(INTERVAL_MONTHS, amount, at=right.at)), at)
-        whole = int(amount / _DAY) * _DAY  # calendar days, added before the rest
-        for part in (whole, amount - whole):
-            if part or not amount:
-                left = self._call("+", (left, Literal(INTERVAL_MICROS, part, at=right.at)), at)
-        return left
 
     def _resolve(self, name: str, args: list[Expr], node: Apply) -> Expr:
         """A function by the table: exact types first, then what Spark casts by itself."""
@@ -398,11 +340,11 @@ class ExprBinder:
             self._unknown(node)
         kinds = [a.type for a in args]
         if find(name, kinds) is not None and VOID not in kinds:
-            return self._call(name, tuple(args), node.at)
+            return self.call(name, tuple(args), node.at)
         for overload in overloads:
             coerced = self._fit(overload, args)
             if coerced is not None:
-                return self._call(name, coerced, node.at)
+                return self.call(name, coerced, node.at)
         counts = {len(o.params) for o in overloads if not o.variadic}
         given = ", ".join(map(str, kinds)) or "no arguments"
         takes = "; ".join(sorted({o.key for o in overloads}))
@@ -446,7 +388,7 @@ class ExprBinder:
             did_you_mean=hint,
         )
 
-    def _call(self, name: str, args: tuple[Expr, ...], at: Place) -> Expr:
+    def call(self, name: str, args: tuple[Expr, ...], at: Place) -> Expr:
         """A call on exact types; refuses what is not verified."""
         kinds = [a.type for a in args]
         overload = find(name, kinds)
@@ -466,59 +408,6 @@ class ExprBinder:
         if result is None:
             self.unsupported(shown, "The exact result may not fit 38 digits; cast to a smaller type.", at)
         return Call(result, name, args, at=at)
-
-    def _aggregate(self, node: Apply, name: str) -> Expr:
-        at = node.at
-        if not self.aggregates:
-            raise MisplacedAggregate(
-                f"the aggregate {node.name} cannot stand {self.place}",
-                advice="Aggregates stand in the select list and in HAVING.",
-                span=self.span(at),
-            )
-        self.aggregates = False
-        place, self.place = self.place, "inside another aggregate"
-        args = [self.bind(a) for a in node.args]
-        where = self.predicate(node.where, "FILTER") if node.where is not None else None
-        self.aggregates, self.place = True, place
-        if name == "count_if" and len(args) == 1 and not node.distinct:
-            condition = self._boolean(args[0], "count_if")
-            if where is not None:
-                condition = self._call("and", (where, condition), at)
-            return AggCall(BIGINT, "count", (), condition, at=at)
-        if name == "count" and (node.star or (len(args) == 1 and isinstance(args[0], Literal) and not node.distinct)):
-            if args and isinstance(args[0], Literal) and args[0].value is None:
-                self.unsupported("count(NULL)", "It is always 0.", at)
-            return AggCall(BIGINT, "count", (), where, at=at)
-        if node.star:
-            raise WrongArguments(f"{node.name}(*) has no meaning", advice="Only count takes *.", span=self.span(at))
-        return self._aggregate_call(node, name, args, where)
-
-    def _aggregate_call(self, node: Apply, name: str, args: list[Expr], where: Expr | None) -> Expr:
-        at = node.at
-        looked_up = name
-        if node.distinct and name == "count":
-            looked_up = "count distinct"
-        elif node.distinct and name not in ("min", "max", "bool_and", "bool_or"):
-            self.unsupported(f"{name}(DISTINCT ...)", "Only count, min and max take DISTINCT here.", at)
-        if name in ("var_pop", "var_samp", "stddev_pop", "stddev_samp") and len(args) == 1 and is_numeric(args[0].type):
-            args = [self.coerce(args[0], DOUBLE)]
-        wanted = 2 if name in ("min_by", "max_by") else 1
-        if len(args) != wanted:
-            raise WrongArguments(
-                f"{node.name} takes {wanted} argument(s)", advice=f"{len(args)} given.", span=self.span(at)
-            )
-        kinds = [a.type for a in args]
-        function = find_aggregate(looked_up, kinds)
-        if function is None:
-            shown = f"{node.name}({', '.join(k.ddl for k in kinds)})"
-            if name in ("sum", "avg", "bool_and", "bool_or") and kinds[0] not in (STRING,):
-                self.mismatch(f"{shown} has no meaning", f"{node.name} needs other types.", at)
-            self.unsupported(shown, "See docs/functions.md for what runs here.", at)
-        self.require(function.key, at)
-        result = function.result_type(kinds)
-        if result is None:
-            self.unsupported(f"{node.name} of {kinds[0]}", "Cast to a smaller DECIMAL.", at)
-        return AggCall(result, looked_up, tuple(args), where, at=at)
 
 
 _TEXTUAL = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")

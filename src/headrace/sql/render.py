@@ -137,7 +137,8 @@ def render_literal(literal: Literal) -> str:
     if kind == INTERVAL_MONTHS:
         return f"to_months({value})"
     if kind == INTERVAL_MICROS:
-        days, rest = int(value / _DAY), value - int(value / _DAY) * _DAY
+        days = abs(value) // _DAY * (1 if value > 0 else -1)
+        rest = value - days * _DAY
         parts = ([f"to_days({days})"] if days else []) + ([f"to_microseconds({rest})"] if rest or not days else [])
         return "(" + " + ".join(parts) + ")"
     if kind in (FLOAT, DOUBLE):

@@ -97,6 +97,7 @@ def _arithmetic() -> list[Overload]:
     found.append(
         Overload("/", ("DOUBLE", "DOUBLE"), DOUBLE, guard + "{0} / {1} END", throws=True, by_literal="({0} / {1})")
     )
+    found.append(Overload("%", ("DOUBLE", "DOUBLE"), DOUBLE, guard + "{0} % {1} END", throws=True))
     for kind in _WHOLE:
         # in HUGEINT, because DuckDB fails on the smallest number % -1; by zero it fails by itself
         modulo = f"CAST({{0}}::HUGEINT % {{1}} AS {_DUCK[kind]})"
