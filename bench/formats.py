@@ -1,10 +1,7 @@
 """How fast formats decode, beside pyarrow, polars, duckdb and Spark: same bytes, one run, one core each.
 
-    python bench/formats.py            all of it; exits non-zero if a bound is missed
-    python bench/formats.py --quick    small files, no Spark: only for looking
-    python bench/formats.py --json     one JSON object instead of lines
-
-Rounds are interleaved and the best of each contender counts, so that a noisy neighbour hits all of them.
+Rounds are interleaved and the best of each contender counts, so that a noisy neighbour hits all of them. polars may
+leave timestamps as text, because it parses them slowly: that favours it.
 """
 
 from __future__ import annotations
@@ -13,25 +10,28 @@ import os
 
 os.environ["POLARS_MAX_THREADS"] = "1"
 
-import argparse
-import json
 import multiprocessing
 import resource
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
+from bench.report import Report, environment, main
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
+from headrace.java import find_java
 from headrace.program import StreamDef
 from headrace.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES
@@ -114,8 +114,7 @@ def json_contenders(path: Path, wanted: Sequence[int]) -> Contenders:
     names = [f.name for f in fields]
 
     def polars() -> Any:
-        frame = pl.scan_ndjson(path, schema=every).select(names)
-        return frame.with_columns(pl.col("ts").str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ")).collect()
+        return pl.scan_ndjson(path, schema=every).select(names).collect()
 
     return {
         "headrace": lambda: decode(path, fmt, wanted),
@@ -139,9 +138,7 @@ def csv_contenders(path: Path, schema: Schema, wanted: Sequence[int]) -> Contend
     convert = pa_csv.ConvertOptions(column_types={f.name: f.type.arrow for f in fields}, include_columns=names)
 
     def polars() -> Any:
-        frame = pl.scan_csv(path, has_header=False, schema=every).select(names)
-        stamps = [pl.col(f.name).str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ") for f in fields if f.type.ddl == "TIMESTAMP"]
-        return frame.with_columns(stamps).collect()
+        return pl.scan_csv(path, has_header=False, schema=every).select(names).collect()
 
     return {
         "headrace": lambda: decode(path, fmt, wanted),
@@ -156,8 +153,6 @@ def csv_contenders(path: Path, schema: Schema, wanted: Sequence[int]) -> Contend
 
 
 def _arrow(wanted: Sequence[int]) -> Any:
-    import pyarrow as pa
-
     return pa.schema([pa.field(SCHEMA[i].name, SCHEMA[i].type.arrow) for i in wanted])
 
 
@@ -198,35 +193,25 @@ def peak_growth(path: str) -> float:
     with open(path, "rb") as f:
         head = f.read(100_000)
     fmt.decode(head[: head.rfind(b"\n") + 1], ALL, "x", 0)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak = _resident()
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.001):
+            peak = max(peak, _resident())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     decode(Path(path), fmt, ALL)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    done.set()
+    watcher.join()
+    return (peak - before) / 1e6
 
 
-class Report:
-    """Measurements and verdicts."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet
-        self.measured: dict[str, float] = {}
-        self.verdicts: list[dict[str, Any]] = []
-
-    def note(self, case: str, speeds: dict[str, float]) -> None:
-        for name, speed in speeds.items():
-            self.measured[f"{case} {name}"] = round(speed, 1)
-            if not self.quiet:
-                print(f"   {case:24} {name:16} {speed:8.0f} MB/s", flush=True)
-
-    def require(self, name: str, value: float, bound: float, at_most: bool = False) -> None:
-        ok = value <= bound if at_most else value >= bound
-        self.verdicts.append({"name": name, "value": round(value, 2), "bound": bound, "ok": ok})
-        if not self.quiet:
-            sign = "<=" if at_most else ">="
-            print(f"{'ok' if ok else 'short':5} {name} {value:.2f} (required {sign} {bound})", flush=True)
-
-    @property
-    def good(self) -> bool:
-        return all(v["ok"] for v in self.verdicts)
+def _resident() -> int:
+    """Bytes of memory that this process has in use."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 # case -> (columns, bound against the fastest library, bound against Spark's fastest reader)
@@ -237,45 +222,51 @@ BOUNDS = {
 LIBRARIES = ("duckdb", "polars", "pyarrow")
 
 
-def run(directory: Path, size: int, rounds: int, spark: Any, report: Report) -> None:
+def note(case: str, speeds: dict[str, float], report: Report, say: Callable[[str], None]) -> None:
+    for name, speed in speeds.items():
+        report.facts[f"{case}, {name}, MB/s"] = round(speed)
+        say(f"   {case:24} {name:16} {speed:8.0f} MB/s")
+
+
+def run(directory: Path, size: int, rounds: int, spark: Any, report: Report, say: Callable[[str], None]) -> None:
     sizes = {fmt: generate(directory / f"data.{fmt}", fmt, SCHEMA, size) for fmt in ("json", "csv")}
     alone: dict[tuple[str, str], float] = {}
     for (fmt, case), (wanted, against_library, against_spark) in BOUNDS.items():
         path = directory / f"data.{fmt}"
         contenders = json_contenders(path, wanted) if fmt == "json" else csv_contenders(path, SCHEMA, wanted)
-        if spark is not None:
-            contenders |= spark_contenders(spark, path, fmt, wanted)
+        contenders |= spark_contenders(spark, path, fmt, wanted)
         speeds = race(contenders, sizes[fmt], rounds)
-        report.note(f"{fmt} {case}", speeds)
+        note(f"{fmt} {case}", speeds, report, say)
         ours = alone[fmt, case] = speeds["headrace"]
-        report.require(f"{fmt} {case} / fastest library", ours / max(speeds[n] for n in LIBRARIES), against_library)
-        if spark is not None and against_spark is not None:
+        report.require(
+            f"{fmt} {case} / fastest library", ours / max(speeds[n] for n in LIBRARIES), against_library, "at least"
+        )
+        if against_spark is not None:
             fastest = max(v for k, v in speeds.items() if k.startswith("spark"))
-            report.require(f"{fmt} {case} / fastest Spark reader", ours / fastest, against_spark)
+            report.require(f"{fmt} {case} / fastest Spark reader", ours / fastest, against_spark, "at least")
     for fmt in ("json", "csv"):
         path, maker = directory / f"data.{fmt}", FORMATS[fmt].make(SCHEMA, {})
-        speeds = race(
-            {
-                "all rows": lambda path=path, maker=maker: decode(path, maker, ALL),  # type: ignore[misc]
-                "1 % of rows": lambda path=path, maker=maker: decode_filtered(path, maker, ALL, 0.01),  # type: ignore[misc]
-            },
-            sizes[fmt],
-            rounds,
+        filtered: Contenders = {
+            "all rows": partial(decode, path, maker, ALL),
+            "1 % of rows": partial(decode_filtered, path, maker, ALL, 0.01),
+        }
+        speeds = race(filtered, sizes[fmt], rounds)
+        note(f"{fmt} 20 of 20, filter", speeds, report, say)
+        report.require(
+            f"{fmt} filter that keeps 1 % / no filter", speeds["1 % of rows"] / speeds["all rows"], 2.0, "at least"
         )
-        report.note(f"{fmt} 20 of 20, filter", speeds)
-        report.require(f"{fmt} filter that keeps 1 % / no filter", speeds["1 % of rows"] / speeds["all rows"], 2.0)
     wide = directory / "wide.csv"
-    report.note(
-        "csv 3 of 1000", race(csv_contenders(wide, WIDE, [0, 500, 999]), generate(wide, "csv", WIDE, size), rounds)
-    )
+    wide_size = generate(wide, "csv", WIDE, size)
+    note("csv 3 of 1000", race(csv_contenders(wide, WIDE, [0, 500, 999]), wide_size, rounds), report, say)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         grown = pool.apply(peak_growth, (str(directory / "data.json"),))
-    report.require("memory of a task above the interpreter, MB", grown, 64, at_most=True)
-    if spark is not None:
-        in_task(directory, spark, alone, report)
+    report.require("memory of a task above the interpreter", grown, 64, "at most", " MB")
+    in_task(directory, spark, alone, report, say)
 
 
-def in_task(directory: Path, spark: Any, alone: dict[tuple[str, str], float], report: Report) -> None:
+def in_task(
+    directory: Path, spark: Any, alone: dict[tuple[str, str], float], report: Report, say: Callable[[str], None]
+) -> None:
     """The same work inside a Spark task, on a large file."""
     for (fmt, case), (wanted, _, _) in BOUNDS.items():
         path = directory / f"large.{fmt}"
@@ -296,14 +287,14 @@ def in_task(directory: Path, spark: Any, alone: dict[tuple[str, str], float], re
             return best
 
         seconds = spark.sparkContext.parallelize([0], 1).map(work).collect()[0]
-        report.note(f"{fmt} {case}, in a task", {"headrace": size / seconds / 1e6})
-        report.require(f"{fmt} {case} in a Spark task / alone", size / seconds / 1e6 / alone[fmt, case], 0.7)
+        note(f"{fmt} {case}, in a task", {"headrace": size / seconds / 1e6}, report, say)
+        report.require(
+            f"{fmt} {case} in a Spark task / alone", size / seconds / 1e6 / alone[fmt, case], 0.7, "at least"
+        )
 
 
 def spark_session() -> Any:
-    from headrace.java import prepare_java
-
-    prepare_java()
+    os.environ["JAVA_HOME"] = str(find_java())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -318,21 +309,17 @@ def spark_session() -> Any:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    report = Report(options.json)
-    spark = None if options.quick else spark_session()
-    with tempfile.TemporaryDirectory() as directory:
-        run(Path(directory), (16 if options.quick else 64) << 20, 3, spark, report)
-    if spark is not None:
+def measure(say: Callable[[str], None]) -> Report:
+    """All cases, with Spark."""
+    report = Report(facts=environment("pyarrow", "polars", "duckdb", "pyspark", "numba"))
+    spark = spark_session()
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            run(Path(directory), 64 << 20, 3, spark, report, say)
+    finally:
         spark.stop()
-    if options.json:
-        print(json.dumps({"mb_per_s": report.measured, "required": report.verdicts}))
-    return 0 if report.good else 1
+    return report
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main("How fast formats decode, beside pyarrow, polars, duckdb and Spark.", measure)

@@ -280,6 +280,11 @@ def _nearest_single(text: str) -> float:
 def _decimal(kind: Decimal, text: str) -> decimal.Decimal:
     if not _FLOAT.fullmatch(text) or not text.isascii():
         raise Bad("bad_decimal")
+    mantissa, _, power = text.lower().partition("e")
+    if abs(int(power or 0)) > 1000:
+        if int(power) > 0 and mantissa.strip("+-0."):
+            raise Bad("out_of_range")
+        text = "0"
     with decimal.localcontext(prec=2000):
         rounded = decimal.Decimal(text).quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP)
     if abs(rounded) >= decimal.Decimal(10) ** (kind.precision - kind.scale):

@@ -138,3 +138,15 @@ def test_unknown_names_and_options_are_refused() -> None:
         check_stream(sensors(rate="fast"))
     with pytest.raises(BadOption):
         check_stream(sensors("csv", NESTED))
+    for option in ({"timestamp_format": "epoch_ms"}, {"binary": "hex"}):
+        with pytest.raises(BadOption):
+            check_stream(sensors("json", TYPES, **option))
+    with pytest.raises(BadOption):
+        check_stream(sensors("csv", header="true"))
+
+
+def test_csv_is_written_with_the_delimiter_of_the_stream(tmp_path: Path) -> None:
+    stream = sensors("csv", ("INT", "DOUBLE"), delimiter="\\t")
+    data = text(stream, make(stream, tmp_path), 0, 100, 1)
+    decoded = FORMATS["csv"].make(stream.schema, stream.options).decode(data, range(4), "g", 0)
+    assert (decoded.rows, decoded.bad) == (100, ())

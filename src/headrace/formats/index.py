@@ -107,5 +107,7 @@ def decode(index: FieldIndex, wanted: Sequence[int]) -> Decoded:
 
 
 def view_of(data: bytes | memoryview) -> Bytes:
-    """The buffer as the kernels take it, not copied."""
-    return np.frombuffer(data, np.uint8)
+    """The buffer as the kernels take it, not copied; read-only, so that they are compiled for one kind of array."""
+    view = np.frombuffer(data, np.uint8)
+    view.flags.writeable = False
+    return view

@@ -151,13 +151,20 @@ def _double(name: str, text: str, rules: Rules) -> float:
     return float(pa.array([text.lstrip("+")]).cast(pa.float32())[0].as_py())
 
 
-_CONTEXT = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+_CONTEXT = decimal.Context(
+    prec=100, rounding=decimal.ROUND_HALF_UP, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[]
+)
 
 
 def _decimal(kind: Decimal, text: str) -> decimal.Decimal:
     if _FLOAT.fullmatch(text) is None:
         raise BadValue("bad_decimal")
     value = _CONTEXT.create_decimal(text)
+    if not value.is_finite():  # an exponent beyond all bounds
+        mantissa, _, exponent = text.lower().partition("e")
+        if mantissa.strip("+-0.") and not exponent.startswith("-"):
+            raise BadValue("out_of_range")
+        value = decimal.Decimal(0)
     if value and value.adjusted() >= kind.precision:
         raise BadValue("out_of_range")
     if value and value.adjusted() < -kind.scale - 1:

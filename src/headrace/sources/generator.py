@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import BadOption
+from headrace.formats import FORMATS
 from headrace.formats.base import Format
+from headrace.formats.csv import Csv
 from headrace.options import Option, duration, integer, number
 from headrace.program import StreamDef
 from headrace.schema import Schema
@@ -70,7 +72,8 @@ class Generator:
     def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
         rate: float | None = values["rate"]
         step = values["step"] if values["step"] is not None else 1e6 / rate if rate else 1000.0
-        delimiter = stream.options.get("delimiter", ",")
+        fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+        delimiter = fmt.dialect.delimiter.decode() if isinstance(fmt, Csv) else ","
         self.recipe = Recipe(
             stream.schema, stream.format, delimiter, stream.event_time, values["seed"], values["start"], float(step),
             values["disorder"], values["spread"], values["cardinality"], values["nulls"],
@@ -137,6 +140,17 @@ def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
             f"source 'generator' cannot write format '{stream.format}'", advice="It writes json and csv.",
             option="format", value=stream.format,
         )  # fmt: skip
+    fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+    for option in ("timestamp_format", "date_format", "binary", "record_delimiter"):
+        declared = {o.name: o for o in FORMATS[stream.format].options}.get(option)
+        given = stream.options.get(option)
+        if declared is not None and given is not None and declared.read(given) != declared.default:
+            raise BadOption(
+                f"source 'generator' cannot write with {option} = '{given}'",
+                advice=f"Leave {option} out.", option=option, value=given,
+            )  # fmt: skip
+    if isinstance(fmt, Csv) and fmt.dialect.header:
+        raise BadOption("source 'generator' writes no header", advice="Leave header out.", option="header")
 
 
 GENERATOR = SourceKind(

@@ -1,0 +1,16 @@
+"""docs/sources.md lists what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from headrace.sources import SOURCES
+
+
+def test_docs_list_every_source_and_every_option_of_it() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
+    for kind in SOURCES.values():
+        section = re.search(rf"^## {kind.name}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        assert section is not None, kind.name
+        assert set(re.findall(r"^\| `(\w+)` \|", section[1], re.MULTILINE)) == {o.name for o in kind.options}
