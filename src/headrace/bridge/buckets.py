@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
