@@ -71,13 +71,17 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Ring0Program:
-    """The stateless part: filter, then either `outputs` (no aggregate) or keys, window and partials."""
+    """The stateless part: filter, then either `outputs` (no aggregate) or keys, window and partials.
+
+    `filter_columns` are the columns that the filter reads, by full-schema index: they are decoded first.
+    """
 
     filter: str | None
     outputs: tuple[Expression, ...] = ()
     keys: tuple[Expression, ...] = ()
     window: Window | None = None
     partials: tuple[Partial, ...] = ()
+    filter_columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,7 +76,14 @@ def stateless(
     outputs = tuple(Expression(SCHEMA[c].name, SCHEMA[c].type, f"c{c}") for c in columns)
     if sql is not None:
         outputs += (Expression("computed", INT, sql),)
-    return _pipeline(instance, view or View.some(columns), Ring0Program(where, outputs=outputs), None, outputs, 1)
+    return _pipeline(
+        instance,
+        view or View.some(columns),
+        Ring0Program(where, outputs=outputs, filter_columns=_read_by(where)),
+        None,
+        outputs,
+        1,
+    )
 
 
 def counting(
@@ -96,7 +104,7 @@ def counting(
         keys = (Expression(SCHEMA[key].name, SCHEMA[key].type, f"c{key}"),)
     fields = tuple(Field(k.name, k.type) for k in keys)
     outputs = (*(Expression(f.name, f.type, f"k{i}") for i, f in enumerate(fields)), Expression("rows", BIGINT, "p0"))
-    ring0 = Ring0Program(where, keys=keys, window=window, partials=(PRESENCE,))
+    ring0 = Ring0Program(where, (), keys, window, (PRESENCE,), _read_by(where))
     ring1 = Ring1Program(fields, window, (PRESENCE,), "close" if window else "changes", None, outputs)
     view = view or (View.none() if key is None else View.some([key]))
     return _pipeline(instance, view, ring0, ring1, outputs, buckets)
@@ -176,3 +184,8 @@ def task(
     split = Chunks(chunks) if chunks else None
     given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, 0, leaving)
     return Sent([row for batch in run_task(given) for row in batch])
+
+
+def _read_by(where: str | None) -> tuple[int, ...]:
+    """The columns that a filter reads, as the planner would say."""
+    return tuple(sorted({int(i) for i in re.findall(r"\bc(\d+)\b", where or "")}))

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.formats.base import Decoded
 from headrace.schema import DataType, Schema
@@ -41,9 +40,3 @@ def times(decoded: Decoded, event_time: int | None) -> pa.Array[Any]:
     if event_time is None:
         return pa.nulls(decoded.rows, pa.int64())
     return decoded.columns[event_time].cast(pa.int64())
-
-
-def highest(rows: pa.Table) -> int | None:
-    """The highest event time of a batch, before any pipeline's filter."""
-    found = pc.max(rows.column("_t")).as_py()
-    return None if found is None else int(found)

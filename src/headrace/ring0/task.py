@@ -17,13 +17,12 @@ from headrace.aggregates import aggregate_family
 from headrace.bridge.messages import STREAM_LANE, Kind, LaneEpoch, Row, encode_json, encode_receipt, payloads
 from headrace.codec import dump
 from headrace.errors import HeadraceError
-from headrace.formats import FORMATS
 from headrace.formats.base import BadRecord
 from headrace.program import Left, PipelineDef, PlanVersion
-from headrace.ring0.batch import highest, to_rows
+from headrace.ring0.decode import Decoder
 from headrace.ring0.families import families
 from headrace.ring0.runner import Runner
-from headrace.ring0.validity import Policy, judge, policy_of, reject_untimed
+from headrace.ring0.validity import Policy, judge, policy_of
 from headrace.sinks.base import SinkKey, Staged
 from headrace.sources.base import Split
 
@@ -77,25 +76,22 @@ class _Task:
         yield [self._to_driver(Kind.REPORT, self._report(time.perf_counter() - began))]
 
     def _read(self, split: Split) -> None:
-        stream = self.plan.stream
-        fmt = FORMATS[stream.format].make(stream.schema, stream.options)
-        wanted = self.plan.view.indexes(len(stream.schema))
-        for chunk in split.read(fmt):
+        decoder = Decoder(self.plan)
+        for chunk in split.read(decoder.format):
             began = time.perf_counter()
-            decoded = fmt.decode(chunk.data, wanted, chunk.origin, chunk.offset)
-            rows = to_rows(decoded, stream.schema, stream.event_time)
+            batch = decoder.decode(chunk)
             self.decode_seconds += time.perf_counter() - began
             self.bytes += len(chunk.data)
-            self.rows += decoded.rows
-            self.values += decoded.rows * len(wanted)
-            bad = (*chunk.bad, *decoded.bad)
-            self.bad.update(record.reason for record in bad)
-            self._feed(rows, bad)
+            self.rows += batch.records
+            self.values += batch.values
+            self.bad.update(batch.reasons)
+            self.bad.update({"null_event_time": batch.untimed} if batch.untimed else {})
+            if batch.top is not None and (self.max_time is None or batch.top > self.max_time):
+                self.max_time = batch.top
+            self._feed(batch.rows, batch.bad)
 
     def _feed(self, rows: pa.Table, bad: Sequence[BadRecord]) -> None:
         stream = self.plan.stream
-        rows, bad = reject_untimed(rows, bad, stream.event_time)
-        self._see_times(rows)
         batches: dict[int, pa.Table] = {}
         for instance, runner in list(self.runners.items()):
             try:
@@ -127,16 +123,6 @@ class _Task:
             runner.take(share)
             runner.seconds += (time.perf_counter() - began) / len(runners)
         return True
-
-    def _see_times(self, rows: pa.Table) -> None:
-        """The watermark counts every row, before any pipeline's filter. A row without a time is in no window."""
-        if self.plan.stream.event_time is None or rows.num_rows == 0:
-            return
-        if missing := rows.column("_t").null_count:
-            self.bad["null_event_time"] += missing
-        top = highest(rows)
-        if top is not None and (self.max_time is None or top > self.max_time):
-            self.max_time = top
 
     def _finish(self, pipeline: PipelineDef) -> list[Row]:
         """A pipeline's messages. One that failed here still sends its watermark: its lanes must not miss a task."""

@@ -7,7 +7,7 @@ concerns only the pipelines whose view contains the column, and only on rows tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -35,20 +35,6 @@ class Judged:
 
     rows: pa.Table
     bad: int
-
-
-def reject_untimed(
-    rows: pa.Table, bad: Sequence[BadRecord], event_time: int | None
-) -> tuple[pa.Table, Sequence[BadRecord]]:
-    """A bad event time rejects the row for all: leave those rows out, and renumber what is known of the others."""
-    untimed = {b.row for b in bad if b.column is not None and b.column == event_time}
-    if not untimed:
-        return rows, bad
-    keep = np.ones(rows.num_rows, dtype=bool)
-    keep[list(untimed)] = False
-    moved = np.cumsum(keep) - 1
-    rest = [replace(b, row=int(moved[b.row])) if b.row >= 0 else b for b in bad if b.row not in untimed]
-    return rows.filter(pa.array(keep)), rest
 
 
 def judge(pipeline: PipelineDef, policy: Policy, schema: Schema, rows: pa.Table, bad: Sequence[BadRecord]) -> Judged:

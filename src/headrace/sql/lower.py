@@ -6,6 +6,7 @@ from headrace.errors import BadEmit, InternalError
 from headrace.program import Emit, Expression, Meaning, PipelineProgram, Ring0Program, Ring1Program, SinkDef
 from headrace.schema import Field, Schema, View
 from headrace.sinks import SINKS
+from headrace.sql.expr import columns_of
 from headrace.sql.physical import (
     Physical,
     PhysicalAggregate,
@@ -31,7 +32,7 @@ def lower(
     """The physical plan of a shape, before physical rules. `emit` is what the statement says, None for nothing."""
     node: Physical = PhysicalSharedStream(shape.scan.stream, shape.scan.view)
     if shape.filter is not None:
-        node = PhysicalFilter(node, render(shape.filter, ring0_column))
+        node = PhysicalFilter(node, render(shape.filter, ring0_column), tuple(sorted(columns_of(shape.filter))))
     if shape.aggregate is None:
         if emit is not None:
             raise BadEmit(
@@ -64,6 +65,7 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
     """The program of a finished physical plan: each operator becomes its part of Ring 0 or Ring 1."""
     stream, view = "", View.none()
     where: str | None = None
+    read: tuple[int, ...] = ()
     ring0: Ring0Program | None = None
     ring1: Ring1Program | None = None
     outputs: tuple[Expression, ...] = ()
@@ -71,12 +73,12 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
         if isinstance(node, PhysicalSharedStream):
             stream, view = node.stream.name, node.view
         elif isinstance(node, PhysicalFilter):
-            where = node.sql
+            where, read = node.sql, node.columns
         elif isinstance(node, PhysicalProject):
             outputs = node.outputs
-            ring0 = Ring0Program(where, outputs=outputs)
+            ring0 = Ring0Program(where, outputs=outputs, filter_columns=read)
         elif isinstance(node, PhysicalPartialAggregate):
-            ring0 = Ring0Program(where, keys=node.keys, window=node.window, partials=node.partials)
+            ring0 = Ring0Program(where, (), node.keys, node.window, node.partials, read)
         elif isinstance(node, PhysicalMergeAggregate):
             outputs = node.outputs
             ring1 = Ring1Program(node.keys, node.window, node.partials, node.emit, node.having, outputs)

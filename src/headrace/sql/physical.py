@@ -62,9 +62,10 @@ class PhysicalSharedStream(Physical):
 
 @dataclass(frozen=True)
 class PhysicalFilter(_Unary):
-    """Ring 0: keeps the rows for which the DuckDB expression is true."""
+    """Ring 0: keeps the rows for which the DuckDB expression is true. `columns` are those that it reads."""
 
     sql: str
+    columns: tuple[int, ...]
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:

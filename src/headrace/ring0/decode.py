@@ -1,0 +1,157 @@
+"""Bytes of a chunk to the relation `rows`: the union of the wanted columns, decoded once for all pipelines.
+
+When every pipeline has a filter, the columns that the filters read are parsed first and the rest only for the rows
+that some filter keeps (late materialisation). What a pipeline gets does not depend on which way was taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace import duck
+from headrace.aggregates import where
+from headrace.formats import FORMATS
+from headrace.formats.base import BadRecord, Decoded
+from headrace.program import PlanVersion
+from headrace.ring0.batch import to_rows
+from headrace.sources.base import RawChunk
+
+# With many filters hardly a row is wanted by none of them, and looking for such rows costs as much as it saves.
+MAX_FILTERS = 4
+# A filter that keeps more than this share of a task's first chunk is not tried on the others.
+WORTH_WHILE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One decoded chunk. `rows` is the relation, `bad` what is known of its rows (and of records that are no row).
+
+    `records` counts all records, also those whose rows nobody wants; so do `top`, the highest event time, and
+    `untimed`, the rows without one. `values` is the number of cells that were parsed.
+    """
+
+    rows: pa.Table
+    bad: Sequence[BadRecord]
+    reasons: Counter[str]
+    records: int
+    values: int
+    top: int | None
+    untimed: int
+
+
+class Decoder:
+    """Decodes the chunks of one task. Deterministic: the same chunks in the same order give the same batches."""
+
+    def __init__(self, plan: PlanVersion) -> None:
+        stream = plan.stream
+        self._stream = stream
+        self.format = FORMATS[stream.format].make(stream.schema, stream.options)
+        self._wanted = plan.view.indexes(len(stream.schema))
+        ring0 = [p.program.ring0 for p in plan.pipelines]
+        self._filters = list(dict.fromkeys(r.filter for r in ring0 if r.filter is not None))
+        needed = {c for r in ring0 for c in r.filter_columns}
+        self._first = tuple(sorted(needed | ({stream.event_time} if stream.event_time is not None else set())))
+        self._meaning = plan.pipelines[0].program.meaning if plan.pipelines else None
+        selective = bool(ring0) and all(r.filter is not None and r.filter_columns for r in ring0)
+        self._late = selective and len(self._filters) <= MAX_FILTERS and len(self._first) < len(self._wanted)
+
+    def decode(self, chunk: RawChunk) -> Batch:
+        """Decode one chunk. Raises only what concerns the whole stream."""
+        found = self._decode_late(chunk) if self._late else None
+        return self._decode_all(chunk) if found is None else found
+
+    def _decode_all(self, chunk: RawChunk) -> Batch:
+        decoded = self.format.decode(chunk.data, self._wanted, chunk.origin, chunk.offset)
+        bad = (*chunk.bad, *decoded.bad)
+        untimed = self._without_time(bad)
+        rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
+        top, missing = self._times(rows.column("_t"), untimed)
+        if untimed:
+            kept = np.setdiff1d(np.arange(decoded.rows), np.fromiter(untimed, np.int64))
+            rows, bad = rows.take(kept), tuple(_renumbered(bad, kept))
+        return Batch(
+            rows,
+            bad,
+            _reasons((*chunk.bad, *decoded.bad)),
+            decoded.rows,
+            decoded.rows * len(self._wanted),
+            top,
+            missing,
+        )
+
+    def _decode_late(self, chunk: RawChunk) -> Batch | None:
+        """Filter columns first, the rest for the rows that are kept. None when that cannot be told: then a filter fails
+        on some row, and whose it is shows when each pipeline runs on all of them."""
+        indexed = self.format.index(chunk.data, self._first, chunk.origin, chunk.offset)
+        head = indexed.parse(self._first)
+        rows = to_rows(head, self._stream.schema, self._stream.event_time)
+        bad = (*chunk.bad, *indexed.bad, *head.bad)
+        untimed = self._without_time(bad)
+        kept = self._kept(rows, untimed)
+        if kept is None:
+            return None
+        self._late = len(kept) <= WORTH_WHILE * rows.num_rows
+        top, missing = self._times(rows.column("_t"), untimed)
+        rest = tuple(c for c in self._wanted if c not in self._first)
+        tail = indexed.parse(rest, kept)
+        columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
+        selected = Decoded(len(kept), columns | dict(tail.columns))
+        bad = (*bad, *tail.bad)
+        values = head.rows * len(self._first) + len(kept) * len(rest)
+        return Batch(
+            to_rows(selected, self._stream.schema, self._stream.event_time),
+            tuple(_renumbered(bad, kept)),
+            _reasons(bad),
+            head.rows,
+            values,
+            top,
+            missing,
+        )
+
+    def _kept(self, rows: pa.Table, untimed: set[int]) -> npt.NDArray[np.int64] | None:
+        """The rows that some filter keeps, in order."""
+        assert self._meaning is not None
+        numbered = rows.append_column("_row", pa.array(np.arange(rows.num_rows)))
+        anyone = " OR ".join(f"({f})" for f in self._filters)
+        try:
+            found = duck.run(self._meaning, f"SELECT _row FROM rows{where(anyone)} ORDER BY _row", {"rows": numbered})
+        except Exception:  # a filter's failure is its pipeline's, and is met there again
+            return None
+        kept: npt.NDArray[np.int64] = found.column(0).to_numpy().astype(np.int64)
+        return np.setdiff1d(kept, np.fromiter(untimed, np.int64)) if untimed else kept
+
+    def _without_time(self, bad: Sequence[BadRecord]) -> set[int]:
+        """Rows whose event time is bad: they are rejected for all."""
+        return {b.row for b in bad if b.column is not None and b.column == self._stream.event_time}
+
+    def _times(self, times: pa.ChunkedArray[Any], untimed: set[int]) -> tuple[int | None, int]:
+        """The highest event time, and how many rows have none without being bad."""
+        if self._stream.event_time is None:
+            return None, 0
+        top = pc.max(times).as_py()
+        return None if top is None else int(top), times.null_count - len(untimed)
+
+
+def _reasons(bad: Sequence[BadRecord]) -> Counter[str]:
+    return Counter(record.reason for record in bad)
+
+
+def _renumbered(bad: Sequence[BadRecord], kept: npt.NDArray[np.int64]) -> list[BadRecord]:
+    """What is known of the kept rows under their new numbers; records that are no row stay as they are."""
+    moved = []
+    for record in bad:
+        if record.row < 0:
+            moved.append(record)
+            continue
+        at = int(np.searchsorted(kept, record.row))
+        if at < len(kept) and kept[at] == record.row:
+            moved.append(replace(record, row=at))
+    return moved
