@@ -118,7 +118,7 @@ def split_call(call: AggCall, args: list[str], where: str | None) -> Split:
 
 def windowed(relation: str, window: Window) -> str:
     """The rows once per window they are in, with window_start and window_end; rows without a time are in none."""
-    count, slide, size = window.size // window.slide, window.slide, window.size
+    count, slide, size = -(-window.size // window.slide), window.slide, window.size
     if window.kind == "cumulate":
         return (
             f"SELECT *, base AS window_start, base + (step + 1) * {slide} AS window_end FROM "
@@ -128,7 +128,8 @@ def windowed(relation: str, window: Window) -> str:
     start = f"{_floor(window.offset, slide)} - step * {slide}"
     return (
         f"SELECT *, {start} AS window_start, {start} + {size} AS window_end "
-        f"FROM (SELECT *, unnest(range({count})) AS step FROM {relation} WHERE _t IS NOT NULL)"
+        f"FROM (SELECT *, unnest(range({count})) AS step FROM {relation} WHERE _t IS NOT NULL) "
+        f"WHERE _t < {start} + {size}"
     )
 
 

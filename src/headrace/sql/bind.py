@@ -258,9 +258,10 @@ class _SelectBinder:
 
     def _assign_window(self) -> None:
         """Puts an AssignWindow below the aggregate for the window call of GROUP BY."""
+        grouped = [self._selected(node) for node in self.select.group_by or ()]
         calls = [
             node
-            for node in self.select.group_by or ()
+            for node in grouped
             if isinstance(node, Apply) and node.name in ("window", "session_window") and not node.operator
         ]
         if not calls:
@@ -279,6 +280,16 @@ class _SelectBinder:
         self.window_call = call
         self.scope = Scope(self.plan.schema, self.scope.qualifier, self.scope.what)
         self.exprs = self._binder()
+
+    def _selected(self, node: Node) -> Node:
+        """What a group key means when it is an alias or a position of the select list."""
+        items = self.select.items
+        if isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() not in self.scope.places:
+            named = [i.value for i in items if i.alias is not None and i.alias.lower() == node.parts[0].lower()]
+            return named[0] if named else node
+        if isinstance(node, Constant) and node.kind == "number" and node.text.isdigit():
+            return items[int(node.text) - 1].value if 1 <= int(node.text) <= len(items) else node
+        return node
 
     def _window_of(self, node: Apply) -> Expr | None:
         """The window column, for a call that says the same as the one in GROUP BY."""

@@ -53,6 +53,8 @@ def _aggregate_call(binder: ExprBinder, node: Apply, name: str, args: list[Expr]
     if name in ("var_pop", "var_samp", "stddev_pop", "stddev_samp") and len(args) == 1 and is_numeric(args[0].type):
         args = [binder.coerce(args[0], DOUBLE)]
     wanted = 2 if name in ("min_by", "max_by") else 1
+    if name == "count" and len(args) > 1:
+        binder.unsupported("count of several columns", "Count one, or concat_ws of all.", at)
     if len(args) != wanted:
         raise WrongArguments(
             f"{node.name} takes {wanted} argument(s)", advice=f"{len(args)} given.", span=binder.span(at)

@@ -276,6 +276,8 @@ class ExprBinder:
         if aggregate in AGGREGATE_NAMES and not node.operator:
             return bind_aggregate(self, node, aggregate)
         if node.distinct or node.star or node.where is not None:
+            if name not in FUNCTIONS:
+                self._unknown(node)
             raise WrongArguments(
                 f"{node.name} is no aggregate: DISTINCT, * and FILTER do not fit it",
                 advice="Remove them.",

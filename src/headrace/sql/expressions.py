@@ -156,10 +156,9 @@ class _Expressions:
             if cursor.token.upper in ("ANY", "ALL", "SOME"):
                 cursor.refuse(f"{word} {cursor.token.upper}", f"Write several {word} with OR or AND.", self._here())
             pattern = self.bit_or()
-            arguments = [left, pattern]
-            if cursor.accept("ESCAPE"):
-                arguments.append(self.bit_or())
-            node = Apply((left.at[0], cursor.previous_end), word.lower(), tuple(arguments), operator=True)
+            if cursor.at("ESCAPE"):
+                cursor.refuse("ESCAPE", "A backslash escapes % and _ in the pattern.", self._here())
+            node = self._binary(word.lower(), left, pattern)
         else:
             node = self._binary("rlike", left, self.bit_or())
         return Apply(node.at, "not", (node,), operator=True) if negated else node
@@ -401,6 +400,8 @@ class _Expressions:
     def _interval(self) -> Node:
         cursor = self.cursor
         start = cursor.advance().start
+        if cursor.peek(2).upper == "TO":
+            cursor.refuse("an interval range", "Write INTERVAL '1 hour 30 minutes'.", (start, cursor.peek(3).end))
         months = micros = 0
         try:
             if cursor.token.kind == "string" and cursor.peek().upper.lower() not in UNITS:
@@ -422,10 +423,7 @@ class _Expressions:
                 span=cursor.span((start, cursor.previous_end)),
                 certain=True,
             ) from None
-        place = (start, cursor.previous_end)
-        if cursor.at("TO"):
-            cursor.refuse("an interval range", "Write INTERVAL '1 hour 30 minutes'.", (start, cursor.token.end))
-        return IntervalConstant(place, months, micros)
+        return IntervalConstant((start, cursor.previous_end), months, micros)
 
     def _binary(self, name: str, left: Node, right: Node) -> Apply:
         return Apply((left.at[0], right.at[1]), name, (left, right), operator=True)

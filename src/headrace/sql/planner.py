@@ -62,6 +62,12 @@ def _plan(
     statement: CreatePipeline | Select, names: Names, meaning: Meaning, neighbours: Mapping[str, PipelineProgram]
 ) -> Planned:
     span = statement.span
+    if not meaning.ansi or meaning.case_sensitive:
+        raise UnsupportedOnShared(
+            "a session without ANSI mode, or with case-sensitive names, cannot run on the shared host",
+            advice="Leave spark.sql.ansi.enabled on and spark.sql.caseSensitive off, as they are by default.",
+            span=span,
+        )
     ctx = PlanContext(meaning, span.text, span.statement, neighbours)
     sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
     bound = bind_query(statement.query, names, meaning, span.text, span.statement)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from headrace.errors import BadWindow, Span, UnsupportedOnShared
+from headrace.errors import BadWindow, Span
 from headrace.program import Window, WindowKind
 from headrace.sql.intervals import parse_interval
 from headrace.sql.plan import Plan, origin
 from headrace.sql.syntax import Constant, IntervalConstant, Node, Place
-
-_DAY = 86_400_000_000
 
 
 class WindowReader:
@@ -58,7 +56,7 @@ class WindowReader:
             self.fail("the slide is longer than the window", "Make the slide at most the size.", args[2].at)
         if abs(offset) >= slide:
             self.fail("the offset must be smaller than the slide", "Make it smaller.", args[3].at)
-        return self.make("tumble" if slide == size else "hop", size, slide, offset, at)
+        return Window("tumble" if slide == size else "hop", size, slide, offset % slide)
 
     def table(self, function: str, args: tuple[Node, ...], at: Place) -> Window:
         """The window of TUMBLE(..., size), HOP(..., slide, size), CUMULATE(..., step, size), SESSION(..., gap)."""
@@ -85,15 +83,6 @@ class WindowReader:
         if abs(offset) >= slide:
             self.fail("the offset must be smaller than the slide", "Make it smaller.", args[low].at)
         kind: WindowKind = "cumulate" if function == "cumulate" else "tumble" if slide == size else "hop"
-        return self.make(kind, size, slide, offset, at)
-
-    def make(self, kind: WindowKind, size: int, slide: int, offset: int, at: Place) -> Window:
-        if kind == "hop" and size % slide:
-            raise UnsupportedOnShared(
-                "a hopping window whose size is no multiple of its slide cannot run on the shared host",
-                advice="Choose a slide that divides the size.",
-                span=self.span(at),
-            )
         return Window(kind, size, slide, offset % slide)
 
     def positive(self, node: Node, what: str) -> int:

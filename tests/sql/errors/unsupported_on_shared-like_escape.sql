@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:37
+SELECT id FROM s WHERE k LIKE 'a/%' ESCAPE '/'

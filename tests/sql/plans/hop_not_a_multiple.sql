@@ -1,0 +1,45 @@
+SELECT window.start, window.end, count(*) AS n FROM s GROUP BY window(ts, '10 minutes', '3 minutes')
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project start := window.start, end := window.end, n := agg0
+    Aggregate by [window] compute [agg0 := count(*)]
+      AssignWindow hop 10 minutes every 3 minutes on ts
+        Scan s shared_required_schema=SOME [13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [13 ts]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=none window=hop 10 minutes every 3 minutes partials=1
+  r2 := PhysicalBridge(r1) lane=pipeline payload=partial states
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=3
+  r4 := PhysicalResultCollect(r3)
+
+ring 0
+  filter: none
+  window: hop 10 minutes every 3 minutes
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  one lane; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: when the watermark closes a window
+  having: none
+  outputs:
+    start TIMESTAMP = make_timestamptz(window_start)
+    end TIMESTAMP = make_timestamptz(window_end)
+    n BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [13 ts]
