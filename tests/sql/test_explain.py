@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from headrace.schema import View
+from headrace.program import StreamDef
+from headrace.schema import INT, Field, Schema, View
 from headrace.sql import LiveStream, explain, explain_json
+from headrace.sql.explain import reading
 from headrace.sql.live import adding
 from tests.sql.support import plan
 
@@ -71,3 +74,11 @@ def test_verbose_lists_every_rule() -> None:
     for name, _ in planned.trace:
         assert f"  {name}:" in text
     assert "fold_constants: no change" in text
+
+
+def test_a_format_that_allows_no_cuts_is_said_to_be_read_in_order() -> None:
+    options = {"multiline": "true"}
+    stream = StreamDef("x", Schema((Field("a", INT),)), None, 0, "files", "csv", options)
+    assert "in order" in reading(stream)
+    assert "in order" in reading(replace(stream, options={"codec": "gzip"}))
+    assert "cut among the tasks" in reading(replace(stream, options={}))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.program import Expression, Partial
+from headrace.formats import FORMATS
+from headrace.formats.codecs import CODECS
+from headrace.program import Expression, Partial, StreamDef
 from headrace.sinks import SINKS
 from headrace.sql.intervals import show_interval
 from headrace.sql.live import LiveStream, adding, asked_by
@@ -135,8 +137,17 @@ def _rules(planned: Planned) -> Iterator[str]:
         yield from ("  " + line for line in text.split("\n"))
 
 
+def reading(stream: StreamDef) -> str:
+    """How tasks share the reading: cut anywhere, or each file whole because the format or its codec allows no cuts."""
+    shared = FORMATS[stream.format].make(stream.schema, stream.options).splittable
+    codec = stream.options.get("codec", "")
+    how = "cut among the tasks" if shared and codec not in CODECS else "each file in order, by one task"
+    return f"source {stream.source}, format {stream.format}; {how}"
+
+
 def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     schema = planned.stream.schema
+    yield f"read: {reading(planned.stream)}"
     yield f"declared: {len(schema)} columns"
     yield f"view (positions are those of the full schema): {show_view(planned.program.view, schema)}"
     if live is None:

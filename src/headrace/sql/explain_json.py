@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.program import Expression, PipelineProgram
 from headrace.sinks import SINKS
-from headrace.sql.explain import HOST_REASON
+from headrace.sql.explain import HOST_REASON, reading
 from headrace.sql.live import LiveStream, adding, asked_by
 from headrace.sql.physical import Physical, topological
 from headrace.sql.plan import Plan
@@ -99,6 +99,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
     foot: dict[str, Any] = {
         "name": planned.stream.name,
         "declared": len(schema),
+        "read": reading(planned.stream),
         "view": {"kind": view.kind, "columns": {str(i): schema[i].name for i in view.indexes(len(schema))}},
     }
     if live is not None:

@@ -33,5 +33,6 @@ sinks
   out: memory, exactly once while the process lives; kept in memory only
 
 stream s
+  read: source generator, format json; cut among the tasks
   declared: 14 columns
   view (positions are those of the full schema): SOME [0 id]

@@ -34,5 +34,6 @@ sinks
   none
 
 stream plain
+  read: source generator, format json; cut among the tasks
   declared: 3 columns
   view (positions are those of the full schema): ALL (3 columns)

@@ -46,5 +46,6 @@ sinks
   none
 
 stream s
+  read: source generator, format json; cut among the tasks
   declared: 14 columns
   view (positions are those of the full schema): SOME [1 temp, 3 k, 13 ts]

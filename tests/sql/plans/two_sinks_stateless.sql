@@ -39,5 +39,6 @@ sinks
   barriers wait for all 2 of them
 
 stream s
+  read: source generator, format json; cut among the tasks
   declared: 14 columns
   view (positions are those of the full schema): SOME [0 id, 4 ok]

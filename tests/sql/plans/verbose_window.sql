@@ -90,5 +90,6 @@ rules
   insert_barrier_for_fan_in: no change
 
 stream s
+  read: source generator, format json; cut among the tasks
   declared: 14 columns
   view (positions are those of the full schema): SOME [1 temp, 3 k, 13 ts]

@@ -42,5 +42,6 @@ sinks
   none
 
 stream local
+  read: source generator, format json; cut among the tasks
   declared: 3 columns
   view (positions are those of the full schema): SOME [0 v, 2 t]
