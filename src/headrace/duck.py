@@ -1,14 +1,13 @@
 """DuckDB as a library: one private, single-threaded connection per process and SQL meaning.
 
 Rings 0 and 1 run their SQL here. One thread, so a re-run of an epoch gives the same rows in the same order; a memory
-limit, because a Spark task shares its machine; a temporary directory of its own that goes with the process.
+limit, because a Spark task shares its machine; a temporary directory of its own, which DuckDB makes when it spills.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
+import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
 
@@ -28,8 +27,9 @@ def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
     key = (os.getpid(), meaning)
     found = _connections.get(key)
     if found is None:
-        spill = tempfile.mkdtemp(prefix="headrace-duck-")
-        atexit.register(shutil.rmtree, spill, ignore_errors=True)
+        # Spark ends its workers with a signal, so nothing can be tidied at exit: the directory must not be there unless
+        # it is needed, and DuckDB removes it after use.
+        spill = os.path.join(tempfile.gettempdir(), f"headrace-duck-{os.getpid()}-{secrets.token_hex(4)}")
         found = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill})
         found.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
         _connections[key] = found

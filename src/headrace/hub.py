@@ -121,14 +121,18 @@ class Hub:
             self._require_open()
             draft = self._draft()
             results = [draft.apply(statement) for statement in parse_script(text)]
+            dropped = {name.lower() for name in draft.dropped if self._catalog.stream(name) is not None}
+            gone = {name: self._runtime_of(name) for name in dropped}
             if draft.catalog != self._catalog:
                 self._file.save(draft.catalog)
                 self._catalog = draft.catalog
-            for name in draft.dropped:
-                self._runtime_of(name).forget()
-                del self._runtimes[name.lower()]
-        left = {stream: tuple(ended) for stream, ended in draft.left.items()}
-        self._make_so(draft.touched, left, draft.waits)
+            for name, runtime in gone.items():
+                runtime.forget()
+                del self._runtimes[name]
+        # Pipelines of a stream that is gone, with all its state, need no farewell.
+        left = {stream: tuple(ended) for stream, ended in draft.left.items() if stream not in dropped}
+        touched = {stream for stream in draft.touched if draft.catalog.stream(stream) is not None}
+        self._make_so(touched, left, draft.waits)
         return results
 
     def check(self, text: str) -> list[Result]:

@@ -300,7 +300,8 @@ def test_a_hub_opened_again_resumes_and_a_closed_one_refuses(place: Path, spark:
         first.sql("SHOW STREAMS")
     put(place / "in" / "1.json", lines(100, 120))
     with headrace.connect(place / "state", spark=spark) as second:
-        assert all("as declared" in str(result) for result in second.sql(script))
+        results = second.sql(script)
+        assert all("as declared" in str(result) for result in results), list(map(str, results))
         until(lambda: second.pipelines["p"].status().rows_out == 120, "it goes on, counted from the beginning")
         until(lambda: rows_of(second.pipelines["n"].results())[-1:] == [(120,)], "with its state")
         assert second.wait_until_end(90)
@@ -347,4 +348,5 @@ def test_a_large_file_is_cut_and_read_by_all_task_slots_in_one_epoch(place: Path
         epochs = until(lambda: [s for s in hub.runtime("s").recent if s.rows], "the file is read")
         assert [(e.tasks, e.rows, e.bytes) for e in epochs] == [(3, copies * 20_000, size)]
         assert hub.wait_until_end(90)
+        assert hub.pipelines["p"].status().error == ""
         assert sum(n for _, n in rows_of(hub.pipelines["p"].results())) == copies * 20_000
