@@ -4,6 +4,7 @@ VENV     ?= .venv
 PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
                       $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 DURATION ?= 30
+ROUNDS   ?= 200
 BIN      := $(VENV)/bin
 # The set-up runs again only when what it installs has changed.
 STAMP    := $(VENV)/.installed
@@ -12,7 +13,7 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-planner bench-formats clean
+.PHONY: help setup demo test check bench-epoch bench-planner bench-formats soak-kill clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +59,9 @@ bench-planner: $(STAMP) ## Planning time as a multiple of sqlglot's parse time
 
 bench-formats: $(STAMP) ## MB/s per core of the formats, beside pyarrow, polars, duckdb and Spark
 	@$(BIN)/python -m bench.formats
+
+soak-kill: $(STAMP) ## Kill runs at random places, ROUNDS=200 times, and check what the sinks hold
+	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS)
 
 clean: ## Remove the virtual environment, caches and build products
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
