@@ -54,21 +54,22 @@ def cache_directory() -> Path:
 class _Locator(_CacheLocator):
     """Tells Numba where the cache is, and that it is stale when any kernel source changed."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, own: str) -> None:
+        self._name, self._own = name, own
 
     def get_cache_path(self) -> str:
         return str(cache_directory())
 
     def get_source_stamp(self) -> str:
-        return stamp()
+        return f"{stamp()} {self._own}"
 
     def get_disambiguator(self) -> str:
         return hashlib.blake2b(self._name.encode(), digest_size=5).hexdigest()
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
-        return cls(f"{py_func.__module__}.{py_func.__qualname__}")
+        own = hashlib.blake2b(Path(py_file).read_bytes(), digest_size=8).hexdigest()
+        return cls(f"{py_func.__module__}.{py_func.__qualname__}", own)
 
 
 class _Impl(CompileResultCacheImpl):
