@@ -109,7 +109,7 @@ def _chain(expr: Expr, name: str) -> list[Expr]:
 
 
 def text_literal(text: str) -> str:
-    """A DuckDB string literal; characters below blank by their code, which no client strips or ends at."""
+    """A DuckDB string literal. Only the quote is special in one."""
     return "'" + text.replace("'", "''") + "'"
 
 
