@@ -258,6 +258,11 @@ def _islands(source: str, keys: Sequence[str]) -> str:
 
 def is_closed(window: Window, end: int, watermark: int | None) -> bool:
     """Whether a window with this end is closed at `watermark`: nothing more can join it."""
-    if watermark is None:
-        return False
-    return end < watermark if window.kind == "session" else end <= watermark
+    return watermark is not None and bool(closed_among(window, pa.array([end]), watermark)[0].as_py())
+
+
+def closed_among(window: Window, ends: pa.Array[Any] | pa.ChunkedArray[Any], watermark: int) -> pa.BooleanArray:
+    """Which of these ends are closed. A row exactly at the end of a session still joins it, so there the end itself
+    must have passed; the end of another window is its first moment outside."""
+    compare = pc.less if window.kind == "session" else pc.less_equal
+    return compare(ends, pa.scalar(watermark))

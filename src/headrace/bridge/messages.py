@@ -12,6 +12,7 @@ never changes (Spark could not restart otherwise); what may change is inside and
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,6 +26,8 @@ from headrace.sinks.base import Staged
 VERSION = 1
 STREAM_LANE = 0
 MAX_PAYLOAD = 8 * 1024 * 1024
+_MAGIC = b"HRT1"
+_PREFIX = struct.Struct("<4sI")
 
 
 class Kind(IntEnum):
@@ -128,8 +131,9 @@ def decode_receipt(payload: bytes) -> tuple[int, str, Staged]:
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """Rows as Arrow IPC."""
+    """Rows as Arrow IPC behind eight bytes that name the version (eight, so that the buffers stay aligned)."""
     sink = pa.BufferOutputStream()
+    sink.write(_PREFIX.pack(_MAGIC, VERSION))
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
@@ -137,7 +141,10 @@ def encode_table(table: pa.Table) -> bytes:
 
 def decode_table(payload: bytes) -> pa.Table:
     """What `encode_table` wrote; zero-copy over `payload`."""
-    return pa.ipc.open_stream(payload).read_all()
+    magic, version = _PREFIX.unpack_from(payload)
+    if magic != _MAGIC or version != VERSION:
+        raise InternalError(f"a table payload has version {version}, this is {VERSION}")
+    return pa.ipc.open_stream(pa.py_buffer(payload).slice(_PREFIX.size)).read_all()
 
 
 def payloads(table: pa.Table) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import duck
-from headrace.aggregates import BOUNDS, finish, is_closed, merge, schema_of, split_closed
+from headrace.aggregates import BOUNDS, closed_among, finish, is_closed, merge, schema_of, split_closed
 from headrace.bridge.buckets import hashes
 from headrace.bridge.messages import decode_table, encode_table
 from headrace.errors import StateDamaged
@@ -77,7 +77,7 @@ class _Tables:
             if end is None or not (flush or is_closed(window, end, watermark)):
                 continue
             table = self._read(ALL_TIME, chunk)
-            over = pc.less(table.column("window_end"), pa.scalar(limit))
+            over = closed_among(window, table.column("window_end"), limit)
             closed.append(table.filter(over))
             self._put(ALL_TIME, entry, chunk, table.filter(pc.invert(over)))
         if flush and closed:
