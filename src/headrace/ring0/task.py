@@ -149,7 +149,7 @@ class _Task:
     def _watermarks(self, pipeline: PipelineDef, flush: bool | None, drop: bool) -> list[Row]:
         """This task's word to every lane of a pipeline; the first task also says what the lane is."""
         given = self.given
-        program = _text(pipeline, self.plan.version) if given.task == 0 else ""
+        program = _text(pipeline, self.plan.version, given.checkpoint) if given.task == 0 else ""
         message = LaneEpoch(
             given.epoch,
             given.tasks,
@@ -202,12 +202,13 @@ class _Task:
         }
 
 
-_texts: dict[tuple[int, int], str] = {}
+_texts: dict[tuple[str, int, int], str] = {}
 
 
-def _text(pipeline: PipelineDef, version: int) -> str:
-    """A pipeline as its lanes get it; written once per plan version and worker."""
-    key = (version, pipeline.instance)
+def _text(pipeline: PipelineDef, version: int, checkpoint: str) -> str:
+    """A pipeline as its lanes get it; written once per plan version and worker. A worker may serve several hubs, whose
+    versions and instances are numbered alike: the checkpoint tells them apart."""
+    key = (checkpoint, version, pipeline.instance)
     if key not in _texts:
         if len(_texts) > 4096:
             _texts.clear()
