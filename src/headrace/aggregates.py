@@ -87,9 +87,7 @@ def aggregate_family(
     fields = [f for f in schema_of(first) if f.name in BOUNDS or f.name.startswith("k")]
     for i, member in enumerate(members):
         flag = "true" if member.filter is None else flags[member.filter]
-        columns += [
-            f"CAST({_flagged(p.filtered, flag)} AS {p.type.duckdb}) AS m{i}_{p.name}" for p in member.partials
-        ]
+        columns += [f"CAST({_flagged(p.filtered, flag)} AS {p.type.duckdb}) AS m{i}_{p.name}" for p in member.partials]
         own = [f for f in schema_of(member) if f.name not in BOUNDS and not f.name.startswith("k")]
         if own[-1].name == NEWEST:
             columns.append(f"count(CASE WHEN {flag} AND _newest_row THEN 1 END) AS m{i}_{NEWEST}")

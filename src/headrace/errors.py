@@ -64,9 +64,7 @@ class HeadraceError(Exception):
     fault: ClassVar[Fault] = Fault.OURS
     retry_helps: ClassVar[bool] = False
 
-    def __init__(
-        self, message: str, *, advice: str = "", span: Span | None = None, **params: object
-    ) -> None:
+    def __init__(self, message: str, *, advice: str = "", span: Span | None = None, **params: object) -> None:
         super().__init__(message)
         self.message = message
         self.advice = advice
