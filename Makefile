@@ -4,6 +4,7 @@ VENV     ?= .venv
 PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
                       $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 DURATION ?= 30
+FUZZ_SECONDS ?= 60
 ROUNDS   ?= 200
 BIN      := $(VENV)/bin
 # The set-up runs again only when what it installs has changed.
@@ -13,7 +14,7 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-planner bench-formats soak-kill clean
+.PHONY: help setup demo test check bench-epoch bench-planner bench-formats fuzz soak-kill clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +60,9 @@ bench-planner: $(STAMP) ## Planning time as a multiple of sqlglot's parse time
 
 bench-formats: $(STAMP) ## MB/s per core of the formats, beside pyarrow, polars, duckdb and Spark
 	@$(BIN)/python -m bench.formats
+
+fuzz: $(STAMP) ## Mutated input against the formats for FUZZ_SECONDS=60
+	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
 
 soak-kill: $(STAMP) ## Kill runs at random places, ROUNDS=200 times, and check what the sinks hold
 	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS)
