@@ -81,7 +81,7 @@ def values_of(kind: str) -> list[Any]:
     return VALUES[kind]
 
 
-def frame(kinds: tuple[str, ...], limit: int = 64) -> pa.Table:
+def frame(kinds: tuple[str, ...], limit: int = 40) -> pa.Table:
     """A table with one column per type (a, b, c, ...) that holds combinations of their edge values: all of them, or a
     fixed sample when there are too many. Every value of every column is in it."""
     columns = [values_of(kind) for kind in kinds]

@@ -42,8 +42,8 @@ def functions_page() -> str:
             lines.append(f"| {_code(name)} | {types} | {others} |")
     lines += [
         "",
-        "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are written with these; a time minus",
-        "an interval is the time plus its negative; `a[i]` and `m[key]` are `element`.",
+        "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are written with these; a time",
+        "minus an interval is the time plus its negative; `a[i]` and `m[key]` are `element`.",
         "",
     ]
     lines += ["## Casts", "", "`TRY_CAST` takes the same pairs.", "", "| from | to |", "|---|---|"]

@@ -92,9 +92,11 @@ def test_spark_says_the_same_about_a_random_query(spark: Any, text: str) -> None
         return
     assert theirs is not None, f"only Spark fails on {text}"
     assert theirs.schema.types == planned.program.output.arrow.types, text
-    assert bag(ours) == bag(_rows(theirs)) or not bag(ours), text
+    ring1 = planned.program.ring1
+    if not ours and ring1 is not None and not ring1.keys and ring1.window is None:
+        return  # a global aggregate over nothing is a row in Spark; a stream has nothing to say yet
+    assert bag(ours) == bag(_rows(theirs)), text
 
 
 def _rows(table: pa.Table) -> list[Row]:
-    # a global aggregate over nothing is a row in Spark; a stream has nothing to say yet
     return [tuple(plain(v) for v in row.values()) for row in table.to_pylist()]
