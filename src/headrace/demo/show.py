@@ -73,7 +73,8 @@ def _watch(hub: Hub, out: Console, until: float, interrupts: Interrupts) -> None
             left = max(0.0, until - time.monotonic())
             note = f"pipeline power joins half-way; {left:.0f} s left; Ctrl-C ends the demo"
             _show_once(hub, out, live, note)
-            interrupts.asked.wait(min(left, _LIVE_PAUSE if live is not None else _LINE_PAUSE))
+            to_join = left if joins_at is None else joins_at - time.monotonic()
+            interrupts.asked.wait(max(0.0, min(left, to_join, _LIVE_PAUSE if live is not None else _LINE_PAUSE)))
 
 
 def _show_once(hub: Hub, out: Console, live: Live | None, note: str) -> None:
