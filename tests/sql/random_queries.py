@@ -34,6 +34,7 @@ _STRING_FORMS = (
     "upper({a})", "concat({a}, {b})", "substring({a}, 1, 2)", "trim({a})", "nullif({a}, {b})", "{a} || 'x'",
 )  # fmt: skip
 _AGGREGATES = ("count", "sum", "min", "max", "avg", "stddev_samp", "count_distinct", "count_star", "bool_or")
+_WINDOWS = ("", "window(ts, '5 minutes')", "window(ts, '10 minutes', '4 minutes')", "session_window(ts, '20 seconds')")
 _KEYS = ("k", "ok", "id % 3", "upper(k)", "year(ts)")
 
 
@@ -121,13 +122,17 @@ def query(draw: st.DrawFn) -> str:
         items = ", ".join(f"{draw(expression(kind))} AS c{i}" for i, kind in enumerate(kinds))
         return f"SELECT {items} FROM {source}{where}"
     calls = [f"{draw(aggregate())} AS a{i}" for i in range(draw(st.integers(1, 3)))]
-    window = draw(st.sampled_from(["", "window(ts, '5 minutes')", "window(ts, '10 minutes', '5 minutes')"]))
+    window = draw(st.sampled_from(_WINDOWS))
     keys = [
         draw(st.sampled_from(["k", "ok", "id % 3", "upper(k)", "year(ts)"])) for _ in range(draw(st.integers(0, 2)))
     ]
     keys = list(dict.fromkeys(keys))
     groups = [g for g in (window, *keys) if g]
-    selected = [*(["window.start AS w"] if window else []), *(f"{key} AS k{i}" for i, key in enumerate(keys)), *calls]
+    selected = [
+        *([f"{window.partition('(')[0]}.{draw(st.sampled_from(['start', 'end']))} AS w"] if window else []),
+        *(f"{key} AS k{i}" for i, key in enumerate(keys)),
+        *calls,
+    ]
     grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
     having = f" HAVING count(*) > {draw(st.integers(0, 2))}" if draw(st.integers(0, 3)) == 0 else ""
     return f"SELECT {', '.join(selected)} FROM {source}{where}{grouped}{having}"

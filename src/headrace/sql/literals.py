@@ -103,7 +103,7 @@ def timestamp(text: str, kind: DataType, time_zone: str, at: Place) -> Literal:
 
 
 def _offset(zone: str | None, moment: datetime.datetime, time_zone: str) -> datetime.timedelta:
-    if zone in ("Z", "UTC", "GMT"):
+    if (zone or time_zone) in ("Z", "UTC", "GMT", "Etc/UTC"):
         return datetime.timedelta()
     if zone is not None and zone[0] in "+-":
         digits = zone[1:].replace(":", "")

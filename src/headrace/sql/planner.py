@@ -9,6 +9,7 @@ from headrace.errors import Span, UnknownSink, UnsupportedOnShared
 from headrace.options import closest
 from headrace.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
 from headrace.sql.bind import bind_query
+from headrace.sql.engine import knows_time_zone
 from headrace.sql.lower import lower, program_of
 from headrace.sql.names import Names
 from headrace.sql.physical import Physical
@@ -66,6 +67,12 @@ def _plan(
         raise UnsupportedOnShared(
             "a session without ANSI mode, or with case-sensitive names, cannot run on the shared host",
             advice="Leave spark.sql.ansi.enabled on and spark.sql.caseSensitive off, as they are by default.",
+            span=span,
+        )
+    if not knows_time_zone(meaning.time_zone):
+        raise UnsupportedOnShared(
+            f"the session's time zone {meaning.time_zone!r} is not known to DuckDB",
+            advice="Use the name of a region, such as Europe/Berlin, or UTC.",
             span=span,
         )
     ctx = PlanContext(meaning, span.text, span.statement, neighbours)

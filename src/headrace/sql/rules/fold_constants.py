@@ -6,12 +6,12 @@ import dataclasses
 import datetime
 import decimal
 import math
-from functools import lru_cache
 from typing import Any
 
 import duckdb
 
 from headrace.schema import BINARY, BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Map, Struct
+from headrace.sql.engine import evaluate
 from headrace.sql.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, Literal
 from headrace.sql.plan import Aggregate, Filter, Named, Plan, Project, rewrite
 from headrace.sql.render import render
@@ -106,32 +106,15 @@ def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
     if isinstance(expr.type, Hidden | Array | Map | Struct):
         return expr
     try:
-        row = (
-            _connection(ctx.meaning.time_zone)
-            .execute(f"SELECT CAST({render(expr, _no_column)} AS {_wire(expr)})")
-            .fetchone()
-        )
+        raw = evaluate(f"CAST({render(expr, _no_column)} AS {expr.type.duckdb})", ctx.meaning.time_zone)
     except duckdb.Error:
         return expr  # fails at run time, for the rows that reach it
-    assert row is not None
-    value = _from_wire(expr, row[0])
+    value = _from_wire(expr, raw)
     return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)
 
 
 def _no_column(column: Column) -> str:
     raise AssertionError(f"{column.name} is not constant")
-
-
-@lru_cache(maxsize=8)
-def _connection(time_zone: str) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
-    connection.execute(f"SET threads=1; SET TimeZone='{time_zone}'")
-    return connection
-
-
-def _wire(expr: Expr) -> str:
-    """The type in which a value crosses to Python without loss."""
-    return expr.type.duckdb
 
 
 def _from_wire(expr: Expr, value: Any) -> Any:

@@ -1,0 +1,37 @@
+"""The one DuckDB connection of the planner: evaluates constants with the engine that would evaluate them per row."""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from typing import Any
+
+import duckdb
+
+_lock = threading.Lock()
+
+
+@lru_cache(maxsize=8)
+def _connection(time_zone: str) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET threads=1")
+    connection.execute("SET TimeZone=" + "'" + time_zone.replace("'", "''") + "'")
+    return connection
+
+
+def evaluate(sql: str, time_zone: str) -> Any:
+    """The value of a constant expression in a session of that time zone. Raises duckdb.Error. Any thread may call."""
+    with _lock:
+        row = _connection(time_zone).execute(f"SELECT {sql}").fetchone()
+    assert row is not None
+    return row[0]
+
+
+@lru_cache(maxsize=8)
+def knows_time_zone(time_zone: str) -> bool:
+    """Whether DuckDB has a time zone of that name."""
+    try:
+        evaluate("1", time_zone)
+    except duckdb.Error:
+        return False
+    return True
