@@ -20,6 +20,18 @@ class Bad(Exception):
     """A bad record or value; the argument is the reason word."""
 
 
+class _Any:
+    """Equal to everything: the text of an object inside an object."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ANY = _Any()
+
+
 class Number(str):
     """A JSON number by its text."""
 
@@ -211,6 +223,8 @@ def json_value(kind: DataType, value: Any, text: str) -> Any:
             raise Bad("bad_decimal")
         return text_value(kind, str(value))
     assert isinstance(kind, Scalar)
+    if kind.name == "STRING" and text == "?" and not is_text:  # inside a nested value, where its text was not kept
+        return str(value) if isinstance(value, Number) else str(value).lower() if isinstance(value, bool) else ANY
     if kind.name == "STRING":
         return text_value(kind, value if is_text else text)
     if kind.name == "BOOLEAN":

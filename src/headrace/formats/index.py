@@ -16,7 +16,10 @@ import numpy.typing as npt
 from headrace.formats.base import BadRecord, Decoded
 from headrace.formats.columns import Bytes, Fields, Places, Syntax, at, parse_column, reason_of
 from headrace.formats.kernels.numbers import NULL
-from headrace.schema import Schema
+from headrace.formats.kernels.texts import gather
+from headrace.schema import DataType, Schema
+
+TOGETHER = 512  # rows; with fewer, columns of one type are parsed together
 
 
 class Reindex(Protocol):
@@ -53,18 +56,28 @@ class FieldIndex:
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         parsed: dict[int, Any] = {}
         bad: list[BadRecord] = []
-        late = self._locate([c for c in columns if c not in self.slots], selection)
-        for column in columns:
-            if column in self.slots:
-                fields = self.fields(column)
-                fields = fields if selection is None else at(fields, selection)
-            else:
-                fields = late[column]
-            found = parse_column(fields, self.schema[column].type)
-            parsed[column] = found.array
-            if found.odd:
-                bad += self._bad_cells(column, found.status, selection)
+        wanted = self._all_fields(columns, selection)
+        for kind, group in _groups(self.schema, columns, wanted):
+            fields = [wanted[i] for i in group]
+            found = parse_column(fields[0] if len(group) == 1 else _joined(fields), kind)
+            size = len(fields[0])
+            for k, i in enumerate(group):
+                parsed[columns[i]] = found.array if len(group) == 1 else found.array.slice(k * size, size)
+                if found.odd:
+                    bad += self._bad_cells(columns[i], found.status[k * size : (k + 1) * size], selection)
+        parsed = {c: parsed[c] for c in columns}
         return Decoded(self.rows if selection is None else len(selection), parsed, tuple(bad))
+
+    def _all_fields(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None) -> list[Fields]:
+        late = self._locate([c for c in columns if c not in self.slots], selection)
+        found = []
+        for column in columns:
+            if column in late:
+                found.append(late[column])
+            else:
+                fields = self.fields(column)
+                found.append(fields if selection is None else at(fields, selection))
+        return found
 
     def _locate(self, columns: list[int], selection: npt.NDArray[np.int64] | None) -> dict[int, Fields]:
         """The fields of columns that were not located at first, for the selected rows."""
@@ -72,11 +85,19 @@ class FieldIndex:
             return {}
         assert self.again is not None
         if selection is not None and len(selection) * 2 < self.rows:
-            few = self.again(self.joint.join(self.record(row) for row in selection.tolist()), columns)
+            few = self.again(self._gathered(selection), columns)
             return {c: few.fields(c) for c in columns}
         every = self.again(self.data.data, columns)
         found = {c: every.fields(c) for c in columns}
         return found if selection is None else {c: at(f, selection) for c, f in found.items()}
+
+    def _gathered(self, selection: npt.NDArray[np.int64]) -> memoryview:
+        """The selected records, put together."""
+        glue = np.frombuffer(self.joint, np.uint8)
+        size = int((self.stops[selection] - self.begins[selection]).sum()) + len(glue) * len(selection)
+        out = np.empty(size + 8, np.uint8)
+        gather(self.data, self.begins, self.stops, np.asarray(selection, np.int64), glue, out)
+        return out.data[:size]
 
     def fields(self, column: int) -> Fields:
         """The fields of one column that was located, all rows."""
@@ -98,6 +119,22 @@ class FieldIndex:
             place = self.offset + int(self.begins[row])
             found.append(BadRecord(self.origin, place, reason_of(int(status[i])), column, self.record(row), row))
         return found
+
+
+def _groups(schema: Schema, columns: Sequence[int], fields: list[Fields]) -> list[tuple[DataType, list[int]]]:
+    """Which of the columns (by their place in `columns`) are parsed in one go: few rows of one type in one buffer,
+    because then the calls cost more than the work."""
+    groups: dict[tuple[DataType, int], list[int]] = {}
+    for i, c in enumerate(columns):
+        together = len(fields[i]) <= TOGETHER
+        groups.setdefault((schema[c].type, id(fields[i].data) if together else -i), []).append(i)
+    return [(kind, group) for (kind, _), group in groups.items()]
+
+
+def _joined(fields: list[Fields]) -> Fields:
+    """Several columns of fields, one after the other."""
+    starts = np.concatenate([f.starts for f in fields])
+    return Fields(fields[0].data, starts, np.concatenate([f.ends for f in fields]), fields[0].syntax)
 
 
 def decode(index: FieldIndex, wanted: Sequence[int]) -> Decoded:

@@ -21,11 +21,12 @@ from headrace.formats.kernels.lanes import (
     get8,
     get32,
     match64,
+    popcount,
     put32,
     trailing_zeros,
     view,
     wide,
-)
+)  # fmt: skip
 
 # Verdicts on a record; formats.csv turns them into reason words.
 OK, OPEN_QUOTE, BAD_QUOTE, FIELD_COUNT, TOO_LONG = 0, 1, 2, 3, 4
@@ -93,6 +94,25 @@ def count_verdict(found: int, expected: int, last_empty: bool, ragged: bool, tra
     return FIELD_COUNT
 
 
+@inlined
+def masks(buf: Any, block: int, n: int, delimiter: int, quote: int) -> tuple[Any, Any, Any]:
+    """Of the 64 bytes from `block`: which are delimiters or newlines, which newlines, which quotes."""
+    lines = match64(buf, block, n, 10)
+    quotes = match64(buf, block, n, quote) if quote >= 0 else np.uint64(0)
+    return match64(buf, block, n, delimiter) | lines, lines, quotes
+
+
+@helper
+def unwanted_runs(slots: Any) -> Any:
+    """For each column, how many columns can be passed from it to the next that is wanted, or to the last."""
+    width = len(slots)
+    ahead = np.zeros(width + 1, np.int64)
+    for column in range(width - 2, -1, -1):
+        if slots[column] < 0:
+            ahead[column] = ahead[column + 1] + 1
+    return ahead
+
+
 @kernel
 def scan_rows(
     data: Any, dialect: Any, nulls: Any, null_bounds: Any, slots: Any, starts: Any, ends: Any, begins: Any, stops: Any,
@@ -118,10 +138,25 @@ def scan_rows(
     field = 0  # of the field
     column = 0
     block = 0
-    mask = np.uint64(0)
-    if n > 0:
-        mask = match64(buf, 0, n, delimiter) | match64(buf, 0, n, 10)
+    mask, lines, quotes = masks(buf, 0, n, delimiter, quote)  # of the block; what was used up is gone from `mask`
+    ahead = unwanted_runs(slots)
     while begin < n:
+        run = ahead[column] if column < width and (column > 0 or comment < 0) else 0
+        if run > 0:
+            # Pass several unwanted fields at once: the delimiters before the next newline, if no quote is among them.
+            ending = mask & lines
+            before = mask & ~lines & ((ending & (~ending + ONE)) - ONE)
+            count = min(popcount(before), run)
+            if count > 0:
+                for _ in range(count - 1):
+                    before &= before - ONE
+                last = before & (~before + ONE)
+                behind = (ONE << np.uint64(field - block)) - ONE if field > block else np.uint64(0)
+                if (quotes & (last - ONE) & ~behind) == 0:
+                    mask &= ~(last | (last - ONE))
+                    field = block + trailing_zeros(last) + 1
+                    column += count
+                    continue
         c = byte_at(buf, field, n)
         verdict = OK
         p = 0
@@ -145,14 +180,14 @@ def scan_rows(
                     verdict = BAD_QUOTE
                     after = line
             block = after & ~63
-            mask = match64(buf, block, n, delimiter) | match64(buf, block, n, 10)
+            mask, lines, quotes = masks(buf, block, n, delimiter, quote)
             mask &= ~((ONE << np.uint64(after - block)) - ONE)
             if after < n:
                 mask &= mask - ONE
         else:
             while mask == 0 and block + 64 < n:
                 block += 64
-                mask = match64(buf, block, n, delimiter) | match64(buf, block, n, 10)
+                mask, lines, quotes = masks(buf, block, n, delimiter, quote)
             after = n
             if mask != 0:
                 after = block + trailing_zeros(mask)
@@ -192,7 +227,7 @@ def scan_rows(
         if stop > begin and crlf and get8(buf, stop - 1) == 13:
             stop -= 1
         if verdict == OK:
-            verdict = count_verdict(column, width, e == p or p < 0, ragged, trailing)
+            verdict = count_verdict(column, width, e == p and c != quote, ragged, trailing)
         if stop - begin > longest:
             verdict = TOO_LONG
         if verdict == OK:
@@ -211,7 +246,7 @@ def scan_rows(
         if field != after + 1:
             block = after & ~63
             if block < n:
-                mask = match64(buf, block, n, delimiter) | match64(buf, block, n, 10)
+                mask, lines, quotes = masks(buf, block, n, delimiter, quote)
                 mask &= ~((ONE << np.uint64(after - block)) - ONE)
                 if after < n:
                     mask &= mask - ONE

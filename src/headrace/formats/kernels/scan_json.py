@@ -408,6 +408,14 @@ def scan_members(
     return p
 
 
+@helper
+def keep_alive(one: Any, two: Any, three: Any) -> None:
+    """A last use of arrays whose views were taken."""
+    one[0] = 0
+    two[0] = 0
+    three[0] = 0
+
+
 @kernel
 def count_lines(buf: Any, delimiter: int) -> int:
     """An upper bound on the records of a buffer."""
@@ -437,6 +445,9 @@ def scan_lines(
     seen = np.full(slots + 1, -1, np.int32)
     memory = np.zeros(3 * REMEMBERED, np.int32)
     stack = np.empty(MAX_DEPTH, np.uint8)
+    # Taking a view costs reference counts, so it is done once; `keep_alive` below makes the local arrays outlive it.
+    key_bytes, key_bounds, slot_table, first, last = view(keys), view(bounds), view(table), view(starts), view(ends)
+    seen_at, known, levels = view(seen), view(memory), view(stack)
     rows = 0
     wrong = 0
     begin = 0
@@ -446,8 +457,9 @@ def scan_lines(
         verdict = OK
         if c == 123:
             p = scan_members(
-                buf, p, n, rows, view(keys), view(bounds), view(table), len(table), view(starts), view(ends), slots,
-                room, view(seen), view(memory), view(stack),
+                buf, p, n, rows, key_bytes, key_bounds, slot_table, len(table), first, last, slots, room, seen_at,
+                known,
+                levels,
             )  # fmt: skip
             if p < 0:
                 verdict = -p
@@ -466,7 +478,7 @@ def scan_lines(
                 continue
         else:
             stop = find_byte(buf, begin, n, 10)
-            e = value_end(buf, p, n, view(stack))
+            e = value_end(buf, p, n, levels)
             verdict = NOT_AN_OBJECT if e >= 0 and skip_space(buf, e >> 1, n) == stop else BAD_JSON
         if stop - begin > longest:
             verdict = TOO_LONG
@@ -481,6 +493,7 @@ def scan_lines(
             wrong += 1
             seen[:] = -1
         begin = stop + 1
+    keep_alive(seen, memory, stack)
     return rows, wrong
 
 
@@ -497,18 +510,22 @@ def scan_objects(
     seen = np.full(slots + 1, -1, np.int32)
     memory = np.zeros(3 * REMEMBERED, np.int32)
     stack = np.empty(MAX_DEPTH, np.uint8)
+    key_bytes, key_bounds, slot_table, first, last = view(keys), view(bounds), view(table), view(starts), view(ends)
+    seen_at, known, levels = view(seen), view(memory), view(stack)
     for row in range(len(places)):
         p = places[row]
         if p >= 0 and get8(buf, p) == 123:
             scan_members(
-                buf, p, n, row, view(keys), view(bounds), view(table), len(table), view(starts), view(ends), slots,
-                room, view(seen), view(memory), view(stack),
+                buf, p, n, row, key_bytes, key_bounds, slot_table, len(table), first, last, slots, room, seen_at,
+                known,
+                levels,
             )  # fmt: skip
             continue
         if p >= 0:
             status[row] = wrong
         for slot in range(slots):
             starts[slot, row] = -1
+    keep_alive(seen, memory, stack)
 
 
 @kernel
@@ -522,6 +539,7 @@ def scan_items(
     """
     buf, n = view(data), len(data)
     stack = np.empty(MAX_DEPTH, np.uint8)
+    levels = view(stack)
     keep = len(starts) > 0
     total = 0
     for row in range(len(places)):
@@ -542,7 +560,7 @@ def scan_items(
                     key_ends[total] = e >> 1 if e & 1 == 0 else ~(e >> 1)
                 p = skip_space(buf, e >> 1, n) + 1
                 p = skip_space(buf, p, n)
-            e = value_end(buf, p, n, view(stack))
+            e = value_end(buf, p, n, levels)
             if keep:
                 starts[total] = -1 if get8(buf, p) == 110 else p
                 ends[total] = e >> 1 if e & 1 == 0 else ~(e >> 1)
@@ -551,4 +569,5 @@ def scan_items(
             if get8(buf, p) == 44:
                 p = skip_space(buf, p + 1, n)
         counts[row] = total - first
+    keep_alive(stack, stack, stack)
     return total

@@ -113,6 +113,22 @@ def parse_strings(
     return odd
 
 
+@kernel
+def gather(data: Any, begins: Any, stops: Any, rows: Any, joint: Any, out: Any) -> int:
+    """Copy the records `rows` one after the other, each followed by `joint`; the bytes written."""
+    buf, n = view(data), len(data)
+    target, room, glue = view(out), len(out), view(joint)
+    at = 0
+    for row in rows:
+        p, e = wide(begins[row]), wide(stops[row])
+        copy_bytes(buf, p, n, target, at, room, e - p)
+        at += e - p
+        for k in range(len(joint)):
+            put8(target, at, get8(glue, k))
+            at += 1
+    return at
+
+
 @helper
 def base64_value(c: int) -> int:
     if 65 <= c <= 90:
