@@ -28,15 +28,17 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "set-up: virtual environment $(VENV) ($$($(PYTHON) --version))"; \
 	  $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	    echo "this Python cannot make virtual environments: install its venv package (Debian: python3-venv)" >&2; exit 2; }; fi
-	@echo "set-up 1 of 3: Spark (its source package is 450 MB: some minutes, once)"
+	@echo "set-up 1 of 4: Spark (its source package is 450 MB: some minutes, once)"
 	@$(PIP) pyspark
-	@echo "set-up 2 of 3: headrace and its libraries"
+	@echo "set-up 2 of 4: headrace and its libraries"
 	@$(PIP) --editable '.[dev]'
-	@echo "set-up 3 of 3: Java"
+	@echo "set-up 3 of 4: Java"
 	@if ! $(BIN)/python -m headrace.java >/dev/null 2>&1; then \
 	  echo "        no Java 17 or newer here: installing one into the virtual environment"; \
 	  $(PIP) --editable '.[java]'; fi
 	@echo "        using $$($(BIN)/python -m headrace.java)"
+	@echo "set-up 4 of 4: compiling kernels (half a minute, once)"
+	@$(BIN)/python scripts/warm.py >/dev/null
 	@touch $@
 
 demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
