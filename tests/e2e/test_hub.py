@@ -308,6 +308,17 @@ def test_a_hub_opened_again_resumes_and_a_closed_one_refuses(place: Path, spark:
     assert sorted(i for (i,) in rows_of(pq.read_table(place / "out"))) == list(range(120))
 
 
+def test_two_hubs_on_one_session_do_not_mix_up_their_pipelines(hub: Hub, place: Path, spark: SparkSession) -> None:
+    """Both hubs number plan versions and instances from 1, and the same Python workers serve both."""
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT count(*) AS n FROM s")
+    with headrace.connect(place / "other", spark=spark, buckets=2) as other:
+        other.sql(stream_sql(place) + "; CREATE PIPELINE p INTO m AS SELECT k, min(v) AS low FROM s GROUP BY k")
+        assert other.wait_until_end(90)
+        assert sorted(rows_of(other.pipelines["p"].results())) == [("k0", 0), ("k1", 1), ("k2", 2)]
+    put(place / "in" / "1.json", lines(100, 120))
+    until(lambda: rows_of(hub.pipelines["p"].results())[-1:] == [(120,)], "the first hub goes on")
+
+
 def test_a_session_that_means_something_else_by_sql_is_refused(place: Path, spark: SparkSession) -> None:
     other = spark.newSession()
     other.conf.set("spark.sql.ansi.enabled", "false")
