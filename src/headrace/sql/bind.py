@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from headrace.errors import (
     DuplicateName,
     MisplacedAggregate,
-    NotGrouped,
     Span,
     TypeMismatch,
     UnknownStream,
@@ -17,15 +14,14 @@ from headrace.options import closest
 from headrace.program import Meaning
 from headrace.schema import DataType
 from headrace.sql.bind_expr import ExprBinder
-from headrace.sql.expr import AggCall, Column, Expr, transform, walk
-from headrace.sql.functions.aggregates import AGGREGATE_ALIASES, AGGREGATE_NAMES
+from headrace.sql.bind_groups import AboveAggregate, replace_aliases
+from headrace.sql.expr import AggCall, Column, Expr, walk
 from headrace.sql.names import Names
 from headrace.sql.plan import Aggregate, AssignWindow, Filter, Named, Plan, Project, Scan, Union
 from headrace.sql.pretty import column_name
 from headrace.sql.scope import Scope
 from headrace.sql.syntax import (
     Apply,
-    CastTo,
     Constant,
     Derived,
     Item,
@@ -307,7 +303,7 @@ class _SelectBinder:
     def _having(self, node: Node, items: list[Item | Named]) -> Expr:
         """HAVING sees the aliases of the select list first, then the input's columns; aggregates see only these."""
         aliases = {i.alias.lower(): i.value for i in items if isinstance(i, Item) and i.alias is not None}
-        return self.exprs.predicate(_replace_aliases(node, aliases), "HAVING")
+        return self.exprs.predicate(replace_aliases(node, aliases), "HAVING")
 
     def _keys(self, bound: list[Named], items: list[Item | Named]) -> list[Named]:
         keys: list[Named] = []
@@ -349,7 +345,7 @@ class _SelectBinder:
             if call not in unique:
                 unique.append(call)
         aggregate = Aggregate(self.plan, tuple(keys), tuple(unique))
-        above = _Above(self, aggregate)
+        above = AboveAggregate(aggregate, self.exprs.span)
         plan: Plan = aggregate
         if having is not None:
             plan = Filter(plan, above.rewrite(having))
@@ -370,35 +366,6 @@ class _SelectBinder:
             )
 
 
-class _Above:
-    """Rewrites expressions over an aggregate's input to expressions over its output."""
-
-    def __init__(self, owner: _SelectBinder, aggregate: Aggregate) -> None:
-        self.owner, self.aggregate = owner, aggregate
-        self.keys = {key.expr: i for i, key in reversed(list(enumerate(aggregate.keys)))}
-        self.calls = {call: i for i, call in enumerate(aggregate.calls)}
-
-    def rewrite(self, expr: Expr) -> Expr:
-        return transform(expr, self._replace)
-
-    def _replace(self, expr: Expr) -> Expr | None:
-        position = self.keys.get(expr)
-        if position is not None:
-            key = self.aggregate.keys[position]
-            return Column(expr.type, position, key.name, at=expr.at)
-        if isinstance(expr, AggCall):
-            position = len(self.aggregate.keys) + self.calls[expr]
-            return Column(expr.type, position, f"agg{self.calls[expr]}", at=expr.at)
-        if isinstance(expr, Column):
-            raise NotGrouped(
-                f"'{expr.name}' is neither grouped nor in an aggregate",
-                advice=f"Add it to GROUP BY, or use first({expr.name}), min({expr.name}), ...",
-                span=self.owner.exprs.span(expr.at),
-                name=expr.name,
-            )
-        return None
-
-
 def _name(item: Item) -> str:
     return item.alias if item.alias is not None else column_name(item.value)
 
@@ -410,14 +377,3 @@ def _chain(plan: Plan) -> list[Plan]:
         plan = plan.inputs[0]
         found.append(plan)
     return found
-
-
-def _replace_aliases(node: Node, aliases: dict[str, Node]) -> Node:
-    """Puts the select list's expressions where HAVING uses their aliases."""
-    if isinstance(node, Name) and len(node.parts) == 1:
-        return aliases.get(node.parts[0].lower(), node)
-    if isinstance(node, Apply) and AGGREGATE_ALIASES.get(node.name, node.name) not in AGGREGATE_NAMES:
-        return replace(node, args=tuple(_replace_aliases(a, aliases) for a in node.args))
-    if isinstance(node, CastTo):
-        return replace(node, input=_replace_aliases(node.input, aliases))
-    return node

@@ -224,25 +224,10 @@ class ExprBinder:
     # --- literals and structure -----------------------------------------------------------------
 
     def _constant(self, node: Constant) -> Expr:
-        at = node.at
         try:
-            if node.kind == "number":
-                return literals.number(node.text, at)
-            if node.kind == "string":
-                return Literal(STRING, node.text, at=at)
-            if node.kind == "boolean":
-                return Literal(BOOLEAN, node.text == "TRUE", at=at)
-            if node.kind == "null":
-                return Literal(VOID, None, at=at)
-            if node.kind == "date":
-                return literals.date(node.text, at)
-            if node.kind == "timestamp":
-                return literals.timestamp(node.text, TIMESTAMP, self.meaning.time_zone, at)
-            if node.kind == "timestamp_ntz":
-                return literals.timestamp(node.text, TIMESTAMP_NTZ, self.meaning.time_zone, at)
-            return Literal(BINARY, bytes.fromhex(node.text.zfill(len(node.text) + len(node.text) % 2)), at=at)
+            return literals.constant(node, self.meaning.time_zone)
         except ValueError as problem:
-            raise BadLiteral(str(problem), advice="Correct the literal.", span=self.span(at)) from None
+            raise BadLiteral(str(problem), advice="Correct the literal.", span=self.span(node.at)) from None
 
     def _case(self, node: Case) -> Expr:
         conditions = [self.predicate(c, "WHEN") for c, _ in node.branches]

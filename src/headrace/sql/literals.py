@@ -7,9 +7,25 @@ import decimal
 import re
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headrace.schema import BIGINT, DATE, DOUBLE, FLOAT, INT, SMALLINT, TIMESTAMP, TINYINT, DataType, Decimal
+from headrace.schema import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    DataType,
+    Decimal,
+)
 from headrace.sql.expr import Literal
-from headrace.sql.syntax import Place
+from headrace.sql.syntax import Constant, Place
+from headrace.sql.types import VOID
 
 _NUMBER = re.compile(r"(-?(?:\d+(?:\.\d*)?|\.\d+))([eE][+-]?\d+)?(BD|bd|[LlSsYyDdFf])?")
 _LIMITS: dict[DataType, int] = {TINYINT: 2**7, SMALLINT: 2**15, INT: 2**31, BIGINT: 2**63}
@@ -20,6 +36,24 @@ _MOMENT = re.compile(
     r"(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?|[A-Za-z]+/\S+)?)?"
 )
 _EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def constant(node: Constant, time_zone: str) -> Literal:
+    """The typed value of a literal as it was written. Raises ValueError with what is wrong."""
+    text, at = node.text, node.at
+    if node.kind == "number":
+        return number(text, at)
+    if node.kind == "string":
+        return Literal(STRING, text, at=at)
+    if node.kind == "boolean":
+        return Literal(BOOLEAN, text == "TRUE", at=at)
+    if node.kind == "null":
+        return Literal(VOID, None, at=at)
+    if node.kind == "date":
+        return date(text, at)
+    if node.kind == "binary":
+        return Literal(BINARY, bytes.fromhex(text.zfill(len(text) + len(text) % 2)), at=at)
+    return timestamp(text, TIMESTAMP if node.kind == "timestamp" else TIMESTAMP_NTZ, time_zone, at)
 
 
 def number(text: str, at: Place) -> Literal:

@@ -15,8 +15,9 @@ from headrace.options import closest
 from headrace.program import Emit
 from headrace.schema import TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 from headrace.sql.cursor import Cursor
+from headrace.sql.data_types import parse_data_type
 from headrace.sql.dialect import Token, tokenize
-from headrace.sql.expressions import parse_data_type, parse_expression
+from headrace.sql.expressions import parse_expression
 from headrace.sql.queries import parse_query
 from headrace.sql.statements import (
     CreatePipeline,
