@@ -203,6 +203,18 @@ if CHECKED:
         assert i >= 0
         base[i] = value
 
+    @inlined
+    def get64(base: Any, i: int) -> Any:
+        """The uint64 at `i`."""
+        assert i >= 0
+        return base[i]
+
+    @inlined
+    def put64(base: Any, i: int, value: Any) -> None:
+        """Set the uint64 at `i`."""
+        assert i >= 0
+        base[i] = value
+
 else:
 
     @inlined
@@ -211,6 +223,16 @@ else:
         return array.ctypes.data
 
     get8, get32, put8, put32 = _get8, _get32, _put8, _put32
+
+    @inlined
+    def get64(base: Any, i: int) -> Any:
+        """The uint64 at `i`."""
+        return _word(base, 8 * i)
+
+    @inlined
+    def put64(base: Any, i: int, value: Any) -> None:
+        """Set the uint64 at `i`."""
+        _store(base, 8 * i, value)
 
 
 @inlined

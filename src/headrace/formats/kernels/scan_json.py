@@ -16,15 +16,19 @@ import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
 from headrace.formats.kernels.lanes import (
+    ALL,
     HIGH,
+    ONE,
     byte_at,
     count_byte,
     digit_run,
     find_byte,
     get8,
     get32,
+    get64,
     put8,
     put32,
+    put64,
     same_bytes,
     string_stop,
     trailing_zeros,
@@ -331,15 +335,24 @@ def key_slot(buf: Any, p: int, encoded: int, keys: Any, bounds: Any, table: Any,
     return found if plain[0] >= 0 else -1  # the use of `plain` keeps it alive until here
 
 
+@inlined
+def same_lead(buf: Any, p: int, n: int, memory: Any, leads: Any, j: int, length: int) -> bool:
+    """Whether the j-th member begins as it did in the record before: the first eight bytes are remembered as a word."""
+    if (word_at(buf, p, n) & get64(leads, 2 * j + 1)) != get64(leads, 2 * j):
+        return False
+    return length <= 8 or same_bytes(buf, p + 8, get32(memory, 3 * j) + 8, length - 8, n)
+
+
 @helper
 def scan_members(
     buf: Any, p: int, n: int, row: int, keys: Any, bounds: Any, table: Any, size: int, starts: Any, ends: Any,
-    slots: int, rows: int, seen: Any, memory: Any, stack: Any,
+    slots: int, rows: int, seen: Any, memory: Any, leads: Any, stack: Any,
 ) -> int:  # fmt: skip
     """Scan the object whose `{` is at `p` into row `row`; the position after it, or minus the verdict.
 
     `starts` and `ends` have `rows` places for each of `slots`; `seen[slot]` is the last row that had the slot;
-    `memory[3 * j:]` is (place, length, slot) of the j-th member's lead. All are views, `size` is the table's.
+    `memory[3 * j:]` is (place, length, slot) of the j-th member's lead, `leads[2 * j:]` its
+    first word and the mask of that. All are views, `size` is the table's.
     """
     filled = 0
     p += 1
@@ -351,7 +364,7 @@ def scan_members(
         while True:
             known = j < REMEMBERED
             length = get32(memory, 3 * j + 1) if known else 0
-            if length > 0 and p + length < n and same_bytes(buf, p, get32(memory, 3 * j), length, n):
+            if length > 0 and p + length < n and same_lead(buf, p, n, memory, leads, j, length):
                 slot = get32(memory, 3 * j + 2)
                 p += length
             else:
@@ -371,9 +384,12 @@ def scan_members(
                     put32(memory, 3 * j, lead)
                     put32(memory, 3 * j + 1, p - lead)
                     put32(memory, 3 * j + 2, slot)
+                    mask = (ONE << np.uint64(8 * (p - lead))) - ONE if p - lead < 8 else ALL
+                    put64(leads, 2 * j, word_at(buf, lead, n) & mask)
+                    put64(leads, 2 * j + 1, mask)
             j += 1
             c = byte_at(buf, p, n)
-            if c == 32 or c == 9 or c == 13:
+            if c <= 32:
                 p = skip_space(buf, p, n)
                 c = byte_at(buf, p, n)
             e = -1
@@ -392,7 +408,7 @@ def scan_members(
                 put32(ends, slot * rows + row, end if e & 1 == 0 else ~end)
             p = end
             c = byte_at(buf, p, n)
-            if c == 32 or c == 9 or c == 13:
+            if c <= 32:
                 p = skip_space(buf, p, n)
                 c = byte_at(buf, p, n)
             p += 1
@@ -409,11 +425,12 @@ def scan_members(
 
 
 @helper
-def keep_alive(one: Any, two: Any, three: Any) -> None:
+def keep_alive(one: Any, two: Any, three: Any, four: Any) -> None:
     """A last use of arrays whose views were taken."""
     one[0] = 0
     two[0] = 0
     three[0] = 0
+    four[0] = 0
 
 
 @kernel
@@ -444,10 +461,11 @@ def scan_lines(
     slots, room = starts.shape
     seen = np.full(slots + 1, -1, np.int32)
     memory = np.zeros(3 * REMEMBERED, np.int32)
+    leads = np.empty(2 * REMEMBERED, np.uint64)
     stack = np.empty(MAX_DEPTH, np.uint8)
     # Taking a view costs reference counts, so it is done once; `keep_alive` below makes the local arrays outlive it.
     key_bytes, key_bounds, slot_table, first, last = view(keys), view(bounds), view(table), view(starts), view(ends)
-    seen_at, known, levels = view(seen), view(memory), view(stack)
+    seen_at, known, words, levels = view(seen), view(memory), view(leads), view(stack)
     rows = 0
     wrong = 0
     begin = 0
@@ -458,8 +476,7 @@ def scan_lines(
         if c == 123:
             p = scan_members(
                 buf, p, n, rows, key_bytes, key_bounds, slot_table, len(table), first, last, slots, room, seen_at,
-                known,
-                levels,
+                known, words, levels,
             )  # fmt: skip
             if p < 0:
                 verdict = -p
@@ -493,7 +510,7 @@ def scan_lines(
             wrong += 1
             seen[:] = -1
         begin = stop + 1
-    keep_alive(seen, memory, stack)
+    keep_alive(seen, memory, leads, stack)
     return rows, wrong
 
 
@@ -509,23 +526,23 @@ def scan_objects(
     slots, room = starts.shape
     seen = np.full(slots + 1, -1, np.int32)
     memory = np.zeros(3 * REMEMBERED, np.int32)
+    leads = np.empty(2 * REMEMBERED, np.uint64)
     stack = np.empty(MAX_DEPTH, np.uint8)
     key_bytes, key_bounds, slot_table, first, last = view(keys), view(bounds), view(table), view(starts), view(ends)
-    seen_at, known, levels = view(seen), view(memory), view(stack)
+    seen_at, known, words, levels = view(seen), view(memory), view(leads), view(stack)
     for row in range(len(places)):
         p = places[row]
         if p >= 0 and get8(buf, p) == 123:
             scan_members(
                 buf, p, n, row, key_bytes, key_bounds, slot_table, len(table), first, last, slots, room, seen_at,
-                known,
-                levels,
+                known, words, levels,
             )  # fmt: skip
             continue
         if p >= 0:
             status[row] = wrong
         for slot in range(slots):
             starts[slot, row] = -1
-    keep_alive(seen, memory, stack)
+    keep_alive(seen, memory, leads, stack)
 
 
 @kernel
@@ -569,5 +586,5 @@ def scan_items(
             if get8(buf, p) == 44:
                 p = skip_space(buf, p + 1, n)
         counts[row] = total - first
-    keep_alive(stack, stack, stack)
+    keep_alive(stack, stack, stack, stack)
     return total
