@@ -263,6 +263,29 @@ def test_a_file_that_is_gone_before_it_was_read_is_named(tmp_path: Path) -> None
         rows(source, source.initial(), end)
 
 
+def test_a_file_that_goes_while_it_is_listed_is_no_error_and_one_that_may_not_be_read_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "f", 0, 10)
+    source = make(stream(data), tmp_path / "state")
+    problem: OSError = FileNotFoundError()
+    really = os.open
+
+    def fails(path: str, flags: int) -> int:
+        if path == str(data / "f"):
+            raise problem
+        return really(path, flags)
+
+    monkeypatch.setattr(os, "open", fails)
+    assert source.latest(source.initial(), None) == source.initial()
+    problem = PermissionError()
+    with pytest.raises(UnreadableDirectory) as caught:
+        source.latest(source.initial(), None)
+    assert caught.value.params["path"] == str(data / "f")
+
+
 def test_a_growing_file_is_followed_and_its_open_record_waits(tmp_path: Path) -> None:
     path = tmp_path / "f.log"
     path.write_bytes(b'{"a":1}\n{"a":2}\n{"a"')

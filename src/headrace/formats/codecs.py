@@ -24,6 +24,7 @@ _SUFFIXES = {
 _ARROW = {"gzip": "gzip", "zstd": "zstd", "lz4": "lz4", "bzip2": "bz2"}
 _SNAPPY_HEADER = b"\xff\x06\x00\x00sNaPpY"
 _MOST = 1 << 31  # no single buffer is larger
+_PIECE = 1 << 20  # asked for at a time: the library makes room for all that it is asked for
 
 
 def codec_of(path: str) -> str:
@@ -65,7 +66,7 @@ class Decompressor:
         missing = size
         while missing > 0:
             try:
-                part = self._read(missing)
+                part = self._read(min(missing, _PIECE))
             except (OSError, ValueError, EOFError) as problem:
                 raise damaged(self.origin, self.file.tell(), problem) from problem
             if not part:

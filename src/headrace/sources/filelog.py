@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headrace.errors import FileChanged, MissingFile, StateDamaged
+from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDirectory
 
 HEAD = 4096
 
@@ -46,6 +46,8 @@ class Extent:
                 advice="Put it back: files must stay until the pipelines have read them.",
                 path=self.path,
             ) from None
+        except PermissionError:
+            raise unreadable(self.path) from None
         try:
             self.verify(fd)
         except BaseException:
@@ -72,6 +74,13 @@ def changed(path: str, how: str) -> FileChanged:
         "for files that grow at their end set tail = 'true'.",
         path=path,
         how=how,
+    )
+
+
+def unreadable(path: str) -> UnreadableDirectory:
+    """The error for a file that may not be read."""
+    return UnreadableDirectory(
+        f"{path} cannot be read", advice="Make it readable for the user who runs headrace.", path=path
     )
 
 

@@ -22,7 +22,7 @@ from headrace.formats.codecs import CODECS, codec_of
 from headrace.options import Option, boolean, choice, text
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, SourceKind, Split
-from headrace.sources.filelog import HEAD, Extent, FileLog, changed, fingerprint
+from headrace.sources.filelog import HEAD, Extent, FileLog, changed, fingerprint, unreadable
 from headrace.sources.listing import Listing
 from headrace.sources.reading import CHUNK, HEADER, FileRange, FileSplit
 
@@ -117,7 +117,12 @@ class Files:
 
     def _extent(self, path: str, begin: int) -> list[tuple[int, Extent]]:
         """What the file has beyond `begin`, with its mtime; nothing if that is no whole record yet."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return []  # gone since the directory was listed: it was never promised to anyone
+        except PermissionError:
+            raise unreadable(path) from None
         try:
             stat = os.fstat(fd)
             if stat.st_size < begin:
