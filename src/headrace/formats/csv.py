@@ -19,6 +19,7 @@ from headrace.formats.columns import QUOTED, Syntax, unquoted
 from headrace.formats.framing import BOM, frame_lines, overlaps_itself
 from headrace.formats.index import FieldIndex, decode, view_of
 from headrace.formats.kernels import scan_csv
+from headrace.formats.kernels.tokens import count_tokens
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
 from headrace.formats.values import Rules
 from headrace.options import Option, boolean, choice
@@ -143,7 +144,7 @@ class Csv:
 
     def index(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> FieldIndex:
         buf = view_of(data)
-        room = scan_csv.count_tokens(buf, self._ending) + 1
+        room = count_tokens(buf, self._ending) + 1
         slots = np.full(len(self.schema), -1, np.int32)
         slots[list(wanted)] = np.arange(len(wanted), dtype=np.int32)
         starts = np.empty((len(wanted), room), np.int32)

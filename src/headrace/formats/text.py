@@ -14,7 +14,7 @@ from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.csv import delimiter_option
 from headrace.formats.framing import BOM, frame_lines, overlaps_itself
 from headrace.formats.index import FieldIndex, decode, view_of
-from headrace.formats.kernels.scan_csv import count_tokens, split_tokens
+from headrace.formats.kernels.tokens import count_tokens, split_tokens
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
 from headrace.formats.values import Rules
 from headrace.options import Option
@@ -25,7 +25,7 @@ class Text:
     """The `text` format. Holds no state between calls. An empty `ending` is LF or CRLF."""
 
     name = "text"
-    indexer = "headrace.formats.kernels.scan_csv.split_tokens"
+    indexer = "headrace.formats.kernels.tokens.split_tokens"
     skips = True
 
     def __init__(self, schema: Schema, ending: bytes, max_record_bytes: int, rules: Rules) -> None:

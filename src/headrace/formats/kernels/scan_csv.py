@@ -5,7 +5,6 @@ stored as ~end, and an unquoted field that is a null token has start -1. A quote
 """
 
 # Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
-# ruff: noqa: SIM110
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -27,6 +26,7 @@ from headrace.formats.kernels.lanes import (
     view,
     wide,
 )  # fmt: skip
+from headrace.formats.kernels.tokens import find_token, matches
 
 # Verdicts on a record; formats.csv turns them into reason words.
 OK, OPEN_QUOTE, BAD_QUOTE, FIELD_COUNT, TOO_LONG = 0, 1, 2, 3, 4
@@ -257,30 +257,6 @@ def scan_rows(
 
 
 @helper
-def matches(buf: Any, p: int, n: int, token: Any, length: int) -> bool:
-    """Whether the bytes at `p` are `token`."""
-    if p + length > n:
-        return False
-    for k in range(length):
-        if get8(buf, p + k) != get8(token, k):
-            return False
-    return True
-
-
-@helper
-def find_token(buf: Any, p: int, n: int, token: Any, length: int) -> int:
-    """The first place of `token` from `p` on; `n` if there is none."""
-    first = get8(token, 0)
-    while p < n:
-        p = find_byte(buf, p, n, first)
-        if p < n:
-            if matches(buf, p, n, token, length):
-                return p
-            p += 1
-    return n
-
-
-@helper
 def record_end(buf: Any, p: int, n: int, dialect: Any, fields: Any, flen: int, ends: Any, elen: int) -> int:
     """Where the record at `p` ends: the place of its delimiter, which a quoted field may hold if `multiline`.
 
@@ -379,35 +355,6 @@ def scan_any(
             wrong += 1
         begin = after + elen
     return rows, wrong
-
-
-@kernel
-def count_tokens(data: Any, token: Any) -> int:
-    """How often `token` occurs, one after the other."""
-    buf, n = view(data), len(data)
-    total = 0
-    p = 0
-    while True:
-        p = find_token(buf, p, n, view(token), len(token))
-        if p >= n:
-            return total
-        total += 1
-        p += len(token)
-
-
-@kernel
-def split_tokens(data: Any, token: Any, crlf: bool, begins: Any, stops: Any) -> int:
-    """Cut `data` at every `token`: record r is [begins[r], stops[r]); nothing after the last token is no record."""
-    buf, n = view(data), len(data)
-    rows = 0
-    at = 0
-    while at < n:
-        found = find_token(buf, at, n, view(token), len(token))
-        begins[rows] = at
-        stops[rows] = found - 1 if crlf and found > at and get8(buf, found - 1) == 13 else found
-        rows += 1
-        at = found + len(token)
-    return rows
 
 
 @helper

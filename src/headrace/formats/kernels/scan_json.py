@@ -15,286 +15,34 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
+from headrace.formats.kernels.json_strings import unescape
+from headrace.formats.kernels.json_values import (
+    MAX_DEPTH,
+    scalar_end,
+    short_number,
+    skip_space,
+    string_end,
+    value_end,
+)  # fmt: skip
 from headrace.formats.kernels.lanes import (
     ALL,
-    HIGH,
     ONE,
     byte_at,
     count_byte,
-    digit_run,
     find_byte,
     get8,
     get32,
     get64,
-    put8,
     put32,
     put64,
     same_bytes,
-    string_stop,
-    trailing_zeros,
     view,
     word_at,
 )  # fmt: skip
 
 # Verdicts on a record; formats.json turns them into reason words.
 OK, BAD_JSON, NOT_AN_OBJECT, TOO_DEEP, TOO_LONG = 0, 1, 2, 3, 4
-MAX_DEPTH = 256
 REMEMBERED = 2048  # members of a record whose text is remembered; the rest are looked up
-
-_TRUE = np.uint64(0x65757274)
-_NULL = np.uint64(0x6C6C756E)
-_ALSE = np.uint64(0x65736C61)
-_FOUR = np.uint64(0xFFFFFFFF)
-_BYTE = np.uint64(0xFF)
-_ONES = np.uint64(0x0101010101010101)
-_COMMAS = np.uint64(0x2C2C2C2C2C2C2C2C)
-_BRACES = np.uint64(0x7D7D7D7D7D7D7D7D)
-
-
-@helper
-def skip_space(buf: Any, p: int, n: int) -> int:
-    """The first byte from `p` on that is no blank, tab or carriage return."""
-    while p < n and (get8(buf, p) == 32 or get8(buf, p) == 9 or get8(buf, p) == 13):
-        p += 1
-    return p
-
-
-@helper
-def is_hex(c: int) -> bool:
-    return 48 <= c <= 57 or 65 <= c <= 70 or 97 <= c <= 102
-
-
-@helper
-def string_end(buf: Any, p: int, n: int) -> int:
-    """Twice the position after the string that begins at `p`, plus one if it has escapes; -1 if it is malformed."""
-    p = string_stop(buf, p + 1, n)
-    if p < n and get8(buf, p) == 34:
-        return 2 * (p + 1)
-    while p < n:
-        c = get8(buf, p)
-        if c == 34:
-            return 2 * (p + 1) + 1
-        if c != 92:
-            return -1
-        e = byte_at(buf, p + 1, n)
-        if e == 117:
-            for k in range(4):
-                if not is_hex(byte_at(buf, p + 2 + k, n)):
-                    return -1
-            p += 6
-        elif e == 34 or e == 92 or e == 47 or e == 98 or e == 102 or e == 110 or e == 114 or e == 116:
-            p += 2
-        else:
-            return -1
-        p = string_stop(buf, p, n)
-    return -1
-
-
-@inlined
-def digits_end(buf: Any, p: int, n: int) -> int:
-    """The first byte from `p` on that is no digit."""
-    run = digit_run(word_at(buf, p, n))
-    p += run
-    while run == 8:
-        run = digit_run(word_at(buf, p, n))
-        p += run
-    return p
-
-
-@inlined
-def number_end(buf: Any, p: int, n: int) -> int:
-    """The position after the number that begins at `p`; -1 if it is malformed."""
-    if get8(buf, p) == 45:
-        p += 1
-    q = digits_end(buf, p, n)
-    if q == p or (q > p + 1 and get8(buf, p) == 48):
-        return -1
-    c = byte_at(buf, q, n)
-    if c == 46:
-        p = q + 1
-        q = digits_end(buf, p, n)
-        if q == p:
-            return -1
-        c = byte_at(buf, q, n)
-    if c == 101 or c == 69:
-        p = q + 1
-        c = byte_at(buf, p, n)
-        if c == 43 or c == 45:
-            p += 1
-        q = digits_end(buf, p, n)
-        if q == p:
-            return -1
-    return q
-
-
-@inlined
-def scalar_end(buf: Any, p: int, n: int, c: int) -> int:
-    """Twice the position after the scalar at `p` (first byte `c`), plus one for a string with escapes; or -1."""
-    if c == 34:
-        return string_end(buf, p, n)
-    if 48 <= c <= 57 or c == 45:
-        q = number_end(buf, p, n)
-        return -1 if q < 0 else 2 * q
-    if c == 116 and (word_at(buf, p, n) & _FOUR) == _TRUE:
-        return 2 * (p + 4)
-    if c == 102 and (word_at(buf, p + 1, n) & _FOUR) == _ALSE:
-        return 2 * (p + 5)
-    if c == 110 and (word_at(buf, p, n) & _FOUR) == _NULL:
-        return 2 * (p + 4)
-    return -1
-
-
-@inlined
-def short_number(buf: Any, p: int, n: int) -> int:
-    """The position after the plain number at `p` if a comma or brace follows within eight bytes; else -1.
-
-    Only the search for the end is on the way to the next field; the checks can overlap with what follows.
-    """
-    word = word_at(buf, p, n)
-    x, y = word ^ _COMMAS, word ^ _BRACES
-    hit = (((x - _ONES) & ~x) | ((y - _ONES) & ~y)) & HIGH
-    if hit == 0:
-        return -1
-    length = trailing_zeros(hit) >> 3
-    sign = 1 if (word & _BYTE) == 45 else 0
-    digits = word >> np.uint64(8 * sign)
-    run = digit_run(digits)
-    rest = digits >> np.uint64(8 * run)
-    good = run > 0 and (run == 1 or (digits & _BYTE) != 48)
-    if run != length - sign:
-        good = good and (rest & _BYTE) == 46 and length - sign - run > 1
-        good = good and digit_run(rest >> np.uint64(8)) == length - sign - run - 1
-    return p + length if good else -1
-
-
-@helper
-def key_end(buf: Any, p: int, n: int) -> int:
-    """Where the value of the member whose key begins at `p` (spaces first) begins; -1 if it is malformed."""
-    p = skip_space(buf, p, n)
-    if byte_at(buf, p, n) != 34:
-        return -1
-    e = string_end(buf, p, n)
-    if e < 0:
-        return -1
-    p = skip_space(buf, e >> 1, n)
-    if byte_at(buf, p, n) != 58:
-        return -1
-    return skip_space(buf, p + 1, n)
-
-
-@helper
-def value_end(buf: Any, p: int, n: int, stack: Any) -> int:
-    """Twice the position after the value at `p`, plus one for a string with escapes; -1 malformed, -2 too deep."""
-    depth = 0
-    while True:
-        c = byte_at(buf, p, n)
-        if c == 123 or c == 91:
-            inner = skip_space(buf, p + 1, n)
-            if byte_at(buf, inner, n) == c + 2:
-                end = 2 * (inner + 1)
-            else:
-                if depth == MAX_DEPTH:
-                    return -2
-                put8(stack, depth, c)
-                depth += 1
-                p = inner if c == 91 else key_end(buf, inner, n)
-                if p < 0:
-                    return -1
-                continue
-        else:
-            end = scalar_end(buf, p, n, c)
-            if end < 0:
-                return -1
-        while True:
-            if depth == 0:
-                return end
-            p = skip_space(buf, end >> 1, n)
-            c = byte_at(buf, p, n)
-            if c == 44:
-                p = skip_space(buf, p + 1, n) if get8(stack, depth - 1) == 91 else key_end(buf, p + 1, n)
-                if p < 0:
-                    return -1
-                break
-            if c != get8(stack, depth - 1) + 2:
-                return -1
-            depth -= 1
-            end = 2 * (p + 1)
-
-
-@helper
-def hex_value(buf: Any, p: int) -> int:
-    """The number that four hexadecimal digits spell."""
-    value = 0
-    for k in range(4):
-        c = get8(buf, p + k)
-        value = value * 16 + (c - 48 if c <= 57 else (c | 32) - 87)
-    return value
-
-
-@helper
-def put_utf8(code: int, out: Any, q: int) -> int:
-    """Write a code point; the position after it."""
-    if code < 0x80:
-        put8(out, q, code)
-        return q + 1
-    if code < 0x800:
-        put8(out, q, 0xC0 | code >> 6)
-        put8(out, q + 1, 0x80 | code & 63)
-        return q + 2
-    if code < 0x10000:
-        put8(out, q, 0xE0 | code >> 12)
-        put8(out, q + 1, 0x80 | code >> 6 & 63)
-        put8(out, q + 2, 0x80 | code & 63)
-        return q + 3
-    put8(out, q, 0xF0 | code >> 18)
-    put8(out, q + 1, 0x80 | code >> 12 & 63)
-    put8(out, q + 2, 0x80 | code >> 6 & 63)
-    put8(out, q + 3, 0x80 | code & 63)
-    return q + 4
-
-
-@helper
-def unescape(buf: Any, p: int, end: int, out: Any, q: int) -> int:
-    """Write the text of a valid string's inside [p, end); the position after it, or -1 for a lone surrogate.
-
-    Never longer than the escaped text.
-    """
-    while p < end:
-        c = get8(buf, p)
-        if c != 92:
-            put8(out, q, c)
-            q += 1
-            p += 1
-            continue
-        e = get8(buf, p + 1)
-        p += 2
-        if e != 117:
-            plain = e
-            if e == 98:
-                plain = 8
-            elif e == 102:
-                plain = 12
-            elif e == 110:
-                plain = 10
-            elif e == 114:
-                plain = 13
-            elif e == 116:
-                plain = 9
-            put8(out, q, plain)
-            q += 1
-            continue
-        code = hex_value(buf, p)
-        p += 4
-        if 0xD800 <= code < 0xE000:
-            if code >= 0xDC00 or p + 6 > end or get8(buf, p) != 92 or get8(buf, p + 1) != 117:
-                return -1
-            low = hex_value(buf, p + 2)
-            if not 0xDC00 <= low < 0xE000:
-                return -1
-            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
-            p += 6
-        q = put_utf8(code, out, q)
-    return q
 
 
 @helper
