@@ -7,7 +7,6 @@ installs and Spark workers find it too; where there is none, a private one under
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import os
 import tempfile
@@ -46,7 +45,19 @@ def cache_directory() -> Path:
             continue
         if os.access(found, os.W_OK):
             return found
-    private = Path(tempfile.gettempdir()) / f"headrace-{getpass.getuser()}" / f"kernels-{stamp()}"
+    return _temporary()
+
+
+def _temporary() -> Path:
+    """A directory under the temporary one that is ours alone: cached code is run, so nobody else may write there."""
+    shared = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
+    try:
+        shared.mkdir(mode=0o700, exist_ok=True)
+        found = shared.stat()
+        ours = found.st_uid == os.getuid() and found.st_mode & 0o022 == 0
+    except OSError:
+        ours = False
+    private = (shared if ours else Path(tempfile.mkdtemp(prefix="headrace-"))) / f"kernels-{stamp()}"
     private.mkdir(parents=True, exist_ok=True)
     return private
 
