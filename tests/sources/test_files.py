@@ -17,7 +17,7 @@ from headrace.errors import BadOption, FileChanged, HeaderMismatch, HeadraceErro
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.program import StreamDef
-from headrace.schema import BIGINT, STRING, Field, Schema
+from headrace.schema import BIGINT, BINARY, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
 from headrace.sources.base import Offset, RawChunk
 from headrace.sources.filelog import Extent, fingerprint
@@ -125,6 +125,26 @@ def test_every_range_size_gives_the_same_csv_rows_with_a_header(tmp_path: Path, 
         assert decoded.bad == ()
         found += zip(*(decoded.columns[i].to_pylist() for i in (0, 1)), strict=True)
     assert found == [*((i, f"x,{i}") for i in range(30)), (99, "last")]
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    st.lists(st.sampled_from([b"a", b"@", b"#", b"@#", b"bcd" * 9, b"@#@#"]), max_size=40).map(b"".join),
+    st.integers(1, 9), st.integers(0, 8), st.integers(1, 60),
+)  # fmt: skip
+def test_delimiters_of_several_bytes_are_found_wherever_they_are_cut(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, step: int, first: int, chunk: int
+) -> None:
+    path = tmp_path_factory.mktemp("cut") / "f"
+    path.write_bytes(data)
+    fmt = FORMATS["text"].make(Schema((Field("v", BINARY),)), {"record_delimiter": "@#", "max_record_bytes": "50"})
+    chunks = read_cut(path, fmt, list(range(first, len(data), step)), chunk)
+    expected = data.split(b"@#")
+    expected = expected[:-1] if not expected[-1] else expected
+    found = [v for c in chunks for v in fmt.decode(c.data, [0], c.origin, c.offset).columns[0].to_pylist()]
+    assert found == [v for v in expected if len(v) <= 50]
+    bad = [b for c in chunks for b in (*c.bad, *fmt.decode(c.data, [0], c.origin, c.offset).bad)]
+    assert len(bad) == sum(len(v) > 50 for v in expected)
 
 
 def test_a_record_longer_than_a_chunk_is_reported_once_and_never_held(tmp_path: Path) -> None:
