@@ -22,7 +22,7 @@ from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
 from headrace.status import StreamStatus, to_datetime
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.plans import PlanStore
-from headrace.streams.progress import Progress, read_applied, read_progress
+from headrace.streams.progress import HOLD, Progress, read_applied, read_progress
 
 if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter, EpochSummary
@@ -93,7 +93,7 @@ class StreamRuntime:
             return
         from headrace.spark.query import StreamQuery
 
-        (self.directory / "hold").unlink(missing_ok=True)
+        (self.directory / HOLD).unlink(missing_ok=True)
         with self._changed:
             self._idle, self._held = None, False
         engine = self._engine()
@@ -127,7 +127,7 @@ class StreamRuntime:
         """Let the epoch in flight finish and plan no other; whether that happened in time. The query stays up."""
         if not self.running:
             return True
-        write_atomic(self.directory / "hold", b"")
+        write_atomic(self.directory / HOLD, b"")
         return self._await(lambda: self._held, timeout)
 
     def stop(self) -> None:
@@ -136,7 +136,7 @@ class StreamRuntime:
         if query is not None:
             query.stop()
             self._query = None
-        (self.directory / "hold").unlink(missing_ok=True)
+        (self.directory / HOLD).unlink(missing_ok=True)
 
     def close(self) -> None:
         """End the query and release the sinks."""

@@ -182,7 +182,7 @@ def task(
     """Run one task over the given chunks; no chunks at all is a task without a split."""
     plan = PlanVersion(3, declared or stream(), tuple(pipelines), ending, leaving)
     split = Chunks(chunks) if chunks else None
-    given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, 0, leaving)
+    given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, leaving)
     return Sent([row for batch in run_task(given) for row in batch])
 
 

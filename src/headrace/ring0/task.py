@@ -39,7 +39,6 @@ class TaskInput:
     epoch: int
     checkpoint: str
     watermark: int | None
-    now: int
     leaving: tuple[Left, ...] = ()
 
 

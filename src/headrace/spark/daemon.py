@@ -11,7 +11,7 @@ import runpy
 
 import pandas  # noqa: F401  # what Spark's own worker imports for Arrow
 
-import headrace.spark.source
+import headrace.spark.epochs
 import headrace.spark.state_host  # noqa: F401
 
 if __name__ == "__main__":

@@ -4,53 +4,26 @@ Spark keeps one process per query for the planning side (`latestOffset`, `partit
 tasks on a pickled copy. They share nothing, so the plan reaches the planning side through the state directory and the
 tasks by value, inside the partition.
 
-An offset is {"source", "plan", "watermark", "now", "epoch"}: Spark logs it before the epoch runs, so a re-run after a
-crash has the same input, plan, watermark and clock. A new offset is only made when the source or the plan has moved.
+Before the first epoch Spark also loads this module in short-lived processes that only ask for the schema, so it imports
+next to nothing; what it does is in `headrace.spark.epochs`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
-from pyspark.sql.types import StructType
 
-from headrace.bridge.messages import SPARK_DDL, to_batch
-from headrace.faults import fault_point
-from headrace.options import check_options
-from headrace.program import Left, StreamDef
-from headrace.ring0.task import TaskInput, run_task
-from headrace.sources import SOURCES
-from headrace.sources.base import Source, Split
-from headrace.streams import STREAM_OPTIONS
-from headrace.streams.notices import send_notice
-from headrace.streams.plans import PlanStore, parse_plan
-from headrace.streams.progress import Applied, read_progress, write_applied
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+    from headrace.spark.epochs import EpochPlanner
 
 NAME = "headrace_stream"
-HOLD = "hold"
-
-
-@dataclass(frozen=True)
-class EpochPartition(InputPartition):
-    """One task's share of an epoch; everything it needs, by value."""
-
-    plan: str
-    split: Split | None
-    task: int
-    tasks: int
-    epoch: int
-    checkpoint: str
-    watermark: int | None
-    now: int
-    leaving: tuple[Left, ...]
 
 
 class StreamDataSource(DataSource):
@@ -61,6 +34,8 @@ class StreamDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
+        from headrace.bridge.messages import SPARK_DDL
+
         return SPARK_DDL
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -71,96 +46,28 @@ class StreamReader(DataSourceStreamReader):
     """Plans epochs on the driver's side; runs Ring 0 in the tasks."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self.directory = Path(options["directory"])
-        self.checkpoint = options["checkpoint"]
-        self.port = int(options["port"])
-        self.token = options["token"]
-        self.parallelism = int(options["parallelism"])
-
-    # --- the planning process ---------------------------------------------------------------------
+        self.options = options
 
     @cached_property
-    def plans(self) -> PlanStore:
-        return PlanStore(self.directory)
+    def planner(self) -> EpochPlanner:
+        from headrace.spark.epochs import EpochPlanner
 
-    @cached_property
-    def stream(self) -> StreamDef:
-        return self.plans.load(self.plans.current()).stream
-
-    @cached_property
-    def source(self) -> Source:
-        return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
-
-    @cached_property
-    def max_bytes(self) -> int:
-        declared = {o.name for o in STREAM_OPTIONS}
-        given = {k: v for k, v in self.stream.options.items() if k in declared}
-        return int(check_options("the stream", STREAM_OPTIONS, given)["max_epoch_bytes"])
+        return EpochPlanner(self.options)
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"source": self.source.initial(), "plan": 0, "watermark": None, "now": 0, "epoch": -1}
+        return self.planner.initial()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        if (self.directory / HOLD).exists():
-            self._notify("held", epoch=start["epoch"])
-            return start
-        plan = self.plans.current()
-        source = self.source.latest(start["source"], self.max_bytes)
-        if source == start["source"] and plan == start["plan"]:
-            self._notify("idle", plan=plan, epoch=start["epoch"], exhausted=self.source.exhausted(source))
-            return start
-        return {
-            "source": source,
-            "plan": plan,
-            "watermark": read_progress(self.directory).watermark,
-            "now": time.time_ns() // 1000,
-            "epoch": start["epoch"] + 1,
-        }
+        return self.planner.latest(start)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        if start == end:
-            return []
-        fault_point("after-offset-log")
-        text = self.plans.text(end["plan"])
-        plan = parse_plan(text)
-        known = self.plans.load(start["plan"]).left if start["plan"] else ()
-        ended = {left.pipeline.instance for left in known}
-        leaving = tuple(left for left in plan.left if left.pipeline.instance not in ended)
-        splits: list[Split | None] = list(self.source.splits(start["source"], end["source"], self.parallelism)) or [
-            None
-        ]
-        columns = plan.view.indexes(len(plan.stream.schema))
-        write_applied(self.directory, Applied(plan.version, end["epoch"], columns))
-        backlog = self.source.backlog(end["source"])
-        self._notify("planned", plan=plan.version, epoch=end["epoch"], columns=columns, backlog=backlog)
-        return [
-            EpochPartition(
-                text, split, task, len(splits), end["epoch"], self.checkpoint, end["watermark"], end["now"], leaving
-            )
-            for task, split in enumerate(splits)
-        ]
+        return self.planner.partitions(start, end)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self.source.commit(end["source"])
-
-    def _notify(self, kind: Any, **facts: Any) -> None:
-        send_notice(self.port, self.token, self.stream.name, kind, **facts)
-
-    # --- the tasks --------------------------------------------------------------------------------
+        self.planner.commit(end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from headrace.spark.epochs import EpochPartition, read_partition
+
         assert isinstance(partition, EpochPartition)
-        given = TaskInput(
-            parse_plan(partition.plan),
-            partition.split,
-            partition.task,
-            partition.tasks,
-            partition.epoch,
-            partition.checkpoint,
-            partition.watermark,
-            partition.now,
-            partition.leaving,
-        )
-        for rows in run_task(given):
-            if rows:
-                yield to_batch(rows)
+        return read_partition(partition)

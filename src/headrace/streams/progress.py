@@ -12,6 +12,8 @@ from pathlib import Path
 from headrace.codec import dump, load
 from headrace.durable import write_atomic
 
+HOLD = "hold"  # while a file of this name is in the stream's directory, no epoch is planned
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:

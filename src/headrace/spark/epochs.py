@@ -1,0 +1,136 @@
+"""Planning epochs, and running one task of one: what the thin data source of `headrace.spark.source` calls.
+
+An offset is {"source", "plan", "watermark", "now", "epoch"}: Spark logs it before the epoch runs, so a re-run after a
+crash has the same input, plan, watermark and clock. A new offset is only made when the source or the plan has moved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from headrace.bridge.messages import to_batch
+from headrace.faults import fault_point
+from headrace.options import check_options
+from headrace.program import Left, StreamDef
+from headrace.ring0.task import TaskInput, run_task
+from headrace.sources import SOURCES
+from headrace.sources.base import Source, Split
+from headrace.streams import STREAM_OPTIONS
+from headrace.streams.notices import send_notice
+from headrace.streams.plans import PlanStore, parse_plan
+from headrace.streams.progress import HOLD, Applied, read_progress, write_applied
+
+
+@dataclass(frozen=True)
+class EpochPartition(InputPartition):
+    """One task's share of an epoch; everything it needs, by value."""
+
+    plan: str
+    split: Split | None
+    task: int
+    tasks: int
+    epoch: int
+    checkpoint: str
+    watermark: int | None
+    leaving: tuple[Left, ...]
+
+
+class EpochPlanner:
+    """Plans the epochs of one stream. One process, one thread, for as long as the query runs."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.directory = Path(options["directory"])
+        self.checkpoint = options["checkpoint"]
+        self.port = int(options["port"])
+        self.token = options["token"]
+        self.parallelism = int(options["parallelism"])
+
+    @cached_property
+    def plans(self) -> PlanStore:
+        return PlanStore(self.directory)
+
+    @cached_property
+    def stream(self) -> StreamDef:
+        return self.plans.load(self.plans.current()).stream
+
+    @cached_property
+    def source(self) -> Source:
+        return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
+
+    @cached_property
+    def max_bytes(self) -> int:
+        declared = {o.name for o in STREAM_OPTIONS}
+        given = {k: v for k, v in self.stream.options.items() if k in declared}
+        return int(check_options("the stream", STREAM_OPTIONS, given)["max_epoch_bytes"])
+
+    def initial(self) -> dict[str, Any]:
+        return {"source": self.source.initial(), "plan": 0, "watermark": None, "now": 0, "epoch": -1}
+
+    def latest(self, start: dict[str, Any]) -> dict[str, Any]:
+        if (self.directory / HOLD).exists():
+            self._notify("held", epoch=start["epoch"])
+            return start
+        plan = self.plans.current()
+        source = self.source.latest(start["source"], self.max_bytes)
+        if source == start["source"] and plan == start["plan"]:
+            self._notify("idle", plan=plan, epoch=start["epoch"], exhausted=self.source.exhausted(source))
+            return start
+        return {
+            "source": source,
+            "plan": plan,
+            "watermark": read_progress(self.directory).watermark,
+            "now": time.time_ns() // 1000,  # logged with the epoch, so that a re-run has the same clock
+            "epoch": start["epoch"] + 1,
+        }
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        fault_point("after-offset-log")
+        text = self.plans.text(end["plan"])
+        plan = parse_plan(text)
+        known = self.plans.load(start["plan"]).left if start["plan"] else ()
+        ended = {left.pipeline.instance for left in known}
+        leaving = tuple(left for left in plan.left if left.pipeline.instance not in ended)
+        splits: list[Split | None] = list(self.source.splits(start["source"], end["source"], self.parallelism)) or [
+            None
+        ]
+        columns = plan.view.indexes(len(plan.stream.schema))
+        write_applied(self.directory, Applied(plan.version, end["epoch"], columns))
+        backlog = self.source.backlog(end["source"])
+        self._notify("planned", plan=plan.version, epoch=end["epoch"], columns=columns, backlog=backlog)
+        return [
+            EpochPartition(text, split, task, len(splits), end["epoch"], self.checkpoint, end["watermark"], leaving)
+            for task, split in enumerate(splits)
+        ]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self.source.commit(end["source"])
+
+    def _notify(self, kind: Any, **facts: Any) -> None:
+        send_notice(self.port, self.token, self.stream.name, kind, **facts)
+
+
+def read_partition(partition: EpochPartition) -> Iterator[pa.RecordBatch]:
+    """Ring 0 for one task: its bridge messages."""
+    given = TaskInput(
+        parse_plan(partition.plan),
+        partition.split,
+        partition.task,
+        partition.tasks,
+        partition.epoch,
+        partition.checkpoint,
+        partition.watermark,
+        partition.leaving,
+    )
+    for rows in run_task(given):
+        if rows:
+            yield to_batch(rows)
