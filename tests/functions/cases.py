@@ -20,6 +20,16 @@ CONSTANTS: dict[str, list[tuple[str, ...]]] = {
     "like": [("'a%'",), ("'%b\\\\_c%'",), ("'_'",), ("''",), ("'%'",), ("'h_llo%'",), ("'ABC'",)],
     "ilike": [("'A%'",), ("'_'",), ("'ABC'",), ("'HÉLLO%'",)],
     "rlike": [(f"'{p}'",) for p in ("^a", "b.c", "[0-9]+", "(abc)+$", "", "x{3}", "2$", "^\\\\d+$", "a.b", "é|ö")],
+    "regexp_replace": [("'[0-9]+'", "'#'"), ("'b'", "''"), ("'a.'", "'<>'"), ("'é|ö'", "'o'")],
+    "regexp_extract": [
+        ("'([a-z]+)([0-9]+)'", "1"),
+        ("'b(.)'", "1"),
+        ("'zzz'", "0"),
+        ("'(x)|(a)'", "1"),
+        ("'^[0-9]+'", "0"),
+    ],
+    "date_format": [("'yyyy-MM-dd'",), ("'yyyy/MM/dd HH:mm:ss'",), ("'HH:mm'",), ("'dd.MM.yyyy'",)],
+    "round": [("0",), ("1",), ("2",), ("12",)],
     "sha2": [("256",), ("0",)],
     "date_trunc": [(f"'{u}'",) for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")],
 }
@@ -59,6 +69,8 @@ _LITERAL_CASES = (
     ("repeat(STRING, INT)", "STRING", "repeat(a, {})", (0, 2, -1)),
     ("%(INT, INT)", "INT", "(a % {})", (3, -1, -7, 0)),
     ("/(DOUBLE, DOUBLE)", "DOUBLE", "(a / {}D)", (3, -1, 0)),
+    ("cast(DECIMAL -> DECIMAL)", "DECIMAL(10,2)", "round(a, {})", (0, 1, 2, 3)),
+    ("cast(INT -> BIGINT)", "INT", "round(a, {})", (0, 2)),
     ("div(BIGINT, BIGINT)", "BIGINT", "(a DIV {})", (3, -1, 0)),
 )
 

@@ -22,6 +22,8 @@ Known limits, stated rather than hidden:
 - `upper` writes ß as SS; other letters whose capital is several letters (ﬁ, ŉ, ...) keep DuckDB's form.
 - Of a wall-clock hour that comes twice, the first is meant, as in Spark, where the clock goes back one hour.
 - `rlike` takes the patterns that Java and RE2 read alike; look-around, back references and flags are refused.
+- `date_format` takes `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss` and what stands between them; `round(x, n)` takes 0 to 12
+  digits as a literal, and of whole numbers and decimals any number of them.
 - `first`, `last`, `min_by` and `max_by` break ties by the value: results do not depend on how the input was cut.
 - DECIMAL results that Spark would round to fit 38 digits are refused.
 """

@@ -20,7 +20,7 @@ from headrace.schema import parse_type
 from headrace.sql.functions import FUNCTIONS, verified
 from headrace.sql.functions.aggregates import AGGREGATES
 from headrace.sql.functions.casts import CASTS
-from headrace.sql.functions.regex import to_re2
+from headrace.sql.functions.regex import groups_of, to_re2
 from tests.functions.aggregate_cases import AggregateCase, cases, close, ours, table
 from tests.functions.cases import Case, scalar_cases
 from tests.functions.edges import frame
@@ -150,6 +150,11 @@ def test_the_page_of_functions_is_made_from_the_list() -> None:
 )
 def test_a_pattern_that_only_java_knows_is_refused(pattern: str) -> None:
     assert to_re2(pattern) is None
+
+
+@pytest.mark.parametrize(("pattern", "groups"), [("a$", None), ("b*", None), ("(a)(?:b)(c)", 2), ("x", 0)])
+def test_groups_are_counted_only_where_both_engines_match_the_same_text(pattern: str, groups: int | None) -> None:
+    assert groups_of(pattern) == groups
 
 
 @pytest.mark.parametrize(("pattern", "text"), [("a.c", "a\rc"), ("a$", "a\n"), ("^a|b$", "xb"), ("[^x]", "x")])

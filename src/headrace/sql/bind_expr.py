@@ -35,7 +35,7 @@ from headrace.schema import (
 )
 from headrace.sql import literals
 from headrace.sql.bind_aggregates import bind_aggregate
-from headrace.sql.bind_operators import ARITHMETIC, bind_binary
+from headrace.sql.bind_operators import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.dialect import knows_function
 from headrace.sql.expr import Call, CaseWhen, Cast, Expr, Literal
 from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
@@ -303,6 +303,8 @@ class ExprBinder:
             return self._resolve(part, args[1:], node)
         if (name == "isnotnull" or name == "isnull") and len(args) == 1:
             return self.call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
+        if name == "round" and len(args) == 2:
+            return bind_round(self, args[0], args[1], at)
         if name == "||":
             return self.call("||", tuple(self._as_text(a) for a in args), at)
         if name in ("negative", "positive") and len(args) == 1 and isinstance(args[0], Literal):

@@ -83,3 +83,17 @@ def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: P
         if part or not amount:
             left = binder.call("+", (left, Literal(INTERVAL_MICROS, part, at=right.at)), at)
     return left
+
+
+def bind_round(binder: ExprBinder, value: Expr, digits: Expr, at: Place) -> Expr | None:
+    """round(x, n): whole numbers stay, decimals are cast (which rounds half up); None leaves it to the table."""
+    known = digits.value if isinstance(digits, Literal) and digits.type in INTEGRAL else None
+    if known is None or known < 0:
+        return None
+    if value.type in INTEGRAL:
+        return value
+    if not isinstance(value.type, Decimal):
+        return None
+    scale = min(value.type.scale, known)
+    precision = min(38, value.type.precision - value.type.scale + 1 + scale)
+    return binder.cast(value, Decimal(precision, scale), at, False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, DataType, Decimal
-from headrace.sql.functions.base import Overload, same
+from headrace.sql.expr import Expr, Literal
+from headrace.sql.functions.base import Overload, literal_int, same
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _D = ("DOUBLE",)
@@ -30,6 +31,24 @@ def _rounded(kinds: Sequence[DataType]) -> DataType | None:
     return Decimal(kind.precision - kind.scale + 1, 0) if kind.precision - kind.scale < 38 else None
 
 
+def _round_to(text: str, digits: str) -> str:
+    """round(x, n) of a DOUBLE: half up on the digits that Java prints, which are those that DuckDB prints."""
+    if (literal_int(digits) or 0) == 0:
+        return _unsigned(f"round({text})")
+    exact = f"CAST(CAST({text} AS VARCHAR) AS DECIMAL(38,%s))"
+    near = f"CAST(CAST(round({exact % 24}, {digits}) AS VARCHAR) AS DOUBLE)"
+    far = f"CAST(CAST(round({exact % 6}, {digits}) AS VARCHAR) AS DOUBLE)"
+    return (
+        f"CASE WHEN NOT isfinite({text}) OR abs({text}) >= 9007199254740992 THEN {text} "  # has no fraction
+        f"WHEN abs({text}) < 1e13 THEN {near} ELSE {far} END"
+    )
+
+
+def _check_digits(args: Sequence[Expr]) -> str | None:
+    digits = args[1].value if isinstance(args[1], Literal) else None
+    return None if isinstance(digits, int) and 0 <= digits <= 12 else "digits other than 0 to 12"
+
+
 def _to_decimal(function: str) -> Overload:
     name = {"CAST": "round"}.get(function, function)
     if name == "round":
@@ -47,6 +66,14 @@ def _functions() -> list[Overload]:
     found += [
         Overload("round", _D, DOUBLE, _unsigned("round({0})")),
         _to_decimal("CAST"),
+        Overload(
+            "round",
+            ("DOUBLE", "INT"),
+            DOUBLE,
+            lambda a, k, r: _round_to(a[0], a[1]),
+            constant=(1,),
+            check=_check_digits,
+        ),
         Overload("sqrt", _D, DOUBLE, f"CASE WHEN {{0}} < 0 THEN {_NAN} ELSE sqrt({{0}}) END"),
         Overload("isnan", _D, BOOLEAN, "coalesce(isnan({0}), FALSE)"),
         Overload("isnan", ("FLOAT",), BOOLEAN, "coalesce(isnan({0}), FALSE)"),

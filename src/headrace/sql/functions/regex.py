@@ -6,6 +6,8 @@ lacks (look-around, back references, possessive quantifiers, flags) is refused.
 
 from __future__ import annotations
 
+import re
+
 _LINE_ENDS = "\\n\\r\\x{85}\\x{2028}\\x{2029}"
 _ANY = f"[^{_LINE_ENDS}]"
 _END = f"(?:\\r\\n|[{_LINE_ENDS}])?$"
@@ -53,6 +55,16 @@ def to_re2(pattern: str) -> str | None:
             out.append(_ANY if char == "." else char)
         position += 1
     return None if in_class else "".join(out)
+
+
+def groups_of(pattern: str) -> int | None:
+    """How many groups a Java pattern has; None when the engines may match other texts: besides what `to_re2` refuses, a
+    `$` (its translation takes in the line end) and patterns that may match nothing at all."""
+    translated = to_re2(pattern)
+    if translated is None or translated.endswith(_END):
+        return None
+    compiled = re.compile(re.sub(r"\\x\{(\w+)\}", lambda m: chr(int(m[1], 16)), translated))
+    return None if compiled.match("") else compiled.groups
 
 
 def like_is_valid(pattern: str) -> bool:

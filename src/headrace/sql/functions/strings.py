@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.schema import BOOLEAN, INT, STRING
 from headrace.sql.expr import Expr, Literal
 from headrace.sql.functions.base import Overload, literal_int
-from headrace.sql.functions.regex import like_is_valid, to_re2
+from headrace.sql.functions.regex import groups_of, like_is_valid, to_re2
 
 _S = "STRING"
 
@@ -57,6 +57,22 @@ def _check_regex(args: Sequence[Expr]) -> str | None:
     return None if pattern is not None and to_re2(pattern) is not None else "a pattern that only Java knows"
 
 
+def _check_replace(args: Sequence[Expr]) -> str | None:
+    pattern, replacement = _literal(args[1]), _literal(args[2])
+    if pattern is None or groups_of(pattern) is None:
+        return "a pattern that only Java knows"
+    return "$ or \\ in the replacement" if replacement is None or set(replacement) & set("$\\") else None
+
+
+def _check_extract(args: Sequence[Expr]) -> str | None:
+    pattern = _literal(args[1])
+    groups = None if pattern is None else groups_of(pattern)
+    if groups is None:
+        return "a pattern that only Java knows"
+    group = args[2].value if isinstance(args[2], Literal) else None
+    return None if isinstance(group, int) and 0 <= group <= min(groups, 9) else "a group that the pattern does not have"
+
+
 def _re2(quoted: str) -> str:
     """The SQL literal of a checked Java pattern as the literal of its RE2 pattern."""
     translated = to_re2(quoted[1:-1].replace("''", "'"))
@@ -100,6 +116,22 @@ OVERLOADS: tuple[Overload, ...] = (
         lambda a, k, r: f"regexp_matches({a[0]}, {_re2(a[1])})",
         constant=(1,),
         check=_check_regex,
+    ),
+    Overload(
+        "regexp_replace",
+        (_S, _S, _S),
+        STRING,
+        lambda a, k, r: f"regexp_replace({a[0]}, {_re2(a[1])}, {a[2]}, 'g')",
+        constant=(1, 2),
+        check=_check_replace,
+    ),
+    Overload(
+        "regexp_extract",
+        (_S, _S, "INT"),
+        STRING,
+        lambda a, k, r: f"regexp_extract({a[0]}, {_re2(a[1])}, {a[2]})",
+        constant=(1, 2),
+        check=_check_extract,
     ),
     Overload("ascii", (_S,), INT, "CASE WHEN {0} = '' THEN 0 ELSE CAST(unicode({0}) AS INTEGER) END"),
     Overload("md5", (_S,), STRING, "md5({0})"),

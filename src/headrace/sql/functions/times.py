@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from headrace.schema import BIGINT, DATE, INT, STRING, TIMESTAMP
 from headrace.sql.expr import Expr, Literal
 from headrace.sql.functions.base import Overload
@@ -24,6 +27,9 @@ _UNITS = {
 }  # fmt: skip
 
 
+_LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+
+
 def _unit(argument: Expr) -> str:
     return str(argument.value).lower() if isinstance(argument, Literal) else ""
 
@@ -35,6 +41,25 @@ def _truncate(quoted: str, text: str) -> str:
         return f"date_trunc('{unit}', {text})"
     clock = f"CAST({text} AS TIMESTAMP)"
     return f"make_timestamptz(epoch_us({text}) - (epoch_us({clock}) - epoch_us(date_trunc('{unit}', {clock}))))"
+
+
+def _strftime(pattern: str) -> str | None:
+    """Java's date pattern as DuckDB's: four-digit years, two-digit parts, and what stands between."""
+    found = [_LETTERS.get(p) if p.isalpha() else p for p in re.findall(r"[A-Za-z]+|[^A-Za-z]+", pattern)]
+    known = [f for f in found if f is not None]
+    return None if len(known) < len(found) or set(pattern) & set("'%[]#{}") else "".join(known)
+
+
+def _formatted(quoted: str, text: str) -> str:
+    pattern = _strftime(quoted[1:-1])
+    assert pattern is not None, "checked when the call was bound"
+    return f"strftime(CAST({text} AS TIMESTAMP), '{pattern}')"
+
+
+def _check_pattern(args: Sequence[Expr]) -> str | None:
+    pattern = args[1].value if isinstance(args[1], Literal) else None
+    known = isinstance(pattern, str) and pattern and _strftime(pattern) is not None
+    return None if known else "a pattern of more than yyyy, MM, dd, HH, mm and ss"
 
 
 def _floor(text: str, unit: int) -> str:
@@ -62,6 +87,17 @@ OVERLOADS: tuple[Overload, ...] = (
         lambda a, k, r: _truncate(a[0], a[1]),
         constant=(0,),
         check=lambda args: None if _unit(args[0]) in _UNITS else "this unit",
+    ),
+    *(
+        Overload(
+            "date_format",
+            (kind, "STRING"),
+            STRING,
+            lambda a, k, r: _formatted(a[1], a[0]),
+            constant=(1,),
+            check=_check_pattern,
+        )
+        for kind in ("TIMESTAMP", "DATE")
     ),
     Overload("date_add", ("DATE", "INT"), DATE, "({0} + {1})", throws=True),
     Overload("date_sub", ("DATE", "INT"), DATE, "({0} - {1})", throws=True),
