@@ -16,6 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "headrace"
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "errors",
+        "failures",
         "faults",
         "durable",
         "interrupts",

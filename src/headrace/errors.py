@@ -314,6 +314,10 @@ class BadRecordFailure(DataError):
     code = "BAD_RECORD"
 
 
+class EvaluationFailed(DataError):
+    code = "EVALUATION_FAILED"
+
+
 class PipelineFailed(UserError):
     code = "PIPELINE_FAILED"
 

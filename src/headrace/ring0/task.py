@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.aggregates import aggregate_family
 from headrace.bridge.messages import STREAM_LANE, Kind, LaneEpoch, Row, encode_json, encode_receipt, payloads
 from headrace.codec import dump
-from headrace.errors import HeadraceError
+from headrace.failures import describe
 from headrace.formats.base import BadRecord
 from headrace.program import Left, PipelineDef, PlanVersion
 from headrace.ring0.decode import Decoder
@@ -213,10 +213,3 @@ def _text(pipeline: PipelineDef, version: int, checkpoint: str) -> str:
             _texts.clear()
         _texts[key] = dump(pipeline)
     return _texts[key]
-
-
-def describe(problem: Exception) -> str:
-    """A failure in one text, with its code when it has one."""
-    if isinstance(problem, HeadraceError):
-        return problem.render()
-    return f"{type(problem).__name__}: {problem}"

@@ -15,9 +15,9 @@ from typing import Any
 from headrace.bridge.messages import STREAM_LANE, Kind, Row, decode_json, decode_receipt
 from headrace.control.alignment import require_all
 from headrace.errors import HeadraceError
+from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import PipelineDef, PlanVersion
-from headrace.ring0.task import describe
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey, Staged
 from headrace.streams.plans import PlanStore

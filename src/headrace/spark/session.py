@@ -22,8 +22,8 @@ from headrace.program import Meaning
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-# The JVM only plans and moves payloads here; the work is done in Python, DuckDB and compiled kernels. Without the second
-# compiler the JVM took 20 instead of 34 s of CPU from its start to the first result, cold, on two cores.
+# The JVM only plans and moves payloads here; the work is done in Python, DuckDB and compiled kernels. Without the
+# second compiler the JVM took 20 instead of 34 s of CPU from its start to the first result, cold, on two cores.
 FAST_START = "-XX:TieredStopAtLevel=1"
 
 # What a stream's query needs, whoever made the session. Runtime settings: they may differ between queries.

@@ -31,9 +31,9 @@ from headrace.bridge.messages import (
 from headrace.codec import load
 from headrace.control.alignment import require_all
 from headrace.errors import InternalError
+from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import PipelineDef
-from headrace.ring0.task import describe
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import BlobKey, Outcome, Step
