@@ -139,9 +139,10 @@ class Spark:
 
     def _one(self, projection: Any, row: Any, kind: Any, ddl: DataType) -> Any:
         result = projection.apply(row)
-        if result.isNullAt(0):
+        value = result.get(0, kind)  # every call crosses to the JVM, so NULL is looked at only when it is one
+        if value is None:
             return FAILED if result.isNullAt(1) else None
-        return _from_spark(ddl, result.get(0, kind))
+        return _from_spark(ddl, value)
 
 
 def plan_rows(session: Any, plan: Any) -> list[Any]:
