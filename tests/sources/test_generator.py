@@ -93,9 +93,9 @@ def test_a_rate_makes_rows_due_as_time_passes_and_owes_nothing_for_a_pause(tmp_p
     clock = Clock()
     source = make(sensors(rate="1000"), tmp_path, clock)
     start = source.initial()
-    assert source.latest(start, None) == start
+    assert source.latest(start, None) == {"row": 1000}, "a second's worth is there at once"
     clock.now += 2
-    assert source.latest(start, None) == {"row": 2000}
+    assert source.latest(start, None) == {"row": 3000}
     assert source.backlog({"row": 500}) > 0
     clock.now += 3600
     again = make(sensors(rate="1000"), tmp_path, clock)

@@ -27,6 +27,7 @@ from headrace.sources.shapes import RowMaker
 
 CHUNK_BYTES = 1 << 20  # text made at a time: small enough to stay in the cache while columns are joined
 SLOT = 1 << 16  # rows have no byte offset of their own; row k stands at k * SLOT
+HEAD_START = 1.0  # seconds
 SMALLEST_SPLIT = 2000  # rows; less is not worth a task
 
 
@@ -102,7 +103,8 @@ class Generator:
             return self.rows
         now = self.clock()
         if self._from is None:
-            self._from = (at, now)
+            # A second's worth is there at once: the first epoch is the dearest, and an empty one shows nothing.
+            self._from = (at, now - HEAD_START if at == 0 else now)
         row, since = self._from
         due = row + int((now - since) * self.rate)
         return due if self.rows is None else min(due, self.rows)
