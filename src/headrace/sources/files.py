@@ -104,7 +104,9 @@ class Files:
             return
         began = time.perf_counter()
         fresh: list[tuple[int, Extent]] = []
-        for found in self.listing.files():
+        listed = list(self.listing.files())
+        cost = time.perf_counter() - began
+        for found in listed:
             known = self.log.inodes.get(found.path)
             if known is None:
                 fresh += self._extent(found.path, 0)
@@ -113,7 +115,7 @@ class Files:
             elif self.tail:
                 fresh += self._extent(found.path, self.log.last[found.path].end)
         self.log.append([e for _, e in sorted(fresh, key=lambda pair: (pair[0], pair[1].path))])
-        self._next_poll = now + max(POLL, 10 * (time.perf_counter() - began))
+        self._next_poll = now + min(1.0, max(POLL, 10 * cost))
 
     def _extent(self, path: str, begin: int) -> list[tuple[int, Extent]]:
         """What the file has beyond `begin`, with its mtime; nothing if that is no whole record yet."""
