@@ -301,9 +301,9 @@ def _decimal(kind: Decimal, text: str) -> decimal.Decimal:
         text = "0"
     with decimal.localcontext(prec=2000):
         rounded = decimal.Decimal(text).quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP)
-    if abs(rounded) >= decimal.Decimal(10) ** (kind.precision - kind.scale):
-        raise Bad("out_of_range")
-    return rounded + 0
+        if abs(rounded) >= decimal.Decimal(10) ** (kind.precision - kind.scale):
+            raise Bad("out_of_range")
+    return rounded
 
 
 _ISO = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(\.\d{1,9})?(Z|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII)

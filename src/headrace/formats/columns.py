@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.formats.base import VALUE_REASONS
 from headrace.formats.kernels import numbers, texts, times
 from headrace.formats.kernels.numbers import FINE, NULL, REASON_BASE, SLOW
-from headrace.formats.values import BadValue, Rules, json_cell, text_cell
+from headrace.formats.values import BadValue, Rules, json_cell, text_cell, unscaled
 from headrace.schema import Array, DataType, Decimal, Map, Scalar, Struct
 
 Bytes = npt.NDArray[np.uint8]
@@ -201,14 +201,14 @@ def _decimal(fields: Fields, kind: DataType) -> Parsed:
     if odd and (status == SLOW).any():
 
         def store(row: int, value: Any) -> None:
-            wide[row] = int(value.scaleb(kind.scale))
+            wide[row] = unscaled(value, kind.scale)
 
         odd = _slow_cells(fields, kind, status, store)
     words = np.empty((len(fields), 2), np.int64)
     words[:, 0] = values
     words[:, 1] = values >> 63
-    for row, unscaled in wide.items():
-        words[row] = np.frombuffer((unscaled % (1 << 128)).to_bytes(16, "little"), np.int64)
+    for row, units in wide.items():
+        words[row] = np.frombuffer((units % (1 << 128)).to_bytes(16, "little"), np.int64)
     return _primitive(kind, words.reshape(-1), status, odd) if not len(words) else _words(kind, words, status, odd)
 
 

@@ -175,6 +175,11 @@ def _decimal(kind: Decimal, text: str) -> decimal.Decimal:
     return rounded
 
 
+def unscaled(value: decimal.Decimal, scale: int) -> int:
+    """value * 10**scale, exactly: the context that Python starts with would round to 28 digits."""
+    return int(value.scaleb(scale, _CONTEXT))
+
+
 def _date(_: str, text: str, rules: Rules) -> int:
     if rules.date is not None:
         micros = rules.date.read(text.encode())
@@ -215,10 +220,10 @@ def _epoch(text: str, rules: Rules) -> int:
         value = _decimal(Decimal(38, rules.epoch_scale), text)
     except BadValue:
         raise BadValue("bad_timestamp") from None
-    unscaled = int(value.scaleb(rules.epoch_scale))
-    if not -(1 << 63) <= unscaled < 1 << 63:
+    units = unscaled(value, rules.epoch_scale)
+    if not -(1 << 63) <= units < 1 << 63:
         raise BadValue("out_of_range")
-    return unscaled
+    return units
 
 
 def _zone(text: str | None) -> int:

@@ -21,6 +21,7 @@ from headrace.sources.filelog import Extent, changed
 # the calls for each chunk weigh less.
 CHUNK = 4 << 20
 HEADER = 64 << 10  # read at once to find BOM and header
+WINDOW = 4 << 10  # read at first when looking for a delimiter; longer than any delimiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,13 @@ class RangeReader:
     def record_start(self, at: int, floor: int) -> int:
         """Where the record that holds byte `at` begins: after the last delimiter that ends at or before `at`."""
         overlap = len(self.delimiter) - 1
-        window, high = 4096, at
+        window, high = WINDOW, at
         while high > floor:
             low = max(floor, high - window)
             found = self.read(low, min(at, high + overlap) - low).rfind(self.delimiter)
             if found >= 0:
                 return low + found + len(self.delimiter)
-            high, window = low, min(window * 4, self.chunk)
+            high, window = low, min(window * 4, max(self.chunk, WINDOW))
         return floor
 
     def skip_record(self, at: int) -> int | None:
@@ -120,7 +121,7 @@ class RangeReader:
         overlap = len(self.delimiter) - 1
         while at < self.part.end:
             low = at - overlap
-            data = self.read(low, min(self.chunk, self.part.end - low))
+            data = self.read(low, min(max(self.chunk, WINDOW), self.part.end - low))
             found = data.find(self.delimiter)
             if found >= 0:
                 return low + found + len(self.delimiter)
@@ -178,7 +179,7 @@ class OrderedReader:
             if final:
                 return b"", at + len(data), True
             kept = 0 if length else len(delimiter) - 1
-            drop = len(data) - kept
+            drop = max(0, len(data) - kept)
             more = self.stream.read(self.chunk)
             final = len(more) < self.chunk
             data, at = data[drop:] + more, at + drop
