@@ -14,10 +14,10 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-planner bench-formats fuzz soak-kill clean
+.PHONY: help setup demo test check bench-epoch bench-state-operator bench-planner bench-formats fuzz soak-kill clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make the virtual environment and install
 
@@ -56,6 +56,9 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8 and 32 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
+
+bench-state-operator: $(STAMP) ## Spark's stateful operators and settings side by side
+	@$(BIN)/python -m bench.state_operator
 
 bench-planner: $(STAMP) ## Planning time as a multiple of sqlglot's parse time
 	@$(BIN)/python -m bench.planner
