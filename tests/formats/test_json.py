@@ -204,6 +204,8 @@ def test_a_record_that_is_too_long_is_bad_and_its_neighbours_are_not() -> None:
     [
         ("epoch_s", "1700000000", 1700000000_000000), ("epoch_s", "1700000000.5", 1700000000_500000),
         ("epoch_ms", '"1700000000123"', 1700000000_123000), ("epoch_us", "-1", -1), ("epoch_ns", "1999", 1),
+        ("epoch_ns", "1700000000123456789", 1700000000_123456),
+        ("epoch_ns", '"-1700000000123456789"', -1700000000_123457),
         ("epoch_ms", "1.7e12", 1700000000_000000),
         ("dd/MM/yyyy HH:mm:ss", '"29/02/2024 01:02:03"', 1709168523_000000),
         ("dd/MM/yyyy HH:mm:ss", '"29\\/02\\/2024 01:02:03"', 1709168523_000000),
@@ -224,6 +226,15 @@ def test_bytes_that_are_not_utf8_are_rejected_replaced_or_kept() -> None:
     assert table(decode(data, schema("STRING"), utf8="replace"))[0] == ["a\ufffdb"]
     assert table(decode(data, schema("STRING", "BINARY"), binary="raw"))[0][1] == b"a\xffb"
     assert table(decode(b'{"c0":"00fF"}\n{"c0":"0"}', schema("BINARY"), binary="hex")) == [[b"\x00\xff"], [None]]
+
+
+def test_integers_of_nineteen_digits_are_told_apart_at_the_limits() -> None:
+    numbers = [2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 9999999999999999999, 10**18, -(10**18), 10**19]
+    data = "\n".join(f'{{"c0":{n},"c1":{n}}}' for n in numbers).encode()
+    decoded = decode(data, schema("BIGINT", "DECIMAL(19,0)"))
+    assert decoded.columns[0].to_pylist() == [n if -(2**63) <= n < 2**63 else None for n in numbers]
+    assert decoded.columns[1].to_pylist() == [n if abs(n) < 10**19 else None for n in numbers]
+    assert {b.reason for b in decoded.bad} == {"out_of_range"}
 
 
 def test_no_column_wanted_still_counts_and_checks() -> None:

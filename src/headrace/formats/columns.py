@@ -160,8 +160,7 @@ def _integer(fields: Fields, kind: DataType) -> Parsed:
     limits = np.iinfo(width)
 
     def run(values: Any, status: Bytes) -> int:
-        low, high = int(limits.min), int(limits.max)
-        return numbers.parse_integers(fields.data, fields.starts, fields.ends, low, high, values, status)
+        return numbers.parse_integers(fields.data, fields.starts, fields.ends, int(limits.max), values, status)
 
     values, status, odd = _fixed(fields, kind, run, np.int64, int)
     return _primitive(kind, values.astype(width, copy=False), status, odd)
@@ -224,7 +223,7 @@ def _timestamp(fields: Fields, kind: DataType) -> Parsed:
     def run(values: Any, status: Bytes) -> int:
         found = (fields.data, fields.starts, fields.ends)
         if rules.epoch is not None:
-            return numbers.parse_decimals(*found, 18, rules.epoch_scale, quoted, values, status)
+            return numbers.parse_decimals(*found, 19, rules.epoch_scale, quoted, values, status)
         if rules.stamp is not None:
             return times.parse_pattern(*found, quoted, rules.stamp.program, times.BAD_TIMESTAMP, values, status)
         return times.parse_timestamps(*found, quoted, zoned, values, status)

@@ -108,8 +108,8 @@ def parse_booleans(data: Any, starts: Any, ends: Any, quoted: bool, values: Any,
 
 
 @kernel
-def parse_integers(data: Any, starts: Any, ends: Any, low: int, high: int, values: Any, status: Any) -> int:
-    """Whole numbers in [low, high], with an optional sign."""
+def parse_integers(data: Any, starts: Any, ends: Any, high: int, values: Any, status: Any) -> int:
+    """Whole numbers in [-high - 1, high], with an optional sign."""
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
@@ -127,25 +127,23 @@ def parse_integers(data: Any, starts: Any, ends: Any, low: int, high: int, value
         if p < e and (c == 45 or c == 43):
             p += 1
         count = e - p
-        if count < 1 or count > 18:
-            status[i] = SLOW if count > 18 else BAD_INTEGER
+        if count < 1 or count > 19:
+            status[i] = SLOW if count > 19 else BAD_INTEGER
             odd += 1
             continue
-        value = 0
+        value = np.uint64(0)
         good = True
         while count > 8:
             word = word_at(buf, p, n)
             good = good and digit_run(word) == 8
-            value = value * 100_000_000 + np.int64(eight_digits(word))
+            value = value * np.uint64(100_000_000) + eight_digits(word)
             p += 8
             count -= 8
         word = word_at(buf, p, n)
         good = good and digit_run(word) >= count
-        value = value * _POWERS[count] + some_digits(word, count)
-        if negative:
-            value = -value
-        if good and low <= value <= high:
-            values[i] = value
+        value = value * np.uint64(_POWERS[count]) + np.uint64(some_digits(word, count))
+        if good and value <= np.uint64(high) + (ONE if negative else np.uint64(0)):
+            values[i] = -np.int64(value) if negative else np.int64(value)
             status[i] = FINE
         else:
             status[i] = OUT_OF_RANGE if good else BAD_INTEGER
@@ -329,6 +327,8 @@ def parse_decimals(
         elif fits:
             unit = _POWERS[-grow]
             value = value // unit + (1 if value % unit * 2 >= unit else 0)
+        if digits == 19 and p == e and places == 0 and grow == 0 and precision > 18:
+            fits = mantissa < (ONE << np.uint64(63))  # as nanoseconds since 1970 have; 19 digits fit into a word
         if fits and (precision > 18 or value < _POWERS[min(precision, 18)]):
             values[i] = -value if negative else value
             status[i] = FINE
