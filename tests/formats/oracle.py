@@ -268,6 +268,8 @@ def _scalar(name: str, text: str) -> Any:
             raise ValueError
         return float(text) if name == "DOUBLE" else _nearest_single(text)
     if name == "BINARY":
+        if len(text) % 4 or "=" in text[:-2]:  # Python forgives padding that is not needed
+            raise ValueError
         try:
             return base64.b64decode(text.encode("ascii"), validate=True)
         except binascii.Error:

@@ -52,6 +52,7 @@ _SPECIAL = {
     "nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "+infinity": "inf",
     "-infinity": "-inf",
 }  # fmt: skip
+_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
 _TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -118,7 +119,9 @@ def _binary(raw: bytes, rules: Rules) -> bytes:
     try:
         if rules.binary == "raw":
             return raw
-        return binascii.unhexlify(raw) if rules.binary == "hex" else base64.b64decode(raw, validate=True)
+        if rules.binary == "base64" and _BASE64.fullmatch(raw) is None:
+            raise ValueError("no base64")
+        return binascii.unhexlify(raw) if rules.binary == "hex" else base64.b64decode(raw)
     except (binascii.Error, ValueError):
         raise BadValue("bad_binary") from None
 
