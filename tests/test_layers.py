@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "interrupts",
         "java",
         "options",
+        "planning",
         "schema",
         "program",
         "codec",
@@ -45,6 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("view",),
     ("running", "demo"),
     ("cli",),
+    ("__main__",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # The planner sits high because it reads the registries of what it plans for, but it must not know the engines.

@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from headrace.errors import HeadraceError, InternalError, MissingFile, MissingJava, UnreadableFile
+from headrace.planning import plan_only
 
 app = typer.Typer(
     name="headrace",
@@ -161,6 +162,8 @@ def _reported(verbose: bool) -> Iterator[None]:
 
 def main() -> None:
     """The entry point of the `headrace` script."""
+    if sys.argv[1:2] in (["check"], ["explain"]):
+        plan_only()
     app()
 
 

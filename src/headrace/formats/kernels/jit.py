@@ -12,11 +12,11 @@ import os
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from headrace.planning import declared, only_plans
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,7 +27,7 @@ CHECKED = os.environ.get("HEADRACE_CHECKED_KERNELS") == "1"
 @cache
 def stamp() -> str:
     """A digest of everything that the machine code depends on, besides the processor, which Numba adds."""
-    digest = hashlib.blake2b(f"{numba.__version__} {CHECKED}".encode(), digest_size=8)
+    digest = hashlib.blake2b(f"{version('numba')} {CHECKED}".encode(), digest_size=8)
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -62,48 +62,30 @@ def _temporary() -> Path:
     return private
 
 
-class _Locator(_CacheLocator):
-    """Tells Numba where the cache is, and that it is stale when any kernel source changed."""
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    if only_plans():
+        return declared(function)
+    import numba
 
-    def __init__(self, name: str, own: str) -> None:
-        self._name, self._own = name, own
-
-    def get_cache_path(self) -> str:
-        return str(cache_directory())
-
-    def get_source_stamp(self) -> str:
-        return f"{stamp()} {self._own}"
-
-    def get_disambiguator(self) -> str:
-        return hashlib.blake2b(self._name.encode(), digest_size=5).hexdigest()
-
-    @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
-        own = hashlib.blake2b(Path(py_file).read_bytes(), digest_size=8).hexdigest()
-        return cls(f"{py_func.__module__}.{py_func.__qualname__}", own)
-
-
-class _Impl(CompileResultCacheImpl):
-    _locator_classes: Any = [_Locator]  # noqa: RUF012
-
-
-class _Cache(FunctionCache):
-    _impl_class = _Impl
+    return numba.njit(nogil=True, boundscheck=CHECKED, error_model="numpy", **options)(function)
 
 
 def kernel(function: F) -> F:
     """Compile `function` on its first call, without the GIL, and keep the code on disk."""
-    compiled: Any = numba.njit(nogil=True, boundscheck=CHECKED, error_model="numpy")(function)
-    make_cache: Any = _Cache
-    compiled._cache = make_cache(function)
+    compiled = _compiled(function)
+    if not only_plans():
+        from headrace.formats.kernels.diskcache import KernelCache
+
+        make_cache: Any = KernelCache
+        compiled._cache = make_cache(function)
     return cast(F, compiled)
 
 
 def helper(function: F) -> F:
     """Compile `function` as a part of the kernels that call it."""
-    return cast(F, numba.njit(nogil=True, boundscheck=CHECKED, error_model="numpy")(function))
+    return cast(F, _compiled(function))
 
 
 def inlined(function: F) -> F:
     """Like `helper`, pasted into its callers: for the few lines that run once per byte or field."""
-    return cast(F, numba.njit(nogil=True, boundscheck=CHECKED, error_model="numpy", forceinline=True)(function))
+    return cast(F, _compiled(function, forceinline=True))

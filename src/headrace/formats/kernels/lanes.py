@@ -11,11 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from headrace.formats.kernels.jit import CHECKED, helper, inlined
+from headrace.planning import declared, only_plans
+
+if not only_plans():
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    _I64, _I32, _I8 = ir.IntType(64), ir.IntType(32), ir.IntType(8)
 
 ONE = np.uint64(1)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -24,8 +29,6 @@ HIGH = np.uint64(0x8080808080808080)
 ZEROS = np.uint64(0x3030303030303030)
 OVER9 = np.uint64(0x7676767676767676)
 NEWLINE = 10
-
-_I64, _I32, _I8 = ir.IntType(64), ir.IntType(32), ir.IntType(8)
 
 
 def _pointer(builder: Any, args: Any, kind: Any, scale: int = 1) -> Any:
@@ -42,7 +45,7 @@ def _splat(builder: Any, byte: Any, width: int) -> Any:
 
 
 def _lane(function: Callable[..., Any]) -> Any:
-    return intrinsic(function)
+    return declared(function) if only_plans() else intrinsic(function)
 
 
 @_lane

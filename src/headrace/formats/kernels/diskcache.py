@@ -1,0 +1,44 @@
+"""Where Numba finds the machine code of a kernel: its own cache, told to look in our directory.
+
+Entered from `headrace.formats.kernels.jit`, which says which directory that is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+
+from headrace.formats.kernels.jit import cache_directory, stamp
+
+
+class _Locator(_CacheLocator):
+    """Tells Numba where the cache is, and that it is stale when any kernel source changed."""
+
+    def __init__(self, name: str, own: str) -> None:
+        self._name, self._own = name, own
+
+    def get_cache_path(self) -> str:
+        return str(cache_directory())
+
+    def get_source_stamp(self) -> str:
+        return f"{stamp()} {self._own}"
+
+    def get_disambiguator(self) -> str:
+        return hashlib.blake2b(self._name.encode(), digest_size=5).hexdigest()
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
+        own = hashlib.blake2b(Path(py_file).read_bytes(), digest_size=8).hexdigest()
+        return cls(f"{py_func.__module__}.{py_func.__qualname__}", own)
+
+
+class _Impl(CompileResultCacheImpl):
+    _locator_classes: Any = [_Locator]  # noqa: RUF012
+
+
+class KernelCache(FunctionCache):
+    _impl_class = _Impl
