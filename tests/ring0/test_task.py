@@ -117,6 +117,15 @@ def test_a_leaving_pipeline_gets_one_end_per_lane_and_no_events(flush: bool) -> 
     assert not [lane for sent in sents for lane in sent.events if lane[0] == 8]
 
 
+def test_a_pipeline_that_left_and_is_back_begins_anew_with_this_epoch_s_events() -> None:
+    back = counting(8, WORD, window=TUMBLE, buckets=2)
+    sent = task([back], RECORDS, leaving=(Left(back, flush=False),))
+    for bucket in range(2):
+        assert [(e["flush"], e["drop"], e["reset"]) for e in sent.ends[8, bucket]] == [(False, False, True)]
+        assert len(sent.watermarks[8, bucket]) == 1
+    assert [lane for lane in sent.events if lane[0] == 8]
+
+
 def test_a_stateless_pipeline_leaves_without_a_word() -> None:
     sent = task(NEIGHBOURS, RECORDS, leaving=(Left(stateless(8, WORD), flush=True),))
     assert not [m for m in sent.messages if m.instance == 8]

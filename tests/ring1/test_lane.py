@@ -47,11 +47,12 @@ def go(
     *,
     flush: bool = False,
     drop: bool = False,
+    reset: bool = False,
 ) -> Outcome:
     ring1 = made.program.ring1
     assert ring1 is not None
     events = (partials(made, rows),) if rows else ()
-    return advance(ring1, made.program.meaning, store, Step(events, watermark, flush, drop))
+    return advance(ring1, made.program.meaning, store, Step(events, watermark, flush, drop, reset))
 
 
 def counts(outcome: Outcome) -> dict[str | None, int]:
@@ -239,3 +240,14 @@ def test_a_missing_chunk_is_an_error_and_not_a_smaller_result(window: Window | N
     store.blobs.clear()
     with pytest.raises(StateDamaged):
         go(made, store, [(0, "a", 1)], 0)
+
+
+@pytest.mark.parametrize(("window", "emit"), [(TUMBLE, "close"), (SESSION, "close"), (None, "changes")])
+def test_a_lane_that_is_reset_forgets_what_was_and_keeps_what_this_epoch_brings(
+    window: Window | None, emit: Emit
+) -> None:
+    made, store = pipeline(window, emit), MemoryStore()
+    go(made, store, [(0, "old", 5), (0, "both", 5)])
+    first = go(made, store, [(0, "both", 2), (0, "new", 3)], reset=True)
+    last = go(made, store, [], flush=True)
+    assert counts(first if window is None else last) == {"both": 2, "new": 3}

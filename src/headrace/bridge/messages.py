@@ -36,7 +36,7 @@ class Kind(IntEnum):
     EVENTS = 1  # partial aggregates, Arrow IPC
     WATERMARK = 2  # LaneEpoch as JSON: this task's highest event time, and what the lane must know of the epoch
     BARRIER = 3  # JSON {"kind", "id"}
-    EOF = 4  # JSON {"flush": bool}: the lane ends
+    EOF = 4  # JSON {"flush", "drop", "reset"}: a life of the lane ends
     OUTPUT = 5  # to the driver: a sink's receipt
     ERROR = 6  # to the driver: the pipeline failed here
     REPORT = 7  # to the driver: what a task or a lane did

@@ -57,6 +57,8 @@ class _Task:
             for p in given.plan.pipelines
         }
         self.failures: dict[int, str] = {}
+        # Instances that left and were started again before an epoch could tell their lanes: they begin anew here.
+        self.back = {left.pipeline.instance for left in given.leaving} & set(self.runners)
         self.families = families(given.plan.pipelines)
         self.policy: Policy = policy_of(given.plan.stream)
         self.seq = 0
@@ -135,17 +137,19 @@ class _Task:
                 self._fail(instance, problem)
             messages += [self._receipt(instance, sink, receipt) for sink, receipt in runner.receipts]
         if pipeline.program.ring1 is not None:
-            messages += self._watermarks(pipeline, flush=True if self.plan.ending else None, drop=False)
+            back = instance in self.back
+            end = {"flush": self.plan.ending, "drop": False, "reset": back} if self.plan.ending or back else None
+            messages += self._watermarks(pipeline, end)
         return messages
 
     def _ends(self) -> Iterator[list[Row]]:
         for leaving in self.given.leaving:
-            if leaving.pipeline.program.ring1 is not None:
-                yield self._watermarks(leaving.pipeline, flush=leaving.flush, drop=True)
+            if leaving.pipeline.program.ring1 is not None and leaving.pipeline.instance not in self.back:
+                yield self._watermarks(leaving.pipeline, {"flush": leaving.flush, "drop": True, "reset": False})
         for instance, reason in self.failures.items():
             yield [self._to_driver(Kind.ERROR, {"instance": instance, "reason": reason})]
 
-    def _watermarks(self, pipeline: PipelineDef, flush: bool | None, drop: bool) -> list[Row]:
+    def _watermarks(self, pipeline: PipelineDef, end: dict[str, bool] | None) -> list[Row]:
         """This task's word to every lane of a pipeline; the first task also says what the lane is."""
         given = self.given
         program = _text(pipeline, self.plan.version, given.checkpoint) if given.task == 0 else ""
@@ -161,9 +165,8 @@ class _Task:
         rows = []
         for bucket in range(pipeline.buckets):
             rows.append(self._row(pipeline.instance, bucket, Kind.WATERMARK, message))
-            if flush is not None and given.task == 0:
-                end = encode_json({"flush": flush, "drop": drop})
-                rows.append(self._row(pipeline.instance, bucket, Kind.EOF, end))
+            if end is not None and given.task == 0:
+                rows.append(self._row(pipeline.instance, bucket, Kind.EOF, encode_json(end)))
         return rows
 
     def _fail(self, instance: int, problem: Exception) -> None:

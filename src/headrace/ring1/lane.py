@@ -16,6 +16,8 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -
 
     The watermark never goes back, whatever a step says.
     """
+    if step.reset:
+        store.clear()
     header = Header.decode(store.header())
     known = [w for w in (header.watermark, step.watermark) if w is not None]
     header.watermark = max(known) if known else None

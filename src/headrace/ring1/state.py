@@ -153,13 +153,14 @@ class Header:
 class Step:
     """One epoch for one lane: partials in task order, then the watermark, then perhaps the end.
 
-    `flush` closes every window now; `drop` forgets the lane afterwards.
+    `flush` closes every window now; `drop` forgets the lane afterwards; `reset` forgets it before.
     """
 
     events: tuple[pa.Table, ...]
     watermark: int | None
     flush: bool = False
     drop: bool = False
+    reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,7 @@ class LaneProcessor(StatefulProcessor):
             watermark_after(epochs),
             flush=any(e["flush"] for e in ends),
             drop=any(e["drop"] for e in ends),
+            reset=any(e["reset"] for e in ends),
         )
         out: list[tuple[Kind, bytes]] = []
         try:
