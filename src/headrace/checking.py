@@ -25,6 +25,7 @@ from headrace.sql import (
     plan_pipeline,
 )
 from headrace.streams.catalog import Catalog, CatalogFile
+from headrace.streams.state_dir import require_known_format
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,5 +99,8 @@ def _same(name: str | None, other: str) -> bool:
 
 
 def _draft(state_dir: Path | None) -> Draft:
-    catalog = CatalogFile(state_dir).read() if state_dir is not None else Catalog()
+    catalog = Catalog()
+    if state_dir is not None:
+        require_known_format(state_dir)  # a newer one has a catalog that would look damaged
+        catalog = CatalogFile(state_dir).read()
     return Draft(catalog, Meaning(), buckets=1)

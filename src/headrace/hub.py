@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.describe import describe, live_stream, show
 from headrace.draft import Draft
-from headrace.errors import HubClosed, SessionMismatch, StreamFailed, UnknownPipeline, UnknownStream
+from headrace.errors import (
+    BadOption,
+    HubClosed,
+    SessionMismatch,
+    StartTimeout,
+    StreamFailed,
+    UnknownPipeline,
+    UnknownStream,
+)
 from headrace.objects import Pipeline, Stream
 from headrace.program import Left, Meaning
 from headrace.results import Result
@@ -55,6 +63,8 @@ def connect(
     pipeline needs it. `buckets` is how far the groups of a new pipeline are spread (default: the cores of this machine,
     at most 8); it is fixed for the life of a pipeline.
     """
+    if buckets is not None and buckets < 1:
+        raise BadOption(f"buckets cannot be {buckets}", advice="It must be 1 or more.", option="buckets", value=buckets)
     return Hub(Path(state_dir), spark, master, verbose, buckets or min(8, os.cpu_count() or 1))
 
 
@@ -75,6 +85,7 @@ class Hub:
         try:
             self._file = CatalogFile(self._state.path)
             self._catalog = self._file.read()
+            self._state.sweep(self._catalog.streams)
             self._meaning = self._settle_meaning()
             self._board = NoticeBoard(self._on_notice)
         except BaseException:
@@ -122,18 +133,35 @@ class Hub:
             draft = self._draft()
             results = [draft.apply(statement) for statement in parse_script(text)]
             dropped = {name.lower() for name in draft.dropped if self._catalog.stream(name) is not None}
-            gone = {name: self._runtime_of(name) for name in dropped}
+            if any(draft.catalog.running(stream) for stream in draft.touched):
+                self._start_engine()  # before anything is stored: without Java the script has no effect
+            self._forget(dropped)
             if draft.catalog != self._catalog:
-                self._file.save(draft.catalog)
-                self._catalog = draft.catalog
-            for name, runtime in gone.items():
-                runtime.forget()
-                del self._runtimes[name]
+                self._save(draft.catalog)
         # Pipelines of a stream that is gone, with all its state, need no farewell.
         left = {stream: tuple(ended) for stream, ended in draft.left.items() if stream not in dropped}
         touched = {stream for stream in draft.touched if draft.catalog.stream(stream) is not None}
         self._make_so(touched, left, draft.waits)
         return results
+
+    def _save(self, catalog: Catalog) -> None:
+        self._file.save(catalog)
+        self._catalog = catalog
+
+    def _forget(self, streams: set[str]) -> None:
+        """Remove streams with their pipelines, first from the catalog and then from the disk: a crash in between leaves
+        directories that nobody names, never a new stream with an old one's progress."""
+        runtimes = {name: self._runtime_of(name) for name in streams}
+        catalog = self._catalog
+        for name in streams:
+            for record in list(catalog.of_stream(name)):
+                catalog = catalog.without("pipeline", record.definition.name)
+            catalog = catalog.without("stream", name)
+        if streams:
+            self._save(catalog)
+        for name, runtime in runtimes.items():
+            runtime.forget()
+            del self._runtimes[name]
 
     def check(self, text: str) -> list[Result]:
         """Plan a script against what is declared here, without any effect. Raises what `sql` would raise."""
@@ -171,14 +199,19 @@ class Hub:
                 if not pipelines and not ended and not runtime.running:
                     continue
                 version = runtime.publish(pipelines, ended)
-                if not runtime.running and not (pipelines and start):
+                if pipelines and start:
+                    runtime.start()
+                elif not runtime.running:
                     continue  # the eof waits in the plan for the stream's next epoch
-                runtime.start()
             if name in waits or not pipelines:
                 runtime.wait_planned(version)
             if not pipelines:
                 runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
-                runtime.stop()
+                with self._lock:
+                    if self._catalog.running(name):  # somebody has joined meanwhile
+                        runtime.release()
+                    else:
+                        runtime.stop()
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -253,6 +286,8 @@ class Hub:
                 pipelines = self._catalog.running(runtime.stream.name)
                 runtime.publish(pipelines, ending=True)
             if not runtime.wait_exhausted(_left(deadline)):
+                with self._lock:  # it goes on: the epochs to come must not close every window
+                    runtime.publish(self._catalog.running(runtime.stream.name))
                 return False
             runtime.stop()
             self._finished |= {p.instance for p in pipelines}
@@ -277,17 +312,23 @@ class Hub:
         """Stop everything that this hub started. What runs now goes on when the directory is opened again."""
         if self._closed:
             return
-        if drain:
-            self.drain()
-        with self._lock:
+        try:
+            if drain:
+                self.drain()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Let go of everything, also when something on the way fails: a JVM that died must not keep the directory."""
+        with self._lock, contextlib.ExitStack() as steps:  # the last first
             self._closed = True
-            for runtime in self._runtimes.values():
-                runtime.close()
-            self._failures.put(None)
+            steps.callback(self._state.close)
+            steps.callback(self._board.close)
             if self._engine is not None:
-                self._engine.stop()
-            self._board.close()
-            self._state.close()
+                steps.callback(self._engine.stop)
+            steps.callback(self._failures.put, None)
+            for runtime in self._runtimes.values():
+                steps.callback(runtime.close)
         self._janitor.join(timeout=5)
 
     def __enter__(self) -> Hub:
@@ -318,7 +359,8 @@ class Hub:
 
     def _watch_failures(self) -> None:
         for stream, failures in _until_none(self._failures.get):
-            with contextlib.suppress(HubClosed, StreamFailed):  # a dead query is told to those who wait for it
+            # A dead query is told to those who wait for it; a slow one has the plan and will come to it.
+            with contextlib.suppress(HubClosed, StreamFailed, StartTimeout):
                 self._drop_failed(stream, failures)
 
     def _drop_failed(self, stream: str, failures: dict[str, str]) -> None:
@@ -333,8 +375,7 @@ class Hub:
                     ended.append(Left(record.definition, flush=False))
             if not ended:
                 return
-            self._file.save(catalog)
-            self._catalog = catalog
+            self._save(catalog)
         self._make_so({stream.lower()}, {stream.lower(): tuple(ended)}, set(), start=False)
 
     @property

@@ -57,7 +57,6 @@ class StreamRuntime:
         self._held = False
         self._backlog = 0
         self._recent: deque[tuple[float, EpochSummary]] = deque(maxlen=_RATE_EPOCHS)
-        self._finished_plan = 0
 
     # --- plans ------------------------------------------------------------------------------------
 
@@ -80,7 +79,8 @@ class StreamRuntime:
 
     @property
     def running(self) -> bool:
-        return self._query is not None and self._query.alive
+        query = self._query
+        return query is not None and query.alive
 
     @property
     def started(self) -> bool:
@@ -117,10 +117,9 @@ class StreamRuntime:
         """Names this checkpoint among all that ever were: a fresh one restarts epochs, and sinks must not mix them
         up."""
         file = self.directory / "checkpoint.id"
-        if not (self.directory / "checkpoint").exists() or not file.exists():
+        if not file.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
-            if not file.exists():
-                write_atomic(file, uuid.uuid4().hex.encode())
+            write_atomic(file, uuid.uuid4().hex.encode())
         return file.read_text()
 
     def hold(self, timeout: float) -> bool:
@@ -128,7 +127,13 @@ class StreamRuntime:
         if not self.running:
             return True
         write_atomic(self.directory / HOLD, b"")
-        return self._await(lambda: self._held, timeout)
+        return self._await(lambda: self._held or not self.started, timeout)
+
+    def release(self) -> None:
+        """Undo `hold`: somebody needs the query after all."""
+        with self._changed:
+            self._held = False
+        (self.directory / HOLD).unlink(missing_ok=True)
 
     def stop(self) -> None:
         """End the query at once; an epoch in flight will be run again by the next start."""
@@ -145,15 +150,20 @@ class StreamRuntime:
             self._committer.close()
 
     def forget(self) -> None:
-        """Remove everything the stream keeps on disk."""
+        """Remove everything the stream keeps on disk. A new stream of the same name never finds any of it: it is out
+        of the way at once, and what cannot be deleted now is when the state directory is opened again."""
         self.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self.directory.exists():
+            gone = self.directory.with_name(f".gone-{uuid.uuid4().hex}")
+            self.directory.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
 
     # --- waiting ----------------------------------------------------------------------------------
 
     def wait_planned(self, version: int, timeout: float = START_LIMIT_SECONDS) -> None:
-        """Wait until an epoch with this plan version, or a later one, has really been planned."""
-        if not self._await(lambda: self._planned >= version, timeout):
+        """Wait until an epoch with this plan version, or a later one, has really been planned, or the query is stopped
+        on purpose."""
+        if not self._await(lambda: self._planned >= version or not self.started, timeout):
             raise StartTimeout(
                 f"stream {self.stream.name} planned no epoch with plan version {version} in {timeout:g} s",
                 advice="The machine may be busy with a long epoch: try again, or make max_epoch_bytes smaller.",
@@ -230,7 +240,7 @@ class StreamRuntime:
     @property
     def recent(self) -> list[EpochSummary]:
         """The newest epochs since the hub was opened, oldest first."""
-        return [summary for _, summary in self._recent]
+        return [summary for _, summary in list(self._recent)]
 
     def spent_ms(self, instance: int) -> float | None:
         """Time that an instance took in the newest epoch, over all tasks."""
@@ -244,7 +254,8 @@ class StreamRuntime:
         """What really happened, as far as it is known."""
         progress, applied = self.progress, read_applied(self.directory)
         recent = list(self._recent)
-        last = self._query.last_epoch() if self._query is not None else None
+        query = self._query
+        last = query.last_epoch() if query is not None else None
         seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
         rows = sum(s.rows for _, s in recent[1:])
         size = sum(s.bytes for _, s in recent[1:])

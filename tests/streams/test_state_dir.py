@@ -158,3 +158,23 @@ def test_a_path_that_is_no_directory_is_a_coded_error(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UnwritablePath):
             StateDir.open(path, no_sleep)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../x", "a/b", "/etc", ".gone-1", "%2e", "ü"])
+def test_no_stream_s_name_leads_out_of_the_directory_or_to_another_stream_s(tmp_path: Path, name: str) -> None:
+    state = StateDir.open(tmp_path, no_sleep)
+    assert state.stream(name).resolve().parent == tmp_path / "streams"
+    assert not state.stream(name).name.startswith(".")
+    assert len({state.stream(n) for n in (name, "s", "..", "%2E")}) == len({name, "s", "..", "%2E"})
+    assert state.stream("plain_1") == tmp_path / "streams" / "plain_1"
+    state.close()
+
+
+def test_sweeping_removes_what_no_declared_stream_owns(tmp_path: Path) -> None:
+    state = StateDir.open(tmp_path, no_sleep)
+    state.sweep(["s"])  # nothing is there yet
+    for directory in (state.stream("s"), state.stream("a/b"), tmp_path / "streams" / ".gone-1", state.stream("old")):
+        (directory / "checkpoint").mkdir(parents=True)
+    state.sweep(["s", "a/b"])
+    assert set((tmp_path / "streams").iterdir()) == {state.stream("s"), state.stream("a/b")}
+    state.close()

@@ -82,7 +82,8 @@ class EpochCommitter:
         key = (pipeline.instance, name)
         if key not in self._sinks:
             sink = next(s for s in pipeline.sinks if s.name == name)
-            self._sinks[key] = SINKS[sink.kind].driver(sink, pipeline.program.output)
+            # setdefault: a reader of results and the streaming thread may both be first, and must get the same one
+            self._sinks.setdefault(key, SINKS[sink.kind].driver(sink, pipeline.program.output))
         return self._sinks[key]
 
     def commit(self, rows: Iterable[Row]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.errors import SessionMismatch
@@ -70,8 +71,6 @@ class Engine:
 
 def _forget_gateway() -> None:
     """Let a later session start a JVM of its own."""
-    from pyspark import SparkContext
-
     SparkContext._gateway = None
     SparkContext._jvm = None
 
@@ -96,6 +95,11 @@ def _errors_to(log: Path | None) -> Iterator[None]:
 def start(master: str | None, log: Path | None, meaning: Meaning) -> Engine:
     """An embedded session on `master` (default `local[*]`). Spark is quiet and writes errors to the file `log`; with
     None it is verbose, on standard error."""
+    if SparkContext._active_spark_context is not None:  # Spark would give us that one, and we would stop it in the end
+        raise SessionMismatch(
+            "a Spark session is already running in this process",
+            advice="Hand it in with headrace.connect(spark=...), or stop it first.",
+        )
     os.environ["JAVA_HOME"] = str(find_java())
     # The worker Python is always this one: another may lack our packages, and Spark only says "failed to connect back".
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

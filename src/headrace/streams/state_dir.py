@@ -15,9 +15,12 @@ import contextlib
 import fcntl
 import json
 import os
+import re
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from urllib.parse import quote
 
 from headrace.durable import write_atomic
 from headrace.errors import StateDamaged, StateInUse, StateTooNew, UnwritablePath
@@ -53,7 +56,9 @@ class StateDir:
             raise _in_use(path, owner.get("pid")) from None
         try:
             _await_jvm(path, _read_owner(lock), sleep)
-            _check_format(path)
+            require_known_format(path)
+            if not (path / "VERSION").exists():
+                write_atomic(path / "VERSION", f"{FORMAT}\n".encode())
         except BaseException:
             os.close(lock)
             raise
@@ -71,8 +76,17 @@ class StateDir:
         os.fsync(self._lock)
 
     def stream(self, name: str) -> Path:
-        """The directory of one stream."""
-        return self.path / "streams" / name
+        """The directory of one stream. A name may hold any character (backquotes allow it), so those that mean
+        something in a path are written as %XX: no name leads out of the state directory."""
+        return self.path / "streams" / re.sub(r"^\.", "%2E", quote(name, safe=" "))
+
+    def sweep(self, streams: Collection[str]) -> None:
+        """Remove what streams that are none of these left behind: a crash may have kept a drop from finishing."""
+        directory = self.path / "streams"
+        known = {self.stream(name) for name in streams}
+        for entry in list(directory.iterdir()) if directory.exists() else []:
+            if entry not in known:
+                shutil.rmtree(entry, ignore_errors=True)
 
     def close(self) -> None:
         """Give up ownership. The directory stays."""
@@ -118,10 +132,10 @@ def _await_jvm(path: Path, owner: dict[str, int], sleep: Callable[[float], None]
         waited += 0.1
 
 
-def _check_format(path: Path) -> None:
+def require_known_format(path: Path) -> None:
+    """Raise StateTooNew or StateDamaged unless the directory has a format that we know, or none yet. Only reads."""
     file = path / "VERSION"
     if not file.exists():
-        write_atomic(file, f"{FORMAT}\n".encode())
         return
     text = file.read_text().strip()
     if not text.isdigit():

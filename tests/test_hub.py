@@ -1,0 +1,168 @@
+"""The hub without Spark: what scripts leave behind, and who stops a query when two threads disagree about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.checking import check_script
+from headrace.errors import BadOption, MissingJava, SessionMismatch, StateTooNew
+from headrace.hub import Hub
+from headrace.runtime import StreamRuntime
+from headrace.streams.catalog import Catalog, CatalogFile
+from headrace.streams.state_dir import FORMAT
+
+STREAM = "CREATE STREAM s (id BIGINT) WITH (source = 'generator', format = 'json', rows = '{rows}')"
+SINK = "CREATE SINK m WITH (type = 'memory')"
+
+
+class Query:
+    """A query that runs until it is stopped, and plans nothing."""
+
+    alive = True
+
+    def stop(self) -> None:
+        self.alive = False
+
+    def failure(self) -> str | None:
+        return None
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with headrace.connect(tmp_path / "state") as opened:
+        opened.sql(STREAM.format(rows=10) + ";" + SINK)
+        yield opened
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries start at once, and every plan is planned at once."""
+
+    def start(self: StreamRuntime) -> None:
+        if not self.running:
+            self._query = Query()  # type: ignore[assignment]
+
+    def planned(self: StreamRuntime, version: int, timeout: float = 0) -> None:
+        assert self.started
+
+    monkeypatch.setattr(Hub, "_start_engine", lambda self: None)
+    monkeypatch.setattr(StreamRuntime, "start", start)
+    monkeypatch.setattr(StreamRuntime, "wait_planned", planned)
+    monkeypatch.setattr(StreamRuntime, "hold", lambda self, timeout: True)
+
+
+def test_a_pipeline_that_joins_while_the_last_one_leaves_keeps_the_query(
+    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    runtime = hub.runtime("s")
+
+    def join_meanwhile(self: StreamRuntime, timeout: float) -> bool:
+        monkeypatch.setattr(StreamRuntime, "hold", lambda self, timeout: True)
+        hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM s")
+        return True
+
+    monkeypatch.setattr(StreamRuntime, "hold", join_meanwhile)
+    hub.sql("DROP PIPELINE p")
+    assert runtime.running
+    hub.sql("DROP PIPELINE q")
+    assert not runtime.running
+
+
+def test_waiting_ends_when_the_query_is_stopped_on_purpose(hub: Hub) -> None:
+    runtime = hub.runtime("s")
+    runtime.wait_planned(7, timeout=30)  # nothing runs: there is nothing to wait for
+    runtime._query = Query()  # type: ignore[assignment]
+    runtime.publish(())
+    assert not runtime.hold(0.01)
+    runtime.stop()
+    assert runtime.hold(30)
+
+
+def test_an_end_that_does_not_come_in_time_closes_no_window_of_later_epochs(hub: Hub, no_spark: None) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    runtime = hub.runtime("s")
+    plan = runtime.plans.current()
+    runtime.on_notice({"kind": "idle", "plan": plan, "exhausted": True})
+    assert not hub.wait_until_end(0.01)
+    assert runtime.plans.load(plan + 1).ending
+    assert runtime.plans.current() == plan + 2
+    assert not runtime.plans.load(plan + 2).ending
+    assert [p.name for p in runtime.plans.load(plan + 2).pipelines] == ["p"]
+    runtime.stop()
+
+
+def test_a_script_that_finds_no_java_has_no_effect(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*given: Any) -> None:
+        raise MissingJava("none here")
+
+    monkeypatch.setattr("headrace.spark.session.start", missing)
+    for _ in range(2):
+        with pytest.raises(MissingJava):
+            hub.sql("CREATE SINK other WITH (type = 'memory'); CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    assert hub.pipelines == {}
+    assert hub.catalog.sink("other") is None
+
+
+def test_a_session_that_runs_in_this_process_is_not_taken_over(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())
+    with pytest.raises(SessionMismatch):
+        hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+
+
+def test_a_replaced_stream_finds_nothing_of_the_old_one(hub: Hub) -> None:
+    directory = hub.runtime("s").directory
+    (directory / "checkpoint").mkdir(parents=True)
+    hub.sql(STREAM.format(rows=20).replace("CREATE", "CREATE OR REPLACE"))
+    assert not directory.exists()
+    assert hub.catalog.streams["s"].options["rows"] == "20"
+    assert not list(directory.parent.iterdir())
+
+
+def test_what_a_crash_left_of_a_dropped_stream_is_gone_when_the_hub_is_opened_again(tmp_path: Path) -> None:
+    with headrace.connect(tmp_path / "state") as first:
+        first.sql(STREAM.format(rows=10))
+        directory = first.runtime("s").directory
+    (directory / "checkpoint").mkdir(parents=True)
+    headrace.connect(tmp_path / "state").close()
+    assert directory.exists()
+    CatalogFile(tmp_path / "state").save(Catalog())
+    headrace.connect(tmp_path / "state").close()
+    assert not directory.exists()
+
+
+def test_closing_lets_go_of_the_directory_also_when_spark_cannot_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = headrace.connect(tmp_path / "state")
+    hub.sql(STREAM.format(rows=10))
+    hub.runtime("s")
+
+    def dead(self: StreamRuntime) -> None:
+        raise ConnectionRefusedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamRuntime, "close", dead)
+        with pytest.raises(ConnectionRefusedError):
+            hub.close()
+    headrace.connect(tmp_path / "state").close()
+
+
+def test_a_state_directory_of_a_newer_format_is_told_as_such_although_its_catalog_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "VERSION").write_text(f"{FORMAT + 1}\n")
+    (tmp_path / "catalog.json").write_text('{"version": 2, "tables": []}')
+    with pytest.raises(StateTooNew):
+        check_script(SINK, tmp_path)
+
+
+def test_pipelines_are_spread_over_one_bucket_or_more(tmp_path: Path) -> None:
+    for buckets in (0, -1):
+        with pytest.raises(BadOption):
+            headrace.connect(tmp_path / "state", buckets=buckets)
