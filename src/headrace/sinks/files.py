@@ -208,7 +208,8 @@ def _writing(layout: Layout) -> Iterator[None]:
     except OSError as problem:
         raise SinkFailed(
             f"sink {layout.sink} cannot write to {layout.root}: {problem.strerror or problem}",
-            advice="Check that the directory may be written to and has space, then start again: no row is lost.",
+            advice="Check that the directory may be written to and has space, then start the pipeline again: "
+            "it begins anew with what comes then.",
             sink=layout.sink,
             path=str(layout.root),
         ) from problem
