@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from headrace.errors import BadOption, MissingJava, SessionMismatch, StateTooNew
 from headrace.hub import Hub
 from headrace.runtime import StreamRuntime
 from headrace.streams.catalog import Catalog, CatalogFile
+from headrace.streams.progress import write_progress
 from headrace.streams.state_dir import FORMAT
 
 STREAM = "CREATE STREAM s (id BIGINT) WITH (source = 'generator', format = 'json', rows = '{rows}')"
@@ -166,3 +168,19 @@ def test_pipelines_are_spread_over_one_bucket_or_more(tmp_path: Path) -> None:
     for buckets in (0, -1):
         with pytest.raises(BadOption):
             headrace.connect(tmp_path / "state", buckets=buckets)
+
+
+def test_starting_a_pipeline_again_keeps_the_state_of_a_stopped_one_and_none_of_a_failed_one(
+    hub: Hub, no_spark: None
+) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT count(*) AS n FROM s; CREATE PIPELINE q INTO m AS SELECT id FROM s")
+    runtime, instance = hub.runtime("s"), hub.record("p").definition.instance
+    hub.sql("STOP PIPELINE p; START PIPELINE p")
+    assert runtime.plans.load(runtime.plans.current()).left == ()
+    hub._drop_failed("s", {str(instance): "why"})
+    write_progress(runtime.directory, replace(runtime.progress, plan=runtime.plans.current()))
+    hub.sql("START PIPELINE p")
+    plan = runtime.plans.load(runtime.plans.current())
+    assert [left.pipeline.instance for left in plan.left] == [instance]
+    assert instance in {p.instance for p in plan.pipelines}
+    runtime.stop()

@@ -130,10 +130,9 @@ class Draft:
         return Result(f"created pipeline {new.name}")
 
     def _resume(self, record: PipelineRecord) -> Result:
-        """The same pipeline again: it goes on where it stopped, also after a failure."""
+        """The same pipeline again: it goes on where it stopped; one that failed begins anew."""
         if record.desired == "failed":
-            self.catalog = self.catalog.with_pipeline(replace(record, desired="running", error=""))
-            self._touch(record.definition)
+            self._start(record)
             return Result(f"restarted pipeline {record.definition.name}")
         return Result(f"pipeline {record.definition.name} is as declared")
 
@@ -171,8 +170,7 @@ class Draft:
         record = self._pipeline(statement.name, statement.span)
         if record.desired == "running":
             return Result(f"pipeline {record.definition.name} is running")
-        self.catalog = self.catalog.with_pipeline(replace(record, desired="running", error=""))
-        self._touch(record.definition)
+        self._start(record)
         return Result(f"started pipeline {record.definition.name}")
 
     @_apply.register
@@ -234,6 +232,12 @@ class Draft:
         )
 
     # --- helpers ----------------------------------------------------------------------------------
+
+    def _start(self, record: PipelineRecord) -> None:
+        if record.desired == "failed":  # its state may be half of an epoch: an eof makes sure that none of it is left
+            self._leave(record, flush=False)
+        self.catalog = self.catalog.with_pipeline(replace(record, desired="running", error=""))
+        self._touch(record.definition)
 
     def _touch(self, definition: PipelineDef, wait: bool = True) -> None:
         stream = definition.program.stream.lower()

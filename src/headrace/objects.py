@@ -83,7 +83,8 @@ class Pipeline:
             time.sleep(0.05)
 
     def start(self) -> None:
-        """Start it again; it keeps its state and goes on with the stream as it is now."""
+        """Start it again; it goes on with the stream as it is now, with the state it had when it was stopped. One that
+        failed begins anew."""
         self._hub.sql(f"START PIPELINE {_quoted(self.name)}")
 
     def stop(self) -> None:

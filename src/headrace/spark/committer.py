@@ -98,7 +98,7 @@ class EpochCommitter:
         plan = self._plans.load(first["plan"])
         self._check_lanes(plan, found)
         before = read_progress(self._directory)
-        known = _still_failed(plan, before)
+        known = self._still_failed(plan, before)
         found.failures |= known
         visible = self._commit_sinks(plan, first["epoch"], found)
         progress = self._progress(plan, first["epoch"], found, visible, before)
@@ -111,6 +111,16 @@ class EpochCommitter:
     def close(self) -> None:
         for sink in self._sinks.values():
             sink.close()
+
+    def _still_failed(self, plan: PlanVersion, before: Progress) -> Failures:
+        """The instances that failed in an earlier epoch, while this one was already planned with them: what they say
+        now is not wanted. One that leaves in this very epoch, perhaps to come back, begins anew."""
+        if not before.failures:
+            return {}
+        told = self._plans.load(before.plan).left if before.plan else ()
+        anew = {left.pipeline.instance for left in plan.left} - {left.pipeline.instance for left in told}
+        present = {p.instance for p in plan.pipelines} - anew
+        return {int(i): reason for i, reason in before.failures.items() if int(i) in present}
 
     def _check_lanes(self, plan: PlanVersion, found: _Collected) -> None:
         for p in plan.pipelines:
@@ -194,11 +204,3 @@ class EpochCommitter:
             pipeline_ms=dict(spent),
             groups={i: sum(lane["groups"] for lane in lanes.values()) for i, lanes in found.lanes.items()},
         )
-
-
-def _still_failed(plan: PlanVersion, before: Progress) -> Failures:
-    """The instances that failed in an earlier epoch, while this one was already planned with them: what they say now is
-    not wanted. One that leaves, or left and is back, begins anew."""
-    leaving = {left.pipeline.instance for left in plan.left}
-    present = {p.instance for p in plan.pipelines} - leaving
-    return {int(i): reason for i, reason in before.failures.items() if int(i) in present}

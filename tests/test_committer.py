@@ -1,0 +1,66 @@
+"""The end of an epoch without Spark: what a pipeline that failed may still say, and when it is heard again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headrace.program import Left, PipelineDef, PlanVersion
+from headrace.ring0.task import TaskInput, run_task
+from headrace.spark.committer import EpochCommitter, EpochSummary
+from headrace.streams.plans import PlanStore
+from headrace.streams.progress import read_progress
+from tests.ring0.tasks import WORD, Chunks, lines, stateless, stream
+
+CASTS = stateless(1, sql=f"CAST(c{WORD} AS INT)")
+NEIGHBOUR = stateless(2, WORD)
+
+
+class Stream:
+    """Commits epochs of one task each, one after the other."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.plans, self.epoch = directory, PlanStore(directory), -1
+        self.summaries: list[EpochSummary] = []
+        self.committer = EpochCommitter(directory, "checkpoint", self.plans, self.summaries.append)
+        self.before: tuple[Left, ...] = ()
+
+    def publish(self, version: int, *pipelines: PipelineDef, left: tuple[Left, ...] = ()) -> PlanVersion:
+        plan = PlanVersion(version, stream(event_time=None), pipelines, False, left)
+        self.plans.publish(plan)
+        return plan
+
+    def commit(self, plan: PlanVersion, word: str) -> dict[int, str]:
+        """An epoch with one row; the failures that are new in it."""
+        self.epoch += 1
+        split = Chunks((lines({"word": word}),))
+        leaving = tuple(left for left in plan.left if left not in self.before)
+        self.before = plan.left
+        given = TaskInput(plan, split, 0, 1, self.epoch, "checkpoint", None, leaving)
+        self.committer.commit([row for rows in run_task(given) for row in rows])
+        return self.summaries[-1].failures
+
+    def held(self, pipeline: PipelineDef) -> list[Any]:
+        sink: Any = self.committer.sink(pipeline, pipeline.sinks[0].name)
+        return list(sink.read().column(0).to_pylist())
+
+
+def test_a_pipeline_that_failed_is_not_heard_until_it_begins_anew(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    first = running.publish(1, CASTS, NEIGHBOUR)
+    assert running.commit(first, "1") == {}
+    assert list(running.commit(first, "x")) == [1]
+    # Planned before the failure was known: it would have a hole now.
+    assert running.commit(first, "2") == {}
+    assert list(read_progress(tmp_path).failures) == ["1"]
+    assert running.held(CASTS) == [1]
+    # Started again before any epoch went without it.
+    second = running.publish(2, CASTS, NEIGHBOUR, left=(Left(CASTS, flush=False),))
+    assert running.commit(second, "3") == {}
+    assert read_progress(tmp_path).failures == {}
+    assert running.held(CASTS) == [1, 3]
+    # The plan still names it as one that left; that was long ago when it fails once more.
+    assert list(running.commit(second, "y")) == [1]
+    assert running.commit(second, "4") == {}
+    assert running.held(CASTS) == [1, 3]
+    assert running.held(NEIGHBOUR) == ["1", "x", "2", "3", "y", "4"]
