@@ -106,7 +106,7 @@ class EpochPlanner:
         columns = plan.view.indexes(len(plan.stream.schema))
         write_applied(self.directory, Applied(plan.version, end["epoch"], columns))
         backlog = self.source.backlog(end["source"])
-        self._notify("planned", plan=plan.version, epoch=end["epoch"], columns=columns, backlog=backlog)
+        self._notify("planned", plan=plan.version, epoch=end["epoch"], backlog=backlog)
         return [
             EpochPartition(text, split, task, len(splits), end["epoch"], self.checkpoint, end["watermark"], leaving)
             for task, split in enumerate(splits)
