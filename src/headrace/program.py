@@ -176,6 +176,12 @@ class Left:
 
     pipeline: PipelineDef
     flush: bool
+    version: int = 0
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Tells one end of an instance from another: it may be started again and end again."""
+        return self.pipeline.instance, self.version
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +70,11 @@ class StreamRuntime:
             old = self.plans.load(current)
             # An eof that no committed epoch has carried yet must not be forgotten by skipping a version.
             pending = old.left if current > read_progress(self.directory).plan else ()
+        new = tuple(replace(ended, version=version) for ended in left)
         with self._changed:
             self._idle = None
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.plans.publish(PlanVersion(version, self.stream, pipelines, ending, (*pending, *left)))
+        self.plans.publish(PlanVersion(version, self.stream, pipelines, ending, (*pending, *new)))
         return version
 
     # --- the query --------------------------------------------------------------------------------

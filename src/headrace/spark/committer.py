@@ -118,7 +118,7 @@ class EpochCommitter:
         if not before.failures:
             return {}
         told = self._plans.load(before.plan).left if before.plan else ()
-        anew = {left.pipeline.instance for left in plan.left} - {left.pipeline.instance for left in told}
+        anew = {instance for instance, _ in {left.key for left in plan.left} - {left.key for left in told}}
         present = {p.instance for p in plan.pipelines} - anew
         return {int(i): reason for i, reason in before.failures.items() if int(i) in present}
 

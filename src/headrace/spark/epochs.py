@@ -98,8 +98,8 @@ class EpochPlanner:
         text = self.plans.text(end["plan"])
         plan = parse_plan(text)
         known = self.plans.load(start["plan"]).left if start["plan"] else ()
-        ended = {left.pipeline.instance for left in known}
-        leaving = tuple(left for left in plan.left if left.pipeline.instance not in ended)
+        ended = {left.key for left in known}
+        leaving = tuple({left.pipeline.instance: left for left in plan.left if left.key not in ended}.values())
         splits: list[Split | None] = list(self.source.splits(start["source"], end["source"], self.parallelism)) or [
             None
         ]
