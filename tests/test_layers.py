@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "headrace"
 # other, except in the first, which holds what everybody shares.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
+        "backpressure",
         "errors",
         "failures",
         "faults",
