@@ -27,10 +27,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as state, headrace.connect(state_dir=Path(state) / "state") as hub:
         hub.sql(STREAM)
         hub.sql(HOT)
-        print("decoding", hub.streams["sensors"].status().columns_decoded)
+        print("decoding", hub.streams["sensors"].status().decoding_columns)
         hub.sql(POWER)  # joins the running stream: `batt` is decoded from its first epoch on
         time.sleep(10)
-        print("decoding", hub.streams["sensors"].status().columns_decoded)
+        print("decoding", hub.streams["sensors"].status().decoding_columns)
         hub.pipelines["hot"].stop()
         print(hub.pipelines["hot"].results().to_pandas().tail())
         print(hub.pipelines["power"].results().to_pandas().tail())

@@ -22,7 +22,10 @@ class Stream:
     def __init__(self, directory: Path) -> None:
         self.directory, self.plans, self.epoch = directory, PlanStore(directory), -1
         self.summaries: list[EpochSummary] = []
-        self.committer = EpochCommitter(directory, "checkpoint", self.plans, self.summaries.append)
+        self.declared = {1, 2}
+        self.committer = EpochCommitter(
+            directory, "checkpoint", self.plans, self.summaries.append, self.declared.copy, lambda: None
+        )
         self.before: tuple[Left, ...] = ()
 
     def publish(self, version: int, *pipelines: PipelineDef, left: tuple[Left, ...] = ()) -> PlanVersion:
@@ -64,3 +67,44 @@ def test_a_pipeline_that_failed_is_not_heard_until_it_begins_anew(tmp_path: Path
     assert running.commit(second, "4") == {}
     assert running.held(CASTS) == [1, 3]
     assert running.held(NEIGHBOUR) == ["1", "x", "2", "3", "y", "4"]
+
+
+def test_what_a_pipeline_missed_is_a_gap_that_lasts(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    both, one = running.publish(1, CASTS, NEIGHBOUR), running.publish(2, NEIGHBOUR)
+    running.commit(both, "1")
+    running.commit(one, "2")
+    running.commit(one, "3")
+    away = read_progress(tmp_path)
+    assert away.rows - away.pipelines["1"].seen_rows == 2
+    running.commit(running.publish(3, CASTS, NEIGHBOUR), "4")
+    found = read_progress(tmp_path).pipelines
+    assert [(g.first, g.last, g.rows) for g in found["1"].gaps] == [(1, 2, 2)]
+    assert (found["1"].missed_rows, found["2"].missed_rows, found["2"].gaps) == (2, 0, ())
+    # It comes back a second time, after a failure: the epoch in which it failed is missed too.
+    again = running.publish(4, CASTS, NEIGHBOUR)
+    running.commit(again, "x")
+    running.commit(running.publish(5, CASTS, NEIGHBOUR, left=(Left(CASTS, flush=False, number=9),)), "5")
+    found = read_progress(tmp_path).pipelines
+    assert [(g.first, g.last, g.rows) for g in found["1"].gaps] == [(1, 2, 2), (4, 4, 1)]
+    assert (found["1"].missed_rows, found["1"].rows_out, found["2"].rows_out) == (3, 3, 6)
+
+
+def test_the_epochs_before_a_pipeline_s_first_are_no_gap(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    running.commit(running.publish(1, NEIGHBOUR), "1")
+    running.commit(running.publish(2, CASTS, NEIGHBOUR), "2")
+    assert read_progress(tmp_path).pipelines["1"].missed_rows == 0
+
+
+def test_a_dropped_pipeline_is_forgotten_after_its_last_epoch_and_a_stopped_one_is_not(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    both, one = running.publish(1, CASTS, NEIGHBOUR), running.publish(2, NEIGHBOUR)
+    running.commit(both, "1")
+    running.commit(one, "2")
+    assert set(read_progress(tmp_path).pipelines) == {"1", "2"}
+    running.declared.remove(1)
+    running.commit(both, "3")  # was planned when the drop came
+    assert set(read_progress(tmp_path).pipelines) == {"1", "2"}
+    running.commit(one, "4")
+    assert set(read_progress(tmp_path).pipelines) == {"2"}

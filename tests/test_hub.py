@@ -11,27 +11,28 @@ import pytest
 
 import headrace
 from headrace.checking import check_script
-from headrace.errors import BadOption, MissingJava, SessionMismatch, StateTooNew
+from headrace.errors import BadName, BadOption, MissingJava, NoSink, SessionMismatch, StateTooNew, StreamFailed
 from headrace.hub import Hub
 from headrace.runtime import StreamRuntime
+from headrace.spark.committer import EpochSummary
 from headrace.streams.catalog import Catalog, CatalogFile
-from headrace.streams.progress import write_progress
+from headrace.streams.progress import Progress, write_progress
 from headrace.streams.state_dir import FORMAT
+from headrace.undo import take_back
 
 STREAM = "CREATE STREAM s (id BIGINT) WITH (source = 'generator', format = 'json', rows = '{rows}')"
 SINK = "CREATE SINK m WITH (type = 'memory')"
 
 
+def summary(plan: int, *, ending: bool, rows: int) -> EpochSummary:
+    return EpochSummary(0, plan, ending, rows, 0, 0, 1, 0.0, Progress(), {}, {}, {})
+
+
 class Query:
     """A query that runs until it is stopped, and plans nothing."""
 
-    alive = True
-
     def stop(self) -> None:
-        self.alive = False
-
-    def failure(self) -> str | None:
-        return None
+        """It is gone."""
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def start(self: StreamRuntime) -> None:
         if not self.running:
-            self._query = Query()  # type: ignore[assignment]
+            self.keeper.query = Query()
 
     def planned(self: StreamRuntime, version: int, timeout: float = 0) -> None:
         assert self.started
@@ -79,24 +80,131 @@ def test_a_pipeline_that_joins_while_the_last_one_leaves_keeps_the_query(
 def test_waiting_ends_when_the_query_is_stopped_on_purpose(hub: Hub) -> None:
     runtime = hub.runtime("s")
     runtime.wait_planned(7, timeout=30)  # nothing runs: there is nothing to wait for
-    runtime._query = Query()  # type: ignore[assignment]
+    runtime.keeper.query = Query()
     runtime.publish(())
     assert not runtime.hold(0.01)
     runtime.stop()
     assert runtime.hold(30)
 
 
-def test_an_end_that_does_not_come_in_time_closes_no_window_of_later_epochs(hub: Hub, no_spark: None) -> None:
+def idle(runtime: StreamRuntime) -> None:
+    """The source has nothing more under the newest plan."""
+    runtime.on_notice({"kind": "idle", "plan": runtime.plans.current(), "exhausted": True})
+
+
+def test_waiting_for_the_end_again_and_again_plans_it_once(hub: Hub, no_spark: None) -> None:
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
     runtime = hub.runtime("s")
     plan = runtime.plans.current()
-    runtime.on_notice({"kind": "idle", "plan": plan, "exhausted": True})
-    assert not hub.wait_until_end(0.01)
+    idle(runtime)
+    for _ in range(3):
+        assert not hub.wait_until_end(0.01)
+        assert runtime.plans.current() == plan + 1
     assert runtime.plans.load(plan + 1).ending
-    assert runtime.plans.current() == plan + 2
-    assert not runtime.plans.load(plan + 2).ending
-    assert [p.name for p in runtime.plans.load(plan + 2).pipelines] == ["p"]
+    idle(runtime)
+    assert hub.wait_until_end(5)
+    assert runtime.plans.current() == plan + 1
+    assert hub.pipelines["p"].status().state == "finished"
+    assert not runtime.running
+
+
+def test_input_that_comes_after_the_windows_were_closed_needs_another_end(hub: Hub, no_spark: None) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    runtime, pipelines = hub.runtime("s"), hub.catalog.running("s")
+    first = runtime.end(pipelines)
+    assert runtime.end(pipelines) == first
+    runtime._epoch_done(summary(first, ending=True, rows=3))
+    assert runtime.end(pipelines) == first
+    runtime._epoch_done(summary(first, ending=False, rows=3))
+    assert runtime.end(pipelines) == first + 1
     runtime.stop()
+
+
+def test_a_pipeline_that_joins_while_another_thread_waits_for_the_end_is_waited_for_too(
+    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    runtime, waits = hub.runtime("s"), []
+
+    def exhausted(self: StreamRuntime, timeout: float | None) -> bool:
+        waits.append(self.plans.load(self.plans.current()).ending)
+        if len(waits) == 2:
+            hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM s")
+        return True
+
+    monkeypatch.setattr(StreamRuntime, "wait_exhausted", exhausted)
+    assert hub.wait_until_end(5)
+    assert waits == [False, True, True]
+    assert {p.status().state for p in hub.pipelines.values()} == {"finished"}
+    assert not runtime.running
+
+
+def test_a_drop_that_a_crash_kept_from_the_plan_is_told_when_the_hub_is_opened_again(
+    tmp_path: Path, no_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with headrace.connect(tmp_path / "state") as first:
+        first.sql(STREAM.format(rows=10) + ";" + SINK + ";CREATE PIPELINE p INTO m AS SELECT count(*) AS n FROM s")
+        first.sql("STOP PIPELINE p")
+        instance = first.record("p").definition.instance
+        with monkeypatch.context() as crashing:
+            crashing.setattr(Hub, "_make_so", lambda *given: None)  # dies right after the catalog is saved
+            first.sql("DROP PIPELINE p")
+    for _ in range(2):  # and again, between publishing the plan and saving that it was
+        saved = CatalogFile(tmp_path / "state").read()
+        with headrace.connect(tmp_path / "state") as again:
+            plans = again.runtime("s").plans
+            assert [left.pipeline.instance for left in plans.load(plans.current()).left] == [instance]
+            assert again.catalog.ended == ()
+        CatalogFile(tmp_path / "state").save(saved)
+
+
+def test_a_script_whose_stream_dies_has_no_effect(hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT count(*) AS n FROM s")
+    before, runtime = hub.catalog, hub.runtime("s")
+
+    def dies(self: StreamRuntime, version: int, timeout: float = 0) -> None:
+        raise StreamFailed("no such disk")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(StreamRuntime, "wait_planned", dies)
+        with pytest.raises(StreamFailed):
+            hub.sql(
+                "CREATE SINK other WITH (type = 'memory'); DROP PIPELINE p;"
+                "CREATE PIPELINE q INTO other AS SELECT id FROM s;"
+                + STREAM.format(rows=5).replace("STREAM s", "STREAM t")
+                + "; CREATE PIPELINE r INTO m AS SELECT id FROM t"
+            )
+    assert hub.catalog.pipelines == before.pipelines
+    assert (hub.catalog.sinks, hub.catalog.streams) == (before.sinks, before.streams)
+    plan = runtime.plans.load(runtime.plans.current())
+    assert [p.name for p in plan.pipelines] == ["p"]
+    # The end of p was never told; that of q, which no epoch can have known before, does no harm.
+    assert [left.pipeline.name for left in plan.left] == ["q"]
+    runtime.stop()
+
+
+def test_what_others_did_meanwhile_stays_when_a_script_is_taken_back(hub: Hub, no_spark: None) -> None:
+    before = hub.catalog
+    hub.sql("CREATE SINK a WITH (type = 'memory'); CREATE SINK b WITH (type = 'memory')")
+    after = hub.catalog
+    hub.sql("CREATE PIPELINE p INTO a AS SELECT id FROM s; CREATE SINK c WITH (type = 'memory')")
+    taken = take_back(hub.catalog, before, after)
+    assert set(taken.sinks) == {"m", "a", "c"}
+    assert set(taken.pipelines) == {"p"}
+    hub.runtime("s").stop()
+
+
+def test_a_bare_select_and_a_name_that_is_too_long_have_codes_of_their_own(hub: Hub) -> None:
+    with pytest.raises(NoSink):
+        hub.sql("SELECT id FROM s")
+    for kind in ("STREAM", "SINK", "PIPELINE"):
+        with pytest.raises(BadName):
+            hub.sql(f"CREATE {kind} `{'é' * 128}` WITH (type = 'memory')")
+    name = "/" * 255  # three bytes each on disk
+    hub.sql(STREAM.format(rows=1).replace("STREAM s", f"STREAM `{name}`"))
+    directory = hub.runtime(name).directory
+    (directory / "checkpoint").mkdir(parents=True)
+    assert directory.parent == hub.runtime("s").directory.parent
 
 
 def test_a_script_that_finds_no_java_has_no_effect(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

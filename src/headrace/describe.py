@@ -25,7 +25,7 @@ def show(hub: Hub, catalog: Catalog, kind: str) -> Result:
     if kind == "sinks":
         rows: list[list[object]] = [[s.name, s.kind, SINKS[s.kind].guarantee] for s in catalog.sinks.values()]
         return table_result(["name", "type", "guarantee"], rows)
-    names = ["name", "stream", "state", "rows_out", "late", "sinks", "error"]
+    names = ["name", "stream", "state", "rows_out", "late", "missed", "sinks", "error"]
     return table_result(names, [_pipeline_row(hub, catalog, name) for name in catalog.pipelines])
 
 
@@ -36,7 +36,7 @@ def _stream_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
         return [stream.name, "stopped", stream.source, stream.format, len(stream.schema), "", 0, None]
     status = hub.runtime(name).status()
     state = "running" if status.running else "stopped"
-    decoding = ", ".join(status.columns_decoded)
+    decoding = ", ".join(status.decoding_columns)
     return [
         stream.name,
         state,
@@ -54,9 +54,10 @@ def _pipeline_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
     sinks = ", ".join(s.name for s in record.definition.sinks)
     known = hub.catalog.pipeline(name)
     if known is None or known.definition.instance != record.definition.instance:
-        return [record.definition.name, record.definition.program.stream, "starting", 0, 0, sinks, ""]
+        return [record.definition.name, record.definition.program.stream, "starting", 0, 0, 0, sinks, ""]
     status = hub.pipelines[record.definition.name].status()
-    return [status.name, status.stream, status.state, status.rows_out, status.late, sinks, status.error.split("\n")[0]]
+    counters = [status.rows_out, status.late, status.missed_rows]
+    return [status.name, status.stream, status.state, *counters, sinks, status.error.split("\n")[0]]
 
 
 def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:

@@ -17,13 +17,14 @@ from headrace.errors import (
     HeadraceError,
     InternalError,
     InUse,
+    NoSink,
     Span,
     UnknownPipeline,
     UnknownSink,
     UnknownStream,
 )
 from headrace.options import closest
-from headrace.program import Left, Meaning, PipelineDef, SinkDef, StreamDef
+from headrace.program import Meaning, PipelineDef, SinkDef, StreamDef
 from headrace.results import Result, table_result
 from headrace.sinks import settle_sink
 from headrace.sources import SOURCES
@@ -54,7 +55,7 @@ from headrace.streams.catalog import Catalog, PipelineRecord
 @dataclass(slots=True)
 class Draft:
     """Statements applied so far. `touched` streams need a new plan, and the caller waits for it on those in `waits`;
-    `left` are instances that ended, by stream; `dropped` are streams that are gone."""
+    `dropped` are streams that are gone."""
 
     catalog: Catalog
     meaning: Meaning
@@ -64,7 +65,6 @@ class Draft:
     show: Callable[[Catalog, str], Result] | None = None
     touched: set[str] = field(default_factory=set)
     dropped: list[str] = field(default_factory=list)
-    left: dict[str, list[Left]] = field(default_factory=dict)
     waits: set[str] = field(default_factory=set)
 
     def apply(self, statement: Statement) -> Result:
@@ -90,6 +90,7 @@ class Draft:
                 raise _exists("stream", old.name, statement.span)
             self._refuse_stream_in_use(old.name, statement.span)
             self.dropped.append(old.name)
+            self.catalog = self.catalog.without("stream", old.name)
         self.catalog = self.catalog.with_stream(new)
         return Result(f"created stream {new.name}")
 
@@ -225,7 +226,7 @@ class Draft:
 
     @_apply.register
     def _(self, statement: Select) -> Result:
-        raise InUse(
+        raise NoSink(
             "a bare SELECT has nowhere to put its rows",
             advice="Use CREATE PIPELINE name INTO sink AS SELECT ..., or EXPLAIN SELECT ... to see its plan.",
             span=statement.span,
@@ -246,8 +247,7 @@ class Draft:
             self.waits.add(stream)
 
     def _leave(self, record: PipelineRecord, flush: bool) -> None:
-        stream = record.definition.program.stream.lower()
-        self.left.setdefault(stream, []).append(Left(record.definition, flush))
+        self.catalog = self.catalog.with_end(record.definition, flush)
         self._touch(record.definition)
 
     def _exists(self, kind: str, name: str) -> bool:

@@ -179,6 +179,14 @@ class InUse(SqlError):
     code = "IN_USE"
 
 
+class NoSink(SqlError):
+    code = "NO_SINK"
+
+
+class BadName(SqlError):
+    code = "BAD_NAME"
+
+
 class UnsupportedOnShared(SqlError):
     code = "UNSUPPORTED_ON_SHARED"
 
@@ -316,6 +324,10 @@ class BadRecordFailure(DataError):
 
 class EvaluationFailed(DataError):
     code = "EVALUATION_FAILED"
+
+
+class WorkerDied(ExternalError):
+    code = "WORKER_DIED"
 
 
 class PipelineFailed(UserError):

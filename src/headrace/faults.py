@@ -1,4 +1,4 @@
-"""Named places where a test can kill the process: a test hook, off unless HEADRACE_FAULT is set.
+"""Named places where a test can kill the process: a test hook, off unless HEADRACE_FAULT or HEADRACE_CRASH is set.
 
     HEADRACE_FAULT="between-manifest-and-rename@2"   the second time this process gets there
     HEADRACE_FAULT_PID="4711"                        kill that process too (the driver, from a task)
@@ -27,6 +27,17 @@ def fault_point(name: str) -> None:
     _hits[name] = _hits.get(name, 0) + 1
     if _hits[name] == int(visit or "1"):
         _die()
+
+
+def crash_point(pipeline: str) -> None:
+    """Does nothing, or kills this worker and nothing else, as a crash in native code would: when the file that
+    HEADRACE_CRASH names has `pipeline` on a line of its own."""
+    listed = os.environ.get("HEADRACE_CRASH")
+    if not listed or not os.path.exists(listed):
+        return
+    with open(listed, encoding="utf-8") as file:
+        if pipeline in file.read().splitlines():
+            os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def _die() -> None:

@@ -32,14 +32,16 @@ from headrace.errors import (
     UnknownStream,
 )
 from headrace.objects import Pipeline, Stream
-from headrace.program import Left, Meaning
+from headrace.program import Meaning
 from headrace.results import Result
 from headrace.runtime import StreamRuntime
 from headrace.sql import LiveStream, parse_script
 from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.progress import read_progress
+from headrace.streams.quarantine import read_quarantine
 from headrace.streams.state_dir import StateDir
+from headrace.undo import take_back
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,8 +97,10 @@ class Hub:
         self._janitor.start()
         try:
             for stream in self._catalog.streams:  # a crash may have kept a failure from the catalog
-                self._drop_failed(stream, read_progress(self._state.stream(stream)).failures)
-            self._make_so({s for s in self._catalog.streams if self._catalog.running(s)}, {}, set())
+                directory = self._state.stream(stream)
+                killers = {str(q.instance): q.reason for q in read_quarantine(directory).out if q.until is None}
+                self._drop_failed(stream, read_progress(directory).failures | killers)
+            self._make_so(set(self._catalog.streams), set())
         except BaseException:
             self.close()
             raise
@@ -127,6 +131,8 @@ class Hub:
         """Run a script: all of its statements take effect, or none. Returns one result per statement.
 
         Pipelines of one script that read the same stream join it in the same epoch. Returns when that epoch is planned.
+        When a query dies, or plans nothing in time, the script is taken back and the error raised; only the state of
+        what it dropped or replaced may be gone by then.
         """
         with self._lock:
             self._require_open()
@@ -135,14 +141,33 @@ class Hub:
             dropped = {name.lower() for name in draft.dropped if self._catalog.stream(name) is not None}
             if any(draft.catalog.running(stream) for stream in draft.touched):
                 self._start_engine()  # before anything is stored: without Java the script has no effect
+            before = self._catalog
             self._forget(dropped)
             if draft.catalog != self._catalog:
                 self._save(draft.catalog)
-        # Pipelines of a stream that is gone, with all its state, need no farewell.
-        left = {stream: tuple(ended) for stream, ended in draft.left.items() if stream not in dropped}
         touched = {stream for stream in draft.touched if draft.catalog.stream(stream) is not None}
-        self._make_so(touched, left, draft.waits)
+        try:
+            self._make_so(touched, draft.waits)
+        except (StreamFailed, StartTimeout):
+            self._take_back(before, draft.catalog, touched)
+            raise
         return results
+
+    def _take_back(self, before: Catalog, after: Catalog, touched: set[str]) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            catalog = take_back(self._catalog, before, after)
+            changed = {n for n in after.streams if self._catalog.streams.get(n) != catalog.streams.get(n)}
+            cancelled = tuple(e for e in after.ended if e not in before.ended)
+            self._forget(changed)
+            self._save(catalog)
+            for name in touched & set(catalog.streams):
+                runtime, pipelines = self._runtime_of(name), catalog.running(name)
+                runtime.publish(pipelines, catalog.ended_on(name), cancelled=cancelled)
+                self._save(self._catalog.without_ends(name))
+                if not pipelines:
+                    runtime.stop()
 
     def _save(self, catalog: Catalog) -> None:
         self._file.save(catalog)
@@ -184,9 +209,7 @@ class Hub:
         runtime = self._runtimes.get(stream.lower())
         return None if runtime is None else live_stream(runtime, self._catalog)
 
-    def _make_so(
-        self, streams: set[str], left: dict[str, tuple[Left, ...]], waits: set[str], start: bool = True
-    ) -> None:
+    def _make_so(self, streams: set[str], waits: set[str], start: bool = True) -> None:
         """Bring each stream's query in line with the catalog, and wait for the new plan on those in `waits`. Without
         `start`, a query that was stopped stays so."""
         for name in sorted(streams):
@@ -195,10 +218,12 @@ class Hub:
                 pipelines = self._catalog.running(name)
                 if start:
                     self._finished -= {p.instance for p in pipelines}
-                ended = left.get(name, ())
+                ended = self._catalog.ended_on(name)
                 if not pipelines and not ended and not runtime.running:
                     continue
                 version = runtime.publish(pipelines, ended)
+                if ended:
+                    self._save(self._catalog.without_ends(name))
                 if pipelines and start:
                     runtime.start()
                 elif not runtime.running:
@@ -253,7 +278,9 @@ class Hub:
             if stream is None:
                 raise UnknownStream(f"there is no stream {name}", name=name)
             directory = self._state.stream(name.lower())
-            found = StreamRuntime(stream, directory, self._board, self._start_engine, self._report_failures)
+            found = StreamRuntime(
+                stream, directory, self._board, self._start_engine, self._report_failures, self._instances
+            )
             self._runtimes[name.lower()] = found
         return found
 
@@ -281,16 +308,23 @@ class Hub:
         for runtime in self._started():
             if not runtime.wait_exhausted(_left(deadline)):
                 return False
-        for runtime in self._started():
-            with self._lock:
-                pipelines = self._catalog.running(runtime.stream.name)
-                runtime.publish(pipelines, ending=True)
-            if not runtime.wait_exhausted(_left(deadline)):
-                with self._lock:  # it goes on: the epochs to come must not close every window
-                    runtime.publish(self._catalog.running(runtime.stream.name))
-                return False
-            runtime.stop()
-            self._finished |= {p.instance for p in pipelines}
+        while runtimes := self._started():
+            for runtime in runtimes:
+                if not self._end(runtime, deadline):
+                    return False
+        return True
+
+    def _end(self, runtime: StreamRuntime, deadline: float | None) -> bool:
+        """Close all windows of a stream and stop it, unless somebody joins meanwhile; whether that went in time."""
+        with self._lock:
+            pipelines = self._catalog.running(runtime.stream.name)
+            version = runtime.end(pipelines)
+        if not runtime.wait_exhausted(_left(deadline)):
+            return False
+        with self._lock:
+            if runtime.plans.current() == version:
+                runtime.stop()
+                self._finished |= {p.instance for p in pipelines}
         return True
 
     def drain(self, timeout: float = DRAIN_SECONDS) -> bool:
@@ -298,7 +332,7 @@ class Hub:
         deadline = time.monotonic() + timeout
         calm = True
         for runtime in self._started():
-            with contextlib.suppress(Exception):  # a query that died has nothing in flight
+            with contextlib.suppress(StreamFailed):  # a query that died has nothing in flight
                 calm = runtime.hold(max(0.0, deadline - time.monotonic())) and calm
             runtime.stop()
         return calm
@@ -353,6 +387,10 @@ class Hub:
         if runtime is not None:
             runtime.on_notice(notice)
 
+    def _instances(self) -> set[int]:
+        """The instances that are declared. Called in Spark's streaming thread too: a catalog never changes."""
+        return {record.definition.instance for record in self._catalog.pipelines.values()}
+
     def _report_failures(self, stream: str, failures: dict[int, str]) -> None:
         """Called in Spark's streaming thread, which must not wait for the hub's lock."""
         self._failures.put((stream, {str(instance): reason for instance, reason in failures.items()}))
@@ -367,16 +405,16 @@ class Hub:
         """The next plan version does without the pipelines that failed; their error is kept."""
         with self._lock:
             self._require_open()
-            catalog, ended = self._catalog, []
+            catalog = self._catalog
             for record in list(catalog.of_stream(stream)):
                 reason = failures.get(str(record.definition.instance))
                 if reason is not None and record.desired == "running":
                     catalog = catalog.with_pipeline(replace(record, desired="failed", error=reason))
-                    ended.append(Left(record.definition, flush=False))
-            if not ended:
+                    catalog = catalog.with_end(record.definition, flush=False)
+            if catalog is self._catalog:
                 return
             self._save(catalog)
-        self._make_so({stream.lower()}, {stream.lower(): tuple(ended)}, set(), start=False)
+        self._make_so({stream.lower()}, set(), start=False)
 
     @property
     def catalog(self) -> Catalog:

@@ -48,7 +48,9 @@ class Pipeline:
         record = self._hub.record(self.name)
         definition = record.definition
         runtime = self._hub.runtime(definition.program.stream)
-        counted = runtime.progress.pipelines.get(str(definition.instance), PipelineProgress())
+        progress = runtime.progress
+        counted = progress.pipelines.get(str(definition.instance), PipelineProgress())
+        away = counted.epoch is not None and record.desired != "running"
         state: State = record.desired
         if state == "running" and self._hub.is_finished(definition.instance):
             state = "finished"
@@ -62,6 +64,8 @@ class Pipeline:
             bad=counted.bad,
             groups=runtime.groups(definition.instance),
             epoch_ms=runtime.spent_ms(definition.instance),
+            missed_rows=counted.missed_rows + (progress.rows - counted.seen_rows if away else 0),
+            gaps=list(counted.gaps),
             error=record.error,
         )
 

@@ -172,21 +172,23 @@ class PipelineDef:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An instance that ended for good: its lanes get an eof, which emits what is open (`flush`) or drops it."""
+    """An instance that ended: its lanes get an eof, which emits what is open (`flush`) or drops it. `number` is the
+    end's own, from the counter of instances."""
 
     pipeline: PipelineDef
     flush: bool
-    version: int = 0
+    number: int = 0
 
     @property
     def key(self) -> tuple[int, int]:
         """Tells one end of an instance from another: it may be started again and end again."""
-        return self.pipeline.instance, self.version
+        return self.pipeline.instance, self.number
 
 
 @dataclass(frozen=True, slots=True)
 class PlanVersion:
     """The pipelines of a stream at one moment; immutable. `ending` closes every window: the finite source is over.
+    It does so once, in the first epoch under this version; should more input come, later epochs are like any other.
 
     `left` are the instances that ended and whose eof may still be due: an epoch sends one to those in its plan's `left`
     and not in its predecessor's.

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.durable import write_atomic
-from headrace.errors import StartTimeout, StreamFailed
+from headrace.errors import HeadraceError, StartTimeout, StreamFailed
+from headrace.keeper import OnEnd, QueryKeeper
 from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
 from headrace.status import StreamStatus, to_datetime
 from headrace.streams.notices import NoticeBoard
-from headrace.streams.plans import PlanStore
-from headrace.streams.progress import HOLD, Progress, read_applied, read_progress
+from headrace.streams.plans import PlanStore, parse_plan
+from headrace.streams.progress import HOLD, Applied, Progress, read_applied, read_progress
+from headrace.streams.quarantine import read_quarantine, write_quarantine
 
 if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter, EpochSummary
@@ -37,7 +39,8 @@ _RATE_EPOCHS = 20
 
 
 class StreamRuntime:
-    """The running side of one stream. `failed` is called, outside the lock, with instances that failed in an epoch."""
+    """The running side of one stream. `failed` is called, outside the lock, with instances that failed in an epoch;
+    `known` says which instances are still declared."""
 
     def __init__(
         self,
@@ -46,58 +49,103 @@ class StreamRuntime:
         board: NoticeBoard,
         engine: Callable[[], Engine],
         failed: Callable[[str, dict[int, str]], None],
+        known: Callable[[], set[int]],
     ) -> None:
         self.stream, self.directory = stream, directory
         self.plans = PlanStore(directory)
-        self._board, self._engine, self._failed = board, engine, failed
+        self._board, self._engine, self._failed, self._known = board, engine, failed, known
         self._changed = threading.Condition()
-        self._query: StreamQuery | None = None
+        self.keeper = QueryKeeper(
+            directory, self.plans, self._launch, lambda guilty: failed(stream.name, guilty), self._wake
+        )
         self._committer: EpochCommitter | None = None
         self._planned = 0
         self._idle: dict[str, Any] | None = None
         self._held = False
         self._backlog = 0
+        self._ended = 0  # the plan version that last closed all windows, and whether rows came since
+        self._fed = False
         self._recent: deque[tuple[float, EpochSummary]] = deque(maxlen=_RATE_EPOCHS)
 
     # --- plans ------------------------------------------------------------------------------------
 
-    def publish(self, pipelines: tuple[PipelineDef, ...], left: tuple[Left, ...] = (), ending: bool = False) -> int:
-        """Put a new plan version in force from the next epoch on; returns its number."""
+    def publish(
+        self,
+        pipelines: tuple[PipelineDef, ...],
+        left: tuple[Left, ...] = (),
+        ending: bool = False,
+        cancelled: tuple[Left, ...] = (),
+    ) -> int:
+        """Put a new plan version in force from the next epoch on; returns its number. `cancelled` ends that no epoch
+        has told of yet are forgotten: a script is taken back."""
         current = self.plans.current()
         version = current + 1
         pending: tuple[Left, ...] = ()
         if current:
-            old = self.plans.load(current)
+            old = self.plans.load(current).left
             # An eof that no committed epoch has carried yet must not be forgotten by skipping a version.
-            pending = old.left if current > read_progress(self.directory).plan else ()
-        new = tuple(replace(ended, version=version) for ended in left)
+            pending = old if current > read_progress(self.directory).plan else ()
+            # After a crash between publishing and saving, the catalog tells of ends that the plan knows already.
+            left = tuple(ended for ended in left if ended not in old)
+            if current > self._planned:
+                pending = tuple(ended for ended in pending if ended not in cancelled)
         with self._changed:
             self._idle = None
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.plans.publish(PlanVersion(version, self.stream, pipelines, ending, (*pending, *new)))
+        self._let_out(current, pipelines, left)
+        self.plans.publish(PlanVersion(version, self.stream, pipelines, ending, (*pending, *left)))
         return version
+
+    def _let_out(self, current: int, pipelines: tuple[PipelineDef, ...], left: tuple[Left, ...]) -> None:
+        """Those who killed a worker and are started again may run from the next plan version on; forget those that no
+        epoch can name any more."""
+        old = read_quarantine(self.directory)
+        back = {ended.pipeline.instance for ended in left} & {p.instance for p in pipelines}
+        committed = read_progress(self.directory).plan
+        new = old.without(back, current)
+        new = replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
+        if new != old:
+            write_quarantine(self.directory, new)
+
+    def end(self, pipelines: tuple[PipelineDef, ...]) -> int:
+        """The version of a plan that closes every window in its first epoch: a new one, unless that is in force and no
+        row has come since."""
+        current = self.plans.current()
+        plan = self.plans.load(current) if current else None
+        fed = self._ended == current and self._fed
+        if plan is not None and plan.ending and plan.pipelines == pipelines and not fed:
+            return current
+        return self.publish(pipelines, ending=True)
 
     # --- the query --------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
-        query = self._query
-        return query is not None and query.alive
+        """Whether epochs are planned and run, or soon will be: the query may just be mended."""
+        return self.keeper.running
 
     @property
     def started(self) -> bool:
         """Whether there is a query that was not stopped; it may have died."""
-        return self._query is not None
+        return self.keeper.query is not None
 
     def start(self) -> None:
         """Start the query unless it runs; continues from the checkpoint if there is one."""
         if self.running:
             return
-        from headrace.spark.query import StreamQuery
-
         (self.directory / HOLD).unlink(missing_ok=True)
         with self._changed:
             self._idle, self._held = None, False
+        try:
+            self.keeper.start()
+        except HeadraceError:
+            raise
+        except Exception as problem:
+            raise self._stream_failed(f"{type(problem).__name__}: {problem}") from problem
+
+    def _launch(self, ended: OnEnd) -> StreamQuery:
+        from headrace.spark.query import StreamQuery
+
         engine = self._engine()
         options = {
             "directory": str(self.directory),
@@ -105,14 +153,25 @@ class StreamRuntime:
             "port": str(self._board.port),
             "token": self._board.token,
         }
-        self._query = StreamQuery(engine, self.stream.name, self.directory, self.committer, options)
+        return StreamQuery(engine, self.stream.name, self.directory, self.committer, options, ended)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     @property
     def committer(self) -> EpochCommitter:
         if self._committer is None:
             from headrace.spark.committer import EpochCommitter
 
-            self._committer = EpochCommitter(self.directory, self._checkpoint_id(), self.plans, self._epoch_done)
+            self._committer = EpochCommitter(
+                self.directory,
+                self._checkpoint_id(),
+                self.plans,
+                self._epoch_done,
+                self._known,
+                self.keeper.probe_lived,
+            )
         return self._committer
 
     def _checkpoint_id(self) -> str:
@@ -139,10 +198,8 @@ class StreamRuntime:
 
     def stop(self) -> None:
         """End the query at once; an epoch in flight will be run again by the next start."""
-        query = self._query
-        if query is not None:
-            query.stop()
-            self._query = None
+        self.keeper.stop()
+        self._wake()
         (self.directory / HOLD).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -199,15 +256,16 @@ class StreamRuntime:
 
     def raise_failure(self) -> None:
         """Raise StreamFailed if the query has died."""
-        query = self._query
-        if query is not None and not query.alive:
-            problem = query.failure()
-            if problem:
-                raise StreamFailed(
-                    f"the query of stream {self.stream.name} failed: {problem}",
-                    advice="Nothing committed is lost; starting again continues from the last epoch.",
-                    stream=self.stream.name,
-                )
+        problem = self.keeper.problem
+        if self.started and problem is not None:
+            raise self._stream_failed(problem)
+
+    def _stream_failed(self, problem: str) -> StreamFailed:
+        return StreamFailed(
+            f"the query of stream {self.stream.name} failed: {problem}",
+            advice="Nothing committed is lost; starting again continues from the last epoch.",
+            stream=self.stream.name,
+        )
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -229,6 +287,10 @@ class StreamRuntime:
     def _epoch_done(self, summary: EpochSummary) -> None:
         with self._changed:
             self._recent.append((time.monotonic(), summary))
+            if summary.ending:
+                self._ended, self._fed = summary.plan, False
+            elif summary.rows:
+                self._fed = True
             self._changed.notify_all()
         if summary.failures:
             self._failed(self.stream.name, summary.failures)
@@ -252,11 +314,21 @@ class StreamRuntime:
         """Partials that an instance keeps as state."""
         return self._recent[-1][1].groups.get(instance, 0) if self._recent else 0
 
+    def _subscribers(self, applied: Applied) -> dict[str, list[str]]:
+        """Who was in the newest planned epoch, with the columns that each needs."""
+        schema = self.stream.schema
+        plan = parse_plan(self.plans.text(applied.version))
+        return {
+            p.name: [schema[i].name for i in p.program.view.indexes(len(schema))]
+            for p in plan.pipelines
+            if p.instance not in applied.out
+        }
+
     def status(self) -> StreamStatus:
         """What really happened, as far as it is known."""
         progress, applied = self.progress, read_applied(self.directory)
         recent = list(self._recent)
-        query = self._query
+        query: Any = self.keeper.query
         last = query.last_epoch() if query is not None else None
         seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
         rows = sum(s.rows for _, s in recent[1:])
@@ -265,12 +337,13 @@ class StreamRuntime:
             name=self.stream.name,
             running=self.running,
             epoch=progress.epoch,
-            plan_version=progress.plan,
+            projection_version=applied.version if applied else 0,
+            decoding_columns=[self.stream.schema[i].name for i in applied.columns] if applied and self.running else [],
+            columns_declared=len(self.stream.schema),
+            subscribers=self._subscribers(applied) if applied and self.running else {},
             rows=progress.rows,
             bytes=progress.bytes,
             bad=dict(progress.bad),
-            columns_decoded=[self.stream.schema[i].name for i in applied.columns] if applied and self.running else [],
-            columns_declared=len(self.stream.schema),
             watermark=to_datetime(progress.watermark),
             lag_bytes=self._backlog,
             epoch_ms=last[1] if last else None,

@@ -21,6 +21,16 @@ def to_datetime(micros: int | None) -> datetime | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Input that a pipeline missed: the epochs from `first` to `last`, in which the stream had `rows` rows."""
+
+    first: int
+    last: int
+    rows: int
+    bytes: int
+
+
 class HtmlTable:
     """A dataclass that shows itself as a small table in a notebook."""
 
@@ -32,17 +42,23 @@ class HtmlTable:
 
 @dataclass(frozen=True)
 class StreamStatus(HtmlTable):
-    """A stream. `columns_decoded` is what the newest planned epoch decodes; rates are over the last epochs."""
+    """A stream, as it really is: nothing here is planned or promised.
+
+    `decoding_columns`, `projection_version` (a plan version) and `subscribers` (pipelines with the columns each needs)
+    are those of the newest planned epoch; `epoch` is the newest committed one, and `rows`, `bytes`, `bad` and
+    `watermark` are as of it; rates are over the last epochs.
+    """
 
     name: str
     running: bool
     epoch: int
-    plan_version: int
+    projection_version: int
+    decoding_columns: list[str]
+    columns_declared: int
+    subscribers: dict[str, list[str]]
     rows: int
     bytes: int
     bad: dict[str, int]
-    columns_decoded: list[str]
-    columns_declared: int
     watermark: datetime | None
     lag_bytes: int
     epoch_ms: float | None
@@ -53,7 +69,11 @@ class StreamStatus(HtmlTable):
 @dataclass(frozen=True)
 class PipelineStatus(HtmlTable):
     """A pipeline. `rows_out` are rows visible in its first sink; `late` rows came after all their windows had
-    closed."""
+    closed.
+
+    `missed_rows` are the stream's rows that passed while it was stopped or failed; each `gap` is a run of epochs that
+    it missed before it came back.
+    """
 
     name: str
     stream: str
@@ -64,4 +84,6 @@ class PipelineStatus(HtmlTable):
     bad: int
     groups: int
     epoch_ms: float | None
+    missed_rows: int
+    gaps: list[Gap]
     error: str

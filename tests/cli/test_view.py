@@ -15,23 +15,24 @@ STREAM = StreamStatus(
     name="sensors",
     running=True,
     epoch=17,
-    plan_version=3,
+    projection_version=3,
+    decoding_columns=["ts", "temp"],
+    columns_declared=20,
+    subscribers={"hot": ["ts", "temp"]},
     rows=1_234_567,
     bytes=300_000_000,
     bad={"structure": 2, "value": 1},
-    columns_decoded=["ts", "temp"],
-    columns_declared=20,
     watermark=datetime(2026, 1, 1, 0, 5, 30, tzinfo=UTC),
     lag_bytes=0,
     epoch_ms=412.4,
     rows_per_s=20_000,
     mb_per_s=7.25,
 )
-FRESH = StreamStatus("new", True, -1, 1, 0, 0, {}, [], 5, None, 0, None, 0.0, 0.0)
+FRESH = StreamStatus("new", True, -1, 1, [], 5, {}, 0, 0, {}, None, 0, None, 0.0, 0.0)
 
 
 def pipeline(name: str, state: str = "running", late: int = 0) -> PipelineStatus:
-    return PipelineStatus(name, "sensors", state, 1, 4321, late, 0, 5, 12.0, "")  # type: ignore[arg-type]
+    return PipelineStatus(name, "sensors", state, 1, 4321, late, 0, 5, 12.0, 0, [], "")  # type: ignore[arg-type]
 
 
 def shown(what: RenderableType) -> str:

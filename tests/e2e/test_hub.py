@@ -97,7 +97,7 @@ def test_a_pipeline_that_joins_later_never_sees_the_null_of_a_column_that_was_no
 ) -> None:
     hub.sql("CREATE PIPELINE first INTO m AS SELECT id FROM s")
     until(lambda: hub.pipelines["first"].status().rows_out == 100, "the first file is read")
-    assert hub.streams["s"].status().columns_decoded == ["id", "ts"]
+    assert hub.streams["s"].status().decoding_columns == ["id", "ts"]
     stop = threading.Event()
 
     def feed() -> None:
@@ -112,7 +112,7 @@ def test_a_pipeline_that_joins_later_never_sees_the_null_of_a_column_that_was_no
     try:
         until(lambda: hub.pipelines["first"].status().rows_out > 110, "rows flow")
         hub.sql("CREATE PIPELINE later INTO m AS SELECT id, extra FROM s")
-        assert hub.streams["s"].status().columns_decoded == ["id", "ts", "extra"]
+        assert hub.streams["s"].status().decoding_columns == ["id", "ts", "extra"]
         until(lambda: hub.pipelines["later"].results().num_rows > 10, "the joined pipeline has rows")
     finally:
         stop.set()
@@ -165,7 +165,7 @@ def test_the_last_pipeline_leaving_stops_the_query_and_the_stream_stays(hub: Hub
     hub.sql("DROP PIPELINE p")
     status = hub.streams["s"].status()
     assert not status.running
-    assert status.columns_decoded == []
+    assert status.decoding_columns == []
     assert not hub.spark.streams.active
     hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM s")
     put(place / "in" / "1.json", lines(100, 110))

@@ -54,7 +54,7 @@ def _show(
             interrupts.install()  # Spark has taken SIGINT while it started
         out.print(f"three pipelines on one stream are running after {time.monotonic() - began:.0f} s")
         _watch(hub, out, began + duration, interrupts)
-        decoded = {name: stream.status().columns_decoded for name, stream in hub.streams.items()}
+        decoded = {name: stream.status().decoding_columns for name, stream in hub.streams.items()}
         hub.drain()
         _results(hub, decoded, out)
 

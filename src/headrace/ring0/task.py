@@ -17,6 +17,7 @@ from headrace.aggregates import aggregate_family
 from headrace.bridge.messages import STREAM_LANE, Kind, LaneEpoch, Row, encode_json, encode_receipt, payloads
 from headrace.codec import dump
 from headrace.failures import describe
+from headrace.faults import crash_point
 from headrace.formats.base import BadRecord
 from headrace.program import Left, PipelineDef, PlanVersion
 from headrace.ring0.decode import Decoder
@@ -29,8 +30,11 @@ from headrace.sources.base import Split
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """All that a task knows. `watermark` is the stream's after the epoch before; `task` counts from 0 to `tasks` -
-    1."""
+    """All that a task knows. `watermark` is the stream's after the epoch before; `task` counts from 0 to `tasks` - 1.
+
+    `out` are instances of the plan version that are in quarantine and not in `plan` any more; while `probing`, nothing
+    that this task does is committed.
+    """
 
     plan: PlanVersion
     split: Split | None
@@ -40,6 +44,8 @@ class TaskInput:
     checkpoint: str
     watermark: int | None
     leaving: tuple[Left, ...] = ()
+    out: tuple[int, ...] = ()
+    probing: bool = False
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
@@ -95,6 +101,7 @@ class _Task:
         stream = self.plan.stream
         batches: dict[int, pa.Table] = {}
         for instance, runner in list(self.runners.items()):
+            crash_point(runner.pipeline.name)
             try:
                 verdict = judge(runner.pipeline, self.policy, stream.schema, rows, bad)
                 runner.bad += verdict.bad
@@ -190,6 +197,9 @@ class _Task:
             "tasks": self.given.tasks,
             "epoch": self.given.epoch,
             "plan": self.plan.version,
+            "ending": self.plan.ending,
+            "out": list(self.given.out),
+            "probing": self.given.probing,
             "rows": self.rows,
             "bytes": self.bytes,
             "values": self.values,

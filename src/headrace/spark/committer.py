@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,13 @@ from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey, Staged
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import PipelineProgress, Progress, read_progress, write_progress
+from headrace.streams.quarantine import read_quarantine
 
 Failures = dict[int, str]
+
+
+class ProbeLived(Exception):
+    """Ends the query of an epoch that was run only to see whether it dies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +77,17 @@ class EpochCommitter:
     """Commits the epochs of one stream, one at a time, in Spark's streaming thread."""
 
     def __init__(
-        self, directory: Path, checkpoint: str, plans: PlanStore, done: Callable[[EpochSummary], None]
+        self,
+        directory: Path,
+        checkpoint: str,
+        plans: PlanStore,
+        done: Callable[[EpochSummary], None],
+        known: Callable[[], set[int]],
+        probe_lived: Callable[[], None],
     ) -> None:
+        """`known` are the declared instances: the counters of others are forgotten when their last epoch is over.
+        `probe_lived` hears of epochs that are not to be committed."""
+        self._known, self._probe_lived = known, probe_lived
         self._directory, self._checkpoint, self._plans, self._done = directory, checkpoint, plans, done
         self._sinks: dict[tuple[int, str], DriverSink] = {}
 
@@ -95,10 +109,14 @@ class EpochCommitter:
             return
         first = next(iter(found.reports.values()))
         require_all(f"epoch {first['epoch']}", "task", range(first["tasks"]), found.reports)
+        if first["probing"]:
+            self._probe_lived()
+            raise ProbeLived(f"epoch {first['epoch']} lived without the guilty one")
         plan = self._plans.load(first["plan"])
-        self._check_lanes(plan, found)
+        self._check_lanes(plan, found, first["out"])
         before = read_progress(self._directory)
-        known = self._still_failed(plan, before)
+        reasons = read_quarantine(self._directory).reasons(plan.version)
+        known = self._still_failed(plan, before) | {i: reasons.get(i, "") for i in first["out"]}
         found.failures |= known
         visible = self._commit_sinks(plan, first["epoch"], found)
         progress = self._progress(plan, first["epoch"], found, visible, before)
@@ -122,9 +140,9 @@ class EpochCommitter:
         present = {p.instance for p in plan.pipelines} - anew
         return {int(i): reason for i, reason in before.failures.items() if int(i) in present}
 
-    def _check_lanes(self, plan: PlanVersion, found: _Collected) -> None:
+    def _check_lanes(self, plan: PlanVersion, found: _Collected, out: list[int]) -> None:
         for p in plan.pipelines:
-            if p.program.ring1 is not None:
+            if p.program.ring1 is not None and p.instance not in out:
                 where = f"the sinks of pipeline {p.name} in epoch {next(iter(found.reports.values()))['epoch']}"
                 require_all(where, "bucket", range(p.buckets), found.lanes.get(p.instance, {}))
 
@@ -161,26 +179,40 @@ class EpochCommitter:
         for report in reports:
             for reason, count in report["bad"].items():
                 bad[reason] = bad.get(reason, 0) + count
-        pipelines = dict(old.pipelines)
-        for p in plan.pipelines:
-            before = pipelines.get(str(p.instance), PipelineProgress())
-            tasks = [r["pipelines"].get(str(p.instance), {}) for r in reports]
-            lanes = found.lanes.get(p.instance, {}).values()
-            pipelines[str(p.instance)] = PipelineProgress(
-                before.rows_out + visible.get(p.instance, 0),
-                before.late + sum(t.get("late", 0) for t in tasks) + sum(lane["late"] for lane in lanes),
-                before.bad + sum(t.get("bad", 0) for t in tasks),
-            )
-        return Progress(
+        stream = Progress(
             epoch,
             plan.version,
             max(known) if known else None,
             old.rows + sum(r["rows"] for r in reports),
             old.bytes + sum(r["bytes"] for r in reports),
             bad,
-            pipelines,
-            {str(instance): reason for instance, reason in found.failures.items()},
+            failures={str(instance): reason for instance, reason in found.failures.items()},
         )
+        return replace(stream, pipelines=self._counted(plan, found, visible, old, stream))
+
+    def _counted(
+        self, plan: PlanVersion, found: _Collected, visible: dict[int, int], old: Progress, new: Progress
+    ) -> dict[str, PipelineProgress]:
+        """The counters of every instance that is declared or was in this epoch."""
+        kept = self._known() | {p.instance for p in plan.pipelines}
+        pipelines = {i: counters for i, counters in old.pipelines.items() if int(i) in kept}
+        for p in plan.pipelines:
+            before = pipelines.get(str(p.instance), PipelineProgress()).back(old, new.epoch)
+            if p.instance in found.failures:  # nothing of this epoch is its: the gap, should it come back, begins here
+                pipelines.setdefault(str(p.instance), before)
+                continue
+            tasks = [r["pipelines"].get(str(p.instance), {}) for r in found.reports.values()]
+            lanes = found.lanes.get(p.instance, {}).values()
+            pipelines[str(p.instance)] = replace(
+                before,
+                rows_out=before.rows_out + visible.get(p.instance, 0),
+                late=before.late + sum(t.get("late", 0) for t in tasks) + sum(lane["late"] for lane in lanes),
+                bad=before.bad + sum(t.get("bad", 0) for t in tasks),
+                epoch=new.epoch,
+                seen_rows=new.rows,
+                seen_bytes=new.bytes,
+            )
+        return pipelines
 
     def _summary(self, plan: PlanVersion, found: _Collected, progress: Progress, failures: Failures) -> EpochSummary:
         reports = list(found.reports.values())
@@ -193,7 +225,7 @@ class EpochCommitter:
         return EpochSummary(
             epoch=reports[0]["epoch"],
             plan=plan.version,
-            ending=plan.ending,
+            ending=reports[0]["ending"],
             rows=sum(r["rows"] for r in reports),
             bytes=sum(r["bytes"] for r in reports),
             values=sum(r["values"] for r in reports),

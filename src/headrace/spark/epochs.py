@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from headrace.bridge.messages import to_batch
+from headrace.codec import dump
 from headrace.faults import fault_point
 from headrace.options import check_options
 from headrace.program import Left, StreamDef
@@ -27,6 +28,7 @@ from headrace.streams import STREAM_OPTIONS
 from headrace.streams.notices import send_notice
 from headrace.streams.plans import PlanStore, parse_plan
 from headrace.streams.progress import HOLD, Applied, read_progress, write_applied
+from headrace.streams.quarantine import read_quarantine
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class EpochPartition(InputPartition):
     checkpoint: str
     watermark: int | None
     leaving: tuple[Left, ...]
+    out: tuple[int, ...]
+    probing: bool
 
 
 class EpochPlanner:
@@ -97,6 +101,15 @@ class EpochPlanner:
         fault_point("after-offset-log")
         text = self.plans.text(end["plan"])
         plan = parse_plan(text)
+        if plan.ending and start["plan"] == end["plan"]:  # it has closed its windows; more input came
+            plan = replace(plan, ending=False)
+        quarantine = read_quarantine(self.directory)
+        probing = quarantine.probe is not None
+        allowed = quarantine.apply(plan)
+        out = tuple(p.instance for p in plan.pipelines if p not in allowed.pipelines)
+        plan = allowed
+        if plan is not parse_plan(text):
+            text = dump(plan)
         known = self.plans.load(start["plan"]).left if start["plan"] else ()
         ended = {left.key for left in known}
         leaving = tuple({left.pipeline.instance: left for left in plan.left if left.key not in ended}.values())
@@ -104,11 +117,14 @@ class EpochPlanner:
             None
         ]
         columns = plan.view.indexes(len(plan.stream.schema))
-        write_applied(self.directory, Applied(plan.version, end["epoch"], columns))
-        backlog = self.source.backlog(end["source"])
-        self._notify("planned", plan=plan.version, epoch=end["epoch"], backlog=backlog)
+        if not probing:
+            write_applied(self.directory, Applied(plan.version, end["epoch"], columns, out))
+            backlog = self.source.backlog(end["source"])
+            self._notify("planned", plan=plan.version, epoch=end["epoch"], backlog=backlog)
         return [
-            EpochPartition(text, split, task, len(splits), end["epoch"], self.checkpoint, end["watermark"], leaving)
+            EpochPartition(
+                text, split, task, len(splits), end["epoch"], self.checkpoint, end["watermark"], leaving, out, probing
+            )
             for task, split in enumerate(splits)
         ]
 
@@ -130,6 +146,8 @@ def read_partition(partition: EpochPartition) -> Iterator[pa.RecordBatch]:
         partition.checkpoint,
         partition.watermark,
         partition.leaving,
+        partition.out,
+        partition.probing,
     )
     for rows in run_task(given):
         if rows:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +26,19 @@ if TYPE_CHECKING:
 
 
 class StreamQuery:
-    """The running query of one stream. Start it once; after `stop` make a new one."""
+    """The running query of one stream. Start it once; after `stop` make a new one.
+
+    `ended` is called in a thread of its own when the query ends, with the reason, or None when it was stopped.
+    """
 
     def __init__(
-        self, engine: Engine, name: str, directory: Path, committer: EpochCommitter, options: dict[str, str]
+        self,
+        engine: Engine,
+        name: str,
+        directory: Path,
+        committer: EpochCommitter,
+        options: dict[str, str],
+        ended: Callable[[str | None], None],
     ) -> None:
         session = engine.spark.newSession()  # settings of its own, also on a session that was handed in
         for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
@@ -45,15 +56,19 @@ class StreamQuery:
 
         writer: Any = lanes.writeStream.foreachBatch(commit).outputMode("update").queryName(name)
         self._query: StreamingQuery = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+        self._ended = ended
+        self._watch = threading.Thread(target=self._wait, name=f"headrace-query-{name}", daemon=True)
+        self._watch.start()
 
-    @property
-    def alive(self) -> bool:
-        return bool(self._query.isActive)
-
-    def failure(self) -> str | None:
-        """Why the query died, in short, or None. Spark's own log has the rest."""
-        problem = self._query.exception()
-        return None if problem is None else in_short(str(problem))
+    def _wait(self) -> None:
+        problem: str | None = None
+        try:
+            self._query.awaitTermination()
+        except StreamingQueryException as failure:
+            problem = in_short(str(failure))
+        except Exception as failure:  # the JVM is gone, and the query with it
+            problem = f"Spark is gone: {failure}"
+        self._ended(problem)
 
     def last_epoch(self) -> tuple[int, float] | None:
         """The newest epoch that Spark has reported, and the milliseconds from its planning to its commit."""
@@ -66,13 +81,18 @@ class StreamQuery:
         """End the query. An epoch in flight is given up and will be run again: nothing of it is lost or doubled."""
         with contextlib.suppress(StreamingQueryException):
             self._query.stop()
+        if self._watch is not threading.current_thread():
+            self._watch.join(timeout=5)
 
 
 def in_short(text: str) -> str:
     """The heart of a failure that Spark reports with a page of stack traces: our own coded error if there is one, else
-    the last line of the Python traceback, else the first line."""
+    the death of a worker, else the last line of the Python traceback, else the first line."""
     coded = re.findall(r"^headrace\.errors\.\w+: (\[[A-Z_]+\] (?:.+\n?)+)", text, re.MULTILINE)
     if coded:
         return str(coded[-1]).strip()
+    died = re.search(r"^.*(?:Python worker exited unexpectedly|ExecutorLostFailure).*$", text, re.MULTILINE)
+    if died:
+        return died[0].strip()
     raised = re.findall(r"^[\w.]+(?:Error|Exception|Failed): .+$", text, re.MULTILINE)
     return str(raised[-1]) if raised else text.strip().split("\n", 1)[0]

@@ -32,7 +32,7 @@ from headrace.codec import load
 from headrace.control.alignment import require_all
 from headrace.errors import InternalError
 from headrace.failures import describe
-from headrace.faults import fault_point
+from headrace.faults import crash_point, fault_point
 from headrace.program import PipelineDef
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
@@ -136,6 +136,7 @@ class LaneProcessor(StatefulProcessor):
         program = pipeline.program
         if program.ring1 is None:
             raise InternalError(f"pipeline {pipeline.name} has lanes but no state")
+        crash_point(f"{pipeline.name}/state")
         return advance(program.ring1, program.meaning, self.store, step)
 
 

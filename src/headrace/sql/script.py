@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import (
+    BadName,
     BadWatermark,
     DuplicateName,
     HeadraceError,
@@ -39,6 +40,7 @@ from headrace.sql.statements import (
 )
 from headrace.sql.syntax import Apply, IntervalConstant, Name, Query
 
+MAX_NAME_BYTES = 255
 _KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline"}
 _SHOWN: dict[str, ShowKind] = {"STREAMS": "streams", "SINKS": "sinks", "PIPELINES": "pipelines"}
 _FIRST = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "START", "STOP", "EXPLAIN", "SELECT", "WITH")
@@ -132,7 +134,15 @@ class _Statements:
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         if or_replace and if_not_exists:
             cursor.fail("OR REPLACE and IF NOT EXISTS exclude each other")
+        place = cursor.token
         name = cursor.name(f"the name of the {kind.lower()}")
+        if len(name.encode()) > MAX_NAME_BYTES:
+            raise BadName(
+                f"the name of the {kind.lower()} has {len(name.encode())} bytes",
+                advice=f"A name has at most {MAX_NAME_BYTES}.",
+                span=cursor.span((place.start, place.end)),
+                name=name,
+            )
         if kind == "STREAM":
             return self.create_stream(name, or_replace, if_not_exists)
         if kind == "SINK":

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from headrace.codec import dump, load
 from headrace.durable import write_atomic
 from headrace.errors import StateDamaged, UnknownType
-from headrace.program import PipelineDef, SinkDef, StreamDef
+from headrace.program import Left, PipelineDef, SinkDef, StreamDef
 
 CATALOG_VERSION = 1
 Desired = Literal["running", "stopped", "failed"]
@@ -32,13 +32,18 @@ class PipelineRecord:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All declarations, by name (lower case: names are compared without case). Methods return a changed copy."""
+    """All declarations, by name (lower case: names are compared without case). Methods return a changed copy.
+
+    `ended` are instances that ended and whose lanes no plan version tells of it yet: stored with what ended them, so
+    that a crash before the plan is published leaves no state behind.
+    """
 
     version: int = CATALOG_VERSION
     next_instance: int = 1
     streams: dict[str, StreamDef] = field(default_factory=dict)
     sinks: dict[str, SinkDef] = field(default_factory=dict)
     pipelines: dict[str, PipelineRecord] = field(default_factory=dict)
+    ended: tuple[Left, ...] = ()
 
     def stream(self, name: str) -> StreamDef | None:
         return self.streams.get(name.lower())
@@ -87,11 +92,25 @@ class Catalog:
             next_instance=max(self.next_instance, record.definition.instance + 1),
         )
 
+    def with_end(self, pipeline: PipelineDef, flush: bool) -> Catalog:
+        """Note that an instance ends here; it may begin anew."""
+        left = Left(pipeline, flush, self.next_instance)
+        return replace(self, ended=(*self.ended, left), next_instance=self.next_instance + 1)
+
+    def ended_on(self, stream: str) -> tuple[Left, ...]:
+        """The ends of a stream's pipelines that are still to be told."""
+        return tuple(e for e in self.ended if e.pipeline.program.stream.lower() == stream.lower())
+
+    def without_ends(self, stream: str) -> Catalog:
+        """A plan version tells them now, or the stream is gone with all its state."""
+        told = self.ended_on(stream)
+        return replace(self, ended=tuple(e for e in self.ended if e not in told)) if told else self
+
     def without(self, kind: Literal["stream", "sink", "pipeline"], name: str) -> Catalog:
         """Remove one declaration."""
         lowered = name.lower()
         if kind == "stream":
-            return replace(self, streams=_omit(self.streams, lowered))
+            return replace(self.without_ends(name), streams=_omit(self.streams, lowered))
         if kind == "sink":
             return replace(self, sinks=_omit(self.sinks, lowered))
         return replace(self, pipelines=_omit(self.pipelines, lowered))

@@ -6,13 +6,15 @@ written by the planning process when an epoch is really planned: it is the only 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.codec import dump, load
 from headrace.durable import write_atomic
+from headrace.status import Gap
 
 HOLD = "hold"  # while a file of this name is in the stream's directory, no epoch is planned
+KEPT_GAPS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +37,49 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
-    """One instance: rows that became visible in its sinks' first, rows that came too late, bad values met."""
+    """One instance: rows that became visible in its sinks' first, rows that came too late, bad values met.
+
+    `epoch` is the newest that it took part in, and `seen_rows` and `seen_bytes` are the stream's counters after it:
+    whatever the stream has beyond them, the instance has missed. `gaps` are the newest of those that it came back from;
+    the `missed` counters are over all of them.
+    """
 
     rows_out: int = 0
     late: int = 0
     bad: int = 0
+    epoch: int | None = None
+    seen_rows: int = 0
+    seen_bytes: int = 0
+    missed_rows: int = 0
+    missed_bytes: int = 0
+    gaps: tuple[Gap, ...] = ()
+
+    def back(self, stream: Progress, epoch: int) -> PipelineProgress:
+        """As of the moment before it takes part in `epoch`; `stream` is the stream before it. What came between is a
+        gap, unless the instance is new."""
+        if self.epoch is None:
+            return replace(self, epoch=epoch - 1, seen_rows=stream.rows, seen_bytes=stream.bytes)
+        rows, size = stream.rows - self.seen_rows, stream.bytes - self.seen_bytes
+        if not rows and not size:
+            return self
+        gap = Gap(self.epoch + 1, epoch - 1, rows, size)
+        return replace(
+            self,
+            missed_rows=self.missed_rows + rows,
+            missed_bytes=self.missed_bytes + size,
+            gaps=(*self.gaps, gap)[-KEPT_GAPS:],
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The projection of the newest planned epoch: which columns it decodes, under which plan version."""
+    """The projection of the newest planned epoch: which columns it decodes, under which plan version. Instances in
+    `out` are in that plan but on the quarantine list."""
 
     version: int
     epoch: int
     columns: tuple[int, ...]
+    out: tuple[int, ...] = ()
 
 
 def read_progress(stream_dir: Path) -> Progress:

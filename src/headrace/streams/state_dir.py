@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from headrace.errors import StateDamaged, StateInUse, StateTooNew, UnwritablePat
 
 FORMAT = 1
 JVM_GRACE_SECONDS = 30.0
+MAX_COMPONENT = 200  # most file systems allow 255 bytes, and encrypted ones less
 
 
 class StateDir:
@@ -77,8 +79,12 @@ class StateDir:
 
     def stream(self, name: str) -> Path:
         """The directory of one stream. A name may hold any character (backquotes allow it), so those that mean
-        something in a path are written as %XX: no name leads out of the state directory."""
-        return self.path / "streams" / re.sub(r"^\.", "%2E", quote(name, safe=" "))
+        something in a path are written as %XX: no name leads out of the state directory. What is then too long for a
+        file system is cut, and told apart by a digest."""
+        written = re.sub(r"^\.", "%2E", quote(name, safe=" "))
+        if len(written) > MAX_COMPONENT:
+            written = f"{written[: MAX_COMPONENT - 33]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+        return self.path / "streams" / written
 
     def sweep(self, streams: Collection[str]) -> None:
         """Remove what streams that are none of these left behind: a crash may have kept a drop from finishing."""

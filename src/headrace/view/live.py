@@ -33,7 +33,7 @@ def _stream(stream: StreamStatus) -> Panel:
         _fact("epoch", f"{stream.epoch} ({milliseconds(stream.epoch_ms)})"),
         _fact("bad records", count(sum(stream.bad.values()))),
     )
-    decoded = f"{len(stream.columns_decoded)} of {stream.columns_declared}: {', '.join(stream.columns_decoded)}"
+    decoded = f"{len(stream.decoding_columns)} of {stream.columns_declared}: {', '.join(stream.decoding_columns)}"
     return Panel(
         Group(facts, _fact("watermark", moment(stream.watermark)), _fact("columns decoded", decoded)),
         title=Text(f"stream {stream.name}"),

@@ -1,0 +1,43 @@
+"""Who killed the worker? Found by elimination: run the epoch with ever fewer pipelines, and see whether it dies.
+
+Pure: it says whom to run next and is told what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Search:
+    """The pipeline whose presence kills the epoch, among `suspects`, which kill it together.
+
+    It looks for the shortest prefix of the suspects that dies, in log2(n) probes and one more when that is the first
+    suspect alone. The last of the prefix is guilty: also when several are, or when none kills the worker by itself but
+    all of them together do.
+    """
+
+    def __init__(self, suspects: Sequence[int]) -> None:
+        self._suspects = tuple(suspects)
+        self._lives, self._dies = 0, len(self._suspects)
+        self._sure = False
+
+    @property
+    def probe(self) -> tuple[int, ...] | None:
+        """Whom to run next; None when the search is over."""
+        if self._dies - self._lives > 1:
+            return self._suspects[: (self._lives + self._dies) // 2]
+        return () if self._dies == 1 and not self._sure else None
+
+    @property
+    def guilty(self) -> int | None:
+        """The answer, once `probe` is None; None when the epoch dies without any pipeline."""
+        return self._suspects[self._dies - 1] if self._dies else None
+
+    def died(self) -> None:
+        """The probe died."""
+        self._dies = len(self.probe or ())
+
+    def lived(self) -> None:
+        """The probe came through."""
+        probe = self.probe or ()
+        self._lives, self._sure = len(probe), self._sure or not probe

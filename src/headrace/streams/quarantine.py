@@ -1,0 +1,69 @@
+"""Pipelines that kill the Python worker they run in: who is left out of epochs that are already planned.
+
+What kills a worker (out of memory, a crash in native code) cannot be caught there, and Spark would run the logged epoch
+with the logged plan again and again. So this list stands outside the plan versions: the hub writes it, and the planning
+process applies it whenever it hands out a plan (DESIGN section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.codec import dump, load
+from headrace.durable import write_atomic
+from headrace.program import PlanVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """An instance that is left out of every epoch, or only of those with plan versions up to `until`: later ones were
+    made when it had been started again."""
+
+    instance: int
+    reason: str
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """`out` are left out. With a `probe` only the instances in it run, and nothing is committed: somebody is guilty and
+    is being looked for."""
+
+    out: tuple[Quarantined, ...] = ()
+    probe: tuple[int, ...] | None = None
+
+    def reasons(self, version: int) -> dict[int, str]:
+        """Who is left out of epochs with this plan version, and why."""
+        return {q.instance: q.reason for q in self.out if q.until is None or version <= q.until}
+
+    def apply(self, plan: PlanVersion) -> PlanVersion:
+        """`plan` without those who may not run; `plan` itself when all may."""
+        out = self.reasons(plan.version)
+        kept = tuple(
+            p for p in plan.pipelines if p.instance not in out and (self.probe is None or p.instance in self.probe)
+        )
+        return plan if kept == plan.pipelines else replace(plan, pipelines=kept)
+
+    def without(self, instances: Collection[int], version: int) -> Quarantine:
+        """These were started again: they are left out of epochs up to `version` only."""
+        return replace(
+            self,
+            out=tuple(
+                replace(q, until=version) if q.instance in instances and q.until is None else q for q in self.out
+            ),
+        )
+
+
+def read_quarantine(stream_dir: Path) -> Quarantine:
+    """The list as it stands; empty when there never was one."""
+    try:
+        return load(Quarantine, (stream_dir / "quarantine.json").read_bytes())
+    except FileNotFoundError:
+        return Quarantine()
+
+
+def write_quarantine(stream_dir: Path, quarantine: Quarantine) -> None:
+    """Store durably."""
+    write_atomic(stream_dir / "quarantine.json", dump(quarantine).encode())
