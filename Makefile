@@ -14,7 +14,8 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-state-operator bench-planner bench-formats fuzz soak-kill clean
+.PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-state bench-state-operator bench-planner \
+        bench-formats fuzz soak-kill clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +57,15 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8 and 32 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
+
+bench-shared: $(STAMP) ## 1, 8 and 32 pipelines on one stream, beside as many plain Spark queries (12 minutes)
+	@$(BIN)/python -m bench.shared
+
+bench-windows: $(STAMP) ## Tumbling, hopping and session windows, beside one plain Spark query each
+	@$(BIN)/python -m bench.windows
+
+bench-state: $(STAMP) ## An epoch that touches 1,000 groups, with 10,000 and with 1,000,000 open ones
+	@$(BIN)/python -m bench.state
 
 bench-state-operator: $(STAMP) ## Spark's stateful operators and settings side by side
 	@$(BIN)/python -m bench.state_operator

@@ -55,6 +55,7 @@ def main(description: str, measure: Callable[[Callable[[str], None]], Report]) -
     """Run `measure` with a function to say progress, print its report, exit 1 if a figure is short."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.add_argument("--quick", action="store_true", help="less of everything, to try it out; not every one has it")
     as_json = parser.parse_args().json
 
     def say(text: str) -> None:

@@ -76,7 +76,7 @@ def _forget_gateway() -> None:
 
 
 @contextmanager
-def _errors_to(log: Path | None) -> Iterator[None]:
+def errors_to(log: Path | None) -> Iterator[None]:
     """Processes started in here write their standard error to `log`: the JVM's and its Python workers' chatter."""
     if log is None:
         yield
@@ -124,7 +124,7 @@ def start(master: str | None, log: Path | None, meaning: Meaning) -> Engine:
     settings["spark.driver.extraJavaOptions"] = " ".join(java)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _errors_to(log):
+    with errors_to(log):
         spark = builder.getOrCreate()
     return Engine(spark, owned=True)
 

@@ -21,8 +21,8 @@ ring 0
     k0 STRING = c3
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
-    p1 DECIMAL(38,0) = sum(CAST(((c0 * 2::INTEGER) + 1::INTEGER) AS DECIMAL(38,0))); merged by sum(p1)
-    p2 DECIMAL(38,0) = sum(CAST(c5 AS DECIMAL(38,0))); merged by sum(p2)
+    p1 DECIMAL(38,0) = sum(((c0 * 2::INTEGER) + 1::INTEGER)); merged by sum(p1)
+    p2 DECIMAL(38,0) = sum(c5); merged by sum(p2)
 
 bridge
   lanes by hash of k0; partial states

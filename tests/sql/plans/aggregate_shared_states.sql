@@ -19,7 +19,7 @@ ring 0
   filter: none
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
-    p1 DECIMAL(38,0) = sum(CAST(c5 AS DECIMAL(38,0))); merged by sum(p1)
+    p1 DECIMAL(38,0) = sum(c5); merged by sum(p1)
     p2 BIGINT = count(c5); merged by sum(p2)
 
 bridge

@@ -20,7 +20,7 @@ ring 0
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
     p1 BIGINT = count(CASE WHEN c4 THEN 1 END); merged by sum(p1)
-    p2 DECIMAL(38,0) = sum(CAST(CASE WHEN (c1 > '0.0'::DOUBLE) THEN c5 END AS DECIMAL(38,0))); merged by sum(p2)
+    p2 DECIMAL(38,0) = sum(CASE WHEN (c1 > '0.0'::DOUBLE) THEN c5 END); merged by sum(p2)
     p3 BIGINT = count(CASE WHEN (c1 > '30.0'::DOUBLE) THEN 1 END); merged by sum(p3)
     p4 BOOLEAN = bool_and(c4); merged by bool_and(p4)
 

@@ -19,7 +19,7 @@ ring 0
   filter: none
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
-    p1 DECIMAL(38,0) = sum(CAST(c0 AS DECIMAL(38,0))); merged by sum(p1)
+    p1 DECIMAL(38,0) = sum(c0); merged by sum(p1)
     p2 DOUBLE = fsum(c1); merged by fsum(p2)
     p3 DOUBLE = sum(c1); merged by sum(p3)
     p4 DECIMAL(38,2) = sum(c6); merged by sum(p4)

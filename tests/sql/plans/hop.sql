@@ -21,7 +21,7 @@ ring 0
   window: hop 10 minutes every 5 minutes
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
-    p1 DECIMAL(38,0) = sum(CAST(c5 AS DECIMAL(38,0))); merged by sum(p1)
+    p1 DECIMAL(38,0) = sum(c5); merged by sum(p1)
 
 bridge
   one lane; partial states
