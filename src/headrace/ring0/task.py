@@ -117,6 +117,7 @@ class _Task:
                 runner.bad += verdict.bad
                 batches[instance] = verdict.rows
             except Exception as problem:  # the pipeline's own failure must not reach its neighbours
+                self._fold()  # what failed in an earlier batch is the pipeline's first failure
                 self._fail(instance, problem)
         if any(batch is not rows for batch in batches.values()):
             self._fold()
@@ -136,7 +137,8 @@ class _Task:
             self._run(dict.fromkeys(self.runners, rows), rows)
 
     def _run(self, batches: dict[int, pa.Table], rows: pa.Table) -> None:
-        """Run every pipeline on its batch; those of a family that all get `rows` in one pass."""
+        """Run every pipeline that lives on its batch; those of a family that all get `rows` in one pass."""
+        batches = {i: batch for i, batch in batches.items() if i in self.runners}
         for members in self.families:
             alike = [i for i in members if batches.get(i) is rows]
             if len(alike) > 1 and self._feed_family([self.runners[i] for i in alike], rows):
@@ -206,8 +208,9 @@ class _Task:
         return rows
 
     def _fail(self, instance: int, problem: Exception) -> None:
-        del self.runners[instance]
-        self.failures[instance] = describe(problem)
+        """Do without the pipeline from here on; its first failure is the one that is told."""
+        if self.runners.pop(instance, None) is not None:
+            self.failures[instance] = describe(problem)
 
     def _row(self, instance: int, bucket: int, kind: Kind, payload: bytes) -> Row:
         self.seq += 1
