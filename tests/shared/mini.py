@@ -1,0 +1,237 @@
+"""Spark in miniature: runs the epochs of a real hub in this process, one at a time, when it is told to.
+
+Everything is real but Spark itself: hub, catalog, planner, Ring 0 tasks, lanes, committer. A `Checkpoint` is what Spark
+would keep on disk: the offset that was logged, and the state of every lane. The epoch can be made to end anywhere.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.bridge.messages import Row
+from headrace.hub import Hub
+from headrace.program import SinkDef
+from headrace.ring1.packed import PackedStore
+from headrace.ring1.state import MemoryStore
+from headrace.runtime import StreamRuntime
+from headrace.schema import Schema
+from headrace.sinks import SINKS
+from headrace.sinks.base import SinkKey, SinkKind, Staged
+from headrace.sinks.collected import pack, unpack
+from headrace.spark.committer import EpochCommitter, ProbeLived
+from headrace.spark.epochs import EpochPartition, EpochPlanner, read_partition
+from headrace.spark.state_host import LaneProcessor
+from headrace.streams.plans import parse_plan
+from headrace.streams.progress import read_applied, read_progress
+
+DEATH = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+Lane = tuple[int, int]
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@dataclass
+class Epoch:
+    """An epoch that was committed: who was in it, and which rows of the stream it had."""
+
+    number: int
+    instances: dict[int, str]
+    first: int
+    rows: int
+
+
+@dataclass
+class Checkpoint:
+    """What outlives the process. `crash` names the place at which the next epoch ends the process, `killers` the
+    pipelines that kill the worker they run in."""
+
+    end: dict[str, Any] | None = None
+    logged: tuple[dict[str, Any], dict[str, Any]] | None = None
+    state: dict[Lane, MemoryStore] = field(default_factory=dict)
+    epochs: list[Epoch] = field(default_factory=list)
+    kept: dict[SinkKey, list[Any]] = field(default_factory=dict)
+    crash: str = ""
+    killers: set[str] = field(default_factory=set)
+    rows: int = 0
+
+    def die(self, place: str) -> None:
+        if self.crash == place:
+            self.crash = ""
+            raise Crash(place)
+
+
+class MiniQuery:
+    """A stream's query. `step` runs one epoch; whether there was anything to do."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, committer: EpochCommitter, options: dict[str, str], ended: Callable[..., None]
+    ) -> None:
+        self.checkpoint, self.committer, self.ended = checkpoint, committer, ended
+        self.planner = EpochPlanner(options | {"parallelism": "2"})
+        self.over = False
+
+    def stop(self) -> None:
+        self.over = True
+
+    def last_epoch(self) -> None:
+        return None
+
+    def step(self) -> bool:
+        kept = self.checkpoint
+        if kept.logged is None:
+            start = kept.end or self.planner.initial()
+            end = self.planner.latest(start)
+            if end == start:
+                return False
+            kept.logged = (start, end)
+            kept.die("logged")
+        parts: list[Any] = list(self.planner.partitions(*kept.logged))
+        names = {p.name for p in parse_plan(parts[0].plan).pipelines}
+        if names & kept.killers:
+            self._end(DEATH)
+            return True
+        messages = [row for part in parts for row in self._task(part)]
+        kept.die("tasks")
+        state = copy.deepcopy(kept.state)
+        rows = [row for lane in _lanes(messages) for row in _advance(state, *lane)]
+        kept.die("lanes")
+        try:
+            self.committer.commit(rows)
+        except ProbeLived:
+            self._end("ProbeLived")
+            return True
+        kept.die("committed")
+        self._done(parts[0], state)
+        return True
+
+    def _task(self, part: EpochPartition) -> Iterator[Row]:
+        for batch in read_partition(part):
+            yield from (Row(*values.values()) for values in batch.to_pylist())
+
+    def _done(self, part: EpochPartition, state: dict[Lane, MemoryStore]) -> None:
+        kept = self.checkpoint
+        assert kept.logged is not None
+        _, kept.end = kept.logged
+        kept.logged, kept.state = None, state
+        progress = read_progress(self.planner.directory)
+        plan = parse_plan(part.plan)
+        gone = {int(i) for i in progress.failures}
+        instances = {p.instance: p.name for p in plan.pipelines if p.instance not in gone}
+        kept.epochs.append(Epoch(part.epoch, instances, kept.rows, progress.rows - kept.rows))
+        kept.rows = progress.rows
+        self.planner.commit(kept.end or {})
+
+    def _end(self, problem: str) -> None:
+        self.over = True
+        self.ended(problem)
+
+
+def _lanes(messages: list[Row]) -> Iterator[tuple[Lane, list[Row]]]:
+    found: dict[Lane, list[Row]] = {}
+    for row in messages:
+        found.setdefault((row.instance, row.bucket), []).append(row)
+    return iter(found.items())
+
+
+def _advance(state: dict[Lane, MemoryStore], lane: Lane, rows: list[Row]) -> list[Row]:
+    processor = LaneProcessor()
+    processor.store = PackedStore(state.setdefault(lane, MemoryStore()))
+    return [Row(*found) for found in processor.handleInputRows(lane, iter(rows), None)]
+
+
+class KeptSink:
+    """A sink that outlives the process, and notes what each epoch brought."""
+
+    guarantee = "exactly once"
+
+    def __init__(self, kept: dict[SinkKey, list[Any]]) -> None:
+        self._kept = kept
+
+    def commit(self, key: SinkKey, staged: list[Staged]) -> int:
+        rows = [tuple(row.values()) for s in staged for row in unpack(s.data).to_pylist()]
+        self._kept.setdefault(key, rows)
+        return len(rows)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _KeptTask:
+    def stage(self, table: pa.Table, key: SinkKey) -> Staged:
+        return Staged(table.num_rows, data=pack(table))
+
+
+class Mini:
+    """A hub on `directory` whose queries are `MiniQuery`s. `open` it again after a crash."""
+
+    def __init__(self, directory: Path, patch: pytest.MonkeyPatch, buckets: int = 2) -> None:
+        self.directory, self.checkpoint, self._buckets = directory, Checkpoint(), buckets
+        kept = self.checkpoint.kept
+
+        def driver(sink: SinkDef, output: Schema) -> KeptSink:
+            return KeptSink(kept)
+
+        kind = SinkKind("kept", "for tests", "exactly once", (), lambda sink: _KeptTask(), driver)
+        patch.setitem(SINKS, "kept", kind)
+        patch.setattr(Hub, "_start_engine", lambda hub: None)
+        patch.setattr(StreamRuntime, "_launch", lambda runtime, ended: self._launch(runtime, ended))
+        patch.setattr(StreamRuntime, "wait_planned", lambda runtime, version: self._wait_planned(runtime, version))
+        patch.setattr(StreamRuntime, "wait_exhausted", lambda runtime, timeout: self.drain())
+        patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
+        # The hub drops failed pipelines in a thread of its own; here nothing happens unless it is told to.
+        patch.setattr(Hub, "_report_failures", lambda hub, stream, failures: self.failed.append((stream, failures)))
+        self.failed: list[tuple[str, dict[int, str]]] = []
+        self.query: MiniQuery | None = None
+        self.hub = self.open()
+
+    def open(self) -> Hub:
+        self.query, self.failed = None, []
+        self.hub = Hub(self.directory, None, None, False, self._buckets)
+        return self.hub
+
+    def _launch(self, runtime: StreamRuntime, ended: Callable[..., None]) -> MiniQuery:
+        options = {"directory": str(runtime.directory), "checkpoint": runtime._checkpoint_id()}
+        options |= {"port": str(runtime._board.port), "token": runtime._board.token}
+        self.query = MiniQuery(self.checkpoint, runtime.committer, options, ended)
+        return self.query
+
+    def _wait_planned(self, runtime: StreamRuntime, version: int) -> None:
+        for _ in range(100):
+            applied = read_applied(runtime.directory)
+            if applied is not None and applied.version >= version:
+                return
+            assert self.step(), "an idle stream plans a new version at once"
+        raise AssertionError("the plan was never planned")
+
+    def step(self) -> bool:
+        """Run one epoch, if there is anything to do."""
+        worked = self.query is not None and not self.query.over and self.query.step()
+        while self.failed:
+            stream, failures = self.failed.pop()
+            self.hub._drop_failed(stream, {str(instance): reason for instance, reason in failures.items()})
+        return worked
+
+    def drain(self) -> bool:
+        """Run epochs until there is nothing more to do."""
+        while self.step():
+            pass
+        return True
+
+    def crash(self) -> None:
+        """Let go of the directory as a dead process would, and open it again."""
+        self.hub._release()
+        self.open()
+
+    def output(self, instance: int) -> list[Any]:
+        """All rows that an instance brought out, in order."""
+        keys = sorted((k for k in self.checkpoint.kept if k.instance == instance), key=lambda k: k.epoch)
+        return [row for key in keys for row in self.checkpoint.kept[key]]
