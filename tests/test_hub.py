@@ -11,7 +11,16 @@ import pytest
 
 import headrace
 from headrace.checking import check_script
-from headrace.errors import BadName, BadOption, MissingJava, NoSink, SessionMismatch, StateTooNew, StreamFailed
+from headrace.errors import (
+    BadName,
+    BadOption,
+    MissingJava,
+    NoSink,
+    SessionMismatch,
+    StartTimeout,
+    StateTooNew,
+    StreamFailed,
+)
 from headrace.hub import Hub
 from headrace.runtime import StreamRuntime
 from headrace.spark.committer import EpochSummary
@@ -90,6 +99,32 @@ def test_waiting_ends_when_the_query_is_stopped_on_purpose(hub: Hub) -> None:
 def idle(runtime: StreamRuntime) -> None:
     """The source has nothing more under the newest plan."""
     runtime.on_notice({"kind": "idle", "plan": runtime.plans.current(), "exhausted": True})
+
+
+def test_waiting_too_long_for_the_first_epoch_says_who_waited_for_what_and_leaves_nothing_behind(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: StreamRuntime) -> None:
+        self.keeper.query = Query()
+
+    monkeypatch.setattr(Hub, "_start_engine", lambda self: None)
+    monkeypatch.setattr(StreamRuntime, "start", start)
+    hub._start_timeout = 0.05
+    hub.sql("DROP STREAM s; " + STREAM.format(rows=10).replace("id BIGINT", "id BIGINT, v INT"))
+    runtime = hub.runtime("s")
+    with pytest.raises(StartTimeout) as failure:
+        hub.sql("CREATE PIPELINE p INTO m AS SELECT v FROM s")
+    assert failure.value.params["pipelines"] == ["p"]
+    assert failure.value.params["columns"] == ["v"]
+    assert "planned none since it was started" in str(failure.value)
+    assert hub.pipelines == {}
+    assert not runtime.started
+    runtime.keeper.query = Query()
+    runtime.on_notice({"kind": "planned", "plan": 1, "epoch": 7, "backlog": 0})
+    with pytest.raises(StartTimeout) as failure:
+        runtime.wait_planned(runtime.plans.current(), 0.01)
+    assert "epoch 7, with plan version 1, was planned 0 s ago" in str(failure.value)
+    runtime.stop()
 
 
 def test_waiting_for_the_end_again_and_again_plans_it_once(hub: Hub, no_spark: None) -> None:

@@ -34,7 +34,7 @@ from headrace.errors import (
 from headrace.objects import Pipeline, Stream
 from headrace.program import Meaning
 from headrace.results import Result
-from headrace.runtime import StreamRuntime
+from headrace.runtime import START_LIMIT_SECONDS, StreamRuntime
 from headrace.sql import LiveStream, parse_script
 from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
 from headrace.streams.notices import NoticeBoard
@@ -58,27 +58,43 @@ def connect(
     master: str | None = None,
     verbose: bool = False,
     buckets: int | None = None,
+    start_timeout: float = START_LIMIT_SECONDS,
 ) -> Hub:
     """Open a hub on `state_dir`, and go on with the pipelines that were running when it was last closed.
 
     `spark` is an existing session to run on; without it one is started on `master` (default `local[*]`) when the first
     pipeline needs it. `buckets` is how far the groups of a new pipeline are spread (default: the cores of this machine,
-    at most 8); it is fixed for the life of a pipeline.
+    at most 8); it is fixed for the life of a pipeline. `start_timeout` is how many seconds `sql` waits for a pipeline's
+    first epoch to be planned.
     """
     if buckets is not None and buckets < 1:
         raise BadOption(f"buckets cannot be {buckets}", advice="It must be 1 or more.", option="buckets", value=buckets)
-    return Hub(Path(state_dir), spark, master, verbose, buckets or min(8, os.cpu_count() or 1))
+    if not start_timeout > 0:
+        raise BadOption(
+            f"start_timeout cannot be {start_timeout}",
+            advice="It must be more than 0 seconds.",
+            option="start_timeout",
+            value=start_timeout,
+        )
+    return Hub(Path(state_dir), spark, master, verbose, buckets or min(8, os.cpu_count() or 1), start_timeout)
 
 
 class Hub:
     """See the module. Use it as a context manager, or call `close`."""
 
     def __init__(
-        self, state_dir: Path, spark: SparkSession | None, master: str | None, verbose: bool, buckets: int
+        self,
+        state_dir: Path,
+        spark: SparkSession | None,
+        master: str | None,
+        verbose: bool,
+        buckets: int,
+        start_timeout: float,
     ) -> None:
         self._state = StateDir.open(state_dir.absolute())
         self._closed = False
         self._spark, self._master, self._verbose, self._buckets = spark, master, verbose, buckets
+        self._start_timeout = start_timeout
         self._lock = threading.RLock()
         self._engine: Engine | None = None
         self._runtimes: dict[str, StreamRuntime] = {}
@@ -229,7 +245,7 @@ class Hub:
                 elif not runtime.running:
                     continue  # the eof waits in the plan for the stream's next epoch
             if name in waits or not pipelines:
-                runtime.wait_planned(version)
+                runtime.wait_planned(version, self._start_timeout)
             if not pipelines:
                 runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
                 with self._lock:

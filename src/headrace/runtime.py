@@ -60,6 +60,8 @@ class StreamRuntime:
         )
         self._committer: EpochCommitter | None = None
         self._planned = 0
+        self._planned_epoch = -1
+        self._planned_at: float | None = None
         self._idle: dict[str, Any] | None = None
         self._held = False
         self._backlog = 0
@@ -135,7 +137,7 @@ class StreamRuntime:
             return
         (self.directory / HOLD).unlink(missing_ok=True)
         with self._changed:
-            self._idle, self._held = None, False
+            self._idle, self._held, self._planned_at = None, False, None
         try:
             self.keeper.start()
         except HeadraceError:
@@ -223,12 +225,31 @@ class StreamRuntime:
         """Wait until an epoch with this plan version, or a later one, has really been planned, or the query is stopped
         on purpose."""
         if not self._await(lambda: self._planned >= version or not self.started, timeout):
-            raise StartTimeout(
-                f"stream {self.stream.name} planned no epoch with plan version {version} in {timeout:g} s",
-                advice="The machine may be busy with a long epoch: try again, or make max_epoch_bytes smaller.",
-                stream=self.stream.name,
-                version=version,
-            )
+            raise self._start_timeout(version, timeout)
+
+    def _start_timeout(self, version: int, timeout: float) -> StartTimeout:
+        """Says who waited for what, and what the stream did instead."""
+        schema, applied, plan = self.stream.schema, read_applied(self.directory), self.plans.load(version)
+        decoded = applied.columns if applied else ()
+        columns = [schema[i].name for i in plan.view.indexes(len(schema)) if i not in decoded]
+        here = set(self._subscribers(applied)) if applied else set()
+        names = [p.name for p in plan.pipelines if p.name not in here]
+        waited = f"pipeline {', '.join(names)} waited" if names else "somebody waited"
+        wanted = f" that decodes {', '.join(columns)}" if columns else ""
+        if self._planned_at is None:
+            instead = "its query has planned none since it was started"
+        else:
+            spent = time.monotonic() - self._planned_at
+            instead = f"epoch {self._planned_epoch}, with plan version {self._planned}, was planned {spent:.0f} s ago"
+        return StartTimeout(
+            f"{waited} {timeout:g} s for an epoch of stream {self.stream.name} with plan version {version}{wanted}; "
+            f"{instead}",
+            advice="The machine may be busy with a long epoch: try again, or make max_epoch_bytes smaller.",
+            stream=self.stream.name,
+            version=version,
+            pipelines=names,
+            columns=columns,
+        )
 
     def wait_exhausted(self, timeout: float | None) -> bool:
         """Wait until the source has nothing more under the newest plan, or the query was stopped because nobody needs
@@ -274,6 +295,7 @@ class StreamRuntime:
         with self._changed:
             if notice["kind"] == "planned":
                 self._planned = max(self._planned, int(notice["plan"]))
+                self._planned_epoch, self._planned_at = int(notice["epoch"]), time.monotonic()
                 self._backlog = int(notice["backlog"])
                 self._idle = None
             elif notice["kind"] == "idle":

@@ -184,7 +184,9 @@ class Mini:
         patch.setitem(SINKS, "kept", kind)
         patch.setattr(Hub, "_start_engine", lambda hub: None)
         patch.setattr(StreamRuntime, "_launch", lambda runtime, ended: self._launch(runtime, ended))
-        patch.setattr(StreamRuntime, "wait_planned", lambda runtime, version: self._wait_planned(runtime, version))
+        patch.setattr(
+            StreamRuntime, "wait_planned", lambda runtime, version, timeout: self._wait_planned(runtime, version)
+        )
         patch.setattr(StreamRuntime, "wait_exhausted", lambda runtime, timeout: self.drain())
         patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
         # The hub drops failed pipelines in a thread of its own; here nothing happens unless it is told to.
@@ -195,7 +197,7 @@ class Mini:
 
     def open(self) -> Hub:
         self.query, self.failed = None, []
-        self.hub = Hub(self.directory, None, None, False, self._buckets)
+        self.hub = Hub(self.directory, None, None, False, self._buckets, 60.0)
         return self.hub
 
     def _launch(self, runtime: StreamRuntime, ended: Callable[..., None]) -> MiniQuery:

@@ -380,3 +380,31 @@ def test_a_header_that_names_other_columns_is_refused_with_the_file(tmp_path: Pa
     with pytest.raises(HeaderMismatch) as caught:
         source.latest(source.initial(), None)
     assert caught.value.params["path"] == str(tmp_path / "d" / "f.csv")
+
+
+@pytest.mark.parametrize("tail", ["false", "true"])
+def test_start_latest_passes_over_what_is_there_and_means_the_same_after_a_crash(tmp_path: Path, tail: str) -> None:
+    inputs, state = tmp_path / "in", tmp_path / "state"
+    inputs.mkdir()
+    write(inputs / "0", 0, 5)
+    source = make(stream(inputs, start="latest", tail=tail), state)
+    first = source.initial()
+    assert source.latest(first, None) == first
+    write(inputs / "1", 5, 8)
+    again = make(stream(inputs, start="latest", tail=tail), state)  # died before its first epoch was logged
+    assert again.initial() == first
+    end = again.latest(first, None)
+    assert [a for a, _ in rows(again, first, end)] == [5, 6, 7]
+
+
+def test_start_latest_of_an_empty_directory_is_its_beginning(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    source = make(stream(tmp_path / "in", start="latest"), tmp_path / "state")
+    first = source.initial()
+    write(tmp_path / "in" / "0", 0, 2)
+    assert [a for a, _ in rows(source, first, source.latest(first, None))] == [0, 1]
+
+
+def test_start_is_earliest_or_latest(tmp_path: Path) -> None:
+    with pytest.raises(BadOption):
+        make(stream(tmp_path, start="yesterday"), tmp_path / "state")

@@ -9,6 +9,7 @@ unit of parallelism: a byte range of a file; delivery: exactly once into an epoc
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from headrace.durable import write_atomic
 from headrace.errors import BadOption, HeadraceError
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS, codec_of
@@ -39,11 +41,22 @@ class Files:
         self.tail: bool = values["tail"]
         self.codec: str = values["codec"]
         self.log = FileLog(state_dir / "files.log")
+        self.start: str = values["start"]
+        self._start_file = state_dir / "start.json"
         self.clock = clock
         self._next_poll = 0.0
 
     def initial(self) -> Offset:
-        return {"extent": 0, "pos": 0}
+        """With start = 'latest', the end of what is there when this is asked first; later the same, because Spark may
+        ask again after a crash, and what came meanwhile must not be passed over."""
+        if self.start == "earliest":
+            return {"extent": 0, "pos": 0}
+        if not self._start_file.exists():
+            self._poll(force=True)
+            extent, pos = self.log.place(self.log.total) if self.log.total else (0, 0)
+            write_atomic(self._start_file, json.dumps({"extent": extent, "pos": pos}).encode())
+        offset: Offset = json.loads(self._start_file.read_bytes())
+        return offset
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
         self._poll()
@@ -180,6 +193,12 @@ FILES = SourceKind(
     (
         Option("path", text, required=True, help="a directory, a glob pattern or a file"),
         Option("tail", boolean, default=False, help="files grow at their end; a last record without delimiter waits"),
+        Option(
+            "start",
+            choice("earliest", "latest"),
+            default="earliest",
+            help="what the stream's first use begins with: all that is there, or what comes after",
+        ),
         Option(
             "codec",
             choice("auto", "none", *CODECS),
