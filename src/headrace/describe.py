@@ -72,10 +72,9 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
         facts = [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
         facts += [[f"option {k}", v] for k, v in stream.options.items()]
         if hub.catalog.stream(name) is not None:
-            facts += _fields(hub.runtime(name).status())
-            facts += [
-                [f"subscriber {p.definition.name}", _view(catalog, p.definition.name)] for p in catalog.of_stream(name)
-            ]
+            status = hub.runtime(name).status()
+            facts += [fact for fact in _fields(status) if fact[0] != "subscribers"]
+            facts += [[f"subscriber {p}", ", ".join(columns) or "none"] for p, columns in status.subscribers.items()]
     else:
         record = catalog.pipelines[name.lower()]
         facts = [["sql", record.definition.sql], ["view", _view(catalog, record.definition.name)]]
@@ -91,8 +90,8 @@ def live_stream(runtime: StreamRuntime, catalog: Catalog) -> LiveStream | None:
         return None
     names = {p.instance: p for p in catalog.running(runtime.stream.name)}
     plan = runtime.plans.load(applied.version)
-    programs = {p.name: p.program for p in plan.pipelines if p.instance in names}
-    return LiveStream(applied.version, View.some(applied.columns), programs)
+    programs = {p.name: p.program for p in plan.pipelines if p.instance in names and p.instance not in applied.out}
+    return LiveStream(applied.version, View.some(applied.columns), programs, runtime.status())
 
 
 def _fields(status: object) -> list[list[object]]:

@@ -340,10 +340,11 @@ class StreamRuntime:
         """Who was in the newest planned epoch, with the columns that each needs."""
         schema = self.stream.schema
         plan = parse_plan(self.plans.text(applied.version))
+        present = [p for p in plan.pipelines if p.instance not in applied.out]
+        views = {p.name: p.program.view for p in present}
         return {
-            p.name: [schema[i].name for i in p.program.view.indexes(len(schema))]
-            for p in plan.pipelines
-            if p.instance not in applied.out
+            name: ["*"] if view.kind == "ALL" else [schema[i].name for i in view.indexes(len(schema))]
+            for name, view in views.items()
         }
 
     def status(self) -> StreamStatus:

@@ -44,9 +44,9 @@ class HtmlTable:
 class StreamStatus(HtmlTable):
     """A stream, as it really is: nothing here is planned or promised.
 
-    `decoding_columns`, `projection_version` (a plan version) and `subscribers` (pipelines with the columns each needs)
-    are those of the newest planned epoch; `epoch` is the newest committed one, and `rows`, `bytes`, `bad` and
-    `watermark` are as of it; rates are over the last epochs.
+    `decoding_columns`, `projection_version` (a plan version) and `subscribers` (pipelines with the columns each needs,
+    `*` for all) are those of the newest planned epoch; `epoch` is the newest committed one, and `rows`, `bytes`, `bad`
+    and `watermark` are as of it; rates are over the last epochs.
     """
 
     name: str

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from headrace.program import StreamDef
 from headrace.schema import INT, Field, Schema, View
 from headrace.sql import LiveStream, explain, explain_json
 from headrace.sql.explain import reading
 from headrace.sql.live import adding
+from headrace.status import StreamStatus
 from tests.sql.support import plan
 
 BY_K = "SELECT k, avg(temp) AS t FROM s WHERE ok GROUP BY window(ts, '1 minute'), k"
+
+
+STATUS = StreamStatus(
+    name="s",
+    running=True,
+    epoch=17,
+    projection_version=4,
+    decoding_columns=[],
+    columns_declared=14,
+    subscribers={},
+    rows=1234,
+    bytes=5678,
+    bad={"bad_json": 2},
+    watermark=datetime(2026, 1, 1, tzinfo=UTC),
+    lag_bytes=9,
+    epoch_ms=None,
+    rows_per_s=0.0,
+    mb_per_s=0.0,
+)
 
 
 def _live() -> LiveStream:
@@ -29,8 +50,8 @@ def test_adding_says_which_columns_are_new_whose_pass_is_shared_and_whether_the_
     change = adding(plan(query), _live())
     assert change.decode == ("id", "hum", "pos")
     assert change.shares_with == ("p3",)
-    assert change.filter == "new filter"
-    assert "decode +3 columns: id, hum, pos; new filter; shares windowing with p3" in explain(
+    assert change.filter == "filter of its own"
+    assert "decode +3 columns: id, hum, pos; filter of its own; shares windowing with p3" in explain(
         plan(query), _live(), False
     )
 
@@ -45,14 +66,27 @@ def test_the_foot_names_who_asks_for_each_applied_column() -> None:
     stream = plan("SELECT id FROM s").stream
     assert foot["applied"]["version"] == 4
     assert foot["applied"]["asked_by"][str(stream.schema.index("temp"))] == ["p3"]
-    assert foot["subscribers"] == ["p3"]
+    assert set(foot["subscribers"]["p3"]["columns"].values()) == {"temp", "k", "ok", "ts"}
     assert foot["adding"]["decode"] == ["id"]
 
 
 def test_a_pipeline_that_runs_adds_nothing() -> None:
     planned = plan(f"CREATE PIPELINE p3 INTO out AS {BY_K}")
     assert "adding" not in json.loads(explain_json(planned, _live()))["stream"]
-    assert "this pipeline runs" in explain(planned, _live(), False)
+    assert "this pipeline runs: filter of its own" in explain(planned, _live(), False)
+
+
+def test_a_pipeline_that_runs_says_what_it_shares_with_whom_and_how_far_the_stream_is() -> None:
+    one = plan(f"CREATE PIPELINE p3 INTO out AS {BY_K}")
+    live = replace(_live(), pipelines={"p3": one.program, "p4": one.program}, status=STATUS)
+    text = explain(one, live, False)
+    assert "this pipeline runs: same filter as p4; shares windowing with p4" in text
+    for line in ("epoch: 17", "rows: 1234", "bytes: 5678", "bad: bad_json 2", "lag_bytes: 9"):
+        assert f"  {line}\n" in text
+    assert "watermark: 2026-01-01T00:00:00" in text
+    foot = json.loads(explain_json(one, live))["stream"]
+    assert foot["runs"] == {"filter": "same filter as p4", "shares_windowing_with": ["p4"]}
+    assert (foot["epoch"], foot["rows"], foot["bad"]) == (17, 1234, {"bad_json": 2})
 
 
 def test_without_a_hub_the_foot_has_the_view_only() -> None:

@@ -64,8 +64,23 @@ class Parsed:
     odd: int
 
 
+_cells = 0
+
+
+def cells_parsed() -> int:
+    """How many cells this process has handed to the kernels so far; the parts of nested values count too."""
+    return _cells
+
+
+def count_cells(count: int) -> None:
+    """Count cells that were parsed elsewhere."""
+    global _cells
+    _cells += count
+
+
 def parse_column(fields: Fields, kind: DataType) -> Parsed:
     """The column of type `kind` that the fields spell. Bad cells are NULL and have their reason in `status`."""
+    count_cells(len(fields))
     if isinstance(kind, Scalar):
         return _SCALARS[kind.name](fields, kind)
     return _OTHERS[type(kind)](fields, kind)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import BadOption
 from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
-from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, parse_column, reason_of
+from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, parse_column, reason_of
 from headrace.formats.index import view_of
 from headrace.formats.kernels.numbers import NULL, OUT_OF_RANGE
 from headrace.formats.kernels.scan_frames import scan_frames
@@ -99,6 +99,7 @@ class NativeIndex:
         cells = self.fixed[f"c{column}"][rows]
         if kind.ddl in _VARIABLE:
             return self._texts(kind, cells, nulls, rows)
+        count_cells(len(rows))
         if isinstance(kind, Decimal):
             return _decimals(kind, cells, nulls)
         if kind.ddl == "BOOLEAN":

@@ -18,14 +18,13 @@ import pyarrow.compute as pc
 
 from headrace import duck
 from headrace.aggregates import where
-from headrace.formats import FORMATS
 from headrace.formats.base import BadRecord, Decoded
+from headrace.formats.columns import cells_parsed
 from headrace.program import PlanVersion
 from headrace.ring0.batch import to_rows
+from headrace.ring0.projection import projection_of
 from headrace.sources.base import RawChunk
 
-# With many filters hardly a row is wanted by none of them, and looking for such rows costs as much as it saves.
-MAX_FILTERS = 4
 # A filter that keeps more than this share of a task's first chunk is not tried on the others.
 WORTH_WHILE = 0.5
 
@@ -35,7 +34,7 @@ class Batch:
     """One decoded chunk. `rows` is the relation, `bad` what is known of its rows (and of records that are no row).
 
     `records` counts all records, also those whose rows nobody wants; so do `top`, the highest event time, and
-    `untimed`, the rows without one. `values` is the number of cells that were parsed.
+    `untimed`, the rows without one. `values` is the number of cells that the kernels were given to parse.
     """
 
     rows: pa.Table
@@ -51,22 +50,19 @@ class Decoder:
     """Decodes the chunks of one task. Deterministic: the same chunks in the same order give the same batches."""
 
     def __init__(self, plan: PlanVersion) -> None:
-        stream = plan.stream
-        self._stream = stream
-        self.format = FORMATS[stream.format].make(stream.schema, stream.options)
-        self._wanted = plan.view.indexes(len(stream.schema))
-        ring0 = [p.program.ring0 for p in plan.pipelines]
-        self._filters = list(dict.fromkeys(r.filter for r in ring0 if r.filter is not None))
-        needed = {c for r in ring0 for c in r.filter_columns}
-        self._first = tuple(sorted(needed | ({stream.event_time} if stream.event_time is not None else set())))
-        self._meaning = plan.pipelines[0].program.meaning if plan.pipelines else None
-        selective = bool(ring0) and all(r.filter is not None and r.filter_columns for r in ring0)
-        self._late = selective and len(self._filters) <= MAX_FILTERS and len(self._first) < len(self._wanted)
+        projection = projection_of(plan)
+        self._stream = plan.stream
+        self.format = projection.format
+        self._wanted, self._first = projection.wanted, projection.first
+        self._filters, self._meaning = projection.filters, projection.meaning
+        self._late = projection.selective
 
     def decode(self, chunk: RawChunk) -> Batch:
         """Decode one chunk. Raises only what concerns the whole stream."""
+        before = cells_parsed()
         found = self._decode_late(chunk) if self._late else None
-        return self._decode_all(chunk) if found is None else found
+        found = self._decode_all(chunk) if found is None else found
+        return replace(found, values=cells_parsed() - before)
 
     def _decode_all(self, chunk: RawChunk) -> Batch:
         decoded = self.format.decode(chunk.data, self._wanted, chunk.origin, chunk.offset)
@@ -82,7 +78,7 @@ class Decoder:
             bad,
             _reasons((*chunk.bad, *decoded.bad)),
             decoded.rows,
-            decoded.rows * len(self._wanted),
+            0,
             top,
             missing,
         )
@@ -105,13 +101,12 @@ class Decoder:
         columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
         selected = Decoded(len(kept), columns | dict(tail.columns))
         bad = (*bad, *tail.bad)
-        values = head.rows * len(self._first) + len(kept) * len(rest)
         return Batch(
             to_rows(selected, self._stream.schema, self._stream.event_time),
             tuple(_renumbered(bad, kept)),
             _reasons(bad),
             head.rows,
-            values,
+            0,
             top,
             missing,
         )

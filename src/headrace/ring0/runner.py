@@ -7,6 +7,7 @@ A runner belongs to one task of one epoch. What it raises is the pipeline's own 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,11 +16,13 @@ from headrace.aggregates import Aggregated, aggregate_rows, merge, project_rows
 from headrace.bridge.buckets import buckets
 from headrace.faults import fault_point
 from headrace.program import PipelineDef
+from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
 
 # Output of a stateless pipeline is staged in pieces of about this size, so a task's memory stays bounded.
 STAGE_BYTES = 32 * 1024 * 1024
+_NONE: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -37,17 +40,18 @@ class Runner:
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
 
-    def feed(self, rows: pa.Table) -> None:
-        """Run the Ring 0 program on one batch."""
+    def feed(self, rows: pa.Table, known: Mapping[str, str] = _NONE) -> None:
+        """Run the Ring 0 program on one batch. `known` are filters whose answer is a column of it."""
         began = time.perf_counter()
         program = self.pipeline.program
+        ring0 = using(program.ring0, known)
         if program.ring1 is None:
-            table = project_rows(program.ring0.outputs, program.ring0.filter, program.meaning, rows)
+            table = project_rows(ring0.outputs, ring0.filter, program.meaning, rows)
             self._keep(table)
             if self._bytes >= STAGE_BYTES:
                 self._stage()
         else:
-            self.take(aggregate_rows(program.ring0, program.meaning, rows, self.watermark))
+            self.take(aggregate_rows(ring0, program.meaning, rows, self.watermark))
         self.seconds += time.perf_counter() - began
 
     def take(self, folded: Aggregated) -> None:

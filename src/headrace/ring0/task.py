@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,7 +21,8 @@ from headrace.faults import crash_point
 from headrace.formats.base import BadRecord
 from headrace.program import Left, PipelineDef, PlanVersion
 from headrace.ring0.decode import Decoder
-from headrace.ring0.families import families
+from headrace.ring0.filters import evaluate, in_common, using
+from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
 from headrace.ring0.validity import Policy, judge, policy_of
 from headrace.sinks.base import SinkKey, Staged
@@ -70,9 +71,8 @@ class _Task:
         self.failures: dict[int, str] = {}
         # Instances that left and were started again before an epoch could tell their lanes: they begin anew here.
         self.back = {left.pipeline.instance for left in given.leaving} & set(self.runners)
-        self.families = families(given.plan.pipelines)
+        self.projection = projection_of(given.plan)
         self.policy: Policy = policy_of(given.plan.stream)
-        self.wanted = given.plan.view.indexes(len(given.plan.stream.schema))
         self.waiting: list[pa.Table] = []
         self.waiting_rows = self.waiting_bytes = 0
         self.seq = 0
@@ -125,7 +125,7 @@ class _Task:
             return
         self.waiting.append(rows)
         self.waiting_rows += rows.num_rows
-        self.waiting_bytes += sum(rows.column(c).nbytes for c in self.wanted)
+        self.waiting_bytes += sum(rows.column(c).nbytes for c in self.projection.wanted)
         if self.waiting_rows >= FOLD_ROWS or self.waiting_bytes >= FOLD_BYTES:
             self._fold()
 
@@ -139,23 +139,47 @@ class _Task:
     def _run(self, batches: dict[int, pa.Table], rows: pa.Table) -> None:
         """Run every pipeline that lives on its batch; those of a family that all get `rows` in one pass."""
         batches = {i: batch for i, batch in batches.items() if i in self.runners}
-        for members in self.families:
-            alike = [i for i in members if batches.get(i) is rows]
-            if len(alike) > 1 and self._feed_family([self.runners[i] for i in alike], rows):
-                for instance in alike:
+        alike = [[i for i in members if batches.get(i) is rows] for members in self.projection.families]
+        passes = [members for members in alike if len(members) > 1]
+        together = {i for members in passes for i in members}
+        passes += [[i] for i, batch in batches.items() if batch is rows and i not in together]
+        flagged, known = self._filters_in_common(passes, rows)
+        for members in passes:
+            if len(members) > 1 and self._feed_family([self.runners[i] for i in members], flagged, known):
+                for instance in members:
                     del batches[instance]
         for instance, batch in batches.items():
             try:
-                self.runners[instance].feed(batch)
+                if batch is rows:
+                    self.runners[instance].feed(flagged, known)
+                else:
+                    self.runners[instance].feed(batch)
             except Exception as problem:
                 self._fail(instance, problem)
 
-    def _feed_family(self, runners: list[Runner], rows: pa.Table) -> bool:
+    def _filters_in_common(self, passes: list[list[int]], rows: pa.Table) -> tuple[pa.Table, dict[str, str]]:
+        """The batch with the answers of the filters that several passes have, which share the time it took."""
+        began = time.perf_counter()
+        filters = {i: r.pipeline.program.ring0.filter for i, r in self.runners.items()}
+        shared = in_common([filters[i] for i in members] for members in passes)
+        if not shared or self.projection.meaning is None:
+            return rows, {}
+        try:
+            found = evaluate(shared, self.projection.meaning, rows)
+        except Exception:  # whose failure it is shows when each evaluates its own
+            return rows, {}
+        users = [i for members in passes for i in members if filters[i] in shared]
+        for instance in users:
+            self.runners[instance].seconds += (time.perf_counter() - began) / len(users)
+        return found
+
+    def _feed_family(self, runners: list[Runner], rows: pa.Table, known: Mapping[str, str]) -> bool:
         """Fold a batch for a whole family in one pass. When that fails, members run singly to find the guilty one."""
         began = time.perf_counter()
         meaning = runners[0].pipeline.program.meaning
+        members = [using(r.pipeline.program.ring0, known) for r in runners]
         try:
-            shares = aggregate_family([r.pipeline.program.ring0 for r in runners], meaning, rows, self.given.watermark)
+            shares = aggregate_family(members, meaning, rows, self.given.watermark)
         except Exception:  # whose failure it is shows when each runs alone
             return False
         for runner, share in zip(runners, shares, strict=True):

@@ -156,8 +156,18 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     for index, names in asked_by(live, schema).items():
         who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "nobody")
         yield f"  {index} {schema[index].name}: {who}"
-    yield f"subscribers: {', '.join(sorted(live.pipelines)) or 'none'}"
+    yield "subscribers:" if live.pipelines else "subscribers: none"
+    for name, program in sorted(live.pipelines.items()):
+        yield f"  {name}: {show_view(program.view, schema)}"
+    yield from (f"{fact}: {_shown(value)}" for fact, value in live.facts.items())
+    change = adding(planned, live)
     if planned.name in live.pipelines:
-        yield "this pipeline runs"
+        yield f"this pipeline runs: {'; '.join(change.shared) or 'shares the decoding only'}"
     else:
-        yield f"adding this pipeline: {adding(planned, live).text}"
+        yield f"adding this pipeline: {change.text}"
+
+
+def _shown(fact: object) -> object:
+    if isinstance(fact, dict):
+        return ", ".join(f"{reason} {count}" for reason, count in fact.items()) or "none"
+    return "none" if fact is None else fact

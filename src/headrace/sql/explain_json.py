@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from headrace.program import Expression, PipelineProgram
+from headrace.schema import Schema, View
 from headrace.sinks import SINKS
 from headrace.sql.explain import HOST_REASON, reading
 from headrace.sql.live import LiveStream, adding, asked_by
@@ -94,13 +95,17 @@ def _rule(name: str, after: Plan | Physical | None) -> dict[str, Any]:
     return {"rule": name, "change": show_plan(after) if isinstance(after, Plan) else _physical(after)}
 
 
+def _view(view: View, schema: Schema) -> dict[str, Any]:
+    return {"kind": view.kind, "columns": {str(i): schema[i].name for i in view.indexes(len(schema))}}
+
+
 def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
     schema, view = planned.stream.schema, planned.program.view
     foot: dict[str, Any] = {
         "name": planned.stream.name,
         "declared": len(schema),
         "read": reading(planned.stream),
-        "view": {"kind": view.kind, "columns": {str(i): schema[i].name for i in view.indexes(len(schema))}},
+        "view": _view(view, schema),
     }
     if live is not None:
         foot["applied"] = {
@@ -108,12 +113,12 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
             "kind": live.applied.kind,
             "asked_by": {str(i): list(names) for i, names in asked_by(live, schema).items()},
         }
-        foot["subscribers"] = sorted(live.pipelines)
-        if planned.name not in live.pipelines:
-            change = adding(planned, live)
-            foot["adding"] = {
-                "decode": list(change.decode),
-                "filter": change.filter or None,
-                "shares_windowing_with": list(change.shares_with),
-            }
+        foot["subscribers"] = {name: _view(p.view, schema) for name, p in live.pipelines.items()}
+        foot |= live.facts
+        change = adding(planned, live)
+        sharing = {"filter": change.filter or None, "shares_windowing_with": list(change.shares_with)}
+        if planned.name in live.pipelines:
+            foot["runs"] = sharing
+        else:
+            foot["adding"] = {"decode": list(change.decode), **sharing}
     return foot

@@ -9,16 +9,33 @@ from headrace.program import PipelineProgram
 from headrace.schema import Schema, View
 from headrace.sql.planner import Planned
 from headrace.sql.rules.find_families import program_family
+from headrace.status import StreamStatus
 
 
 @dataclass(frozen=True)
 class LiveStream:
     """A stream as it runs: the plan version of the newest planned epoch, the columns that epoch decodes (`applied`),
-    and the programs of the pipelines in it, by name."""
+    the programs of the pipelines in it, by name, and what else is known of the stream."""
 
     version: int
     applied: View
     pipelines: Mapping[str, PipelineProgram] = field(default_factory=dict)
+    status: StreamStatus | None = None
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """How far the stream has come."""
+        status = self.status
+        if status is None:
+            return {}
+        return {
+            "epoch": status.epoch,
+            "rows": status.rows,
+            "bytes": status.bytes,
+            "bad": dict(status.bad),
+            "watermark": None if status.watermark is None else status.watermark.isoformat(),
+            "lag_bytes": status.lag_bytes,
+        }
 
 
 @dataclass(frozen=True)
@@ -34,14 +51,18 @@ class Change:
         """One line for people."""
         if self.decode:
             plural = "" if len(self.decode) == 1 else "s"
-            parts = [f"decode +{len(self.decode)} column{plural}: {', '.join(self.decode)}"]
+            decode = f"decode +{len(self.decode)} column{plural}: {', '.join(self.decode)}"
         else:
-            parts = ["decode nothing more"]
-        if self.filter:
-            parts.append(self.filter)
+            decode = "decode nothing more"
+        return "; ".join([decode, *self.shared])
+
+    @property
+    def shared(self) -> list[str]:
+        """What the pipeline does together with others, and with whom."""
+        parts = [self.filter] if self.filter else []
         if self.shares_with:
             parts.append(f"shares windowing with {', '.join(self.shares_with)}")
-        return "; ".join(parts)
+        return parts
 
 
 def asked_by(live: LiveStream, schema: Schema) -> dict[int, tuple[str, ...]]:
@@ -66,7 +87,7 @@ def adding(planned: Planned, live: LiveStream) -> Change:
     fresh = tuple(schema[i].name for i in sorted(needed - decoded))
     where = planned.program.ring0.filter
     same_filter = sorted(name for name, p in others.items() if p.ring0.filter == where)
-    condition = f"same filter as {', '.join(same_filter)}" if same_filter else "new filter"
+    condition = f"same filter as {', '.join(same_filter)}" if same_filter else "filter of its own"
     family = program_family(planned.program)
     shares = () if family is None else tuple(sorted(n for n, p in others.items() if program_family(p) == family))
     return Change(fresh, condition if where is not None else "", shares)
