@@ -38,8 +38,9 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "        no Java 17 or newer here: installing one into the virtual environment"; \
 	  $(PIP) --editable '.[java]'; fi
 	@echo "        using $$($(BIN)/python -m headrace.java)"
-	@echo "set-up 4 of 4: compiling kernels (half a minute, once)"
-	@$(BIN)/python scripts/warm.py >/dev/null
+	@echo "set-up 4 of 4: compiling kernels, recording Spark's classes (about a minute, once)"
+	@$(BIN)/python scripts/archive.py >/dev/null & recorded=$$!; \
+	  $(BIN)/python scripts/warm.py >/dev/null; wait $$recorded
 	@touch $@
 
 demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)

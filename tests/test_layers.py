@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "faults",
         "durable",
         "interrupts",
+        "cache",
         "java",
         "options",
         "planning",

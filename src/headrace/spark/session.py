@@ -19,9 +19,15 @@ from pyspark.sql import SparkSession
 from headrace.errors import SessionMismatch
 from headrace.java import find_java
 from headrace.program import Meaning
+from headrace.spark import archive
+from headrace.spark.python import worker_python
 
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+# Spark keeps one fork server per set of environment variables, and tells only data sources to shorten tracebacks: with
+# that our packages would be loaded twice.
+_TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 
 # The JVM only plans and moves payloads here; the work is done in Python, DuckDB and compiled kernels. Without the
 # second compiler the JVM took 20 instead of 34 s of CPU from its start to the first result, cold, on two cores.
@@ -34,6 +40,7 @@ QUERY_SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.adaptive.enabled": "false",
+    _TRACEBACKS: "false",
 }
 
 
@@ -65,7 +72,7 @@ class Engine:
         gateway.shutdown()
         if process is not None:
             process.stdin.close()  # the JVM of an embedded driver ends with its standard input
-            process.wait(timeout=30)
+            process.wait(timeout=120)
         _forget_gateway()
 
 
@@ -92,18 +99,20 @@ def errors_to(log: Path | None) -> Iterator[None]:
         os.close(kept)
 
 
-def start(master: str | None, log: Path | None, meaning: Meaning) -> Engine:
+def start(master: str | None, log: Path | None, meaning: Meaning, java_options: list[str] | None = None) -> Engine:
     """An embedded session on `master` (default `local[*]`). Spark is quiet and writes errors to the file `log`; with
-    None it is verbose, on standard error."""
+    None it is verbose, on standard error. `java_options` replace those that use the class archive."""
     if SparkContext._active_spark_context is not None:  # Spark would give us that one, and we would stop it in the end
         raise SessionMismatch(
             "a Spark session is already running in this process",
             advice="Hand it in with headrace.connect(spark=...), or stop it first.",
         )
-    os.environ["JAVA_HOME"] = str(find_java())
-    # The worker Python is always this one: another may lack our packages, and Spark only says "failed to connect back".
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    java_home = find_java()
+    os.environ["JAVA_HOME"] = str(java_home)
     chosen = master or "local[*]"
+    # The worker Python is always this one: another may lack our packages, and Spark only says "failed to connect back".
+    os.environ["PYSPARK_PYTHON"] = worker_python() if chosen.startswith("local") else sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder.appName("headrace").master(chosen)
     settings = {
         "spark.ui.enabled": "false",
@@ -111,6 +120,7 @@ def start(master: str | None, log: Path | None, meaning: Meaning) -> Engine:
         "spark.sql.session.timeZone": meaning.time_zone,
         "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        _TRACEBACKS: "false",
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "headrace.spark.daemon",
         "spark.scheduler.mode": "FAIR",
@@ -118,7 +128,7 @@ def start(master: str | None, log: Path | None, meaning: Meaning) -> Engine:
     }
     if chosen.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    java = [FAST_START]
+    java = [FAST_START, *(archive.using(java_home) if java_options is None else java_options)]
     if log is not None:
         java.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('quiet.properties')}")
     settings["spark.driver.extraJavaOptions"] = " ".join(java)

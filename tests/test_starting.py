@@ -1,0 +1,42 @@
+"""What makes Spark start faster: it must change nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.spark import archive
+from headrace.spark.python import worker_python
+
+
+def test_an_archive_is_used_only_when_it_was_recorded_for_this_java(tmp_path: Path) -> None:
+    java, other = Path("/opt/java"), Path("/opt/other")
+    assert archive.using(java, tmp_path) == []
+    recorded = archive.location(java, tmp_path)
+    recorded.parent.mkdir(parents=True)
+    recorded.touch()
+    assert f"-XX:SharedArchiveFile={recorded}" in archive.using(java, tmp_path)
+    assert archive.using(other, tmp_path) == []
+
+
+def test_the_worker_python_is_this_one_without_sparks_zips_in_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPARK_HOME", "/opt/my spark")
+    kept = "/opt/other/pyspark.zip:/a folder/*"
+    monkeypatch.setenv("PYTHONPATH", f"/opt/my spark/python/lib/pyspark.zip:{kept}:/opt/my spark/python/lib/py4j.zip")
+    program = "import os, sys; print(sys.executable, os.environ['PYTHONPATH'], *sys.argv[1:], sep='|')"
+    answer = subprocess.run([worker_python(), "-c", program, "a b"], capture_output=True, text=True, check=True)
+    assert answer.stdout == f"{sys.executable}|{kept}|a b\n"
+
+
+def test_where_no_script_can_be_kept_the_interpreter_itself_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert worker_python() == sys.executable
