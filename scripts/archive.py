@@ -1,6 +1,7 @@
 """Record Java's archive of Spark's classes after installing, so that sessions start faster.
 
-`python scripts/archive.py`: a short run of a pipeline tells Java which classes to keep. Doing it again replaces the file.
+`python scripts/archive.py`: a short run of a pipeline tells Java which classes to keep. Doing it again replaces the
+file.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.formats import FORMATS
-from headrace.program import Meaning
 from headrace.schema import Field, Schema, parse_type
 from tests.formats.test_json import same
 
@@ -80,12 +78,8 @@ def test_csv_is_read_as_pyarrow_reads_it(rows: list[tuple[int, float, str]]) -> 
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from headrace.spark.session import start
-
-    engine = start("local[1]", tmp_path_factory.mktemp("spark") / "spark.log", Meaning())
-    yield engine.spark
-    engine.stop()
+def spark(spark_of_the_run: Any) -> Any:
+    return spark_of_the_run.newSession()
 
 
 # type -> JSON texts; CSV gets the same without quotes. Spark may refuse some: then nothing is asked of us.

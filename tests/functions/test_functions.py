@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from headrace.sql.functions.regex import groups_of, to_re2
 from tests.functions.aggregate_cases import AggregateCase, cases, close, ours, table
 from tests.functions.cases import Case, scalar_cases
 from tests.functions.edges import frame
-from tests.functions.harness import MEANING, Duck, Spark, differences, plan_expressions
+from tests.functions.harness import TIME_ZONE, Duck, Spark, differences, plan_expressions
 from tests.functions.page import functions_page
 
 ROOT = Path(__file__).parents[2]
@@ -40,16 +39,14 @@ def _registered() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from headrace.spark.session import start
-
+def spark(spark_of_the_run: Any) -> Any:
     logging.getLogger("SQLQueryContextLogger").disabled = True
-    engine = start("local[1]", tmp_path_factory.mktemp("spark") / "spark.log", MEANING)
+    session = spark_of_the_run.newSession()
+    session.conf.set("spark.sql.session.timeZone", TIME_ZONE)
     # Spark would compute constant rows while it plans, and fail there
     rule = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
-    engine.spark.conf.set("spark.sql.optimizer.excludedRules", rule)
-    yield engine.spark
-    engine.stop()
+    session.conf.set("spark.sql.optimizer.excludedRules", rule)
+    return session
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""Spark reads what the sinks write, and our JSON is Spark's JSON. Spark runs in a process of its own."""
+"""Spark reads what the sinks write, and our JSON is Spark's JSON. The session is as plain as a user's: it runs in a
+process of its own, and a hub on it works as well."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ from headrace.program import SinkDef
 from headrace.sinks import SINKS, SinkKey
 from tests.sinks.test_formats import FULL, OUTPUT
 
-PROGRAM = """
+PROGRAM = '''
 import sys
+import headrace
 from pyspark.sql import SparkSession
 parquet, jsonl, back, written = sys.argv[1:]
 spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
@@ -31,8 +33,14 @@ rows.coalesce(1).write.parquet(back)
 rows.coalesce(1).write.json(written)
 same = spark.read.schema(rows.schema).json(jsonl)
 assert same.exceptAll(rows).count() == 0 and rows.exceptAll(same).count() == 0, same.collect()
+with headrace.connect(back + "-state", spark=spark) as hub:
+    hub.sql(f"""CREATE STREAM s (n BIGINT) WITH (source = 'generator', format = 'json', rows = '100');
+                CREATE SINK out WITH (type = 'memory');
+                CREATE PIPELINE p INTO out AS SELECT count(*) AS c FROM s""")
+    hub.wait_until_end()
+    assert hub.pipeline("p").results().to_pylist() == [{"c": 100}]
 spark.stop()
-"""
+'''
 
 
 @pytest.mark.spark

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -56,24 +55,20 @@ def test_rules_and_cuts_keep_the_rows_of_a_random_query(text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from headrace.spark.session import start
-
+def spark(spark_of_the_run: Any) -> Any:
     logging.getLogger("SQLQueryContextLogger").disabled = True
-    engine = start("local[1]", tmp_path_factory.mktemp("spark") / "spark.log", MEANING)
-    engine.spark.conf.set("spark.sql.shuffle.partitions", "1")
+    session = spark_of_the_run.newSession()
+    session.conf.set("spark.sql.session.timeZone", MEANING.time_zone)
+    session.conf.set("spark.sql.shuffle.partitions", "1")
     planned = plan("SELECT * FROM s")
     rows = rows_of(planned.stream, 30, seed=17)
     values = [c.to_pylist() for c in rows.columns[:-1]]
     maps = planned.stream.schema.index("attrs")
     assert maps is not None
     values[maps] = [None if v is None else dict(v) for v in values[maps]]
-    engine.spark.createDataFrame(list(zip(*values, strict=True)), planned.stream.schema.ddl).createOrReplaceTempView(
-        "s"
-    )
-    engine.spark.sql("SELECT * FROM s").cache().createOrReplaceTempView("s")
-    yield engine.spark
-    engine.stop()
+    frame = session.createDataFrame(list(zip(*values, strict=True)), planned.stream.schema.ddl)
+    frame.coalesce(1).cache().createOrReplaceTempView("s")
+    return session
 
 
 @pytest.mark.spark

@@ -2,7 +2,8 @@
 
 Spark puts its own copy of pyspark, a zip of sources, in front of the path of every Python process that it starts.
 Python keeps no compiled form of what it imports from a zip, so each of the half dozen processes that stand between a
-query and its first row compiles pyspark anew: about 1.4 instead of 0.4 s of CPU each. The same pyspark is installed here.
+query and its first row compiles pyspark anew: about 1.4 instead of 0.4 s of CPU each. The same pyspark is
+installed here.
 """
 
 from __future__ import annotations
