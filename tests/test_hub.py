@@ -28,13 +28,14 @@ from headrace.streams.catalog import Catalog, CatalogFile
 from headrace.streams.progress import Progress, write_progress
 from headrace.streams.state_dir import FORMAT
 from headrace.undo import take_back
+from tests.e2e.support import until
 
 STREAM = "CREATE STREAM s (id BIGINT) WITH (source = 'generator', format = 'json', rows = '{rows}')"
 SINK = "CREATE SINK m WITH (type = 'memory')"
 
 
-def summary(plan: int, *, ending: bool, rows: int) -> EpochSummary:
-    return EpochSummary(0, plan, ending, rows, 0, 0, 1, 0.0, Progress(), {}, {}, {})
+def summary(plan: int, *, ending: bool = False, rows: int, spent: dict[int, float] | None = None) -> EpochSummary:
+    return EpochSummary(0, plan, ending, rows, 0, 0, 1, 0.0, Progress(), {}, spent or {}, {}, {})
 
 
 class Query:
@@ -153,6 +154,24 @@ def test_input_that_comes_after_the_windows_were_closed_needs_another_end(hub: H
     runtime._epoch_done(summary(first, ending=False, rows=3))
     assert runtime.end(pipelines) == first + 1
     runtime.stop()
+
+
+def test_a_pipeline_over_its_budget_is_measured_alone_and_stopped_with_its_reason(
+    tmp_path: Path, no_spark: None
+) -> None:
+    budget = STREAM.format(rows=9).replace("rows =", "pipeline_time_budget = '10ms', rows =")
+    with headrace.connect(tmp_path / "state") as hub:
+        hub.sql(f"{budget}; {SINK}")
+        for name in ("p", "q"):
+            hub.sql(f"CREATE PIPELINE {name} INTO m AS SELECT id, count(*) AS n FROM s GROUP BY id")
+        runtime, p, q = hub.runtime("s"), *(hub.record(n).definition.instance for n in ("p", "q"))
+        runtime._epoch_done(summary(runtime.plans.current(), rows=1, spent={p: 50.0, q: 50.0}))
+        until(lambda: runtime.plans.load(runtime.plans.current()).alone == (p, q), "both are measured alone")
+        runtime._epoch_done(summary(runtime.plans.current(), rows=1, spent={p: 99.0, q: 1.0}))
+        until(lambda: hub.pipelines["p"].status().state == "failed", "the slow one is stopped")
+        assert "[OVER_BUDGET]" in hub.pipelines["p"].status().error
+        assert hub.pipelines["q"].status().state == "running"
+        runtime.stop()
 
 
 def test_a_pipeline_that_joins_while_another_thread_waits_for_the_end_is_waited_for_too(

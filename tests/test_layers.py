@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "aggregates",
         "status",
         "results",
+        "budget",
         "tables",
     ),
     ("streams", "formats", "control"),

@@ -326,6 +326,10 @@ class EvaluationFailed(DataError):
     code = "EVALUATION_FAILED"
 
 
+class OverBudget(UserError):
+    code = "OVER_BUDGET"
+
+
 class WorkerDied(ExternalError):
     code = "WORKER_DIED"
 

@@ -415,7 +415,10 @@ class Hub:
         for stream, failures in _until_none(self._failures.get):
             # A dead query is told to those who wait for it; a slow one has the plan and will come to it.
             with contextlib.suppress(HubClosed, StreamFailed, StartTimeout):
-                self._drop_failed(stream, failures)
+                if failures:
+                    self._drop_failed(stream, failures)
+                else:
+                    self._make_so({stream.lower()}, set(), start=False)
 
     def _drop_failed(self, stream: str, failures: dict[str, str]) -> None:
         """The next plan version does without the pipelines that failed; their error is kept."""

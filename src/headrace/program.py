@@ -191,7 +191,7 @@ class PlanVersion:
     It does so once, in the first epoch under this version; should more input come, later epochs are like any other.
 
     `left` are the instances that ended and whose eof may still be due: an epoch sends one to those in its plan's `left`
-    and not in its predecessor's.
+    and not in its predecessor's. Instances in `alone` share no pass: what they cost is being measured.
     """
 
     version: int
@@ -199,6 +199,7 @@ class PlanVersion:
     pipelines: tuple[PipelineDef, ...]
     ending: bool = False
     left: tuple[Left, ...] = ()
+    alone: tuple[int, ...] = ()
 
     @property
     def view(self) -> View:

@@ -17,11 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.budget import Accounts, Budget, Verdict
 from headrace.durable import write_atomic
 from headrace.errors import HeadraceError, StartTimeout, StreamFailed
 from headrace.keeper import OnEnd, QueryKeeper
 from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
+from headrace.ring0.families import families
 from headrace.status import StreamStatus, to_datetime
+from headrace.streams import stream_values
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.plans import PlanStore, parse_plan
 from headrace.streams.progress import HOLD, Applied, Progress, read_applied, read_progress
@@ -67,6 +70,11 @@ class StreamRuntime:
         self._backlog = 0
         self._ended = 0  # the plan version that last closed all windows, and whether rows came since
         self._fed = False
+        values = stream_values(stream)
+        time_budget = values["pipeline_time_budget"]
+        budget = Budget(None if time_budget is None else time_budget / 1000, values["pipeline_state_budget"])
+        self._accounts = Accounts(budget)
+        self._alone: frozenset[int] = frozenset()
         self._recent: deque[tuple[float, EpochSummary]] = deque(maxlen=_RATE_EPOCHS)
 
     # --- plans ------------------------------------------------------------------------------------
@@ -95,7 +103,8 @@ class StreamRuntime:
             self._idle = None
         self.directory.mkdir(parents=True, exist_ok=True)
         self._let_out(current, pipelines, left)
-        self.plans.publish(PlanVersion(version, self.stream, pipelines, ending, (*pending, *left)))
+        alone = tuple(p.instance for p in pipelines if p.instance in self._alone)
+        self.plans.publish(PlanVersion(version, self.stream, pipelines, ending, (*pending, *left), alone))
         return version
 
     def _let_out(self, current: int, pipelines: tuple[PipelineDef, ...], left: tuple[Left, ...]) -> None:
@@ -314,8 +323,19 @@ class StreamRuntime:
             elif summary.rows:
                 self._fed = True
             self._changed.notify_all()
-        if summary.failures:
-            self._failed(self.stream.name, summary.failures)
+        verdict = self._judge(summary)
+        failures = verdict.over | summary.failures
+        # With nobody to drop, the hub only publishes the plan again: those to be measured alone have changed.
+        if failures or verdict.alone != self._alone:
+            self._alone = verdict.alone
+            self._failed(self.stream.name, failures)
+
+    def _judge(self, summary: EpochSummary) -> Verdict:
+        """Who costs too much. An epoch without rows tells nothing about it."""
+        if not summary.rows:
+            return Verdict({}, self._alone)
+        shared = families(parse_plan(self.plans.text(summary.plan)))
+        return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
 
     # --- status -----------------------------------------------------------------------------------
 

@@ -6,16 +6,14 @@ not depend on who else is in the family.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from headrace.program import Family, PipelineDef
+from headrace.program import Family, PlanVersion
 
 
-def families(pipelines: Sequence[PipelineDef]) -> list[list[int]]:
+def families(plan: PlanVersion) -> list[list[int]]:
     """The instances of each family of two or more, in the order of the pipelines."""
     found: dict[Family, list[int]] = {}
-    for pipeline in pipelines:
+    for pipeline in plan.pipelines:
         key = pipeline.program.family
-        if key is not None:
+        if key is not None and pipeline.instance not in plan.alone:
             found.setdefault(key, []).append(pipeline.instance)
     return [members for members in found.values() if len(members) > 1]

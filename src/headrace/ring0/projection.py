@@ -50,7 +50,7 @@ class Projection:
             first,
             plan.pipelines[0].program.meaning if plan.pipelines else None,
             all_filter and len(filters) <= MAX_FILTERS and len(first) < len(wanted),
-            tuple(tuple(members) for members in families(plan.pipelines)),
+            tuple(tuple(members) for members in families(plan)),
         )
 
 

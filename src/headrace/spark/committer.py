@@ -48,6 +48,7 @@ class EpochSummary:
     failures: Failures
     pipeline_ms: dict[int, float]
     groups: dict[int, int]
+    state_bytes: dict[int, int]
 
 
 @dataclass(slots=True)
@@ -235,4 +236,5 @@ class EpochCommitter:
             failures=failures,
             pipeline_ms=dict(spent),
             groups={i: sum(lane["groups"] for lane in lanes.values()) for i, lanes in found.lanes.items()},
+            state_bytes={i: sum(lane.get("bytes", 0) for lane in lanes.values()) for i, lanes in found.lanes.items()},
         )

@@ -1,6 +1,9 @@
 """Streams: what is declared (`catalog`), what is in force (`plans`), what happened (`progress`)."""
 
-from headrace.options import Option, size
+from typing import Any
+
+from headrace.options import Option, check_options, duration, size
+from headrace.program import StreamDef
 
 # Options of CREATE STREAM that belong to the engine rather than to the source or the format.
 STREAM_OPTIONS = (
@@ -10,4 +13,21 @@ STREAM_OPTIONS = (
         default=256 * 1024 * 1024,
         help="how much one epoch reads at most; smaller epochs commit sooner, larger ones cost less per byte",
     ),
+    Option(
+        "pipeline_time_budget",
+        duration,
+        help="time per epoch, over all tasks, that a pipeline may take on average; one that takes more is stopped",
+    ),
+    Option(
+        "pipeline_state_budget",
+        size,
+        help="state that a pipeline may keep; one that keeps more is stopped",
+    ),
 )
+
+
+def stream_values(stream: StreamDef) -> dict[str, Any]:
+    """The values of the engine's own options; the stream's other options belong to its source and format."""
+    declared = {o.name for o in STREAM_OPTIONS}
+    given = {k: v for k, v in stream.options.items() if k.lower() in declared}
+    return check_options(f"stream '{stream.name}'", STREAM_OPTIONS, given)
