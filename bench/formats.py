@@ -282,7 +282,7 @@ def in_task(directory: Path, spark: Any, report: Report, say: Callable[[str], No
 
         task = spark.sparkContext.parallelize([0], 1).map(work)
         best = seconds = float("inf")
-        for _ in range(3):  # by turns, so that both see the same neighbours
+        for _ in range(6):  # by turns, so that both see the same neighbours; the first in a task loads the kernels
             best = min(best, work(0))
             seconds = min(seconds, task.collect()[0])
         note(f"{fmt} {case}, in a task", {"headrace": size / seconds / 1e6}, report, say)

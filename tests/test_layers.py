@@ -23,7 +23,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "interrupts",
         "cache",
         "java",
-        "memory",
         "options",
         "planning",
         "schema",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.results import Result, table_result
 from headrace.schema import View
 from headrace.sinks import SINKS
+from headrace.sources.access import access_to
 from headrace.sql import LiveStream
 from headrace.streams.catalog import Catalog
 from headrace.streams.progress import read_applied
@@ -71,6 +72,8 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
         stream = catalog.streams[name.lower()]
         facts = [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
         facts += [[f"option {k}", v] for k, v in stream.options.items()]
+        access = access_to(stream)
+        facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
         if hub.catalog.stream(name) is not None:
             status = hub.runtime(name).status()
             facts += [fact for fact in _fields(status) if fact[0] != "subscribers"]

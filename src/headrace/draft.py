@@ -79,7 +79,7 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
-        new = _with_absolute_path(define_stream(statement))
+        new = self._with_dead_letters(_with_absolute_path(define_stream(statement)), statement)
         with at(statement.span):
             SOURCES[new.source].check(new)
         old = self.catalog.stream(new.name)
@@ -93,6 +93,12 @@ class Draft:
             self.catalog = self.catalog.without("stream", old.name)
         self.catalog = self.catalog.with_stream(new)
         return Result(f"created stream {new.name}")
+
+    def _with_dead_letters(self, stream: StreamDef, statement: CreateStream) -> StreamDef:
+        name = stream.options.get("dead_letter_sink")
+        if name is None:
+            return stream
+        return replace(stream, dead_letters=self._sink(name, statement.spans.get("dead_letter_sink", statement.span)))
 
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
@@ -293,7 +299,7 @@ class Draft:
         if users:
             raise InUse(
                 f"sink {name} is written by {', '.join(users)}",
-                advice="Drop those pipelines first.",
+                advice="Drop those pipelines and streams first.",
                 span=span,
                 name=name,
                 users=users,

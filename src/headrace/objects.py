@@ -25,6 +25,20 @@ class Stream:
         """What really happened to the stream so far."""
         return self._hub.runtime(self.name).status()
 
+    def dead_letters(self) -> pa.Table:
+        """The newest rejected records, when the stream's `dead_letter_sink` is a memory sink."""
+        runtime = self._hub.runtime(self.name)
+        sink = runtime.stream.dead_letters
+        if sink is None or sink.kind != "memory":
+            raise UnknownSink(
+                f"the dead letters of stream {self.name} are in no memory sink",
+                advice="Only memory sinks can be read here; others are read where they write.",
+                name=None if sink is None else sink.name,
+            )
+        held: Any = runtime.committer.letters(sink)
+        table: pa.Table = held.read()
+        return table
+
     def __repr__(self) -> str:
         return f"Stream({self.name})"
 

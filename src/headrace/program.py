@@ -18,11 +18,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headrace.schema import DataType, Field, Schema, View
+from headrace.schema import BIGINT, BINARY, STRING, DataType, Field, Schema, View
 
 Emit = Literal["close", "changes"]
 MEMBER = "_member"
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
+
+# What a dead letter keeps of a rejected record. `column` is NULL for bad structure; `raw` is the record without its
+# delimiter, as it stood in `origin` from byte `offset` on.
+DEAD_LETTER = Schema(
+    (
+        Field("stream", STRING),
+        Field("origin", STRING),
+        Field("offset", BIGINT),
+        Field("column", STRING),
+        Field("reason", STRING),
+        Field("raw", BINARY),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +83,19 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """One of the conditions that a filter joins by AND, and the columns that it reads, by full-schema index."""
+
+    sql: str
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ring0Program:
     """The stateless part: filter, then either `outputs` (no aggregate) or keys, window and partials.
 
-    `filter_columns` are the columns that the filter reads, by full-schema index: they are decoded first.
+    `filter_columns` are the columns that the filter reads, by full-schema index: they are decoded first. `conditions`
+    are the filter's parts: which of them a bad value touches decides whether the filter may speak about its row.
     """
 
     filter: str | None
@@ -82,6 +104,7 @@ class Ring0Program:
     window: Window | None = None
     partials: tuple[Partial, ...] = ()
     filter_columns: tuple[int, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +159,10 @@ class PipelineProgram:
 
 @dataclass(frozen=True, slots=True)
 class StreamDef:
-    """A declared stream. Options are the raw `WITH (...)` strings, already checked against source and format."""
+    """A declared stream. Options are the raw `WITH (...)` strings, already checked against source and format.
+
+    `dead_letters` is where rejected records go under `on_error = 'dead_letter'`.
+    """
 
     name: str
     schema: Schema
@@ -146,6 +172,7 @@ class StreamDef:
     format: str
     options: dict[str, str]
     sql: str = ""
+    dead_letters: SinkDef | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,6 +387,7 @@ class StreamRuntime:
             rows=progress.rows,
             bytes=progress.bytes,
             bad=dict(progress.bad),
+            dead_letters=progress.dead_letters,
             watermark=to_datetime(progress.watermark),
             lag_bytes=self._backlog,
             epoch_ms=last[1] if last else None,

@@ -46,7 +46,8 @@ class StreamStatus(HtmlTable):
 
     `decoding_columns`, `projection_version` (a plan version) and `subscribers` (pipelines with the columns each needs,
     `*` for all) are those of the newest planned epoch; `epoch` is the newest committed one, and `rows`, `bytes`, `bad`
-    and `watermark` are as of it; rates are over the last epochs.
+    and `watermark` are as of it; rates are over the last epochs. `bad` counts by reason what was rejected for all or
+    concerned a pipeline; `dead_letters` are in the stream's sink.
     """
 
     name: str
@@ -64,6 +65,7 @@ class StreamStatus(HtmlTable):
     epoch_ms: float | None
     rows_per_s: float
     mb_per_s: float
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True)

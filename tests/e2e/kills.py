@@ -5,6 +5,7 @@ Used by the short test and by the soak. Needs no Spark to know what is right: th
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -47,21 +48,23 @@ class Case:
         return [self.root / sink for sink in _SINKS]
 
     def prepare(self) -> Case:
-        """Write the input, three files, and the script: a stateless and a windowed pipeline with two sinks each."""
-        lines = [json.dumps(self.row(i)) for i in range(self.rows)]
-        third = self.rows // 3
+        """Write the input, three files, and the script: a stateless and a windowed pipeline with two sinks each, and
+        dead letters for the records that are rejected by both."""
+        lines = [line for i in range(self.rows) for line in self.lines(i)]
+        third = len(lines) // 3
         for number in range(3):
             part = lines[number * third : (number + 1) * third if number < 2 else None]
             put(self.root / "in" / f"{number}.json", part)
         sinks = (
             f"CREATE SINK {path.name} WITH (type = '{path.name.split('_')[1]}', path = '{path}')"
-            for path in self.outputs
+            for path in [*self.outputs, self.letters]
         )
         script = [
+            *sinks,
             "CREATE STREAM s (id BIGINT, k STRING, v BIGINT, ts TIMESTAMP, "
             "WATERMARK FOR ts AS ts - INTERVAL 3 SECONDS) WITH (source = 'files', format = 'json', "
-            f"path = '{self.root / 'in'}', max_epoch_bytes = '{self.epoch_bytes}')",
-            *sinks,
+            f"path = '{self.root / 'in'}', max_epoch_bytes = '{self.epoch_bytes}', "
+            f"on_error = 'dead_letter', dead_letter_sink = '{self.letters.name}')",
             "CREATE PIPELINE plain INTO rows_parquet, rows_jsonl AS SELECT id, k, v FROM s WHERE v % 3 <> 0",
             "CREATE PIPELINE counted INTO windows_parquet, windows_jsonl AS "
             "SELECT unix_seconds(window.start) AS start, k, count(*) AS n, sum(v) AS total FROM s "
@@ -69,6 +72,15 @@ class Case:
         ]
         (self.root / "app.sql").write_text(";\n".join(script))
         return self
+
+    @property
+    def letters(self) -> Path:
+        return self.root / "letters_jsonl"
+
+    def lines(self, i: int) -> list[str]:
+        """Row `i`, for some followed by a record that is no row, and one with a value that both pipelines reject."""
+        bad = [f'{{"id": {i}', json.dumps({**self.row(i), "v": "many"})] if i % 20 == 0 else []
+        return [json.dumps(self.row(i)), *bad]
 
     def row(self, i: int) -> dict[str, Any]:
         moment = _START + timedelta(milliseconds=100 * i)
@@ -140,6 +152,11 @@ class Case:
                 f"{path.name}: {found.total()} rows, wanted {wanted.total()}; "
                 f"too many: {list((found - wanted).items())[:5]}, missing: {list((wanted - found).items())[:5]}"
             )
+        reasons = (None, "bad_json", "bad_integer")
+        sent = Counter((reasons[n], line) for i in range(self.rows) for n, line in enumerate(self.lines(i)) if n)
+        letters = Counter((r, base64.b64decode(raw).decode()) for r, raw in read(self.letters, ("reason", "raw")))
+        assert letters == sent, f"{letters.total()} dead letters, wanted {sent.total()}"
+        for path in [*self.outputs, self.letters]:
             assert not [p for p in (path / "_headrace" / "staging").rglob("*") if p.is_file()], path.name
             assert not [p for p in path.iterdir() if not p.name.startswith(("part-", "_headrace"))], path.name
 

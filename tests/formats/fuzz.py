@@ -14,9 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.formats.csv import Csv, Dialect
 from headrace.formats.json import JsonLines
+from headrace.formats.native import write_rows
 from headrace.formats.values import Rules
 from headrace.schema import Field, Schema, parse_type
 from tests.formats import oracle
@@ -79,6 +83,38 @@ def case(randomly: random.Random) -> tuple[Schema, Format, bytes, Dialect | None
     return schema, Csv(schema, dialect, 1 << 20, Rules()), data, dialect
 
 
+def framed_case(randomly: random.Random) -> tuple[Schema, Format, bytes]:
+    """A format without delimiters, and damaged rows of it."""
+    kinds = [randomly.choice(TYPES) for _ in range(4)]
+    if randomly.random() < 0.5:
+        schema = Schema((Field("c0", parse_type("STRING")),))
+        width = randomly.choice(["1", "2", "4", "8"])
+        record = b"\0" * (int(width) - 1) + b"\5hello"
+        data = record * randomly.randrange(6)
+        fmt = FORMATS["length_prefixed"].make(schema, {"length_bytes": width, "max_record_bytes": "100"})
+    else:
+        schema = Schema(tuple(Field(f"c{i}", parse_type(t)) for i, t in enumerate(kinds)))
+        fmt = FORMATS["native"].make(schema, {"max_record_bytes": "1000"})
+        table = pa.table({f.name: pa.nulls(5, f.type.arrow) for f in schema})  # type: ignore[call-overload]
+        data = write_rows(schema, table)
+    for _ in range(randomly.randrange(3)):
+        data = mutate(randomly, data)
+    return schema, fmt, data
+
+
+def check_framed(schema: Schema, fmt: Format, data: bytes, randomly: random.Random) -> None:
+    """Raise unless damaged rows give verdicts and whole columns, and the same again from any whole rows of them."""
+    columns = range(len(schema))
+    whole = fmt.decode(data, columns, "o", 0)
+    for column in whole.columns.values():
+        column.validate(full=True)
+        assert len(column) == whole.rows
+    begin = fmt.frame(data[: randomly.randrange(len(data) + 1)], False).whole
+    parts = [fmt.decode(part, columns, "o", 0) for part in (data[:begin], data[begin:])]
+    assert sum(part.rows for part in parts) == whole.rows
+    assert sum(len(part.bad) for part in parts) == len(whole.bad)
+
+
 def rows_of(decoded: Any) -> list[list[Any]]:
     columns = [
         c.to_pylist(maps_as_pydicts="strict") if "map" in str(c.type) else c.to_pylist()
@@ -123,6 +159,9 @@ def run(seed: int, seconds: float, cases: int) -> int:
         schema, fmt, data, dialect = case(randomly)
         last.write_text(f"{schema.ddl}\n{dialect}\n{data!r}\n")
         check(schema, fmt, data, dialect, randomly)
+        schema, fmt, data = framed_case(randomly)
+        last.write_text(f"{schema.ddl}\n{fmt.name}\n{data!r}\n")
+        check_framed(schema, fmt, data, randomly)
         done += 1
     last.unlink(missing_ok=True)
     return done

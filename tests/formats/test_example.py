@@ -29,7 +29,7 @@ PAIR = re.compile(rb"(\w+)=(\S*)")
 class KeyValue:
     """`level=3 message=hello`: the indexer is a regular expression, the parsers are those of all formats."""
 
-    name, indexer, skips, delimiter, splittable = "kv", "tests.formats.test_example", True, b"\n", True
+    name, indexer, skips, delimiter, row_bytes, in_order = "kv", "tests.formats.test_example", True, b"\n", 0, ""
     max_record_bytes = 1 << 20
 
     def __init__(self, schema: Schema) -> None:

@@ -39,7 +39,7 @@ def test_text_that_is_not_utf8_is_a_bad_value() -> None:
     decoded = fmt.decode(b"a;;\xff;;;b", [0], "o", 10)
     assert decoded.columns[0].to_pylist() == ["a", None, ";b"]
     assert [(b.reason, b.offset, b.column, b.row) for b in decoded.bad] == [("bad_utf8", 13, 0, 1)]
-    assert not fmt.splittable
+    assert fmt.in_order
     assert fmt.frame(b"a;;;b", False).whole == 3
 
 

@@ -45,7 +45,8 @@ SECOND = 1_000_000
 
 
 def stream(fmt: str = "json", event_time: int | None = TS, **options: str) -> StreamDef:
-    return StreamDef("s", SCHEMA, event_time, 10 * SECOND, "files", fmt, options)
+    letters = SinkDef("letters", "memory", {}) if options.get("on_error") == "dead_letter" else None
+    return StreamDef("s", SCHEMA, event_time, 10 * SECOND, "files", fmt, options, dead_letters=letters)
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ class Sent:
     events: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     watermarks: dict[tuple[int, int], list[LaneEpoch]] = field(default_factory=dict)
     ends: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
+    letters: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for m in self.messages:
@@ -146,7 +148,8 @@ class Sent:
                 self.ends.setdefault(lane, []).append(decode_json(m.payload))
             elif m.kind == Kind.OUTPUT:
                 instance, _, staged = decode_receipt(m.payload)
-                self.rows.setdefault(instance, []).extend(unpack(staged.data).to_pylist())
+                into = self.letters if instance == STREAM_LANE else self.rows.setdefault(instance, [])
+                into.extend(unpack(staged.data).to_pylist())
             elif m.kind == Kind.ERROR:
                 failure = decode_json(m.payload)
                 self.errors[failure["instance"]] = failure["reason"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from headrace.bridge.messages import STREAM_LANE, Kind
+from headrace.bridge.messages import STREAM_LANE, Kind, decode_receipt
 from headrace.codec import load
 from headrace.formats import FORMATS
 from headrace.formats.base import Decoded, Format
-from headrace.program import Left, PipelineDef, Window
+from headrace.program import Left, PipelineDef, SinkDef, Window
 from headrace.schema import Schema, View
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
 
@@ -215,3 +215,23 @@ def test_a_stream_without_event_time_has_no_watermark() -> None:
     sent = task([counting(1, WORD)], RECORDS, declared=stream(event_time=None))
     assert sent.watermarks[1, 0][0].max_time is None
     assert sent.report["bad"] == {}
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("memory", [8, 9, 10]), ("console", [1, 2, 3])])
+def test_a_task_sends_at_most_max_rows_however_many_pieces_it_stages(
+    monkeypatch: pytest.MonkeyPatch, kind: str, kept: list[int]
+) -> None:
+    monkeypatch.setattr("headrace.ring0.runner.STAGE_BYTES", 1)
+    pipeline = stateless(1, N)
+    pipeline = replace(pipeline, sinks=(SinkDef("out", kind, {"max_rows": "3"}),))
+    sent = task([pipeline], *(lines({"n": i, "ts": at(1)}, {"n": i + 1, "ts": at(1)}) for i in range(1, 11, 2)))
+    assert [r["n"] for r in sent.rows[1]] == kept
+    assert [decode_receipt(m.payload)[2].rows for m in sent.messages if m.kind == Kind.OUTPUT] == [10]
+
+
+def test_dead_letters_of_a_task_stay_within_the_bound_of_their_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.ring0.letters.STAGE_BYTES", 1)
+    declared = replace(stream(on_error="dead_letter"), dead_letters=SinkDef("out", "memory", {"max_rows": "2"}))
+    sent = task([stateless(1, N)], lines("{1", "{2", "{3"), lines("{4"), declared=declared)
+    assert [letter["raw"] for letter in sent.letters] == [b"{3", b"{4"]
+    assert [decode_receipt(m.payload)[2].rows for m in sent.messages if m.kind == Kind.OUTPUT] == [4]

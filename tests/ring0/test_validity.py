@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.program import PipelineDef, Window
+from headrace.program import Condition, PipelineDef, Window
 from headrace.schema import View
 from tests.ring0.tasks import SECOND, WORD, N, X, at, counting, lines, stateless, stream, task
 from tests.strategies import examples
@@ -44,13 +45,69 @@ def test_fail_fails_only_where_the_column_is_in_the_view() -> None:
     assert 2 not in sent.rows
 
 
-@pytest.mark.parametrize("policy", ["skip", "fail"])
+@pytest.mark.parametrize("policy", ["skip", "fail", "dead_letter"])
 def test_a_bad_value_on_a_row_that_the_filter_drops_is_no_matter(policy: str) -> None:
     picky = stateless(2, WORD, N, where="c0 <> 'b'")
     sent = task([picky], BAD_N, declared=stream(on_error=policy))
     assert [r["n"] for r in sent.rows[2]] == [1, 3]
     assert not sent.errors
     assert sent.report["pipelines"]["2"]["bad"] == 0
+    assert sent.report["bad"] == {}
+    assert sent.letters == []
+
+
+FILTERED = [stateless(2, WORD, N, where="c1 > 0"), counting(2, WORD, where="c1 > 0", view=View.some([WORD, N]))]
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("pipeline", FILTERED, ids=["rows", "groups"])
+@pytest.mark.parametrize("policy", ["null", "skip", "fail", "dead_letter"])
+def test_a_bad_value_in_the_filter_s_own_column_never_goes_unnoticed(
+    policy: str, pipeline: PipelineDef, late: bool
+) -> None:
+    others = [] if late else [stateless(1, WORD)]  # with a pipeline without a filter nothing is parsed late
+    sent = task([pipeline, *others], BAD_N, declared=stream(on_error=policy))
+    if policy == "fail":
+        assert "[BAD_RECORD]" in sent.errors[2]
+        return
+    assert sent.report["pipelines"]["2"]["bad"] == 1
+    assert sent.report["bad"] == {"bad_integer": 1}
+    assert [letter["column"] for letter in sent.letters] == (["n"] if policy == "dead_letter" else [])
+
+
+def _picky(*parts: tuple[str, tuple[int, ...]]) -> PipelineDef:
+    """A pipeline whose filter is known by its parts, as the planner hands it over."""
+    made = stateless(2, WORD, N, X, where=" AND ".join(sql for sql, _ in parts))
+    ring0 = replace(made.program.ring0, conditions=tuple(Condition(sql, columns) for sql, columns in parts))
+    return replace(made, program=replace(made.program, ring0=ring0))
+
+
+@pytest.mark.parametrize(
+    ("word", "n", "x", "concerned"),
+    [
+        ("a", "bad", 1.0, True),  # nobody can know
+        ("b", "bad", 1.0, False),  # dropped by a good word, whatever n was meant to be
+        ("a", "bad", 0.0, False),
+        ("a", "bad", "bad", True),
+        ("a", 1, "bad", True),
+        ("a", 0, "bad", False),
+        (None, "bad", 1.0, False),  # NULL is not true
+    ],
+)
+def test_conditions_that_read_no_bad_value_still_drop_the_row(word: Any, n: Any, x: Any, concerned: bool) -> None:
+    picky = _picky(("c0 = 'a'", (WORD,)), ("coalesce(c1, 1) > 0", (N,)), ("c2 > 0.5", (X,)))
+    data = lines({"word": word, "n": n, "x": x, "ts": at(1)}, {"word": "a", "n": 1, "x": 1.0, "ts": at(2)})
+    sent = task([picky], data, declared=stream(on_error="skip"))
+    assert [r["n"] for r in sent.rows[2]] == [1]
+    assert sent.report["pipelines"]["2"]["bad"] == concerned
+    failing = task([picky], data, declared=stream(on_error="fail"))
+    assert bool(failing.errors) == concerned
+
+
+def test_a_guard_in_the_filter_still_guards_when_another_value_is_bad() -> None:
+    picky = _picky(("c2 <> 0", (X,)), ("CAST(1 / CAST(c2 AS INTEGER) AS INTEGER) > 0", (X,)), ("c1 > 0", (N,)))
+    data = lines({"word": "a", "n": "bad", "x": 0.0, "ts": at(1)})
+    assert not task([picky], data, declared=stream(on_error="fail")).errors
 
 
 @pytest.mark.parametrize("policy", ["null", "skip"])
@@ -68,7 +125,7 @@ def test_bad_structure_fails_everyone_under_fail() -> None:
     assert all("[BAD_RECORD]" in reason for reason in sent.errors.values())
 
 
-@pytest.mark.parametrize("policy", ["null", "skip", "fail"])
+@pytest.mark.parametrize("policy", ["null", "skip", "dead_letter"])
 def test_a_bad_event_time_rejects_the_row_for_all(policy: str) -> None:
     data = lines(
         {"word": "a", "n": 1, "ts": at(1)}, {"word": "b", "n": 2, "ts": "soon"}, {"word": "c", "n": 3, "ts": at(2)}
@@ -78,7 +135,31 @@ def test_a_bad_event_time_rejects_the_row_for_all(policy: str) -> None:
     assert [r["n"] for r in sent.rows[2]] == [1, 3]
     assert sent.events[3, 0] == [{"p0": 2}]
     assert sent.report["bad"] == {"bad_timestamp": 1}
+    assert [letter["reason"] for letter in sent.letters] == ["bad_timestamp"] * (policy == "dead_letter")
     assert not sent.errors
+
+
+def test_a_bad_event_time_fails_everyone_under_fail() -> None:
+    data = lines({"word": "a", "n": 1, "ts": "soon"})
+    sent = task([WORDS, counting(3, None)], data, declared=stream(on_error="fail"))
+    assert set(sent.errors) == {1, 3}
+
+
+def test_a_dead_letter_has_all_that_finds_the_record_again_and_is_written_once() -> None:
+    data = lines({"word": "a", "n": 1, "ts": at(1)}, "{", {"word": "b", "n": "x", "x": "y", "ts": at(2)})
+    readers = [stateless(1, WORD), stateless(2, WORD, N), stateless(3, N, X), counting(4, N)]
+    sent = task(readers, data, declared=stream(on_error="dead_letter"))
+    first, second, third = data.splitlines()
+    places = (len(first) + 1, len(first) + len(second) + 2)
+    common = {"stream": "s", "origin": "memory"}
+    assert sent.letters == [
+        {**common, "offset": places[0], "column": None, "reason": "bad_json", "raw": second},
+        {**common, "offset": places[1], "column": "n", "reason": "bad_integer", "raw": third},
+        {**common, "offset": places[1], "column": "x", "reason": "bad_number", "raw": third},
+    ]
+    assert [r["word"] for r in sent.rows[1]] == ["a", "b"]
+    assert [r["n"] for r in sent.rows[2]] == [1]
+    assert sent.report["bad"] == {"bad_json": 1, "bad_integer": 1, "bad_number": 1}
 
 
 def test_a_bad_value_after_a_rejected_row_is_still_found_in_its_own_row() -> None:
@@ -132,7 +213,7 @@ _records = st.one_of(
 @given(
     records=st.lists(_records, max_size=10),
     cut=st.integers(0, 10),
-    policy=st.sampled_from(["null", "skip", "fail"]),
+    policy=st.sampled_from(["null", "skip", "fail", "dead_letter"]),
     watermark=st.none() | st.integers(0, 30 * SECOND),
     chosen=st.sets(st.sampled_from(range(len(PIPELINES))), min_size=2),
 )
@@ -142,11 +223,21 @@ def test_what_a_pipeline_gets_does_not_depend_on_the_others(
     chunks = (lines(*records[:cut]), lines(*records[cut:]))
     settings: dict[str, Any] = {"declared": stream(on_error=policy), "watermark": watermark}
     together = task([PIPELINES[i] for i in sorted(chosen)], *chunks, **settings)
+    expected: set[str] = set()
     for pipeline in (PIPELINES[i] for i in sorted(chosen)):
         alone = task([pipeline], *chunks, **settings)
         assert together.of(pipeline) == alone.of(pipeline)
         assert together.report["rows"] == alone.report["rows"]
         assert together.report["max_time"] == alone.report["max_time"]
+        expected |= set(map(repr, alone.letters))
+    found = sorted(map(repr, together.letters))
+    if together.errors:  # a pipeline that fails is judged up to some batch; what it rejected there may be written
+        assert len(found) == len(set(found)) and set(found) <= expected
+    else:
+        assert found == sorted(expected)  # each once, and none that nobody alone rejects
+    if policy == "dead_letter":
+        untimed = together.report["bad"].get("null_event_time", 0)
+        assert sum(together.report["bad"].values()) - untimed == len(together.letters)
 
 
 @settings(max_examples=examples(15))

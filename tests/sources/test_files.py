@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from headrace.errors import BadOption, FileChanged, HeaderMismatch, HeadraceError, MissingFile, UnreadableDirectory
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
+from headrace.formats.native import write_rows
 from headrace.program import StreamDef
-from headrace.schema import BIGINT, BINARY, STRING, Field, Schema
+from headrace.schema import BIGINT, BINARY, BOOLEAN, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
 from headrace.sources.base import Offset, RawChunk
 from headrace.sources.filelog import Extent, fingerprint
@@ -40,8 +42,8 @@ class Clock:
         return self.now
 
 
-def make(definition: StreamDef, state: Path) -> Files:
-    source = SOURCES["files"].make(definition, state, Clock())
+def make(definition: StreamDef, state: Path, clock: Clock | None = None) -> Files:
+    source = SOURCES["files"].make(definition, state, clock or Clock())
     assert isinstance(source, Files)
     return source
 
@@ -145,6 +147,23 @@ def test_delimiters_of_several_bytes_are_found_wherever_they_are_cut(
     assert found == [v for v in expected if len(v) <= 50]
     bad = [b for c in chunks for b in (*c.bad, *fmt.decode(c.data, [0], c.origin, c.offset).bad)]
     assert len(bad) == sum(len(v) > 50 for v in expected)
+
+
+@given(st.integers(0, 30), st.integers(0, 12), st.lists(st.integers(0, 400), max_size=5), st.integers(1, 60))
+@settings(deadline=None, max_examples=60)
+def test_native_rows_of_one_size_are_read_wherever_a_file_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, count: int, rest: int, cuts: list[int], chunk: int
+) -> None:
+    schema = Schema((Field("a", BIGINT), Field("b", BOOLEAN)))
+    table = pa.table({"a": range(count), "b": [None] * count}, schema=schema.arrow)
+    data = write_rows(schema, table) + b"\1" * min(rest, 9)  # ends in the middle of a row
+    path = tmp_path_factory.mktemp("native") / "f"
+    path.write_bytes(data)
+    fmt = FORMATS["native"].make(schema, {})
+    assert not fmt.in_order
+    found = facts(read_cut(path, fmt, cuts, chunk), fmt)
+    assert found == facts([RawChunk(str(path), 0, data)], fmt)
+    assert len(found) == count + (rest > 0)
 
 
 def test_a_record_longer_than_a_chunk_is_reported_once_and_never_held(tmp_path: Path) -> None:
@@ -270,6 +289,44 @@ def test_a_replaced_file_is_noticed_by_the_next_listing(tmp_path: Path) -> None:
     replaced(data / "f")
     with pytest.raises(FileChanged):
         source.latest(end, None)
+
+
+@pytest.mark.parametrize("change", [grew, shrank, replaced], ids=lambda f: f.__name__)
+def test_a_file_that_changes_after_it_was_read_is_noticed_by_the_next_listing(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "a.json", 0, 5)
+    source = make(stream(data), tmp_path / "state")
+    end = source.latest(source.initial(), None)
+    assert len(rows(source, source.initial(), end)) == 5
+    source.commit(end)
+    change(data / "a.json")
+    with pytest.raises(FileChanged):
+        source.exhausted(end)
+
+
+def test_a_file_is_known_again_where_directory_entries_have_inodes_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As overlay file systems do: what a directory lists is not what a stat says."""
+    write(tmp_path / "a.json", 0, 5)
+
+    class Entry:
+        name, path = "a.json", str(tmp_path / "a.json")
+
+        def is_file(self) -> bool:
+            return True
+
+        def inode(self) -> int:
+            return 4711
+
+    source = make(stream(tmp_path), tmp_path / ".state")
+    monkeypatch.setattr(source.listing, "_scan", lambda directory: [Entry()])
+    end = source.latest(source.initial(), None)
+    assert len(rows(source, source.initial(), end)) == 5
+    assert source.exhausted(end)
 
 
 def test_a_file_that_is_gone_before_it_was_read_is_named(tmp_path: Path) -> None:

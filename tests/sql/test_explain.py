@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
+import pytest
+
+from headrace.formats import FORMATS
 from headrace.program import StreamDef
-from headrace.schema import INT, Field, Schema, View
-from headrace.sql import LiveStream, explain, explain_json
-from headrace.sql.explain import reading
+from headrace.schema import STRING, Field, Schema, View
+from headrace.sql import LiveStream, ScriptNames, Select, explain, explain_json, parse_script, plan_pipeline
 from headrace.sql.live import adding
 from headrace.status import StreamStatus
-from tests.sql.support import plan
+from tests.sql.support import MEANING, plan
 
 BY_K = "SELECT k, avg(temp) AS t FROM s WHERE ok GROUP BY window(ts, '1 minute'), k"
 
@@ -110,9 +114,42 @@ def test_verbose_lists_every_rule() -> None:
     assert "fold_constants: no change" in text
 
 
-def test_a_format_that_allows_no_cuts_is_said_to_be_read_in_order() -> None:
-    options = {"multiline": "true"}
-    stream = StreamDef("x", Schema((Field("a", INT),)), None, 0, "files", "csv", options)
-    assert "in order" in reading(stream)
-    assert "in order" in reading(replace(stream, options={"codec": "gzip"}))
-    assert "cut among the tasks" in reading(replace(stream, options={}))
+@pytest.mark.parametrize(
+    ("fmt", "options", "said"),
+    [
+        ("csv", {}, "cut among the tasks; compressed files each in order, by one task"),
+        ("csv", {"codec": "none"}, "cut among the tasks"),
+        ("csv", {"multiline": "true"}, "each file in order, by one task (multiline: quoted fields may hold newlines)"),
+        ("csv", {"codec": "gzip"}, "each file in order, by one task (codec gzip cannot be cut)"),
+        ("csv", {"record_delimiter": ";;"}, "each file in order, by one task (the record delimiter can begin inside"),
+        ("length_prefixed", {}, "each file in order, by one task (nothing in the middle"),
+        ("native", {}, "each file in order, by one task (rows with STRING or BINARY values differ in size)"),
+    ],
+)
+def test_explain_says_who_reads_a_file_and_why(fmt: str, options: dict[str, str], said: str) -> None:
+    stream = StreamDef("s", Schema((Field("a", STRING),)), None, 0, "files", fmt, options)
+    (select,) = parse_script("SELECT a FROM s")
+    assert isinstance(select, Select)
+    declared = ScriptNames()
+    declared.add_stream(stream)
+    planned = plan_pipeline(select, declared, MEANING)
+    text = explain(planned, None, False)
+    assert f"  read: source files, format {fmt}; {said}" in text
+    assert f"  indexer: headrace.formats.{'native' if fmt == 'native' else 'kernels.scan_'}" in text
+    assert "; unwanted fields are skipped" in text
+    facts = json.loads(explain_json(planned, None))["stream"]
+    assert facts["read"].startswith(said)
+    assert facts["skips_unwanted_fields"] is True
+    assert (facts["in_order"] is None) == ("cut among" in said)
+
+
+def test_explain_says_when_an_indexer_decodes_fields_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = FORMATS["json"]
+
+    def build(schema: Schema, values: Mapping[str, Any]) -> Any:
+        made: Any = kind.build(schema, values)
+        made.skips = False
+        return made
+
+    monkeypatch.setitem(FORMATS, "json", replace(kind, build=build))
+    assert "; all fields are decoded, wanted or not" in explain(plan("SELECT id FROM s"), None, False)

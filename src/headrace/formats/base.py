@@ -110,12 +110,18 @@ class Format(Protocol):
 
     @property
     def delimiter(self) -> bytes:
-        """The bytes that end a record; empty if nothing does (then the format is not splittable)."""
+        """The bytes that end a record; empty if nothing does."""
         ...
 
     @property
-    def splittable(self) -> bool:
-        """Whether a file may be cut at any byte and read by several tasks. If not, it is read in order by one task."""
+    def row_bytes(self) -> int:
+        """The size of every record, for a format whose records all have one; else 0."""
+        ...
+
+    @property
+    def in_order(self) -> str:
+        """Why a file must be read in order, by one task; empty if it may be cut at any byte and read by several. A
+        format without a delimiter and without `row_bytes` must be read in order."""
         ...
 
     def header_bytes(self, head: bytes) -> int:
@@ -170,9 +176,10 @@ class FormatKind:
 COMMON_OPTIONS = (
     Option(
         "on_error",
-        choice("null", "skip", "fail"),
+        choice("null", "skip", "fail", "dead_letter"),
         default="null",
-        help="what a bad value does: null nulls the cell, skip drops the row, fail stops the pipeline that reads it",
+        help="what a bad value does: null nulls the cell, skip drops the row, fail stops the pipeline that reads it, "
+        "dead_letter drops the row and writes the record to dead_letter_sink",
     ),
     Option("max_record_bytes", size, default=4 << 20, help="a longer record is bad (record_too_long)"),
 )

@@ -16,7 +16,7 @@ import numpy as np
 from headrace.errors import BadOption, HeaderMismatch
 from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
 from headrace.formats.columns import QUOTED, Syntax, unquoted
-from headrace.formats.framing import BOM, frame_lines, overlaps_itself
+from headrace.formats.framing import BOM, frame_lines, unclear
 from headrace.formats.index import FieldIndex, decode, view_of
 from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
@@ -59,6 +59,7 @@ class Csv:
 
     name = "csv"
     skips = True
+    row_bytes = 0
 
     def __init__(self, schema: Schema, dialect: Dialect, max_record_bytes: int, rules: Rules) -> None:
         self.schema = schema
@@ -90,8 +91,8 @@ class Csv:
         return self.dialect.ending or b"\n"
 
     @property
-    def splittable(self) -> bool:
-        return not self.dialect.multiline and not overlaps_itself(self.delimiter)
+    def in_order(self) -> str:
+        return "multiline: quoted fields may hold newlines" if self.dialect.multiline else unclear(self.delimiter)
 
     def header_bytes(self, head: bytes) -> int:
         begin = len(BOM) if head.startswith(BOM) else 0

@@ -29,7 +29,8 @@ class LengthPrefixed:
     indexer = "headrace.formats.kernels.scan_frames"
     skips = True
     delimiter = b""
-    splittable = False
+    row_bytes = 0
+    in_order = "nothing in the middle of a file says where a record begins"
 
     def __init__(self, schema: Schema, width: int, order: str, max_record_bytes: int, rules: Rules) -> None:
         self.schema = schema

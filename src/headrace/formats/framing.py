@@ -21,3 +21,8 @@ def frame_lines(data: bytes | memoryview, final: bool, delimiter: bytes) -> Fram
 def overlaps_itself(delimiter: bytes) -> bool:
     """Whether a delimiter can begin inside itself, so that its places depend on where one starts to look."""
     return any(delimiter.startswith(delimiter[k:]) for k in range(1, len(delimiter)))
+
+
+def unclear(delimiter: bytes) -> str:
+    """Why files with this delimiter must be read in order; empty if they may be cut anywhere."""
+    return "the record delimiter can begin inside itself" if overlaps_itself(delimiter) else ""

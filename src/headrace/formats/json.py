@@ -36,7 +36,8 @@ class JsonLines:
     indexer = "headrace.formats.kernels.scan_json"
     skips = True
     delimiter = b"\n"
-    splittable = True
+    row_bytes = 0
+    in_order = ""
 
     def __init__(self, schema: Schema, max_record_bytes: int, rules: Rules) -> None:
         self.schema = schema

@@ -151,12 +151,19 @@ class Native:
     indexer = "headrace.formats.native"
     skips = True
     delimiter = b""
-    splittable = False
 
     def __init__(self, schema: Schema, max_record_bytes: int) -> None:
         self.schema = schema
         self.max_record_bytes = max_record_bytes
         self.layout = Layout.of(schema)
+
+    @property
+    def row_bytes(self) -> int:
+        return 0 if self.layout.prefix else int(self.layout.row.itemsize)
+
+    @property
+    def in_order(self) -> str:
+        return "rows with STRING or BINARY values differ in size" if self.layout.prefix else ""
 
     def header_bytes(self, head: bytes) -> int:
         return 0
@@ -186,9 +193,7 @@ class Native:
     def _indexed(self, buf: Bytes, begins: Any, stops: Any, whole: int, origin: str, offset: int) -> NativeIndex:
         size, prefix = self.layout.row.itemsize, self.layout.prefix
         fits = stops - begins >= size
-        safe = np.where(fits, begins, 0)
-        gathered = buf[safe[:, None] + np.arange(size)] if len(buf) >= size else np.zeros((len(safe), size), np.uint8)
-        fixed = np.ascontiguousarray(gathered).view(self.layout.row).reshape(-1)
+        fixed = self._gathered(buf, np.where(fits, begins, 0)) if prefix else buf[:whole].view(self.layout.row)
         good = fits & (stops - begins <= self.max_record_bytes)
         for i, field in enumerate(self.schema):
             if field.type.ddl in _VARIABLE:
@@ -201,6 +206,12 @@ class Native:
         if not good.all():
             fixed, begins, stops = fixed[good], begins[good], stops[good]
         return NativeIndex(self.schema, buf, fixed, begins, stops, prefix, origin, offset, tuple(bad))
+
+    def _gathered(self, buf: Bytes, begins: Any) -> Any:
+        """The fixed parts of rows that begin anywhere. Rows of one size need no such copy."""
+        size = self.layout.row.itemsize
+        rows = buf[begins[:, None] + np.arange(size)] if len(buf) >= size else np.zeros((len(begins), size), np.uint8)
+        return np.ascontiguousarray(rows).view(self.layout.row).reshape(-1)
 
     def _bad(self, buf: Bytes, begin: int, stop: int, origin: str, offset: int) -> BadRecord:
         place = offset + begin - self.layout.prefix

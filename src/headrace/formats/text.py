@@ -12,7 +12,7 @@ from headrace.errors import BadOption
 from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, too_long
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.csv import delimiter_option
-from headrace.formats.framing import BOM, frame_lines, overlaps_itself
+from headrace.formats.framing import BOM, frame_lines, unclear
 from headrace.formats.index import FieldIndex, decode, view_of
 from headrace.formats.kernels.tokens import count_tokens, split_tokens
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
@@ -27,6 +27,7 @@ class Text:
     name = "text"
     indexer = "headrace.formats.kernels.tokens.split_tokens"
     skips = True
+    row_bytes = 0
 
     def __init__(self, schema: Schema, ending: bytes, max_record_bytes: int, rules: Rules) -> None:
         self.schema = schema
@@ -40,8 +41,8 @@ class Text:
         return self.ending or b"\n"
 
     @property
-    def splittable(self) -> bool:
-        return not overlaps_itself(self.delimiter)
+    def in_order(self) -> str:
+        return unclear(self.delimiter)
 
     def header_bytes(self, head: bytes) -> int:
         return len(BOM) if head.startswith(BOM) else 0

@@ -6,7 +6,6 @@ that some filter keeps (late materialisation). What a pipeline gets does not dep
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,15 +30,16 @@ WORTH_WHILE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One decoded chunk. `rows` is the relation, `bad` what is known of its rows (and of records that are no row).
+    """One decoded chunk. `rows` is the relation, `cells` the bad values in it, `rejected` the records that are no row
+    for anyone: bad structure, bad event time.
 
     `records` counts all records, also those whose rows nobody wants; so do `top`, the highest event time, and
     `untimed`, the rows without one. `values` is the number of cells that the kernels were given to parse.
     """
 
     rows: pa.Table
-    bad: Sequence[BadRecord]
-    reasons: Counter[str]
+    rejected: Sequence[BadRecord]
+    cells: Sequence[BadRecord]
     records: int
     values: int
     top: int | None
@@ -57,6 +57,11 @@ class Decoder:
         self._filters, self._meaning = projection.filters, projection.meaning
         self._late = projection.selective
 
+    @property
+    def columns(self) -> int:
+        """How many columns are decoded."""
+        return len(self._wanted)
+
     def decode(self, chunk: RawChunk) -> Batch:
         """Decode one chunk. Raises only what concerns the whole stream."""
         before = cells_parsed()
@@ -66,22 +71,14 @@ class Decoder:
 
     def _decode_all(self, chunk: RawChunk) -> Batch:
         decoded = self.format.decode(chunk.data, self._wanted, chunk.origin, chunk.offset)
-        bad = (*chunk.bad, *decoded.bad)
-        untimed = self._without_time(bad)
+        rejected, cells = self._sorted((*chunk.bad, *decoded.bad))
+        untimed = {b.row for b in rejected if b.row >= 0}
         rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
         top, missing = self._times(rows.column("_t"), untimed)
         if untimed:
             kept = np.setdiff1d(np.arange(decoded.rows), np.fromiter(untimed, np.int64))
-            rows, bad = rows.take(kept), tuple(_renumbered(bad, kept))
-        return Batch(
-            rows,
-            bad,
-            _reasons((*chunk.bad, *decoded.bad)),
-            decoded.rows,
-            0,
-            top,
-            missing,
-        )
+            rows, cells = rows.take(kept), _renumbered(cells, kept)
+        return Batch(rows, rejected, cells, decoded.rows, 0, top, missing)
 
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
         """Filter columns first, the rest for the rows that are kept. None when that cannot be told: then a filter fails
@@ -89,9 +86,9 @@ class Decoder:
         indexed = self.format.index(chunk.data, self._first, chunk.origin, chunk.offset)
         head = indexed.parse(self._first)
         rows = to_rows(head, self._stream.schema, self._stream.event_time)
-        bad = (*chunk.bad, *indexed.bad, *head.bad)
-        untimed = self._without_time(bad)
-        kept = self._kept(rows, untimed)
+        rejected, first = self._sorted((*chunk.bad, *indexed.bad, *head.bad))
+        untimed = {b.row for b in rejected if b.row >= 0}
+        kept = self._kept(rows, untimed, {b.row for b in first})
         if kept is None:
             return None
         self._late = len(kept) <= WORTH_WHILE * rows.num_rows
@@ -100,19 +97,19 @@ class Decoder:
         tail = indexed.parse(rest, kept)
         columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
         selected = Decoded(len(kept), columns | dict(tail.columns))
-        bad = (*bad, *tail.bad)
         return Batch(
             to_rows(selected, self._stream.schema, self._stream.event_time),
-            tuple(_renumbered(bad, kept)),
-            _reasons(bad),
+            rejected,
+            _renumbered((*first, *tail.bad), kept),
             head.rows,
             0,
             top,
             missing,
         )
 
-    def _kept(self, rows: pa.Table, untimed: set[int]) -> npt.NDArray[np.int64] | None:
-        """The rows that some filter keeps, in order."""
+    def _kept(self, rows: pa.Table, untimed: set[int], unclear: set[int]) -> npt.NDArray[np.int64] | None:
+        """The rows that some filter keeps, in order, and those that filters cannot judge because a value that they
+        read is bad."""
         assert self._meaning is not None
         numbered = rows.append_column("_row", pa.array(np.arange(rows.num_rows)))
         anyone = " OR ".join(f"({f})" for f in self._filters)
@@ -121,11 +118,14 @@ class Decoder:
         except Exception:  # a filter's failure is its pipeline's, and is met there again
             return None
         kept: npt.NDArray[np.int64] = found.column(0).to_numpy().astype(np.int64)
+        if unclear:
+            kept = np.union1d(kept, np.fromiter(unclear, np.int64))
         return np.setdiff1d(kept, np.fromiter(untimed, np.int64)) if untimed else kept
 
-    def _without_time(self, bad: Sequence[BadRecord]) -> set[int]:
-        """Rows whose event time is bad: they are rejected for all."""
-        return {b.row for b in bad if b.column is not None and b.column == self._stream.event_time}
+    def _sorted(self, bad: Sequence[BadRecord]) -> tuple[list[BadRecord], list[BadRecord]]:
+        """What is rejected for all (bad structure, bad event time), and the other bad values."""
+        rejected = [b for b in bad if b.column is None or b.column == self._stream.event_time]
+        return rejected, [b for b in bad if b.column is not None and b.column != self._stream.event_time]
 
     def _times(self, times: pa.ChunkedArray[Any], untimed: set[int]) -> tuple[int | None, int]:
         """The highest event time, and how many rows have none without being bad."""
@@ -135,17 +135,10 @@ class Decoder:
         return None if top is None else int(top), times.null_count - len(untimed)
 
 
-def _reasons(bad: Sequence[BadRecord]) -> Counter[str]:
-    return Counter(record.reason for record in bad)
-
-
-def _renumbered(bad: Sequence[BadRecord], kept: npt.NDArray[np.int64]) -> list[BadRecord]:
-    """What is known of the kept rows under their new numbers; records that are no row stay as they are."""
+def _renumbered(cells: Sequence[BadRecord], kept: npt.NDArray[np.int64]) -> list[BadRecord]:
+    """What is known of the kept rows, under their new numbers."""
     moved = []
-    for record in bad:
-        if record.row < 0:
-            moved.append(record)
-            continue
+    for record in cells:
         at = int(np.searchsorted(kept, record.row))
         if at < len(kept) and kept[at] == record.row:
             moved.append(replace(record, row=at))

@@ -36,7 +36,7 @@ class Runner:
     late: int = 0
     bad: int = 0
     seconds: float = 0.0
-    receipts: list[tuple[str, Staged]] = field(default_factory=list)
+    staged: dict[str, list[Staged]] = field(default_factory=dict)
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
 
@@ -88,7 +88,8 @@ class Runner:
         self._tables, self._bytes = [], 0
         self.rows_out += table.num_rows
         for sink in self.pipeline.sinks:
-            self.receipts.append((sink.name, SINKS[sink.kind].task(sink).stage(table, self.key)))
+            kind, before = SINKS[sink.kind], self.staged.get(sink.name, [])
+            self.staged[sink.name] = kind.condense(sink, [*before, kind.task(sink).stage(table, self.key)])
             fault_point("after-task-file")
 
     def _by_bucket(self, table: pa.Table) -> list[tuple[int, pa.Table]]:

@@ -20,13 +20,15 @@ from headrace.failures import describe
 from headrace.faults import crash_point
 from headrace.formats.base import BadRecord
 from headrace.program import Left, PipelineDef, PlanVersion
-from headrace.ring0.decode import Decoder
+from headrace.ring0.decode import Batch, Decoder
 from headrace.ring0.filters import evaluate, in_common, using
+from headrace.ring0.letters import DeadLetters
+from headrace.ring0.pieces import pieces
 from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
-from headrace.ring0.validity import Policy, judge, policy_of
+from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.base import SinkKey, Staged
-from headrace.sources.base import Split
+from headrace.sources.base import LineTelling, RawChunk, Split
 
 # Batches are folded together: a pass of DuckDB costs milliseconds to plan however few rows it sees. With 32 pipelines
 # 250,000 rows took 0.93 s in batches of 4 MB of input, 0.32 s in four, 0.22 s in one.
@@ -72,9 +74,16 @@ class _Task:
         # Instances that left and were started again before an epoch could tell their lanes: they begin anew here.
         self.back = {left.pipeline.instance for left in given.leaving} & set(self.runners)
         self.projection = projection_of(given.plan)
-        self.policy: Policy = policy_of(given.plan.stream)
         self.waiting: list[pa.Table] = []
         self.waiting_rows = self.waiting_bytes = 0
+        stream = given.plan.stream
+        self.judge = Judge(policy_of(stream), stream.schema, self._line)
+        self.letters = (
+            DeadLetters(stream, stream.dead_letters, SinkKey(given.checkpoint, STREAM_LANE, given.epoch))
+            if stream.dead_letters is not None
+            else None
+        )
+        self.lines: dict[tuple[str, int], int | None] = {}
         self.seq = 0
         self.rows = self.bytes = self.values = 0
         self.bad: Counter[str] = Counter()
@@ -88,38 +97,47 @@ class _Task:
         for pipeline in self.plan.pipelines:
             yield self._finish(pipeline)
         yield from self._ends()
+        if self.letters is not None:
+            yield [self._receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
         yield [self._to_driver(Kind.REPORT, self._report(time.perf_counter() - began))]
 
     def _read(self, split: Split) -> None:
-        decoder = Decoder(self.plan)
+        decoder = self.decoder = Decoder(self.plan)
         for chunk in split.read(decoder.format):
+            self._decode(chunk, decoder)
+        self._fold()
+
+    def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
+        for piece in pieces(decoder.format, chunk, decoder.columns):
             began = time.perf_counter()
-            batch = decoder.decode(chunk)
+            batch = decoder.decode(piece)
             self.decode_seconds += time.perf_counter() - began
-            self.bytes += len(chunk.data)
+            self.bytes += len(piece.data)
             self.rows += batch.records
             self.values += batch.values
-            self.bad.update(batch.reasons)
             self.bad.update({"null_event_time": batch.untimed} if batch.untimed else {})
             if batch.top is not None and (self.max_time is None or batch.top > self.max_time):
                 self.max_time = batch.top
-            self._feed(batch.rows, batch.bad)
-        self._fold()
+            self._feed(batch)
 
-    def _feed(self, rows: pa.Table, bad: Sequence[BadRecord]) -> None:
+    def _feed(self, batch: Batch) -> None:
         """Judge one batch, and let it wait for others unless the pipelines get different rows of it."""
-        stream = self.plan.stream
+        rows = batch.rows
         batches: dict[int, pa.Table] = {}
+        concerned: dict[tuple[int, int | None], BadRecord] = {}
         for instance, runner in list(self.runners.items()):
             crash_point(runner.pipeline.name)
             try:
-                verdict = judge(runner.pipeline, self.policy, stream.schema, rows, bad)
+                verdict = self.judge(runner.pipeline, rows, batch.rejected, batch.cells)
                 runner.bad += verdict.bad
                 batches[instance] = verdict.rows
+                concerned |= {(b.row, b.column): b for b in verdict.concerned}
             except Exception as problem:  # the pipeline's own failure must not reach its neighbours
                 self._fold()  # what failed in an earlier batch is the pipeline's first failure
                 self._fail(instance, problem)
-        if any(batch is not rows for batch in batches.values()):
+        if batch.rejected or concerned:
+            self._note([*batch.rejected, *concerned.values()])
+        if any(own is not rows for own in batches.values()):
             self._fold()
             self._run(batches, rows)
             return
@@ -148,12 +166,12 @@ class _Task:
             if len(members) > 1 and self._feed_family([self.runners[i] for i in members], flagged, known):
                 for instance in members:
                     del batches[instance]
-        for instance, batch in batches.items():
+        for instance, own in batches.items():
             try:
-                if batch is rows:
+                if own is rows:
                     self.runners[instance].feed(flagged, known)
                 else:
-                    self.runners[instance].feed(batch)
+                    self.runners[instance].feed(own)
             except Exception as problem:
                 self._fail(instance, problem)
 
@@ -172,6 +190,22 @@ class _Task:
         for instance in users:
             self.runners[instance].seconds += (time.perf_counter() - began) / len(users)
         return found
+
+    def _note(self, bad: Sequence[BadRecord]) -> None:
+        """Count what was rejected for all or concerns a pipeline, and write it to the dead letters, if there are."""
+        self.bad.update(b.reason for b in bad)
+        if self.letters is not None:
+            self.letters.add(sorted(bad, key=lambda b: (b.offset, -1 if b.column is None else b.column)))
+
+    def _line(self, record: BadRecord) -> int | None:
+        """The line of a record in its origin, if the split can tell."""
+        split = self.given.split
+        if not isinstance(split, LineTelling):
+            return None
+        place = (record.origin, record.offset)
+        if place not in self.lines:
+            self.lines[place] = split.line(*place, self.decoder.format)
+        return self.lines[place]
 
     def _feed_family(self, runners: list[Runner], rows: pa.Table, known: Mapping[str, str]) -> bool:
         """Fold a batch for a whole family in one pass. When that fails, members run singly to find the guilty one."""
@@ -197,7 +231,8 @@ class _Task:
                     messages += [self._row(instance, bucket, Kind.EVENTS, payload) for payload in payloads(table)]
             except Exception as problem:  # the pipeline's own failure must not reach its neighbours
                 self._fail(instance, problem)
-            messages += [self._receipt(instance, sink, receipt) for sink, receipt in runner.receipts]
+            for sink, staged in runner.staged.items():
+                messages += [self._receipt(instance, sink, receipt) for receipt in staged]
         if pipeline.program.ring1 is not None:
             back = instance in self.back
             end = {"flush": self.plan.ending, "drop": False, "reset": back} if self.plan.ending or back else None

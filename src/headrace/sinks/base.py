@@ -38,11 +38,16 @@ class Staged:
 
 
 class TaskSink(Protocol):
-    """Task side. Made from a SinkDef inside the task; one call per (epoch, lane)."""
+    """Task side. Made from a SinkDef inside the task; called once per lane, or per piece of a task's output."""
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
         """Write `table` where no reader sees it. Never called with an empty table."""
         ...
+
+
+def keep_all(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
+    """For sinks whose receipts are small: a task hands over each of them."""
+    return staged
 
 
 class DriverSink(Protocol):
@@ -69,7 +74,8 @@ class SinkKind:
 
     `task` makes the task side and `driver` the driver side of one pipeline's use of a sink; neither touches the disk
     before it is used. `check_values` looks at what single options cannot say (a directory that cannot be written);
-    it changes nothing, so it may run for `headrace check`. `paths` are the options that name places on disk.
+    it changes nothing, so it may run for `headrace check`. `paths` are the options that name places on disk. `condense`
+    makes a task's receipts so far into fewer: sinks whose receipts carry rows stay within their bound by it.
     """
 
     name: str
@@ -80,6 +86,7 @@ class SinkKind:
     driver: Callable[[SinkDef, Schema], DriverSink]
     check_values: Callable[[Mapping[str, Any]], None] = _nothing_more
     paths: tuple[str, ...] = ()
+    condense: Callable[[SinkDef, list[Staged]], list[Staged]] = keep_all
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The value of every option. Raises the coded option errors."""

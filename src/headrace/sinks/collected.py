@@ -1,9 +1,12 @@
 """What the memory and console sinks share: rows that travel to the driver, a bounded number of them, once per epoch.
 
-These are the only sinks whose rows pass through the driver.
+A task sends at most `max_rows` rows, however many pieces its output was staged in; so does a lane of Ring 1. These are
+the only sinks whose rows pass through the driver.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -21,6 +24,14 @@ def pack(table: pa.Table) -> bytes:
 def unpack(data: bytes) -> pa.Table:
     """The table that `pack` packed."""
     return pa.ipc.open_stream(data).read_all()
+
+
+def joined(staged: list[Staged], cut: Callable[[pa.Table], pa.Table]) -> list[Staged]:
+    """One receipt for several of one task: all their rows count, those that `cut` leaves travel."""
+    if len(staged) < 2:
+        return staged
+    rows = cut(pa.concat_tables([unpack(receipt.data) for receipt in staged]))
+    return [Staged(sum(receipt.rows for receipt in staged), data=pack(rows))]
 
 
 class NewestEpoch:

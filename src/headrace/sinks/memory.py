@@ -14,14 +14,14 @@ from headrace.options import Option, integer
 from headrace.program import SinkDef
 from headrace.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import NewestEpoch, pack, unpack
+from headrace.sinks.collected import NewestEpoch, joined, pack, unpack
 
 _OPTIONS = (
     Option(
         "max_rows",
         integer(1, 10_000_000),
         default=100_000,
-        help="rows that are kept; the oldest are dropped and counted",
+        help="rows that are kept, and that a task sends at most; the oldest are dropped and counted",
     ),
 )
 _GUARANTEE = "exactly once while the process lives; kept in memory only"
@@ -35,6 +35,12 @@ class MemoryTask:
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
         return Staged(table.num_rows, data=pack(table.slice(max(0, table.num_rows - self._max_rows))))
+
+
+def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
+    """One receipt with the newest `max_rows` rows of all."""
+    most: int = MEMORY.values(sink.options)["max_rows"]
+    return joined(staged, lambda rows: rows.slice(max(0, rows.num_rows - most)))
 
 
 class MemorySink:
@@ -90,4 +96,5 @@ MEMORY = SinkKind(
     options=_OPTIONS,
     task=MemoryTask,
     driver=MemorySink,
+    condense=_condense,
 )

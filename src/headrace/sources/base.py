@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headrace.formats.base import BadRecord, Format
 from headrace.options import Option, check_options
@@ -37,6 +37,16 @@ class Split(Protocol):
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
         """The records that end in this split, in order, in chunks of bounded size."""
+        ...
+
+
+@runtime_checkable
+class LineTelling(Protocol):
+    """A split that can say on which line of its origin a record begins: what a person needs to find it."""
+
+    def line(self, origin: str, offset: int, fmt: Format) -> int | None:
+        """The line, from 1, on which byte `offset` of `origin` lies; None when there are no lines. May read the origin
+        up to that byte: only for errors."""
         ...
 
 

@@ -1,7 +1,8 @@
 """The durable log of a file source: which bytes of which files make up the stream, in order.
 
-An *extent* is a byte range of one file. The log is append-only JSON lines, fsynced before `append` returns, so an
-offset (extent, position) means the same bytes after any restart. One writer, in the process that plans epochs.
+An *extent* is a byte range of one file. The log is JSON lines, appended and fsynced before `append` returns, so an
+offset (extent, position) means the same bytes after any restart; now and then it is compacted, that is replaced whole
+by one without what was read. One writer, in the process that plans epochs.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ import hashlib
 import json
 import os
 from bisect import bisect_right
+from collections.abc import Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from headrace.durable import fsync, write_atomic
 from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDirectory
 
 HEAD = 4096
+COMPACT_LINES = 1000  # a shorter log is left as it is
+KEEP_GONE = 7 * 24 * 3600.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +66,14 @@ class Extent:
         stat = os.fstat(fd)
         if stat.st_ino != self.inode or fingerprint(fd, self.head_bytes) != self.head:
             raise changed(self.path, "was replaced")
-        if stat.st_size < self.end:
-            raise changed(self.path, f"shrank from {self.end} to {stat.st_size} bytes")
-        if self.sealed and stat.st_size > self.end:
-            raise changed(self.path, f"grew from {self.end} to {stat.st_size} bytes")
+        self.verify_size(stat.st_size)
+
+    def verify_size(self, size: int) -> None:
+        """Raise FileChanged if a file of this extent cannot have `size` bytes."""
+        if size < self.end:
+            raise changed(self.path, f"shrank from {self.end} to {size} bytes")
+        if self.sealed and size > self.end:
+            raise changed(self.path, f"grew from {self.end} to {size} bytes")
 
 
 def changed(path: str, how: str) -> FileChanged:
@@ -90,14 +100,21 @@ def fingerprint(fd: int, length: int) -> str:
 
 
 class FileLog:
-    """The extents of a stream, in memory and on disk."""
+    """The extents of a stream, in memory and on disk.
+
+    Extents are numbered for ever; those before `first` have been read and are forgotten, but for what is known of
+    their files. A file that was read and is gone is remembered for KEEP_GONE, so that one that comes back, with a
+    mount for instance, is not read again.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.extents: list[Extent] = []
-        self.inodes: dict[str, int] = {}  # path -> inode
+        self.first = 0
+        self.extents: list[Extent] = []  # number `first` and later
         self.last: dict[str, Extent] = {}  # path -> its newest extent
-        self._before: list[int] = [0]  # bytes before extent i
+        self._gone: dict[str, float] = {}  # path -> since when it is not there, as compactions saw it
+        self._before: list[int] = [0]  # bytes before extent `first` + i
+        self._lines = self._compacted = 0  # now, and after the newest compaction
         self._load()
 
     def _load(self) -> None:
@@ -110,15 +127,28 @@ class FileLog:
             os.truncate(self.path, whole)
         for number, line in enumerate(content[:whole].splitlines(), 1):
             try:
-                self._add(Extent(**json.loads(line)))
-            except (ValueError, TypeError) as problem:
+                self._read(json.loads(line))
+            except (ValueError, TypeError, KeyError) as problem:
                 raise StateDamaged(
                     f"{self.path}, line {number}, is damaged", path=str(self.path), line=number
                 ) from problem
 
+    def _read(self, line: dict[str, Any]) -> None:
+        """One line: an extent, or, at the beginning of a compacted log, what is known of what was forgotten."""
+        self._lines += 1
+        if "first" in line:
+            self.first, self._before = int(line["first"]), [int(line["bytes"])]
+            self._compacted = int(line["lines"])
+        elif "known" in line:
+            known = Extent(**line["known"])
+            self.last[known.path] = known
+            if line["gone"] is not None:
+                self._gone[known.path] = float(line["gone"])
+        else:
+            self._add(Extent(**line))
+
     def _add(self, extent: Extent) -> None:
         self.extents.append(extent)
-        self.inodes[extent.path] = extent.inode
         self.last[extent.path] = extent
         self._before.append(self._before[-1] + extent.end - extent.begin)
 
@@ -127,19 +157,39 @@ class FileLog:
         if not extents:
             return
         fresh = not self.path.exists()
-        text = "".join(json.dumps(asdict(e), separators=(",", ":")) + "\n" for e in extents)
         with open(self.path, "ab") as log:
-            log.write(text.encode())
+            log.write("".join(_line(asdict(e)) for e in extents).encode())
             log.flush()
             os.fsync(log.fileno())
         if fresh:
-            directory = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            fsync(self.path.parent)
         for extent in extents:
             self._add(extent)
+        self._lines += len(extents)
+
+    @property
+    def grown(self) -> bool:
+        """Whether the log is worth compacting: twice as long as the last time, so that all compactions together cost
+        no more than writing it did."""
+        return self._lines >= max(COMPACT_LINES, 2 * self._compacted)
+
+    def compact(self, oldest: int, present: Set[str], now: float) -> None:
+        """Forget the extents before number `oldest`, which no offset will name again, and the files that were read
+        and have been gone for KEEP_GONE. `present` are the files that are there."""
+        dropped = max(0, min(oldest - self.first, len(self.extents)))
+        extents = self.extents[dropped:]
+        open_paths = {e.path for e in extents}
+        gone = {p: self._gone.get(p, now) for p in self.last.keys() - present}
+        forgotten = {p for p, since in gone.items() if now - since > KEEP_GONE and p not in open_paths}
+        known = [e for p, e in self.last.items() if p not in open_paths | forgotten]
+        lines: list[dict[str, Any]] = [{"known": asdict(e), "gone": gone.get(e.path)} for e in known]
+        lines += [asdict(e) for e in extents]
+        head: dict[str, Any] = {"first": self.first + dropped, "bytes": self._before[dropped], "lines": len(lines) + 1}
+        write_atomic(self.path, "".join(map(_line, [head, *lines])).encode())
+        self.first, self.extents, self._before = self.first + dropped, extents, self._before[dropped:]
+        self.last = {p: e for p, e in self.last.items() if p not in forgotten}
+        self._gone = {p: since for p, since in gone.items() if p not in forgotten}
+        self._lines = self._compacted = len(lines) + 1
 
     @property
     def total(self) -> int:
@@ -148,12 +198,24 @@ class FileLog:
 
     def address(self, extent: int, pos: int) -> int:
         """Where (extent, position in its file) lies in the concatenation of all extents."""
-        if extent >= len(self.extents):
+        if extent >= self.first + len(self.extents):
             return self.total
-        return self._before[extent] + pos - self.extents[extent].begin
+        if extent < self.first:
+            raise StateDamaged(
+                f"{self.path} has forgotten extent {extent}, which an epoch asks for", path=str(self.path), line=extent
+            )
+        return self._before[extent - self.first] + pos - self.extents[extent - self.first].begin
 
     def place(self, address: int) -> tuple[int, int]:
         """The (extent, position) of an address; at a boundary, the end of the earlier extent."""
         i = max(0, bisect_right(self._before, address - 1) - 1) if address else 0
         i = min(i, len(self.extents) - 1)
-        return i, self.extents[i].begin + address - self._before[i]
+        return self.first + i, self.extents[i].begin + address - self._before[i]
+
+    def extent(self, number: int) -> Extent:
+        """An extent that was not forgotten."""
+        return self.extents[number - self.first]
+
+
+def _line(value: dict[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":")) + "\n"

@@ -45,6 +45,7 @@ class Files:
         self._start_file = state_dir / "start.json"
         self.clock = clock
         self._next_poll = 0.0
+        self._present: set[str] | None = None
 
     def initial(self) -> Offset:
         """With start = 'latest', the end of what is there when this is asked first; later the same, because Spark may
@@ -65,8 +66,8 @@ class Files:
             return start
         end = self.log.total if max_bytes is None else min(self.log.total, begin + max(1, max_bytes))
         extent, pos = self.log.place(end)
-        if self.log.extents[extent].whole:
-            pos = self.log.extents[extent].end
+        if self.log.extent(extent).whole:
+            pos = self.log.extent(extent).end
         return {"extent": extent, "pos": pos}
 
     def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
@@ -88,7 +89,9 @@ class Files:
         return self.log.total - self._address(at)
 
     def commit(self, end: Offset) -> None:
-        """Nothing to release: the log is what makes offsets meaningful."""
+        """Let the log forget what no epoch can ask for, when it has grown."""
+        if self.log.grown and self._present is not None:
+            self.log.compact(end["extent"], self._present, self.clock())
 
     def _address(self, offset: Offset) -> int:
         return self.log.address(offset["extent"], offset["pos"])
@@ -98,13 +101,13 @@ class Files:
         if address == 0 or not self.log.extents:
             return address
         extent, _ = self.log.place(address)
-        found = self.log.extents[extent]
+        found = self.log.extent(extent)
         return self.log.address(extent, found.end) if found.whole else address
 
     def _ranges(self, low: int, high: int) -> Iterator[FileRange]:
         while low < high:
             extent, pos = self.log.place(low + 1)
-            found = self.log.extents[extent]
+            found = self.log.extent(extent)
             begin = pos - 1
             end = min(found.end, begin + high - low)
             yield FileRange(found, begin, end)
@@ -120,14 +123,17 @@ class Files:
         listed = list(self.listing.files())
         cost = time.perf_counter() - began
         for found in listed:
-            known = self.log.inodes.get(found.path)
+            known = self.log.last.get(found.path)
             if known is None:
                 fresh += self._extent(found.path, 0)
-            elif known != found.inode:
+            elif known.inode != found.inode:
                 raise changed(found.path, "was replaced")
             elif self.tail:
-                fresh += self._extent(found.path, self.log.last[found.path].end)
+                fresh += self._extent(found.path, known.end)
+            else:
+                known.verify_size(found.size)
         self.log.append([e for _, e in sorted(fresh, key=lambda pair: (pair[0], pair[1].path))])
+        self._present = {found.path for found in listed}
         self._next_poll = now + min(1.0, max(POLL, 10 * cost))
 
     def _extent(self, path: str, begin: int) -> list[tuple[int, Extent]]:
@@ -150,7 +156,7 @@ class Files:
                 self._check_header(fd, path, stat.st_size)
             head = min(HEAD, end)
             digest = fingerprint(fd, head)
-            whole = bool(codec) or not self.format.splittable
+            whole = bool(codec or self.format.in_order)
             extent = Extent(path, stat.st_ino, begin, end, head, digest, not self.tail, whole, codec)
             return [(stat.st_mtime_ns, extent)]
         finally:
@@ -165,6 +171,8 @@ class Files:
             raise
 
     def _last_record_end(self, fd: int, begin: int, size: int) -> int:
+        if self.format.row_bytes:
+            return size - size % self.format.row_bytes
         delimiter = self.format.delimiter
         high, window = size, 4096
         while high > begin:
@@ -179,7 +187,7 @@ class Files:
 def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
     Listing(values["path"]).check()
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
-    if values["tail"] and (not fmt.splittable or values["codec"] in CODECS):
+    if values["tail"] and (fmt.in_order or values["codec"] in CODECS):
         raise BadOption(
             "tail needs a format whose files can be cut",
             advice="Drop tail, or the option that makes a file one piece (multiline, codec).",

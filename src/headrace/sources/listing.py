@@ -18,10 +18,12 @@ _WILD = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file that a listing saw. `inode` comes with the directory entry, without a stat."""
+    """A file that a listing saw. Both numbers come from a stat: the inode in a directory entry may be another one on
+    file systems that are laid over each other."""
 
     path: str
     inode: int
+    size: int
 
 
 class Listing:
@@ -57,7 +59,7 @@ class Listing:
     def files(self) -> Iterator[Found]:
         """Every file that is there now, in no particular order."""
         if os.path.isfile(self.path):
-            yield Found(self.path, os.stat(self.path).st_ino)
+            yield from _found(self.path)
         elif not self.is_glob:
             yield from self._entries(self.path, "*")
         elif not _WILD & set(os.path.dirname(self.path)):
@@ -68,12 +70,12 @@ class Listing:
     def _entries(self, directory: str, pattern: str) -> Iterator[Found]:
         for entry in self._scan(directory):
             if _visible(entry.name) and fnmatch.fnmatchcase(entry.name, pattern) and entry.is_file():
-                yield Found(entry.path, entry.inode())
+                yield from _found(entry.path)
 
     def _deep(self) -> Iterator[Found]:
         for path in glob.glob(self.path, recursive=True):
             if all(_visible(part) for part in os.path.relpath(path, self.root).split(os.sep)) and os.path.isfile(path):
-                yield Found(path, os.stat(path).st_ino)
+                yield from _found(path)
 
     def _scan(self, directory: str) -> list[os.DirEntry[str]]:
         try:
@@ -89,6 +91,15 @@ class Listing:
                 advice="Check its permissions: it must be readable by the user who runs headrace.",
                 path=directory,
             ) from problem
+
+
+def _found(path: str) -> Iterator[Found]:
+    """The file at `path`, unless it has gone since its name was read."""
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return
+    yield Found(path, stat.st_ino, stat.st_size)
 
 
 def _visible(name: str) -> bool:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from headrace.errors import HeadraceError
 from headrace.formats.base import Format, too_long
 from headrace.formats.codecs import Decompressor
 from headrace.sources.base import RawChunk
@@ -50,6 +51,28 @@ class FileSplit:
             finally:
                 os.close(fd)
 
+    def line(self, origin: str, offset: int, fmt: Format) -> int | None:
+        extent = next((part.extent for part in self.ranges if part.extent.path == origin), None)
+        if extent is None or not fmt.delimiter:
+            return None
+        try:
+            return 1 + _count(extent, offset, fmt.delimiter)
+        except (HeadraceError, OSError):  # the file is gone: there is something else to tell than the line
+            return None
+
+
+def _count(extent: Extent, offset: int, delimiter: bytes) -> int:
+    """The delimiters in the first `offset` bytes of a file, which are read again."""
+    with open(extent.path, "rb") as file:
+        stream = Decompressor(file, extent.codec, extent.path) if extent.codec else file
+        count, left, tail = 0, offset, b""
+        while left > 0 and (piece := stream.read(min(left, CHUNK))):
+            left -= len(piece)
+            piece = tail + piece
+            count += piece.count(delimiter)
+            tail = piece[max(0, len(piece) - len(delimiter) + 1) :]
+        return count
+
 
 class RangeReader:
     """Reads the records that end in one range, in chunks of whole records."""
@@ -58,9 +81,10 @@ class RangeReader:
         self.fd, self.part, self.fmt = fd, part, fmt
         self.path = part.extent.path
         self.delimiter = fmt.delimiter
+        self.row = fmt.row_bytes
         self.chunk = chunk
         # The longest good record with its delimiter, and a carriage return before that.
-        self.longest = fmt.max_record_bytes + len(self.delimiter) + 1
+        self.longest = self.row or fmt.max_record_bytes + len(self.delimiter) + 1
 
     def chunks(self) -> Iterator[RawChunk]:
         begin, end, last = self.part.begin, self.part.end, self.part.extent.end
@@ -70,8 +94,7 @@ class RangeReader:
         while at < end:
             data = self.read(at, min(size, end - at))
             stop = at + len(data)
-            found = data.rfind(self.delimiter)
-            cut = found + len(self.delimiter) if found >= 0 else 0
+            cut = self.whole(data)
             if stop == last and (cut or len(data) < self.longest):
                 cut = len(data)  # the end of the file ends the last record
             if cut:
@@ -90,6 +113,13 @@ class RangeReader:
                 at = after
                 size = self.chunk
 
+    def whole(self, data: bytes) -> int:
+        """How much of `data`, which begins at a record's beginning, is whole records."""
+        if self.row:
+            return len(data) - len(data) % self.row
+        found = data.rfind(self.delimiter)
+        return found + len(self.delimiter) if found >= 0 else 0
+
     def read(self, at: int, length: int) -> bytes:
         data = os.pread(self.fd, length, at)
         if len(data) != length:
@@ -106,6 +136,8 @@ class RangeReader:
 
     def record_start(self, at: int, floor: int) -> int:
         """Where the record that holds byte `at` begins: after the last delimiter that ends at or before `at`."""
+        if self.row:
+            return at - (at - floor) % self.row
         overlap = len(self.delimiter) - 1
         window, high = WINDOW, at
         while high > floor:

@@ -14,10 +14,11 @@ from typing import Any
 
 from headrace.bridge.messages import STREAM_LANE, Kind, Row, decode_json, decode_receipt
 from headrace.control.alignment import require_all
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SinkFailed
 from headrace.failures import describe
 from headrace.faults import fault_point
-from headrace.program import PipelineDef, PlanVersion
+from headrace.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
+from headrace.ring0.letters import for_stream
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey, Staged
 from headrace.streams.plans import PlanStore
@@ -101,6 +102,11 @@ class EpochCommitter:
             self._sinks.setdefault(key, SINKS[sink.kind].driver(sink, pipeline.program.output))
         return self._sinks[key]
 
+    def letters(self, sink: SinkDef) -> DriverSink:
+        """The driver side of the sink of the stream's dead letters."""
+        made = self._sinks.get((STREAM_LANE, sink.name))
+        return made or self._sinks.setdefault((STREAM_LANE, sink.name), SINKS[sink.kind].driver(sink, DEAD_LETTER))
+
     def commit(self, rows: Iterable[Row]) -> None:
         """Commit one epoch. An epoch without messages (nothing was planned) commits nothing."""
         found = _Collected()
@@ -120,7 +126,8 @@ class EpochCommitter:
         known = self._still_failed(plan, before) | {i: reasons.get(i, "") for i in first["out"]}
         found.failures |= known
         visible = self._commit_sinks(plan, first["epoch"], found)
-        progress = self._progress(plan, first["epoch"], found, visible, before)
+        letters = self._commit_letters(plan, first["epoch"], found)
+        progress = self._progress(plan, first["epoch"], found, visible, letters, before)
         write_progress(self._directory, progress)
         if progress is not before:  # a re-run of this epoch, should it come, names the plan of the epoch before it too
             self._plans.prune(before.plan)
@@ -168,8 +175,26 @@ class EpochCommitter:
                 fault_point("between-sinks")
         return visible
 
+    def _commit_letters(self, plan: PlanVersion, epoch: int, found: _Collected) -> int:
+        """Commit the dead letters; how many there are. What fails here holds up the stream: the epoch is not done
+        before they are safe."""
+        sink = plan.stream.dead_letters
+        staged = found.receipts.get((STREAM_LANE, sink.name), []) if sink is not None else []
+        if sink is None or not staged:
+            return 0
+        try:
+            return self.letters(sink).commit(SinkKey(self._checkpoint, STREAM_LANE, epoch), staged)
+        except SinkFailed as problem:
+            raise for_stream(problem) from problem
+
     def _progress(
-        self, plan: PlanVersion, epoch: int, found: _Collected, visible: dict[int, int], old: Progress
+        self,
+        plan: PlanVersion,
+        epoch: int,
+        found: _Collected,
+        visible: dict[int, int],
+        letters: int,
+        old: Progress,
     ) -> Progress:
         if old.epoch >= epoch:  # the epoch was committed before and is run again: it must not be counted twice
             return old
@@ -188,6 +213,7 @@ class EpochCommitter:
             old.bytes + sum(r["bytes"] for r in reports),
             bad,
             failures={str(instance): reason for instance, reason in found.failures.items()},
+            dead_letters=old.dead_letters + letters,
         )
         return replace(stream, pipelines=self._counted(plan, found, visible, old, stream))
 

@@ -16,10 +16,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from headrace.bridge.messages import batches
+from headrace.bridge.messages import to_batch
 from headrace.codec import dump
 from headrace.faults import fault_point
-from headrace.memory import keep_freed_memory
 from headrace.options import check_options
 from headrace.program import Left, StreamDef
 from headrace.ring0.task import TaskInput, run_task
@@ -150,5 +149,6 @@ def read_partition(partition: EpochPartition) -> Iterator[pa.RecordBatch]:
         partition.out,
         partition.probing,
     )
-    keep_freed_memory()
-    yield from batches(run_task(given))
+    for rows in run_task(given):
+        if rows:
+            yield to_batch(rows)

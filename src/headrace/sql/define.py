@@ -34,11 +34,30 @@ def define_stream(statement: CreateStream) -> StreamDef:
     _check(owner, declared, given, statement.span, statement.spans)
     try:
         FORMATS[fmt].make(statement.schema, given)
+        _check_dead_letters(given)
     except HeadraceError as problem:
         raise _placed(problem, statement.span, statement.spans) from None
     return StreamDef(
         statement.name, statement.schema, statement.event_time, statement.delay_us, source, fmt, given, statement.sql
     )
+
+
+def _check_dead_letters(given: Mapping[str, str]) -> None:
+    """`on_error = 'dead_letter'` and `dead_letter_sink` belong together."""
+    wanted, sink = given.get("on_error", "").lower() == "dead_letter", given.get("dead_letter_sink")
+    if wanted and not sink:
+        raise MissingOption(
+            "on_error = 'dead_letter' needs the option 'dead_letter_sink'",
+            advice="Create a sink for the rejected records and name it.",
+            option="on_error",
+        )
+    if sink is not None and not wanted:
+        raise BadOption(
+            "dead_letter_sink has no effect without on_error = 'dead_letter'",
+            advice="Set on_error = 'dead_letter', or remove it.",
+            option="dead_letter_sink",
+            value=sink,
+        )
 
 
 def define_sink(statement: CreateSink) -> SinkDef:

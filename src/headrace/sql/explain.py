@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.formats import FORMATS
-from headrace.formats.codecs import CODECS
-from headrace.program import Expression, Partial, StreamDef
+from headrace.program import Expression, Partial
 from headrace.sinks import SINKS
+from headrace.sources.access import access_to
 from headrace.sql.intervals import show_interval
 from headrace.sql.live import LiveStream, adding, asked_by
 from headrace.sql.physical import Physical, PhysicalBarrier, show_view, show_window, topological
@@ -137,17 +136,11 @@ def _rules(planned: Planned) -> Iterator[str]:
         yield from ("  " + line for line in text.split("\n"))
 
 
-def reading(stream: StreamDef) -> str:
-    """How tasks share the reading: cut anywhere, or each file whole because the format or its codec allows no cuts."""
-    shared = FORMATS[stream.format].make(stream.schema, stream.options).splittable
-    codec = stream.options.get("codec", "")
-    how = "cut among the tasks" if shared and codec not in CODECS else "each file in order, by one task"
-    return f"source {stream.source}, format {stream.format}; {how}"
-
-
 def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     schema = planned.stream.schema
-    yield f"read: {reading(planned.stream)}"
+    access = access_to(planned.stream)
+    yield f"read: source {access.source}, format {access.format}; {access.sharing}"
+    yield f"indexer: {access.indexer}; {access.fields}"
     yield f"declared: {len(schema)} columns"
     yield f"view (positions are those of the full schema): {show_view(planned.program.view, schema)}"
     if live is None:

@@ -8,7 +8,8 @@ from typing import Any
 from headrace.program import Expression, PipelineProgram
 from headrace.schema import Schema, View
 from headrace.sinks import SINKS
-from headrace.sql.explain import HOST_REASON, reading
+from headrace.sources.access import access_to
+from headrace.sql.explain import HOST_REASON
 from headrace.sql.live import LiveStream, adding, asked_by
 from headrace.sql.physical import Physical, topological
 from headrace.sql.plan import Plan
@@ -101,10 +102,16 @@ def _view(view: View, schema: Schema) -> dict[str, Any]:
 
 def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
     schema, view = planned.stream.schema, planned.program.view
+    access = access_to(planned.stream)
     foot: dict[str, Any] = {
         "name": planned.stream.name,
         "declared": len(schema),
-        "read": reading(planned.stream),
+        "source": access.source,
+        "format": access.format,
+        "read": access.sharing,
+        "in_order": access.in_order or None,
+        "indexer": access.indexer,
+        "skips_unwanted_fields": access.skips,
         "view": _view(view, schema),
     }
     if live is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace.errors import BadEmit, InternalError
-from headrace.program import Emit, Expression, Meaning, PipelineProgram, Ring0Program, Ring1Program, SinkDef
+from headrace.program import Condition, Emit, Expression, Meaning, PipelineProgram, Ring0Program, Ring1Program, SinkDef
 from headrace.schema import Field, Schema, View
 from headrace.sinks import SINKS
-from headrace.sql.expr import columns_of
+from headrace.sql.expr import columns_of, conjuncts
 from headrace.sql.physical import (
     Physical,
     PhysicalAggregate,
@@ -32,7 +32,11 @@ def lower(
     """The physical plan of a shape, before physical rules. `emit` is what the statement says, None for nothing."""
     node: Physical = PhysicalSharedStream(shape.scan.stream, shape.scan.view)
     if shape.filter is not None:
-        node = PhysicalFilter(node, render(shape.filter, ring0_column), tuple(sorted(columns_of(shape.filter))))
+        parts = tuple(
+            Condition(render(part, ring0_column), tuple(sorted(columns_of(part)))) for part in conjuncts(shape.filter)
+        )
+        columns = tuple(sorted(columns_of(shape.filter)))
+        node = PhysicalFilter(node, render(shape.filter, ring0_column), columns, parts)
     if shape.aggregate is None:
         if emit is not None:
             raise BadEmit(
@@ -66,6 +70,7 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
     stream, view = "", View.none()
     where: str | None = None
     read: tuple[int, ...] = ()
+    parts: tuple[Condition, ...] = ()
     ring0: Ring0Program | None = None
     ring1: Ring1Program | None = None
     outputs: tuple[Expression, ...] = ()
@@ -73,12 +78,12 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
         if isinstance(node, PhysicalSharedStream):
             stream, view = node.stream.name, node.view
         elif isinstance(node, PhysicalFilter):
-            where, read = node.sql, node.columns
+            where, read, parts = node.sql, node.columns, node.conditions
         elif isinstance(node, PhysicalProject):
             outputs = node.outputs
-            ring0 = Ring0Program(where, outputs=outputs, filter_columns=read)
+            ring0 = Ring0Program(where, outputs=outputs, filter_columns=read, conditions=parts)
         elif isinstance(node, PhysicalPartialAggregate):
-            ring0 = Ring0Program(where, (), node.keys, node.window, node.partials, read)
+            ring0 = Ring0Program(where, (), node.keys, node.window, node.partials, read, parts)
         elif isinstance(node, PhysicalMergeAggregate):
             outputs = node.outputs
             ring1 = Ring1Program(node.keys, node.window, node.partials, node.emit, node.having, outputs)

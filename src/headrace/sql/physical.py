@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.program import Emit, Expression, Partial, SinkDef, StreamDef, Window
+from headrace.program import Condition, Emit, Expression, Partial, SinkDef, StreamDef, Window
 from headrace.schema import Field, Schema, View
 from headrace.sql.intervals import show_interval
 from headrace.sql.shape import Shape
@@ -62,10 +62,12 @@ class PhysicalSharedStream(Physical):
 
 @dataclass(frozen=True)
 class PhysicalFilter(_Unary):
-    """Ring 0: keeps the rows for which the DuckDB expression is true. `columns` are those that it reads."""
+    """Ring 0: keeps the rows for which the DuckDB expression is true. `columns` are those that it reads, `conditions`
+    the parts that it joins by AND."""
 
     sql: str
     columns: tuple[int, ...]
+    conditions: tuple[Condition, ...]
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:

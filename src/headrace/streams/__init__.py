@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.options import Option, check_options, duration, size
+from headrace.options import Option, check_options, duration, size, text
 from headrace.program import StreamDef
 
 # Options of CREATE STREAM that belong to the engine rather than to the source or the format.
@@ -22,6 +22,11 @@ STREAM_OPTIONS = (
         "pipeline_state_budget",
         size,
         help="state that a pipeline may keep; one that keeps more is stopped",
+    ),
+    Option(
+        "dead_letter_sink",
+        text,
+        help="the sink that gets rejected records; needed with on_error = 'dead_letter', and only then",
     ),
 )
 

@@ -73,10 +73,12 @@ class Catalog:
         return tuple(sorted(wanted, key=lambda d: d.instance))
 
     def users_of_sink(self, name: str) -> list[str]:
-        """The pipelines that write to a sink."""
+        """The pipelines that write to a sink, and the streams whose dead letters go there."""
         lowered = name.lower()
         records = self.pipelines.values()
-        return [p.definition.name for p in records if any(s.name.lower() == lowered for s in p.definition.sinks)]
+        writing = [p.definition.name for p in records if any(s.name.lower() == lowered for s in p.definition.sinks)]
+        letters = [s for s in self.streams.values() if s.dead_letters and s.dead_letters.name.lower() == lowered]
+        return [*writing, *(s.name for s in letters)]
 
     def with_stream(self, stream: StreamDef) -> Catalog:
         return replace(self, streams={**self.streams, stream.name.lower(): stream})

@@ -33,6 +33,7 @@ class Progress:
     bad: dict[str, int] = field(default_factory=dict)
     pipelines: dict[str, PipelineProgress] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

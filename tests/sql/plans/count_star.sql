@@ -38,5 +38,6 @@ sinks
 
 stream s
   read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
   declared: 14 columns
   view (positions are those of the full schema): NONE

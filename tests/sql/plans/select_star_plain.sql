@@ -35,5 +35,6 @@ sinks
 
 stream plain
   read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
   declared: 3 columns
   view (positions are those of the full schema): ALL (3 columns)

@@ -1,0 +1,72 @@
+"""Dead letters: the rejected records of one task, staged in the stream's own sink like any other output.
+
+A record belongs to one task, and a task writes a letter once per (record, column, reason), however many pipelines
+reject it. The letters are committed with the epoch, so they are there exactly as often as the sink promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import SinkFailed
+from headrace.formats.base import BadRecord
+from headrace.program import DEAD_LETTER, SinkDef, StreamDef
+from headrace.sinks import SINKS
+from headrace.sinks.base import SinkKey, Staged
+
+# Letters are staged in pieces of about this many bytes, so a task's memory stays bounded when everything is bad.
+STAGE_BYTES = 8 * 1024 * 1024
+_OVERHEAD = 256  # bytes that a letter takes besides the record
+
+
+class DeadLetters:
+    """Collects letters and stages them in `sink`. What it raises concerns the stream: its epoch must not be committed
+    without them."""
+
+    def __init__(self, stream: StreamDef, sink: SinkDef, key: SinkKey) -> None:
+        self._stream, self._sink, self._key = stream, sink, key
+        self._waiting: list[BadRecord] = []
+        self._bytes = 0
+        self._staged: list[Staged] = []
+
+    def add(self, records: Iterable[BadRecord]) -> None:
+        """Take rejected records, each once."""
+        for record in records:
+            self._waiting.append(record)
+            self._bytes += len(record.raw) + _OVERHEAD
+            if self._bytes >= STAGE_BYTES:
+                self._stage()
+
+    def finish(self) -> list[tuple[str, Staged]]:
+        """Stage the rest; the receipts of all."""
+        if self._waiting:
+            self._stage()
+        return [(self._sink.name, receipt) for receipt in self._staged]
+
+    def _stage(self) -> None:
+        letters, self._waiting, self._bytes = self._waiting, [], 0
+        schema = self._stream.schema
+        columns: list[list[Any]] = [
+            [self._stream.name] * len(letters),
+            [b.origin for b in letters],
+            [b.offset for b in letters],
+            [None if b.column is None else schema[b.column].name for b in letters],
+            [b.reason for b in letters],
+            [b.raw for b in letters],
+        ]
+        table = pa.table(dict(zip(DEAD_LETTER.names, columns, strict=True)), schema=DEAD_LETTER.arrow)
+        try:
+            kind = SINKS[self._sink.kind]
+            fresh = kind.task(self._sink).stage(table, self._key)
+            self._staged = kind.condense(self._sink, [*self._staged, fresh])
+        except SinkFailed as problem:
+            raise for_stream(problem) from problem
+
+
+def for_stream(problem: SinkFailed) -> SinkFailed:
+    """The error of a sink that holds up its stream, because dead letters cannot be left out."""
+    problem.advice = "Dead letters go there: make room for them, then start again; nothing was lost."
+    return problem

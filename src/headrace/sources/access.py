@@ -1,0 +1,43 @@
+"""How a stream's bytes become records, in words: for EXPLAIN and DESCRIBE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.formats import FORMATS
+from headrace.formats.codecs import CODECS
+from headrace.program import StreamDef
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`indexer` is the code that finds the records; `skips` whether it leaves unwanted fields unparsed; `in_order` why
+    each file is read in order by one task, empty if files are cut among the tasks."""
+
+    source: str
+    format: str
+    indexer: str
+    skips: bool
+    in_order: str
+    codecs: bool
+
+    @property
+    def fields(self) -> str:
+        """What happens to fields that no pipeline wants."""
+        return "unwanted fields are skipped" if self.skips else "all fields are decoded, wanted or not"
+
+    @property
+    def sharing(self) -> str:
+        """How tasks share the reading."""
+        if self.in_order:
+            return f"each file in order, by one task ({self.in_order})"
+        return "cut among the tasks" + ("; compressed files each in order, by one task" if self.codecs else "")
+
+
+def access_to(stream: StreamDef) -> Access:
+    """What declaring the stream has settled about reading it."""
+    fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+    codec = stream.options.get("codec", "auto").lower()
+    why = fmt.in_order or (f"codec {codec} cannot be cut" if codec in CODECS else "")
+    files = stream.source == "files"
+    return Access(stream.source, stream.format, fmt.indexer, fmt.skips, why, files and codec == "auto")
