@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.formats import warm
 from headrace.formats.kernels import jit
 
 
@@ -47,3 +48,14 @@ def test_a_temporary_directory_that_others_may_write_to_is_not_trusted(
     trap.chmod(0o777)
     assert jit.cache_directory().parent != trap
     assert tmp_path in jit.cache_directory().parents
+
+
+def test_only_kernels_that_are_compiled_are_loaded_ahead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEADRACE_CACHE_DIR", str(tmp_path))
+    asked: list[str] = []
+    monkeypatch.setattr(warm, "warm_up", lambda fmt, columns: asked.append(fmt.name))
+    warm.load()
+    assert asked == []
+    warm.ready()
+    warm.load()
+    assert asked == ["json", "csv"] * 2
