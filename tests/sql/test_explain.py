@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.formats import FORMATS
-from headrace.program import StreamDef
+from headrace.program import SinkDef, StreamDef
 from headrace.schema import STRING, Field, Schema, View
 from headrace.sql import LiveStream, ScriptNames, Select, explain, explain_json, parse_script, plan_pipeline
 from headrace.sql.live import adding
@@ -153,3 +153,11 @@ def test_explain_says_when_an_indexer_decodes_fields_that_nobody_wants(monkeypat
 
     monkeypatch.setitem(FORMATS, "json", replace(kind, build=build))
     assert "; all fields are decoded, wanted or not" in explain(plan("SELECT id FROM s"), None, False)
+
+
+def test_explain_names_the_sink_of_dead_letters_and_its_guarantee() -> None:
+    planned = plan("SELECT id FROM s")
+    rejecting = replace(planned, stream=replace(planned.stream, dead_letters=SinkDef("lost", "console", {})))
+    assert "  dead letters: lost, console, at least once" in explain(rejecting, None, False)
+    assert json.loads(explain_json(rejecting, None))["stream"]["dead_letters"]["name"] == "lost"
+    assert json.loads(explain_json(planned, None))["stream"]["dead_letters"] is None

@@ -141,6 +141,9 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     access = access_to(planned.stream)
     yield f"read: source {access.source}, format {access.format}; {access.sharing}"
     yield f"indexer: {access.indexer}; {access.fields}"
+    letters = planned.stream.dead_letters
+    if letters is not None:
+        yield f"dead letters: {letters.name}, {letters.kind}, {SINKS[letters.kind].guarantee}"
     yield f"declared: {len(schema)} columns"
     yield f"view (positions are those of the full schema): {show_view(planned.program.view, schema)}"
     if live is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headrace.program import Expression, PipelineProgram
+from headrace.program import Expression, PipelineProgram, SinkDef
 from headrace.schema import Schema, View
 from headrace.sinks import SINKS
 from headrace.sources.access import access_to
@@ -27,12 +27,16 @@ def explain_json(planned: Planned, live: LiveStream | None) -> str:
         "ring0": _ring0(planned.program),
         "ring1": _ring1(planned),
         "watermark": _watermark(planned),
-        "sinks": [{"name": s.name, "type": s.kind, "guarantee": SINKS[s.kind].guarantee} for s in planned.sinks],
+        "sinks": [_sink(s) for s in planned.sinks],
         "rules": [_rule(name, after) for name, after in planned.trace],
         "output": [{"name": f.name, "type": f.type.ddl} for f in planned.program.output],
         "stream": _foot(planned, live),
     }
     return json.dumps(document, indent=2, sort_keys=True)
+
+
+def _sink(sink: SinkDef) -> dict[str, str]:
+    return {"name": sink.name, "type": sink.kind, "guarantee": SINKS[sink.kind].guarantee}
 
 
 def _logical(plan: Plan) -> dict[str, Any]:
@@ -112,6 +116,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
         "in_order": access.in_order or None,
         "indexer": access.indexer,
         "skips_unwanted_fields": access.skips,
+        "dead_letters": None if planned.stream.dead_letters is None else _sink(planned.stream.dead_letters),
         "view": _view(view, schema),
     }
     if live is not None:
