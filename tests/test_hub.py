@@ -346,3 +346,16 @@ def test_starting_a_pipeline_again_keeps_the_state_of_a_stopped_one_and_none_of_
     assert [left.pipeline.instance for left in plan.left] == [instance]
     assert instance in {p.instance for p in plan.pipelines}
     runtime.stop()
+
+
+def test_describe_stream_names_the_indexer_what_it_skips_and_who_reads_a_file(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    hub.sql(
+        f"CREATE STREAM f (a STRING) WITH (source = 'files', format = 'csv', path = '{tmp_path / 'in'}', "
+        "multiline = 'true')"
+    )
+    (described,) = hub.sql("DESCRIBE STREAM f")
+    text = described.render()
+    assert "headrace.formats.kernels.scan_csv.scan_any" in text
+    assert "unwanted fields are skipped" in text
+    assert "each file in order, by one task (multiline" in text
