@@ -6,6 +6,7 @@ PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3
 DURATION ?= 30
 FUZZ_SECONDS ?= 60
 ROUNDS   ?= 200
+CHURN_SECONDS ?= 60
 BIN      := $(VENV)/bin
 # The set-up runs again only when what it installs has changed.
 STAMP    := $(VENV)/.installed
@@ -15,7 +16,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-state bench-state-operator bench-planner \
-        bench-formats fuzz soak-kill clean
+        bench-formats fuzz soak-kill soak-churn soak-schedules clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +83,12 @@ fuzz: $(STAMP) ## Mutated input against the formats for FUZZ_SECONDS=60
 
 soak-kill: $(STAMP) ## Kill runs at random places, ROUNDS=200 times, and check what the sinks hold
 	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS)
+
+soak-churn: $(STAMP) ## Sixteen threads create and drop pipelines at once for CHURN_SECONDS=60
+	@HEADRACE_CHURN_SECONDS=$(CHURN_SECONDS) $(BIN)/python -m pytest tests/e2e/test_shared.py -k sixteen
+
+soak-schedules: $(STAMP) ## Random schedules of joins, leaves, crashes and dying workers, 40 times as many as in the tests
+	@HEADRACE_EXAMPLES=40 $(BIN)/python -m pytest tests/shared
 
 clean: ## Remove the virtual environment, caches and build products
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
