@@ -126,12 +126,17 @@ class Draft:
             statement.name, self.catalog.next_instance, sinks, program, self.buckets if stateful else 1, statement.sql
         )
         if old is not None:
-            same = replace(new, instance=old.definition.instance, buckets=old.definition.buckets, sql="")
-            if same == replace(old.definition, sql=""):
+            same = replace(
+                new, instance=old.definition.instance, buckets=old.definition.buckets, heir_of=old.definition.heir_of
+            )
+            if replace(same, sql="") == replace(old.definition, sql=""):
                 return self._resume(old)
             if not statement.or_replace:
                 raise _exists("pipeline", statement.name, statement.span)
-            self._leave(old, flush=False)
+            if old.desired == "running" and new.inherits(old.definition):
+                new = replace(new, heir_of=old.definition.lane, buckets=old.definition.buckets)
+            else:
+                self._leave(old, flush=False)
         self.catalog = self.catalog.with_pipeline(PipelineRecord(new))
         self._touch(new)
         return Result(f"created pipeline {new.name}")

@@ -187,7 +187,10 @@ class SinkDef:
 
 @dataclass(frozen=True, slots=True)
 class PipelineDef:
-    """A declared pipeline: one instance of it. `instance` is never reused (DESIGN section 8)."""
+    """A declared pipeline: one instance of it. `instance` is never reused (DESIGN section 8).
+
+    `heir_of` is the instance whose lanes it took over, state and all: it replaced one with the same Ring 1 program.
+    """
 
     name: str
     instance: int
@@ -195,6 +198,21 @@ class PipelineDef:
     program: PipelineProgram
     buckets: int
     sql: str = ""
+    heir_of: int | None = None
+
+    @property
+    def lane(self) -> int:
+        """What its lanes are called, and its state is kept under."""
+        return self.instance if self.heir_of is None else self.heir_of
+
+    def inherits(self, old: PipelineDef) -> bool:
+        """Whether it can go on with the state of `old`: groups and partials mean the same in both."""
+        mine, theirs = self.program, old.program
+        return (
+            mine.ring1 is not None
+            and (mine.ring1, mine.ring0.keys, mine.meaning) == (theirs.ring1, theirs.ring0.keys, theirs.meaning)
+            and mine.stream.lower() == theirs.stream.lower()
+        )
 
 
 @dataclass(frozen=True, slots=True)

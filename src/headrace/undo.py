@@ -20,7 +20,7 @@ def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
     catalog = current
     for name in _changed(before.pipelines, after.pipelines, current.pipelines):
         made, old = after.pipelines.get(name), before.pipelines.get(name)
-        if made is not None and (old is None or old.definition.instance != made.definition.instance):
+        if made is not None and (old is None or old.definition.lane != made.definition.lane):
             catalog = catalog.with_end(made.definition, flush=False)
         catalog = catalog.without("pipeline", name) if old is None else catalog.with_pipeline(old)
     for name in _changed(before.sinks, after.sinks, current.sinks):

@@ -224,7 +224,9 @@ class Mini:
 
     def drain(self) -> bool:
         """Run epochs until there is nothing more to do."""
-        while self.step():
+        while (
+            self.step() or self.step()
+        ):  # a source that was asked too often looks again when it has told that it is idle
             pass
         return True
 

@@ -133,7 +133,9 @@ class Schedule:
         if action == "create" and record is None:
             hub.sql(f"CREATE PIPELINE {name} INTO out AS {text}")
         elif action == "replace" and record is not None:
-            other = text.replace("FROM s", "FROM (SELECT * FROM s WHERE id <> 3) s")
+            # With the same Ring 1 program it would go on with the state of the other, whose rows were others.
+            stateful = record.definition.program.ring1 is not None
+            other = text.replace(" FROM ", ", count(*) AS more FROM " if stateful else ", id + 1 AS more FROM ", 1)
             changed = other if record.definition.sql.endswith(text) else text
             hub.sql(f"CREATE OR REPLACE PIPELINE {name} INTO out AS {changed}")
         elif action in ("drop", "stop", "start") and record is not None:
@@ -189,7 +191,7 @@ class Schedule:
         return [e for e in self.mini.checkpoint.epochs if instance in e.instances]
 
 
-@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(st.lists(a_query(), min_size=4, max_size=4), st.lists(ACTIONS, max_size=16))
 def test_every_pipeline_gets_exactly_the_rows_of_its_epochs(queries: list[str], actions: list[tuple[str, Any]]) -> None:
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # every epoch syncs several files

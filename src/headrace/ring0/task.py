@@ -228,7 +228,7 @@ class _Task:
         if runner is not None:
             try:
                 for bucket, table in runner.finish():
-                    messages += [self._row(instance, bucket, Kind.EVENTS, payload) for payload in payloads(table)]
+                    messages += [self._row(pipeline.lane, bucket, Kind.EVENTS, p) for p in payloads(table)]
             except Exception as problem:  # the pipeline's own failure must not reach its neighbours
                 self._fail(instance, problem)
             for sink, staged in runner.staged.items():
@@ -261,9 +261,9 @@ class _Task:
         ).encode()
         rows = []
         for bucket in range(pipeline.buckets):
-            rows.append(self._row(pipeline.instance, bucket, Kind.WATERMARK, message))
+            rows.append(self._row(pipeline.lane, bucket, Kind.WATERMARK, message))
             if end is not None and given.task == 0:
-                rows.append(self._row(pipeline.instance, bucket, Kind.EOF, encode_json(end)))
+                rows.append(self._row(pipeline.lane, bucket, Kind.EOF, encode_json(end)))
         return rows
 
     def _fail(self, instance: int, problem: Exception) -> None:

@@ -18,6 +18,9 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -
     """
     if step.reset:
         store.clear()
+    if step.drop and not step.flush:  # untouched: what is in there may be what killed a worker
+        store.clear()
+        return Outcome(None, 0, 0, 0)
     header = Header.decode(store.header())
     known = [w for w in (header.watermark, step.watermark) if w is not None]
     header.watermark = max(known) if known else None

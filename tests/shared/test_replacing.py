@@ -1,0 +1,87 @@
+"""CREATE OR REPLACE of a running pipeline: no epoch missed or doubled, and state only where it means the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.support import put
+from tests.shared.mini import Crash, Mini
+
+COUNT = "SELECT k, count(*) AS n FROM s{where} GROUP BY k"
+
+
+@pytest.fixture
+def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mini]:
+    (tmp_path / "in").mkdir()
+    mini = Mini(tmp_path / "state", monkeypatch)
+    mini.hub.sql(
+        "CREATE STREAM s (id BIGINT, k STRING) WITH (source = 'files', format = 'json', "
+        f"path = '{tmp_path / 'in'}'); CREATE SINK out WITH (type = 'kept'); CREATE SINK copy WITH (type = 'kept')"
+    )
+    yield mini
+    mini.hub.close()
+
+
+def feed(mini: Mini, low: int, high: int) -> None:
+    put(mini.directory.parent / "in" / f"{low:03}.json", [f'{{"id": {i}, "k": "k{i % 2}"}}' for i in range(low, high)])
+    mini.drain()
+
+
+def pipeline(mini: Mini, query: str, sinks: str = "out") -> int:
+    mini.hub.sql(f"CREATE OR REPLACE PIPELINE p INTO {sinks} AS {query}")
+    return mini.hub.record("p").definition.instance
+
+
+def test_one_with_the_same_ring_1_program_goes_on_with_the_state(mini: Mini) -> None:
+    first = pipeline(mini, COUNT.format(where=""))
+    feed(mini, 0, 10)
+    second = pipeline(mini, COUNT.format(where=" WHERE id <> 11"))
+    feed(mini, 10, 14)
+    third = pipeline(mini, COUNT.format(where=" WHERE id <> 11"), "out, copy")
+    feed(mini, 14, 16)
+    assert len({first, second, third}) == 3
+    assert dict(mini.output(first)) == {"k0": 5, "k1": 5}
+    assert dict(mini.output(second)) == {"k0": 7, "k1": 6}
+    assert dict(mini.output(third)) == {"k0": 8, "k1": 7}
+    # Its end is the end of the state that it took over.
+    mini.hub.sql("CREATE PIPELINE other INTO out AS SELECT id FROM s; DROP PIPELINE p")
+    mini.drain()
+    assert all(store.head is None for lane, store in mini.checkpoint.state.items() if lane[0] == first)
+    assert not [lane for lane in mini.checkpoint.state if lane[0] in (second, third)]
+
+
+def test_one_with_another_ring_1_program_begins_anew(mini: Mini) -> None:
+    pipeline(mini, COUNT.format(where=""))
+    feed(mini, 0, 10)
+    second = pipeline(mini, COUNT.format(where="").replace("count(*)", "count(*) + 1"))
+    feed(mini, 10, 14)
+    assert dict(mini.output(second)) == {"k0": 3, "k1": 3}
+
+
+def test_one_that_failed_passes_nothing_on(mini: Mini) -> None:
+    pipeline(mini, "SELECT k, sum(1 / (id - 12)) AS n FROM s GROUP BY k")
+    feed(mini, 0, 10)
+    feed(mini, 10, 14)
+    assert mini.hub.record("p").desired == "failed"
+    second = pipeline(mini, "SELECT k, sum(1 / (id - 12)) AS n FROM s WHERE id <> 12 GROUP BY k")
+    feed(mini, 14, 15)
+    assert mini.output(second) == [("k0", 0.5)]
+
+
+@pytest.mark.parametrize("place", ["logged", "tasks", "lanes", "committed"])
+def test_no_epoch_is_missed_or_doubled_between_the_two_wherever_the_process_dies(mini: Mini, place: str) -> None:
+    first = pipeline(mini, "SELECT id FROM s")
+    feed(mini, 0, 10)
+    put(mini.directory.parent / "in" / "010.json", [f'{{"id": {i}, "k": "x"}}' for i in range(10, 14)])
+    mini.checkpoint.crash = place
+    with pytest.raises(Crash):
+        pipeline(mini, "SELECT id + 0 AS id FROM s")
+    mini.crash()
+    second = mini.hub.record("p").definition.instance
+    feed(mini, 14, 20)
+    rows = [row for instance in {first, second} for row in mini.output(instance)]
+    assert sorted(rows) == [(i,) for i in range(20)]
+    assert mini.output(first) == [(i,) for i in range(10)]
