@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from headrace.program import (
+    Condition,
     Expression,
     Left,
     Meaning,
@@ -74,8 +75,16 @@ def _few(item: SearchStrategy[object]) -> SearchStrategy[tuple[object, ...]]:
     return st.lists(item, max_size=2).map(tuple)
 
 
+conditions = st.builds(Condition, texts, _few(st.integers(0, 50)))
 ring0_programs = st.builds(
-    Ring0Program, st.none() | texts, _few(expressions), _few(expressions), st.none() | windows, _few(partials)
+    Ring0Program,
+    st.none() | texts,
+    _few(expressions),
+    _few(expressions),
+    st.none() | windows,
+    _few(partials),
+    _few(st.integers(0, 50)),
+    _few(conditions),
 )
 ring1_programs = st.builds(
     Ring1Program,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headrace.codec import dump, load
 from headrace.errors import UnknownType
 from headrace.program import (
+    Condition,
     Expression,
     Left,
     Meaning,
@@ -28,6 +29,7 @@ from headrace.schema import Field, Schema, View
 from tests import strategies
 
 _EVERY_KIND = {
+    Condition: strategies.conditions,
     Expression: strategies.expressions,
     Partial: strategies.partials,
     Window: strategies.windows,
