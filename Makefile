@@ -16,7 +16,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-state bench-state-operator bench-planner \
-        bench-formats fuzz soak-kill soak-churn soak-schedules clean
+        bench-formats fuzz soak-kill soak-churn soak-schedules test-cluster clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ soak-churn: $(STAMP) ## Sixteen threads create and drop pipelines at once for CH
 
 soak-schedules: $(STAMP) ## Random schedules of joins, leaves, crashes and dying workers, 40 times as many as in the tests
 	@HEADRACE_EXAMPLES=40 $(BIN)/python -m pytest tests/shared
+
+test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here
+	@$(BIN)/python -m tests.soak.standalone
 
 clean: ## Remove the virtual environment, caches and build products
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

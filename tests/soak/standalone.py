@@ -1,0 +1,69 @@
+"""`headrace run --master spark://...` on a real standalone cluster: one master, two workers, all on loopback.
+
+    python -m tests.soak.standalone
+
+Starts the cluster from the installed Spark, runs the oracle's case to its end, checks the sinks, stops what it started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyspark
+
+from headrace.java import find_java
+from tests.e2e.kills import Case
+
+HOME = Path(pyspark.__file__).parent
+LIMIT = 240
+_MASTER, _WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+
+
+def main() -> int:
+    loopback = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(HOME), "JAVA_HOME": str(find_java())}
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-standalone-")))
+
+        def server(name: str, *arguments: str) -> Path:
+            log = root / f"{name}.log"
+            with open(log, "wb") as out:
+                command = [str(HOME / "bin" / "spark-class"), *arguments]
+                process = subprocess.Popen(command, stdout=out, stderr=out, env=loopback, cwd=root)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+            return log
+
+        log = server("master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        url = wait_for(log, r"Starting Spark master at (spark://\S+)")
+        for i in range(2):
+            place = ["--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(root / f"work{i}")]
+            log = server(f"worker{i}", _WORKER, *place, "--cores", "1", "--memory", "1g", url)
+            wait_for(log, r"(Successfully registered) with master")
+        case = Case(root / "case", rows=12_000, epoch_bytes=600_000).prepare()
+        command = [sys.executable, "-m", "headrace.cli", "run", "app.sql", "--until-end", "--state-dir", "state"]
+        subprocess.run([*command, "--master", url], cwd=case.root, env=loopback, timeout=LIMIT, check=True)
+        case.check()
+        executors = {p.name for p in root.glob("work*/app-*/*")}
+        assert len(executors) == 2, executors
+    print(f"{url}: two executors, the right rows")
+    return 0
+
+
+def wait_for(log: Path, pattern: str) -> str:
+    """What the server says about itself in its log."""
+    deadline = time.monotonic() + LIMIT
+    while not (found := re.search(pattern, log.read_text())):
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.2)
+    return found[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
