@@ -1,7 +1,7 @@
 """Evaluates one SQL expression in both engines, row by row, and compares: values, errors and result types.
 
-Spark evaluates through its own expression interpreter, so that a row that fails does not hide the others. DuckDB
-evaluates the text that our planner makes of the same SQL.
+Spark evaluates under its own TryEval, so that a row that fails does not hide the others. DuckDB evaluates the text that
+our planner makes of the same SQL.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 
 from headrace.errors import HeadraceError
 from headrace.program import Meaning, StreamDef
-from headrace.schema import Array, DataType, Field, Scalar, Schema, parse_type
+from headrace.schema import Array, DataType, Field, Schema, parse_type
 from headrace.schema import Decimal as DecimalType
 from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
 
 TIME_ZONE = "America/New_York"
 MEANING = Meaning(time_zone=TIME_ZONE)
 FAILED = "<error>"
+TOGETHER = 40  # expressions in one Spark job
 
 
 @dataclass(frozen=True)
@@ -100,57 +103,61 @@ def _from_duck(kind: DataType, value: Any) -> Any:
 
 
 class Spark:
-    """Spark's expression interpreter over one frame."""
+    """Spark over one frame, a job for many expressions."""
 
     def __init__(self, session: Any, table: pa.Table, kinds: tuple[str, ...]) -> None:
-        self.session, self.kinds = session, kinds
+        self.session = session
         frame = session.createDataFrame(
             _rows(table, kinds), ", ".join(f"{'abcdef'[i]} {k.removeprefix('SMALL ')}" for i, k in enumerate(kinds))
         )
-        frame.createOrReplaceTempView("v")
-        self.output = frame._jdf.queryExecution().analyzed().output()
-        self.rows = list(frame._jdf.queryExecution().executedPlan().executeCollect())
+        frame.coalesce(1).createOrReplaceTempView("v")
 
-    def evaluate(self, text: str) -> Outcome | str:
-        """Every row's value, or why Spark refuses the expression."""
-        jvm = self.session._jvm
+    def evaluate(self, texts: list[str]) -> list[Outcome | str]:
+        """For each expression every row's value, or why Spark refuses it."""
+        found: list[Outcome | str] = []
+        for i in range(0, len(texts), TOGETHER):
+            some = texts[i : i + TOGETHER]
+            try:
+                found += self._together(some)
+            except PySparkException:  # one of them is refused
+                found += [self._alone(text) for text in some]
+        return found
+
+    def _alone(self, text: str) -> Outcome | str:
         try:
-            plan = self.session.sql(f"SELECT {text} AS r FROM v")._jdf.queryExecution().optimizedPlan()
-        except Exception as problem:
+            return self._together([text])[0]
+        except PySparkException as problem:
             return str(problem).split("\n")[0]
-        if plan.nodeName() != "Project":
-            return f"no projection: {plan.nodeName()}"
-        expression = plan.projectList().apply(0)
+
+    def _together(self, texts: list[str]) -> list[Outcome]:
+        """TryEval turns a failure into NULL; asking whether the value is NULL tells a failure from a real NULL."""
+        jvm = self.session._jvm
+        catalyst = jvm.org.apache.spark.sql.catalyst
+        selected = ", ".join(f"{text} AS r{i}" for i, text in enumerate(texts))
+        plan = self.session.sql(f"SELECT {selected} FROM v")._jdf.queryExecution().analyzed()
+        kinds, tried = [], []
+        for i in range(len(texts)):
+            expression = plan.projectList().apply(i).child()
+            kinds.append(parse_type(expression.dataType().sql()))
+            for name, asked in (("value", expression), ("null", catalyst.expressions.IsNull(expression))):
+                tried.append(self._named(catalyst.expressions.TryEval(asked), f"{name}{i}"))
+        projected = catalyst.plans.logical.Project(_sequence(jvm, tried), plan.child())
+        dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.session._jsparkSession, projected)
+        table = DataFrame(dataset, self.session).toArrow()
+        return [
+            Outcome(kind.ddl, _from_spark(kind, table.column(f"value{i}"), table.column(f"null{i}").to_pylist()))
+            for i, kind in enumerate(kinds)
+        ]
+
+    def _named(self, expression: Any, name: str) -> Any:
+        jvm = self.session._jvm
         catalyst = jvm.org.apache.spark.sql.catalyst.expressions
-        # TryEval turns a failure into NULL; asking whether the value is NULL tells a failure from a real NULL
-        judged = [catalyst.TryEval(expression), catalyst.TryEval(catalyst.IsNull(expression))]
-        sequence = jvm.org.apache.spark.api.python.PythonUtils.toSeq(judged)
-        projection = catalyst.InterpretedMutableProjection(sequence, plan.child().output())
-        kind = expression.dataType()
-        ddl = parse_type(kind.sql())
-        return Outcome(ddl.ddl, [self._one(projection, row, kind, ddl) for row in self._picked(plan)])
-
-    def _picked(self, plan: Any) -> list[Any]:
-        """The rows as the projection's child puts them out: Spark may have pruned columns."""
-        output = plan.child().output()
-        if output.size() == self.output.size():
-            return self.rows
-        return list(plan_rows(self.session, plan))
-
-    def _one(self, projection: Any, row: Any, kind: Any, ddl: DataType) -> Any:
-        result = projection.apply(row)
-        value = result.get(0, kind)  # every call crosses to the JVM, so NULL is looked at only when it is one
-        if value is None:
-            return FAILED if result.isNullAt(1) else None
-        return _from_spark(ddl, value)
+        none, empty = jvm.scala.Option.empty(), _sequence(jvm, [])
+        return catalyst.Alias(expression, name, catalyst.NamedExpression.newExprId(), empty, none, empty)
 
 
-def plan_rows(session: Any, plan: Any) -> list[Any]:
-    """The rows of a plan's child."""
-    execution = session._jsparkSession.sessionState().executePlan(
-        plan.child(), session._jvm.org.apache.spark.sql.execution.CommandExecutionMode.ALL()
-    )
-    return list(execution.executedPlan().executeCollect())
+def _sequence(jvm: Any, items: list[Any]) -> Any:
+    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(items)
 
 
 def _rows(table: pa.Table, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
@@ -162,16 +169,13 @@ def _rows(table: pa.Table, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def _from_spark(kind: DataType, value: Any) -> Any:
-    if isinstance(kind, DecimalType):
-        return value.toJavaBigDecimal()
-    if isinstance(kind, Array):
-        element = kind.element
-        assert element == Scalar("STRING")
-        return [None if value.isNullAt(i) else value.getUTF8String(i).toString() for i in range(value.numElements())]
-    if kind == Scalar("STRING"):
-        return value.toString()
-    return bytes(value) if kind.ddl == "BINARY" else value
+def _from_spark(kind: DataType, values: pa.ChunkedArray, nulls: list[bool | None]) -> list[Any]:
+    """Times as numbers; FAILED where even the question for NULL failed."""
+    if kind.ddl in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+        values = values.cast(pa.int64())
+    elif kind.ddl == "DATE":
+        values = values.cast(pa.int32())
+    return [FAILED if null is None else value for value, null in zip(values.to_pylist(), nulls, strict=True)]
 
 
 def same(kind: str, ours: Any, theirs: Any, ulps: int = 0) -> bool:

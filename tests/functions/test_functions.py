@@ -46,6 +46,10 @@ def spark(spark_of_the_run: Any) -> Any:
     # Spark would compute constant rows while it plans, and fail there
     rule = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
     session.conf.set("spark.sql.optimizer.excludedRules", rule)
+    # Each expression is evaluated once per question, and not worth compiling
+    session.conf.set("spark.sql.subexpressionElimination.enabled", "false")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return session
 
 
@@ -69,16 +73,18 @@ def disagreements(spark: Any) -> dict[str, list[str]]:
 def _compare_frame(spark: Any, kinds: tuple[str, ...], group: list[Case], found: dict[str, list[str]]) -> None:
     rows = frame(kinds)
     duck, theirs = Duck(rows), Spark(spark, rows, kinds)
+    compared: list[tuple[Case, Any]] = []
     for case, planned in zip(group, plan_expressions(kinds, [c.text for c in group]), strict=True):
         if isinstance(planned, UnsupportedOnShared) and case.key in _registered():
             continue  # refusing these argument types (a decimal too long) is safe; another case must agree
         verdict = found.setdefault(case.key, [])
         if isinstance(planned, HeadraceError):
             verdict.append(f"{case.text}: {planned.message}")
-            continue
-        outcome = theirs.evaluate(case.text)
+        else:
+            compared.append((case, planned))
+    for (case, planned), outcome in zip(compared, theirs.evaluate([c.text for c, _ in compared]), strict=True):
         if isinstance(outcome, str):
-            verdict.append(f"{case.text}: {outcome}")
+            found[case.key].append(f"{case.text}: {outcome}")
             continue
         found[case.key] += [f"{case.text}: {d}" for d in differences(duck.evaluate(*planned), outcome, rows, case.ulps)]
 

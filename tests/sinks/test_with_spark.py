@@ -38,7 +38,7 @@ with headrace.connect(back + "-state", spark=spark) as hub:
                 CREATE SINK out WITH (type = 'memory');
                 CREATE PIPELINE p INTO out AS SELECT count(*) AS c FROM s""")
     hub.wait_until_end()
-    assert hub.pipeline("p").results().to_pylist() == [{"c": 100}]
+    assert hub.pipelines["p"].results().to_pylist() == [{"c": 100}]
 spark.stop()
 '''
 
