@@ -169,7 +169,7 @@ def _rows(table: pa.Table, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def _from_spark(kind: DataType, values: pa.ChunkedArray, nulls: list[bool | None]) -> list[Any]:
+def _from_spark(kind: DataType, values: pa.ChunkedArray[Any], nulls: list[bool | None]) -> list[Any]:
     """Times as numbers; FAILED where even the question for NULL failed."""
     if kind.ddl in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         values = values.cast(pa.int64())
