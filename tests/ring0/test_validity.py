@@ -75,9 +75,9 @@ def test_a_bad_value_in_the_filter_s_own_column_never_goes_unnoticed(
     assert [letter["column"] for letter in sent.letters] == (["n"] if policy == "dead_letter" else [])
 
 
-def _picky(*parts: tuple[str, tuple[int, ...]]) -> PipelineDef:
+def _picky(*parts: tuple[str, tuple[int, ...]], instance: int = 2) -> PipelineDef:
     """A pipeline whose filter is known by its parts, as the planner hands it over."""
-    made = stateless(2, WORD, N, X, where=" AND ".join(sql for sql, _ in parts))
+    made = stateless(instance, WORD, N, X, where=" AND ".join(sql for sql, _ in parts))
     ring0 = replace(made.program.ring0, conditions=tuple(Condition(sql, columns) for sql, columns in parts))
     return replace(made, program=replace(made.program, ring0=ring0))
 
@@ -195,6 +195,8 @@ PIPELINES = [
     counting(12, WORD, window=Window("hop", 20 * SECOND, 10 * SECOND), where="c1 > 1", view=View.some([WORD, N])),
     counting(13, WORD, window=Window("session", SECOND, SECOND)),
     counting(14, WORD, window=TUMBLE, where="CAST(c0 AS INTEGER) > 0"),
+    _picky(("c0 = 'a'", (WORD,)), ("c1 > 1", (N,)), ("c2 IS NOT NULL", (X,)), instance=15),
+    _picky(("c1 >= 0", (N,)), ("c2 < 1", (X,)), instance=16),
 ]
 
 _words = st.sampled_from(["a", "b", "7", None, 5])

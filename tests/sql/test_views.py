@@ -44,3 +44,11 @@ def test_the_schema_stays_whole_and_positions_are_those_of_the_full_schema() -> 
     assert stream is not None
     assert output.sql == f"c{stream.schema.index('ts')}"
     assert planned.stream.schema == stream.schema
+
+
+def test_the_program_knows_which_columns_each_condition_of_the_filter_reads() -> None:
+    ring0 = plan("SELECT id FROM s WHERE k = 'a' AND (temp > 1 OR hum > 2) AND id IS NOT NULL").program.ring0
+    names = plan("SELECT * FROM s").stream.schema.names
+    read = [{names[c] for c in condition.columns} for condition in ring0.conditions]
+    assert read == [{"k"}, {"temp", "hum"}, {"id"}]
+    assert all(condition.sql in str(ring0.filter) for condition in ring0.conditions)
