@@ -1,0 +1,156 @@
+"""What a stream decodes and says about itself as pipelines come and go: the regressions of its design."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import InUse
+from headrace.status import StreamStatus
+from tests.e2e.support import put
+from tests.shared.mini import Mini
+
+ALL = ["a", "b", "c", "d"]
+
+
+@pytest.fixture
+def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mini]:
+    (tmp_path / "in").mkdir()
+    mini = Mini(tmp_path / "state", monkeypatch)
+    mini.hub.sql(
+        "CREATE STREAM s (a BIGINT, b STRING, c INT, d STRING) WITH (source = 'files', format = 'json', "
+        f"path = '{tmp_path / 'in'}'); CREATE SINK out WITH (type = 'kept')"
+    )
+    yield mini
+    mini.hub.close()
+
+
+def feed(mini: Mini, low: int, high: int) -> None:
+    rows = [{"a": i, "b": f"b{i}", "c": i % 3, "d": f"d{i}"} for i in range(low, high)]
+    put(mini.directory.parent / "in" / f"{low:03}.json", map(json.dumps, rows))
+    mini.drain()
+
+
+def create(mini: Mini, **queries: str) -> None:
+    mini.hub.sql(";".join(f"CREATE PIPELINE {name} INTO out AS SELECT {q}" for name, q in queries.items()))
+
+
+def output(mini: Mini, name: str) -> list[Any]:
+    return mini.output(mini.hub.record(name).definition.instance)
+
+
+def info(mini: Mini) -> StreamStatus:
+    return mini.hub.streams["s"].status()
+
+
+def test_disjoint_columns_are_both_right(mini: Mini) -> None:
+    create(mini, one="a FROM s", two="d FROM s")
+    feed(mini, 0, 5)
+    assert output(mini, "one") == [(i,) for i in range(5)]
+    assert output(mini, "two") == [(f"d{i}",) for i in range(5)]
+    assert info(mini).decoding_columns == ["a", "d"]
+
+
+def test_all_some_and_none_are_three_things_and_leaving_goes_back_to_the_others(mini: Mini) -> None:
+    create(mini, none="count(*) AS n FROM s")
+    assert info(mini).decoding_columns == []
+    create(mini, some="b FROM s WHERE c > 0")
+    assert info(mini).decoding_columns == ["b", "c"]
+    create(mini, whole="* FROM s", other="s.* FROM s")
+    assert info(mini).decoding_columns == ALL
+    assert info(mini).subscribers == {"none": [], "some": ["b", "c"], "whole": ["*"], "other": ["*"]}
+    mini.hub.sql("DROP PIPELINE whole")
+    assert info(mini).decoding_columns == ALL
+    mini.hub.sql("DROP PIPELINE other")
+    assert info(mini).decoding_columns == ["b", "c"]
+    mini.hub.sql("STOP PIPELINE some")
+    mini.drain()
+    assert info(mini).decoding_columns == []
+    feed(mini, 0, 3)
+    assert output(mini, "none") == [(3,)]
+
+
+def test_a_pipeline_that_fails_releases_its_columns_and_closing_releases_all(mini: Mini) -> None:
+    create(mini, fails="10 / (c - 2) AS q, d FROM s", fine="a FROM s")
+    assert info(mini).decoding_columns == ["a", "c", "d"]
+    feed(mini, 0, 5)
+    assert mini.hub.pipelines["fails"].status().state == "failed"
+    assert info(mini).decoding_columns == ["a"]
+    assert output(mini, "fine") == [(i,) for i in range(5)]
+    mini.hub.close()
+    mini.open()
+    assert info(mini).decoding_columns == ["a"]
+
+
+def test_the_last_pipeline_leaving_stops_the_query_and_the_next_goes_on_from_the_last_offset(mini: Mini) -> None:
+    create(mini, p="a FROM s")
+    feed(mini, 0, 5)
+    with pytest.raises(InUse) as refused:
+        mini.hub.sql("DROP STREAM s")
+    assert refused.value.params["users"] == ["p"]
+    mini.hub.sql("DROP PIPELINE p")
+    assert not info(mini).running
+    assert (info(mini).decoding_columns, info(mini).subscribers) == ([], {})
+    create(mini, q="a FROM s")
+    feed(mini, 5, 8)
+    assert output(mini, "q") == [(5,), (6,), (7,)]
+
+
+def test_python_describe_and_explain_say_the_same_and_only_what_happened(mini: Mini) -> None:
+    create(
+        mini, one="a, count(*) AS n FROM s WHERE c = 1 GROUP BY a", two="a, max(c) AS m FROM s WHERE c = 1 GROUP BY a"
+    )
+    feed(mini, 0, 6)
+    put(mini.directory.parent / "in" / "bad.json", ["{", json.dumps({"a": "x", "c": 1})])
+    mini.drain()
+    status = info(mini)
+    assert (status.rows, status.bad, status.epoch) == (7, {"bad_json": 1, "bad_integer": 1}, 2)
+    assert status.projection_version == mini.hub.runtime("s").progress.plan
+    table = mini.hub.sql("DESCRIBE STREAM s")[0].table
+    assert table is not None
+    facts = dict(zip(*(table.column(i).to_pylist() for i in (0, 1)), strict=True))
+    for fact in ("epoch", "projection_version", "rows", "bytes", "lag_bytes", "decoding_columns", "bad"):
+        assert facts[fact] == str(getattr(status, fact)), fact
+    assert facts["watermark"] is None
+    assert (facts["subscriber one"], facts["subscriber two"]) == ("a, c", "a, c")
+    foot = json.loads(str(mini.hub.sql("EXPLAIN JSON PIPELINE one")[0]))["stream"]
+    for fact in ("epoch", "rows", "bytes", "bad", "lag_bytes"):
+        assert foot[fact] == getattr(status, fact), fact
+    assert set(foot["subscribers"]) == {"one", "two"}
+    assert foot["applied"]["version"] == status.projection_version
+    assert foot["runs"] == {"filter": "same filter as two", "shares_windowing_with": ["two"]}
+
+
+def test_what_a_stopped_pipeline_misses_is_told_while_it_is_away_and_kept_when_it_is_back(mini: Mini) -> None:
+    create(mini, p="a FROM s", other="b FROM s")
+    feed(mini, 0, 5)
+    mini.hub.sql("STOP PIPELINE p")
+    feed(mini, 5, 12)
+    away = mini.hub.pipelines["p"].status()
+    assert (away.state, away.missed_rows, away.gaps) == ("stopped", 7, [])
+    mini.hub.sql("START PIPELINE p")
+    feed(mini, 12, 14)
+    mini.hub.close()
+    mini.open()
+    back = mini.hub.pipelines["p"].status()
+    assert (back.missed_rows, [g.rows for g in back.gaps]) == (7, [7])
+    assert output(mini, "p") == [(i,) for i in (*range(5), 12, 13)]
+    shown = mini.hub.sql("SHOW PIPELINES")[0].table
+    assert shown is not None
+    assert {row["name"]: row["missed"] for row in shown.to_pylist()} == {"p": "7", "other": "0"}
+    assert "Gap(" in str(mini.hub.sql("DESCRIBE PIPELINE p")[0])
+
+
+def test_a_plan_that_tells_of_an_end_twice_drops_state_once(mini: Mini) -> None:
+    """STOP, DROP and CREATE of the same name between two epochs: the new one inherits nothing."""
+    create(mini, n="c, count(*) AS n FROM s GROUP BY c", other="a FROM s")
+    feed(mini, 0, 6)
+    mini.hub.sql(
+        "STOP PIPELINE n; DROP PIPELINE n; CREATE PIPELINE n INTO out AS SELECT c, count(*) AS n FROM s GROUP BY c"
+    )
+    feed(mini, 6, 9)
+    assert sorted(output(mini, "n")) == [(0, 1), (1, 1), (2, 1)]
