@@ -6,6 +6,7 @@ PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3
 DURATION ?= 30
 FUZZ_SECONDS ?= 60
 ROUNDS   ?= 200
+JOBS     ?= 2
 CHURN_SECONDS ?= 60
 BIN      := $(VENV)/bin
 # The set-up runs again only when what it installs has changed.
@@ -47,8 +48,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
 	@$(BIN)/headrace demo --duration $(DURATION)
 
-test: $(STAMP) ## Run the tests
-	@$(BIN)/python -m pytest
+test: $(STAMP) ## Run the tests, JOBS=2 at once
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup
 
 check: $(STAMP) ## Lint, types, layers, documented names, doctests
 	@$(BIN)/ruff check .

@@ -63,7 +63,7 @@ def test_spark_reads_both_formats_and_writes_the_same_json(tmp_path: Path) -> No
         env={**os.environ, "JAVA_HOME": str(find_java())},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=300,
     )
     assert answer.returncode == 0, answer.stderr[-3000:]
     assert "at:timestamp,wall:timestamp_ntz" in answer.stdout
