@@ -181,7 +181,8 @@ class FileLog:
         open_paths = {e.path for e in extents}
         gone = {p: self._gone.get(p, now) for p in self.last.keys() - present}
         forgotten = {p for p, since in gone.items() if now - since > KEEP_GONE and p not in open_paths}
-        known = [e for p, e in self.last.items() if p not in open_paths | forgotten]
+        unsaid = open_paths | forgotten
+        known = [e for p, e in self.last.items() if p not in unsaid]
         lines: list[dict[str, Any]] = [{"known": asdict(e), "gone": gone.get(e.path)} for e in known]
         lines += [asdict(e) for e in extents]
         head: dict[str, Any] = {"first": self.first + dropped, "bytes": self._before[dropped], "lines": len(lines) + 1}
