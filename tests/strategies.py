@@ -96,8 +96,10 @@ ring1_programs = st.builds(
     _few(expressions),
 )
 programs = st.builds(PipelineProgram, texts, views, ring0_programs, st.none() | ring1_programs, schemas, meanings)
-streams = st.builds(StreamDef, names, schemas, st.none() | st.integers(0, 2), micros, texts, texts, options, texts)
 sinks = st.builds(SinkDef, names, texts, options, texts)
+streams = st.builds(
+    StreamDef, names, schemas, st.none() | st.integers(0, 2), micros, texts, texts, options, texts, st.none() | sinks
+)
 pipelines = st.builds(PipelineDef, names, st.integers(1, 2**62), _few(sinks), programs, st.integers(1, 64), texts)
 left = st.builds(Left, pipelines, st.booleans())
 plans = st.builds(PlanVersion, st.integers(1, 2**31), streams, _few(pipelines), st.booleans(), _few(left))
