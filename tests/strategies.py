@@ -10,6 +10,7 @@ from hypothesis.strategies import SearchStrategy
 from headrace.program import (
     Condition,
     Expression,
+    LateRows,
     Left,
     Meaning,
     Partial,
@@ -100,6 +101,18 @@ sinks = st.builds(SinkDef, names, texts, options, texts)
 streams = st.builds(
     StreamDef, names, schemas, st.none() | st.integers(0, 2), micros, texts, texts, options, texts, st.none() | sinks
 )
-pipelines = st.builds(PipelineDef, names, st.integers(1, 2**62), _few(sinks), programs, st.integers(1, 64), texts)
+late_rows = st.builds(LateRows, sinks, _few(expressions))
+pipelines = st.builds(
+    PipelineDef,
+    names,
+    st.integers(1, 2**62),
+    _few(sinks),
+    programs,
+    st.integers(1, 64),
+    texts,
+    st.none() | st.integers(1, 2**62),
+    st.integers(1, 2**60),
+    st.none() | late_rows,
+)
 left = st.builds(Left, pipelines, st.booleans())
 plans = st.builds(PlanVersion, st.integers(1, 2**31), streams, _few(pipelines), st.booleans(), _few(left))

@@ -13,6 +13,7 @@ from headrace.errors import UnknownType
 from headrace.program import (
     Condition,
     Expression,
+    LateRows,
     Left,
     Meaning,
     Partial,
@@ -39,6 +40,7 @@ _EVERY_KIND = {
     PipelineProgram: strategies.programs,
     StreamDef: strategies.streams,
     SinkDef: strategies.sinks,
+    LateRows: strategies.late_rows,
     PipelineDef: strategies.pipelines,
     Left: strategies.left,
     PlanVersion: strategies.plans,

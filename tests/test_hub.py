@@ -35,7 +35,7 @@ SINK = "CREATE SINK m WITH (type = 'memory')"
 
 
 def summary(plan: int, *, ending: bool = False, rows: int, spent: dict[int, float] | None = None) -> EpochSummary:
-    return EpochSummary(0, plan, ending, rows, 0, 0, 1, 0.0, Progress(), {}, spent or {}, {}, {})
+    return EpochSummary(0, plan, ending, rows, 0, 0, 1, Progress(), {}, spent or {}, {})
 
 
 class Query:

@@ -70,6 +70,12 @@ def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, wate
     return Aggregated(*split_closed(_run(meaning, sql, rows, schema), watermark))
 
 
+def aggregate_nothing(program: Ring0Program, meaning: Meaning, nothing: pa.Table) -> pa.Table:
+    """The one partial of a global aggregate over no rows: what `merge` adds to others without changing them."""
+    sql = f"SELECT {', '.join(_partials(program))} FROM rows"
+    return _run(meaning, sql, nothing, schema_of(program))
+
+
 def aggregate_family(
     members: Sequence[Ring0Program], meaning: Meaning, rows: pa.Table, watermark: int | None
 ) -> list[Aggregated]:
@@ -233,6 +239,21 @@ def _sessions(
     columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *_partials(program)]
     sql = f"SELECT {', '.join(columns)} FROM {_islands(source, keys)} GROUP BY {', '.join([*keys, '_island'])}"
     return Aggregated(_run(meaning, sql, rows, schema_of(program)), late)
+
+
+def late_rows(
+    outputs: Sequence[Expression], program: Ring0Program, meaning: Meaning, rows: pa.Table, watermark: int
+) -> pa.Table:
+    """The rows that `aggregate_rows` counts as late: those whose last window has closed."""
+    window = program.window
+    assert window is not None
+    if window.kind == "session":
+        late = _session_closed(f"_t + {window.size}", watermark)
+    else:
+        step = window.size if window.kind == "cumulate" else window.slide
+        late = f"({_aligned('_t', step, window.offset)} + {window.size} <= {watermark})"
+    filter_sql = " AND ".join(f"({c})" for c in (program.filter, late) if c)
+    return project_rows(outputs, filter_sql, meaning, rows)
 
 
 def _session_closed(end: str, watermark: int) -> str:

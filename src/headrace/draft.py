@@ -119,11 +119,19 @@ class Draft:
         old = self.catalog.pipeline(statement.name)
         if old is not None and statement.if_not_exists:
             return Result(f"pipeline {old.definition.name} is as declared")
-        program = plan_pipeline(statement, self.catalog, self.meaning).program
+        planned = plan_pipeline(statement, self.catalog, self.meaning)
+        program, settings = planned.program, planned.settings
         sinks = tuple(self._sink(name, span) for name, span in zip(statement.sinks, statement.sink_spans, strict=True))
         stateful = program.ring1 is not None and bool(program.ring1.keys)
         new = PipelineDef(
-            statement.name, self.catalog.next_instance, sinks, program, self.buckets if stateful else 1, statement.sql
+            statement.name,
+            self.catalog.next_instance,
+            sinks,
+            program,
+            self.buckets if stateful else 1,
+            statement.sql,
+            max_groups=settings.max_groups,
+            late=settings.late,
         )
         if old is not None:
             same = replace(

@@ -334,6 +334,10 @@ class WorkerDied(ExternalError):
     code = "WORKER_DIED"
 
 
+class TooManyGroups(UserError):
+    code = "TOO_MANY_GROUPS"
+
+
 class PipelineFailed(UserError):
     code = "PIPELINE_FAILED"
 

@@ -316,7 +316,8 @@ class Hub:
     # --- ends -------------------------------------------------------------------------------------
 
     def wait_until_end(self, timeout: float | None = None) -> bool:
-        """Wait until every finite source is drained, then close all windows, commit, and stop the queries.
+        """Wait until every finite source is drained, then close all windows (unless the stream says close_at_end =
+        'false'), commit, and stop the queries.
 
         Whether that happened in time. Raises StreamFailed if a query dies. A source that never ends is waited for.
         """

@@ -76,7 +76,10 @@ class Pipeline:
             rows_out=counted.rows_out,
             late=counted.late,
             bad=counted.bad,
-            groups=runtime.groups(definition.instance),
+            groups=counted.groups,
+            state_bytes=counted.bytes,
+            sent=counted.sent,
+            received=counted.received,
             epoch_ms=runtime.spent_ms(definition.instance),
             missed_rows=counted.missed_rows + (progress.rows - counted.seen_rows if away else 0),
             gaps=list(counted.gaps),
@@ -113,7 +116,7 @@ class Pipeline:
         """What its memory sink holds; `sink` names one when there are several."""
         definition = self._hub.record(self.name).definition
         runtime = self._hub.runtime(definition.program.stream)
-        for candidate in definition.sinks:
+        for candidate, _ in definition.outlets:
             if candidate.kind == "memory" and (sink is None or candidate.name.lower() == sink.lower()):
                 held: Any = runtime.committer.sink(definition, candidate.name)
                 table: pa.Table = held.read()

@@ -20,7 +20,8 @@ from typing import Literal
 
 from headrace.schema import BIGINT, BINARY, STRING, DataType, Field, Schema, View
 
-Emit = Literal["close", "changes"]
+# When a group speaks: once, when its window closes; whenever an epoch changed it; once, when it is first seen.
+Emit = Literal["close", "changes", "first"]
 MEMBER = "_member"
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
 
@@ -186,10 +187,22 @@ class SinkDef:
 
 
 @dataclass(frozen=True, slots=True)
+class LateRows:
+    """Where a pipeline's late rows go, and which columns of the stream they have: those that the pipeline reads."""
+
+    sink: SinkDef
+    outputs: tuple[Expression, ...]
+
+
+MAX_GROUPS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineDef:
     """A declared pipeline: one instance of it. `instance` is never reused (DESIGN section 8).
 
     `heir_of` is the instance whose lanes it took over, state and all: it replaced one with the same Ring 1 program.
+    More than `max_groups` open groups stop it; `late` is None when late rows are only counted.
     """
 
     name: str
@@ -199,6 +212,14 @@ class PipelineDef:
     buckets: int
     sql: str = ""
     heir_of: int | None = None
+    max_groups: int = MAX_GROUPS
+    late: LateRows | None = None
+
+    @property
+    def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:
+        """Every sink it writes to, with the columns that go there; the first ones get its output."""
+        late = () if self.late is None else ((self.late.sink, _columns(self.late.outputs)),)
+        return (*((sink, self.program.output) for sink in self.sinks), *late)
 
     @property
     def lane(self) -> int:
@@ -213,6 +234,10 @@ class PipelineDef:
             and (mine.ring1, mine.ring0.keys, mine.meaning) == (theirs.ring1, theirs.ring0.keys, theirs.meaning)
             and mine.stream.lower() == theirs.stream.lower()
         )
+
+
+def _columns(expressions: tuple[Expression, ...]) -> Schema:
+    return Schema(tuple(Field(e.name, e.type) for e in expressions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class StreamRuntime:
         fed = self._ended == current and self._fed
         if plan is not None and plan.ending and plan.pipelines == pipelines and not fed:
             return current
-        return self.publish(pipelines, ending=True)
+        return self.publish(pipelines, ending=stream_values(self.stream)["close_at_end"])
 
     # --- the query --------------------------------------------------------------------------------
 
@@ -352,10 +352,6 @@ class StreamRuntime:
         """Time that an instance took in the newest epoch, over all tasks."""
         return self._recent[-1][1].pipeline_ms.get(instance) if self._recent else None
 
-    def groups(self, instance: int) -> int:
-        """Partials that an instance keeps as state."""
-        return self._recent[-1][1].groups.get(instance, 0) if self._recent else 0
-
     def _subscribers(self, applied: Applied) -> dict[str, list[str]]:
         """Who was in the newest planned epoch, with the columns that each needs."""
         schema = self.stream.schema
@@ -389,6 +385,7 @@ class StreamRuntime:
             bad=dict(progress.bad),
             dead_letters=progress.dead_letters,
             watermark=to_datetime(progress.watermark),
+            far_future=progress.future,
             lag_bytes=self._backlog,
             epoch_ms=last[1] if last else None,
             rows_per_s=rows / seconds if seconds else 0.0,

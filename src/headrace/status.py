@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -40,6 +40,25 @@ class HtmlTable:
         return f"<table>{rows}</table>"
 
 
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Messages over a pipeline's lanes, counted on one side: batches of rows and the rows (partial aggregates) in them,
+    watermarks, barriers, ends; `dropped` are input rows that were not sent because they were late."""
+
+    batches: int = 0
+    rows: int = 0
+    watermarks: int = 0
+    barriers: int = 0
+    ends: int = 0
+    dropped: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*(getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{f.name} {getattr(self, f.name)}" for f in dataclasses.fields(self))
+
+
 @dataclass(frozen=True)
 class StreamStatus(HtmlTable):
     """A stream, as it really is: nothing here is planned or promised.
@@ -47,7 +66,8 @@ class StreamStatus(HtmlTable):
     `decoding_columns`, `projection_version` (a plan version) and `subscribers` (pipelines with the columns each needs,
     `*` for all) are those of the newest planned epoch; `epoch` is the newest committed one, and `rows`, `bytes`, `bad`
     and `watermark` are as of it; rates are over the last epochs. `bad` counts by reason what was rejected for all or
-    concerned a pipeline; `dead_letters` are in the stream's sink.
+    concerned a pipeline; `dead_letters` are in the stream's sink; `far_future` rows did not move the watermark
+    (option max_future).
     """
 
     name: str
@@ -66,12 +86,13 @@ class StreamStatus(HtmlTable):
     rows_per_s: float
     mb_per_s: float
     dead_letters: int = 0
+    far_future: int = 0
 
 
 @dataclass(frozen=True)
 class PipelineStatus(HtmlTable):
-    """A pipeline. `rows_out` are rows visible in its first sink; `late` rows came after all their windows had
-    closed.
+    """A pipeline. `rows_out` are rows visible in its first sink; `late` rows came after all their windows had closed.
+    `groups` and `state_bytes` are its state; `sent` and `received` what crossed the bridge from Ring 0 to Ring 1.
 
     `missed_rows` are the stream's rows that passed while it was stopped or failed; each `gap` is a run of epochs that
     it missed before it came back.
@@ -89,3 +110,6 @@ class PipelineStatus(HtmlTable):
     missed_rows: int
     gaps: list[Gap]
     error: str
+    state_bytes: int = 0
+    sent: Traffic = field(default_factory=Traffic)
+    received: Traffic = field(default_factory=Traffic)

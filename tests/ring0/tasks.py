@@ -181,11 +181,12 @@ def task(
     tasks: int = 1,
     ending: bool = False,
     leaving: tuple[Left, ...] = (),
+    now: int | None = None,
 ) -> Sent:
     """Run one task over the given chunks; no chunks at all is a task without a split."""
     plan = PlanVersion(3, declared or stream(), tuple(pipelines), ending, leaving)
     split = Chunks(chunks) if chunks else None
-    given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, leaving)
+    given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, leaving, now=now)
     return Sent([row for batch in run_task(given) for row in batch])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.bridge.messages import STREAM_LANE, Kind, decode_receipt
+from headrace.bridge.messages import STREAM_LANE, Kind, decode_receipt, decode_table
 from headrace.codec import load
 from headrace.formats import FORMATS
 from headrace.formats.base import Decoded, Format
@@ -194,9 +194,52 @@ def test_the_report_adds_up() -> None:
     assert (report["task"], report["tasks"], report["epoch"], report["plan"]) == (0, 1, 7, 3)
     assert report["max_time"] == 25 * SECOND
     one, two = report["pipelines"]["1"], report["pipelines"]["2"]
-    assert (one["rows_out"], one["late"], one["bad"]) == (len(sent.rows[1]), 0, 1) == (5, 0, 1)
-    assert two["rows_out"] == sum(len(rows) for (i, _), rows in sent.events.items() if i == 2)
+    assert (one["late"], one["bad"], len(sent.rows[1])) == (0, 1, 5)
     assert (two["late"], two["bad"]) == (0, 0)
+
+
+def test_what_is_sent_over_the_bridge_is_counted_to_the_message() -> None:
+    late = counting(3, WORD, window=TUMBLE, buckets=3)
+    sent = task([stateless(1, WORD), counting(2, WORD), late], RECORDS, watermark=20 * SECOND, ending=True)
+    for instance, buckets in ((2, 2), (3, 3)):
+        mine = [m for m in sent.messages if m.instance == instance]
+        assert sent.report["sent"][str(instance)] == {
+            "batches": sum(m.kind == Kind.EVENTS for m in mine),
+            "rows": sum(len(rows) for (i, _), rows in sent.events.items() if i == instance),
+            "watermarks": buckets,
+            "barriers": 0,
+            "ends": buckets,
+            "dropped": sent.report["pipelines"][str(instance)]["late"],
+        }
+    assert sent.report["sent"]["3"]["dropped"] == 2
+
+
+def test_a_message_holds_at_most_max_rows_rows() -> None:
+    many = lines(*({"word": f"w{i}", "ts": at(1)} for i in range(100)))
+    sent = task([counting(1, WORD, buckets=1)], many, declared=stream(max_rows="7"))
+    sizes = [decode_table(m.payload).num_rows for m in sent.messages if m.kind == Kind.EVENTS]
+    assert sum(sizes) == 100 and max(sizes) == 7 and len(sizes) == 15
+
+
+def test_rows_too_far_ahead_of_the_clock_do_not_move_the_watermark_and_are_counted() -> None:
+    rows = lines(*({"word": "a", "ts": at(second)} for second in (1, 10, 11, 59)))
+    declared = stream(max_future="5s")
+    found = task([counting(1, WORD)], rows, declared=declared, now=5 * SECOND)
+    assert found.watermarks[1, 0][0].max_time == 10 * SECOND
+    assert (found.report["max_time"], found.report["future"]) == (10 * SECOND, 2)
+    assert sum(r["p0"] for sent in found.events.values() for r in sent) == 4  # rows all the same
+    filtered = task([counting(1, WORD, where="c0 = 'b'")], rows, declared=declared, now=0)
+    assert (filtered.report["max_time"], filtered.report["future"]) == (SECOND, 3)
+    assert task([counting(1, WORD)], rows, declared=declared, now=-5 * SECOND).report["max_time"] is None
+    assert task([counting(1, WORD)], rows).report["future"] == 0
+
+
+def test_an_aggregate_over_everything_says_at_the_end_that_there_was_nothing() -> None:
+    everything, grouped = counting(1, None, buckets=1), counting(2, WORD)
+    end = task([everything, grouped], ending=True)
+    assert end.events == {(1, 0): [{"p0": 0}]}
+    assert task([everything, grouped], ending=True, number=1, tasks=2).events == {}
+    assert task([everything, grouped]).events == {}
 
 
 def test_the_same_task_sends_the_same_messages() -> None:

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from headrace.aggregates import schema_of
+from headrace.aggregates import aggregate_nothing, schema_of
 from headrace.bridge.buckets import buckets
-from headrace.errors import StateDamaged
+from headrace.errors import StateDamaged, TooManyGroups
 from headrace.program import Emit, PipelineDef, Window
 from headrace.ring1 import log_lane, table_lane
 from headrace.ring1.lane import advance
+from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import STATE_VERSION, Header, LogEntry, MemoryStore, Outcome, Segment, Step, TableEntry
-from tests.ring1.pipelines import make_pipeline
+from tests.ring1.pipelines import Event, Run, make_pipeline, to_table
+from tests.strategies import examples
 
 TUMBLE, HOP, SESSION = Window("tumble", 100, 100), Window("hop", 200, 100), Window("session", 100, 100)
 
@@ -48,11 +52,14 @@ def go(
     flush: bool = False,
     drop: bool = False,
     reset: bool = False,
+    max_groups: int | None = None,
 ) -> Outcome:
     ring1 = made.program.ring1
     assert ring1 is not None
     events = (partials(made, rows),) if rows else ()
-    return advance(ring1, made.program.meaning, store, Step(events, watermark, flush, drop, reset))
+    return advance(
+        ring1, made.program.meaning, store, Step(events, watermark, flush, drop, reset, max_groups, max_groups)
+    )
 
 
 def counts(outcome: Outcome) -> dict[str | None, int]:
@@ -63,9 +70,78 @@ def counts(outcome: Outcome) -> dict[str | None, int]:
 
 
 MODES: list[tuple[Window | None, Emit]] = [
-    (TUMBLE, "close"), (HOP, "close"), (SESSION, "close"), (TUMBLE, "changes"), (None, "changes"),
+    (TUMBLE, "close"), (HOP, "close"), (SESSION, "close"), (TUMBLE, "changes"), (None, "changes"), (None, "first"),
 ]  # fmt: skip
-IDS = ["tumble", "hop", "session", "tumble, changes", "all time"]
+IDS = ["tumble", "hop", "session", "tumble, changes", "all time", "distinct"]
+
+
+_steps = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.integers(0, 9).map(lambda i: i * 100), st.sampled_from("abcdefgh"), st.just(1)), max_size=9
+        ),
+        st.integers(0, 12).map(lambda i: i * 100),
+    ),
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
+@settings(max_examples=examples(8))
+@given(steps=_steps)
+def test_the_size_of_the_state_is_known_to_the_byte(
+    window: Window | None, emit: Emit, steps: list[tuple[list[tuple[int, str, int]], int]]
+) -> None:
+    made, store = pipeline(window, emit), MemoryStore()
+    for rows, watermark in [*steps, ([(0, f"k{i}", 1) for i in range(200)], 0)]:
+        found = go(made, store, rows, watermark)
+        assert found.bytes == sum(map(len, store.blobs.values()))
+        assert found.rows >= len(store.blobs)
+
+
+@pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
+def test_more_groups_than_allowed_are_an_error(window: Window | None, emit: Emit) -> None:
+    made, store = pipeline(window, emit), MemoryStore()
+    for _ in range(20):  # the same groups again are not more groups, however the layout keeps them
+        assert go(made, store, [(0, f"k{i}", 1) for i in range(10)], max_groups=10).rows <= 10
+    with pytest.raises(TooManyGroups):
+        go(made, store, [(0, "one more", 1)], max_groups=10)
+
+
+def test_groups_of_closed_windows_do_not_count() -> None:
+    made, store = pipeline(TUMBLE, "close"), MemoryStore()
+    for i in range(20):
+        found = go(made, store, [(i * 100, f"{i}-{j}", 1) for j in range(10)], i * 100, max_groups=10)
+        assert found.closed == (i > 0)
+
+
+def test_a_distinct_row_speaks_when_it_is_first_seen_and_never_again() -> None:
+    made, store = pipeline(None, "first"), MemoryStore()
+    assert counts(go(made, store, [(0, "a", 2), (0, None, 1)])) == {"a": 2, None: 1}
+    assert counts(go(made, store, [(0, "a", 1), (0, "b", 1), (0, None, 5)])) == {"b": 1}
+    assert go(made, store, [(0, "b", 1)]).output is None
+    assert go(made, store, [], flush=True).output is None
+
+
+def test_distinct_rows_in_windows_are_forgotten_with_the_window() -> None:
+    made, store = pipeline(TUMBLE, "first"), MemoryStore()
+    assert counts(go(made, store, [(0, "a", 1)], 0)) == {"a": 1}
+    assert counts(go(made, store, [(0, "a", 1), (100, "b", 1)], 100)) == {"b": 1}
+    assert Header.decode(store.head).rows == 1
+
+
+def test_the_end_of_input_adds_nothing_to_an_aggregate_that_has_rows() -> None:
+    made = make_pipeline(None, "changes", keys=(), buckets=1)
+    nothing = aggregate_nothing(made.program.ring0, made.program.meaning, to_table([]))
+    ring1 = made.program.ring1
+    assert ring1 is not None
+    empty = advance(ring1, made.program.meaning, MemoryStore(), Step((nothing,), None, flush=True))
+    assert empty.output is not None
+    assert empty.output.to_pylist() == [{"rows": 0, "total": None, "most": None, "paid": None}]
+    found = Run(made, 0)
+    assert [r["rows"] for r in found.epoch([[[Event("a", None, None, 1.0, None, 1)]]])] == [1]
+    step = Step((nothing,), None, flush=True)
+    assert advance(ring1, made.program.meaning, PackedStore(found.stores[0]), step).output is None
 
 
 def test_a_window_closes_when_the_watermark_reaches_its_end_and_speaks_once() -> None:
@@ -194,7 +270,7 @@ def test_chunks_grow_with_the_groups_and_every_group_is_found_again(window: Wind
     assert sum(entry.rows) == len(names)
     assert len(store.blobs) == sum(rows > 0 for rows in entry.rows)
     again = go(made, store, [(0, name, 1) for name in names], -500, flush=emit == "close")
-    assert counts(again) == dict.fromkeys(names, 2)
+    assert counts(again) == ({} if emit == "first" else dict.fromkeys(names, 2))
     assert emit == "close" or again.rows == len(names)
 
 
@@ -211,10 +287,14 @@ def test_chunks_fill_evenly_although_a_lane_has_only_the_keys_of_its_bucket() ->
 
 def test_a_header_comes_back_as_it_was() -> None:
     header = Header(
-        -5, 7, {(-10, 0): LogEntry(9, [Segment(3, 1, 8), Segment(8, 0, 2)])}, {(0, 0): TableEntry([2, 0], [5, None])}
+        -5,
+        7,
+        {(-10, 0): LogEntry(9, [Segment(3, 1, 8, 90), Segment(8, 0, 2, 40)])},
+        {(0, 0): TableEntry([2, 0], [5, None], 70)},
     )
     assert Header.decode(header.encode()) == header
     assert header.rows == 12
+    assert header.bytes == 200
     assert Header.decode(None) == Header()
 
 

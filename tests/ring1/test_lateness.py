@@ -13,8 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.program import Emit, Window
-from tests.ring1.pipelines import DROPPED, Event, Run, make_pipeline, windows_of
+from headrace.aggregates import aggregate_rows, late_rows
+from headrace.program import Emit, Expression, Window
+from headrace.schema import BIGINT, STRING
+from tests.ring1.pipelines import DROPPED, Event, Run, make_pipeline, to_table, windows_of
 from tests.strategies import examples
 
 _events = st.builds(
@@ -142,6 +144,31 @@ def test_every_row_is_in_the_output_or_counted_as_late(epochs: list[list[list[li
     events = [e for tasks in epochs for batches in tasks for batch in batches for e in batch]
     counted = sum(e.note != DROPPED and e.t is not None for e in events)
     assert sum(r["rows"] for r in run.rows) + run.late == counted
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
+@settings(max_examples=examples(10))
+@given(st.lists(_events, max_size=20), st.integers(-20, 80))
+def test_the_rows_for_the_late_sink_are_those_that_are_counted(
+    window: Window, events: list[Event], watermark: int
+) -> None:
+    program = make_pipeline(window, "close", keys=(0,), aggregates=()).program
+    outputs = (Expression("word", STRING, "c0"), Expression("t", BIGINT, "_t"))
+    counted = aggregate_rows(program.ring0, program.meaning, to_table(events), watermark).late
+    rows = late_rows(outputs, program.ring0, program.meaning, to_table(events), watermark).to_pylist()
+    assert len(rows) == counted
+    model = Model(window, "close", 0, watermark=watermark)
+    wanted = [
+        (e.word, e.t)
+        for e in events
+        if e.note != DROPPED
+        and e.t is not None
+        and all(
+            model.closed(end)
+            for _, end in ([(e.t, e.t + window.size)] if window.kind == "session" else windows_of(window, e.t))
+        )
+    ]
+    assert Counter((r["word"], r["t"]) for r in rows) == Counter(wanted)
 
 
 def test_a_hopping_row_loses_only_the_windows_that_are_closed() -> None:

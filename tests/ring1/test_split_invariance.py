@@ -182,6 +182,18 @@ def test_the_last_row_of_groups_that_emit_changes(window: Window | None, case: t
             assert str(row["level"]) != "-0.0"
 
 
+@pytest.mark.parametrize("window", [None, WINDOWS["hop"]], ids=["all time", "hop"])
+@settings(max_examples=examples(8))
+@given(case=_cases())
+def test_distinct_rows_leave_once(window: Window | None, case: tuple[list[Event], list[Cut]]) -> None:
+    events, cuts = case
+    expected = Counter(grouped(events, window).keys())
+    for cut in cuts:
+        found = run(window, "first", events, cut, by_watermark=True)
+        assert Counter(map(group_of, found.rows)) == expected
+        assert window is None or all(not s.blobs for s in found.stores)
+
+
 def event(t: int, word: str = "a", value: float = 1.0) -> Event:
     return Event(word, None, D("1.00"), value, None, t)
 

@@ -13,8 +13,18 @@ import pytest
 from headrace.formats import FORMATS
 from headrace.program import SinkDef, StreamDef
 from headrace.schema import STRING, Field, Schema, View
-from headrace.sql import LiveStream, ScriptNames, Select, explain, explain_json, parse_script, plan_pipeline
-from headrace.sql.live import adding
+from headrace.sql import (
+    CreateStream,
+    LiveStream,
+    ScriptNames,
+    Select,
+    define_stream,
+    explain,
+    explain_json,
+    parse_script,
+    plan_pipeline,
+)
+from headrace.sql.live import adding, batch_policy
 from headrace.status import StreamStatus
 from tests.sql.support import MEANING, plan
 
@@ -161,3 +171,17 @@ def test_explain_names_the_sink_of_dead_letters_and_its_guarantee() -> None:
     assert "  dead letters: lost, console, at least once" in explain(rejecting, None, False)
     assert json.loads(explain_json(rejecting, None))["stream"]["dead_letters"]["name"] == "lost"
     assert json.loads(explain_json(planned, None))["stream"]["dead_letters"] is None
+
+
+def test_a_batch_policy_below_the_cost_of_an_epoch_is_accepted_with_a_warning() -> None:
+    options = "source = 'generator', format = 'json', max_latency = '100ms', max_rows = 7"
+    (statement,) = parse_script(f"CREATE STREAM s (k STRING) WITH ({options})")
+    assert isinstance(statement, CreateStream)
+    declared = define_stream(statement)
+    told = "epochs: cut at max_rows 7 or after max_latency 100 milliseconds"
+    assert batch_policy(declared, None) == [told]
+    assert batch_policy(declared, LiveStream(1, View.none(), {}, replace(STATUS, epoch_ms=99.0))) == [told]
+    slow = batch_policy(declared, LiveStream(1, View.none(), {}, replace(STATUS, epoch_ms=101.0)))
+    assert slow[0] == told and slow[1].startswith("warning")
+    plain = replace(declared, options={})
+    assert batch_policy(plain, LiveStream(1, View.none(), {}, replace(STATUS, epoch_ms=101.0))) == []

@@ -147,8 +147,13 @@ def decode_table(payload: bytes) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(payload).slice(_PREFIX.size)).read_all()
 
 
-def payloads(table: pa.Table) -> Iterator[bytes]:
-    """`table` in payloads of at most `MAX_PAYLOAD` bytes (a single larger row still travels, alone)."""
+def payloads(table: pa.Table, max_rows: int = 1 << 31) -> Iterator[bytes]:
+    """`table` in payloads of at most `max_rows` rows and `MAX_PAYLOAD` bytes (a single larger row still travels,
+    alone)."""
+    if table.num_rows > max_rows:
+        for at in range(0, table.num_rows, max_rows):
+            yield from payloads(table.slice(at, max_rows))
+        return
     if table.num_rows <= 1 or table.nbytes <= MAX_PAYLOAD:
         payload = encode_table(table)  # somewhat larger than the rows: names, lengths, padding
         if table.num_rows <= 1 or len(payload) <= MAX_PAYLOAD:

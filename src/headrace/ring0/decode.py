@@ -34,7 +34,8 @@ class Batch:
     for anyone: bad structure, bad event time.
 
     `records` counts all records, also those whose rows nobody wants; so do `top`, the highest event time, and
-    `untimed`, the rows without one. `values` is the number of cells that the kernels were given to parse.
+    `untimed`, the rows without one. Rows beyond the task's time limit do not count for `top`: they are
+    `future`. `values` is the number of cells that the kernels were given to parse.
     """
 
     rows: pa.Table
@@ -44,14 +45,16 @@ class Batch:
     values: int
     top: int | None
     untimed: int
+    future: int
 
 
 class Decoder:
     """Decodes the chunks of one task. Deterministic: the same chunks in the same order give the same batches."""
 
-    def __init__(self, plan: PlanVersion) -> None:
+    def __init__(self, plan: PlanVersion, limit: int | None = None) -> None:
+        """`limit` is the highest event time, in microseconds, that may move the watermark."""
         projection = projection_of(plan)
-        self._stream = plan.stream
+        self._stream, self._limit = plan.stream, limit
         self.format = projection.format
         self._wanted, self._first = projection.wanted, projection.first
         self._filters, self._meaning = projection.filters, projection.meaning
@@ -74,11 +77,11 @@ class Decoder:
         rejected, cells = self._sorted((*chunk.bad, *decoded.bad))
         untimed = {b.row for b in rejected if b.row >= 0}
         rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
-        top, missing = self._times(rows.column("_t"), untimed)
+        top, missing, future = self._times(rows.column("_t"), untimed)
         if untimed:
             kept = np.setdiff1d(np.arange(decoded.rows), np.fromiter(untimed, np.int64))
             rows, cells = rows.take(kept), _renumbered(cells, kept)
-        return Batch(rows, rejected, cells, decoded.rows, 0, top, missing)
+        return Batch(rows, rejected, cells, decoded.rows, 0, top, missing, future)
 
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
         """Filter columns first, the rest for the rows that are kept. None when that cannot be told: then a filter fails
@@ -92,7 +95,7 @@ class Decoder:
         if kept is None:
             return None
         self._late = len(kept) <= WORTH_WHILE * rows.num_rows
-        top, missing = self._times(rows.column("_t"), untimed)
+        top, missing, future = self._times(rows.column("_t"), untimed)
         rest = tuple(c for c in self._wanted if c not in self._first)
         tail = indexed.parse(rest, kept)
         columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
@@ -105,6 +108,7 @@ class Decoder:
             0,
             top,
             missing,
+            future,
         )
 
     def _kept(self, rows: pa.Table, untimed: set[int], unclear: set[int]) -> npt.NDArray[np.int64] | None:
@@ -127,12 +131,16 @@ class Decoder:
         rejected = [b for b in bad if b.column is None or b.column == self._stream.event_time]
         return rejected, [b for b in bad if b.column is not None and b.column != self._stream.event_time]
 
-    def _times(self, times: pa.ChunkedArray[Any], untimed: set[int]) -> tuple[int | None, int]:
-        """The highest event time, and how many rows have none without being bad."""
+    def _times(self, times: pa.ChunkedArray[Any], untimed: set[int]) -> tuple[int | None, int, int]:
+        """The highest event time that is not beyond the limit, how many rows have none without being bad, and how many
+        are beyond."""
         if self._stream.event_time is None:
-            return None, 0
-        top = pc.max(times).as_py()
-        return None if top is None else int(top), times.null_count - len(untimed)
+            return None, 0, 0
+        missing, top, future = times.null_count - len(untimed), pc.max(times).as_py(), 0
+        if top is not None and self._limit is not None and top > self._limit:
+            near = times.filter(pc.less_equal(times, pa.scalar(self._limit)))
+            top, future = pc.max(near).as_py(), len(times) - times.null_count - len(near)
+        return None if top is None else int(top), missing, future
 
 
 def _renumbered(cells: Sequence[BadRecord], kept: npt.NDArray[np.int64]) -> list[BadRecord]:

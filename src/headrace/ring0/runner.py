@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.aggregates import Aggregated, aggregate_rows, merge, project_rows
+from headrace.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
 from headrace.bridge.buckets import buckets
 from headrace.faults import fault_point
-from headrace.program import PipelineDef
+from headrace.program import PipelineDef, SinkDef
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
@@ -32,7 +32,6 @@ class Runner:
     pipeline: PipelineDef
     key: SinkKey
     watermark: int | None
-    rows_out: int = 0
     late: int = 0
     bad: int = 0
     seconds: float = 0.0
@@ -51,13 +50,23 @@ class Runner:
             if self._bytes >= STAGE_BYTES:
                 self._stage()
         else:
-            self.take(aggregate_rows(ring0, program.meaning, rows, self.watermark))
+            self.take(aggregate_rows(ring0, program.meaning, rows, self.watermark), rows)
         self.seconds += time.perf_counter() - began
 
-    def take(self, folded: Aggregated) -> None:
-        """Keep the partials of one batch, whoever folded it."""
+    def take(self, folded: Aggregated, rows: pa.Table) -> None:
+        """Keep the partials of one batch, whoever folded it, and hand on the rows that came too late."""
         self.late += folded.late
         self._keep(folded.partials)
+        late, program = self.pipeline.late, self.pipeline.program
+        if folded.late and late is not None and self.watermark is not None:
+            table = late_rows(late.outputs, program.ring0, program.meaning, rows, self.watermark)
+            self._write(late.sink, table)
+
+    def end_of_input(self, nothing: pa.Table) -> None:
+        """An aggregate over everything has a row even when there was none, as in Spark; `nothing` has the columns."""
+        program = self.pipeline.program
+        if program.ring1 is not None and program.ring0.window is None and not program.ring0.keys:
+            self._keep(aggregate_nothing(program.ring0, program.meaning, nothing))
 
     def finish(self) -> list[tuple[int, pa.Table]]:
         """The partials of the whole task, by bucket; a stateless pipeline stages the rest and has none."""
@@ -71,7 +80,6 @@ class Runner:
             tables, self._tables = self._tables, []
             program = self.pipeline.program
             table = tables[0] if len(tables) == 1 else merge(program.ring0, program.meaning, tables)
-            self.rows_out = table.num_rows
             return self._by_bucket(table)
         finally:
             self.seconds += time.perf_counter() - began
@@ -86,11 +94,13 @@ class Runner:
             return
         table = pa.concat_tables(self._tables)
         self._tables, self._bytes = [], 0
-        self.rows_out += table.num_rows
         for sink in self.pipeline.sinks:
-            kind, before = SINKS[sink.kind], self.staged.get(sink.name, [])
-            self.staged[sink.name] = kind.condense(sink, [*before, kind.task(sink).stage(table, self.key)])
+            self._write(sink, table)
             fault_point("after-task-file")
+
+    def _write(self, sink: SinkDef, table: pa.Table) -> None:
+        kind, before = SINKS[sink.kind], self.staged.get(sink.name, [])
+        self.staged[sink.name] = kind.condense(sink, [*before, kind.task(sink).stage(table, self.key)])
 
     def _by_bucket(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
         count = self.pipeline.buckets

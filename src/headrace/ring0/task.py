@@ -7,9 +7,9 @@ failure of one pipeline becomes an `error` message; a failure of the stream itse
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
@@ -18,8 +18,9 @@ from headrace.bridge.messages import STREAM_LANE, Kind, LaneEpoch, Row, encode_j
 from headrace.codec import dump
 from headrace.failures import describe
 from headrace.faults import crash_point
-from headrace.formats.base import BadRecord
+from headrace.formats.base import BadRecord, Decoded
 from headrace.program import Left, PipelineDef, PlanVersion
+from headrace.ring0.batch import to_rows
 from headrace.ring0.decode import Batch, Decoder
 from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.letters import DeadLetters
@@ -29,6 +30,8 @@ from headrace.ring0.runner import Runner
 from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.base import SinkKey, Staged
 from headrace.sources.base import LineTelling, RawChunk, Split
+from headrace.status import Traffic
+from headrace.streams import stream_values
 
 # Batches are folded together: a pass of DuckDB costs milliseconds to plan however few rows it sees. With 32 pipelines
 # 250,000 rows took 0.93 s in batches of 4 MB of input, 0.32 s in four, 0.22 s in one.
@@ -38,7 +41,8 @@ FOLD_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """All that a task knows. `watermark` is the stream's after the epoch before; `task` counts from 0 to `tasks` - 1.
+    """All that a task knows. `watermark` is the stream's after the epoch before; `task` counts from 0 to `tasks` - 1;
+    `now` is the clock in microseconds when the epoch was planned, None for no clock.
 
     `out` are instances of the plan version that are in quarantine and not in `plan` any more; while `probing`, nothing
     that this task does is committed.
@@ -54,6 +58,7 @@ class TaskInput:
     leaving: tuple[Left, ...] = ()
     out: tuple[int, ...] = ()
     probing: bool = False
+    now: int | None = None
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
@@ -84,14 +89,15 @@ class _Task:
             else None
         )
         self.lines: dict[tuple[str, int], int | None] = {}
+        self.max_rows: int = stream_values(given.plan.stream)["max_rows"]
         self.seq = 0
         self.rows = self.bytes = self.values = 0
         self.bad: Counter[str] = Counter()
         self.max_time: int | None = None
-        self.decode_seconds = 0.0
+        self.future = 0
+        self.sent: dict[int, Traffic] = defaultdict(Traffic)
 
     def run(self) -> Iterator[list[Row]]:
-        began = time.perf_counter()
         if self.given.split is not None:
             self._read(self.given.split)
         for pipeline in self.plan.pipelines:
@@ -99,23 +105,24 @@ class _Task:
         yield from self._ends()
         if self.letters is not None:
             yield [self._receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
-        yield [self._to_driver(Kind.REPORT, self._report(time.perf_counter() - began))]
+        yield [self._to_driver(Kind.REPORT, self._report())]
 
     def _read(self, split: Split) -> None:
-        decoder = self.decoder = Decoder(self.plan)
+        given = self.given
+        limit = None if given.now is None else given.now + stream_values(self.plan.stream)["max_future"]
+        decoder = self.decoder = Decoder(self.plan, limit)
         for chunk in split.read(decoder.format):
             self._decode(chunk, decoder)
         self._fold()
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
         for piece in pieces(decoder.format, chunk, decoder.columns):
-            began = time.perf_counter()
             batch = decoder.decode(piece)
-            self.decode_seconds += time.perf_counter() - began
             self.bytes += len(piece.data)
             self.rows += batch.records
             self.values += batch.values
             self.bad.update({"null_event_time": batch.untimed} if batch.untimed else {})
+            self.future += batch.future
             if batch.top is not None and (self.max_time is None or batch.top > self.max_time):
                 self.max_time = batch.top
             self._feed(batch)
@@ -217,8 +224,11 @@ class _Task:
         except Exception:  # whose failure it is shows when each runs alone
             return False
         for runner, share in zip(runners, shares, strict=True):
-            runner.take(share)
             runner.seconds += (time.perf_counter() - began) / len(runners)
+            try:
+                runner.take(share, rows)
+            except Exception as problem:  # its sink for late rows
+                self._fail(runner.pipeline.instance, problem)
         return True
 
     def _finish(self, pipeline: PipelineDef) -> list[Row]:
@@ -227,10 +237,15 @@ class _Task:
         runner = self.runners.get(instance)
         if runner is not None:
             try:
+                if self.plan.ending and self.given.task == 0:
+                    runner.end_of_input(to_rows(Decoded(0, {}), self.plan.stream.schema, None))
                 for bucket, table in runner.finish():
-                    messages += [self._row(pipeline.lane, bucket, Kind.EVENTS, p) for p in payloads(table)]
+                    batches = list(payloads(table, self.max_rows))
+                    messages += [self._row(pipeline.lane, bucket, Kind.EVENTS, payload) for payload in batches]
+                    self.sent[instance] += Traffic(batches=len(batches), rows=table.num_rows)
             except Exception as problem:  # the pipeline's own failure must not reach its neighbours
                 self._fail(instance, problem)
+            self.sent[instance] += Traffic(dropped=runner.late)
             for sink, staged in runner.staged.items():
                 messages += [self._receipt(instance, sink, receipt) for receipt in staged]
         if pipeline.program.ring1 is not None:
@@ -260,10 +275,12 @@ class _Task:
             program,
         ).encode()
         rows = []
+        ends = end is not None and given.task == 0
         for bucket in range(pipeline.buckets):
             rows.append(self._row(pipeline.lane, bucket, Kind.WATERMARK, message))
-            if end is not None and given.task == 0:
-                rows.append(self._row(pipeline.lane, bucket, Kind.EOF, encode_json(end)))
+            if ends:
+                rows.append(self._row(pipeline.lane, bucket, Kind.EOF, encode_json(end or {})))
+        self.sent[pipeline.instance] += Traffic(watermarks=pipeline.buckets, ends=pipeline.buckets if ends else 0)
         return rows
 
     def _fail(self, instance: int, problem: Exception) -> None:
@@ -282,7 +299,7 @@ class _Task:
     def _receipt(self, instance: int, sink: str, receipt: Staged) -> Row:
         return self._row(STREAM_LANE, self.given.task, Kind.OUTPUT, encode_receipt(instance, sink, receipt))
 
-    def _report(self, seconds: float) -> dict[str, object]:
+    def _report(self) -> dict[str, object]:
         return {
             "task": self.given.task,
             "tasks": self.given.tasks,
@@ -296,12 +313,13 @@ class _Task:
             "values": self.values,
             "bad": dict(self.bad),
             "max_time": self.max_time,
-            "decode_ms": round(self.decode_seconds * 1000, 3),
-            "task_ms": round(seconds * 1000, 3),
+            "watermark": self.given.watermark,
+            "future": self.future,
             "pipelines": {
-                str(i): {"rows_out": r.rows_out, "late": r.late, "bad": r.bad, "ms": round(r.seconds * 1000, 3)}
+                str(i): {"late": r.late, "bad": r.bad, "ms": round(r.seconds * 1000, 3)}
                 for i, r in self.runners.items()
             },
+            "sent": {str(i): asdict(traffic) for i, traffic in self.sent.items()},
         }
 
 

@@ -6,6 +6,8 @@ groups follows from its program alone: `log_lane` for windows that emit on close
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.program import Meaning, Ring1Program
 from headrace.ring1 import log_lane, table_lane
 from headrace.ring1.state import Header, Outcome, Step, Store
@@ -24,13 +26,13 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -
     header = Header.decode(store.header())
     known = [w for w in (header.watermark, step.watermark) if w is not None]
     header.watermark = max(known) if known else None
-    step = Step(step.events, header.watermark, step.flush, step.drop)
+    step = replace(step, watermark=header.watermark)
     window = program.window
     logged = program.emit == "close" and window is not None and window.kind != "session"
     layout = log_lane.advance if logged else table_lane.advance
     outcome = layout(program, meaning, store, header, step)
     if step.drop:
         store.clear()
-        return Outcome(outcome.output, outcome.late, 0, 0)
+        return Outcome(outcome.output, outcome.late, outcome.closed)
     store.set_header(header.encode())
     return outcome

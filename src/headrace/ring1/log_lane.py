@@ -14,7 +14,7 @@ from headrace.bridge.messages import decode_table, encode_table
 from headrace.errors import StateDamaged
 from headrace.program import Meaning, Ring1Program, Window
 from headrace.ring1.split import by_window
-from headrace.ring1.state import BlobKey, Header, LogEntry, Outcome, Segment, Step, Store
+from headrace.ring1.state import BlobKey, Header, LogEntry, Outcome, Segment, Step, Store, outcome, require_room
 
 # Merging costs a DuckDB call (1-2 ms) and reads what it merges: with 8, a segment is rewritten log8(epochs) times.
 FAN_IN = 8
@@ -27,22 +27,25 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
     events, late = split_closed(events, header.floor)
     due_parts: list[pa.Table] = []
     due = {bounds for bounds in header.logs if step.flush or is_closed(window, bounds[1], step.watermark)}
+    closed = len(due)
     for bounds, part in by_window(events):
         if step.flush or is_closed(window, bounds[1], step.watermark):
             due_parts.append(part)
+            closed += bounds not in due
             if step.flush:
                 header.raise_floor(bounds[1])
         else:
             _append(program, meaning, store, header.logs.setdefault(bounds, LogEntry()), bounds, part)
     for bounds in sorted(due):
         log = header.logs.pop(bounds)
-        due_parts += [_read(store, BlobKey(*bounds, s.part)) for s in log.segments]
-        for segment in log.segments:
-            store.remove(BlobKey(*bounds, segment.part))
+        due_parts += _take(store, bounds, log)
         if step.flush:
             header.raise_floor(bounds[1])
+    if step.share is not None and header.rows > step.share:
+        _compact(program, meaning, store, header)
+    require_room(header.groups, step.max_groups)
     output = finish(program, meaning, merge(program, meaning, due_parts)) if due_parts else None
-    return Outcome(output if output is not None and output.num_rows else None, late, len(header.logs), header.rows)
+    return outcome(output, late, closed, header)
 
 
 def _window(program: Ring1Program) -> Window:
@@ -67,9 +70,32 @@ def _append(
             log.segments.remove(segment)
         level += 1
         same = [s for s in log.segments if s.level == level]
-    store.put(BlobKey(*bounds, log.next), encode_table(part))
-    log.segments.append(Segment(log.next, level, part.num_rows))
+    _put(store, log, bounds, part, level)
+
+
+def _put(store: Store, log: LogEntry, bounds: tuple[int, int], part: pa.Table, level: int) -> None:
+    data = encode_table(part)
+    store.put(BlobKey(*bounds, log.next), data)
+    log.segments.append(Segment(log.next, level, part.num_rows, len(data)))
     log.next += 1
+
+
+def _take(store: Store, bounds: tuple[int, int], log: LogEntry) -> list[pa.Table]:
+    """The segments of a log, out of the store."""
+    tables = [_read(store, BlobKey(*bounds, s.part)) for s in log.segments]
+    for segment in log.segments:
+        store.remove(BlobKey(*bounds, segment.part))
+    return tables
+
+
+def _compact(program: Ring1Program, meaning: Meaning, store: Store, header: Header) -> None:
+    """One segment per window: a group that several mention counts once, so the limit is met exactly."""
+    for bounds, log in header.logs.items():
+        if len(log.segments) > 1:
+            level = max(s.level for s in log.segments)
+            part = merge(program, meaning, _take(store, bounds, log))
+            log.segments.clear()
+            _put(store, log, bounds, part, level)
 
 
 def _read(store: Store, key: BlobKey) -> pa.Table:

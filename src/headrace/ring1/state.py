@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from headrace.errors import StateDamaged
+from headrace.errors import StateDamaged, TooManyGroups
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 class BlobKey(NamedTuple):
@@ -79,11 +79,12 @@ class MemoryStore:
 
 @dataclass(slots=True)
 class Segment:
-    """A blob of a window's log: its number, how often it was merged, its rows."""
+    """A blob of a window's log: its number, how often it was merged, its rows and bytes."""
 
     part: int
     level: int
     rows: int
+    bytes: int
 
 
 @dataclass(slots=True)
@@ -96,11 +97,12 @@ class LogEntry:
 
 @dataclass(slots=True)
 class TableEntry:
-    """A window (or all time) kept as a hash table of `len(rows)` chunks: rows per chunk, and for sessions the earliest
-    end in each chunk."""
+    """A window (or all time) kept as a hash table of `len(rows)` chunks: rows per chunk, for sessions the earliest end
+    in each chunk, and the bytes of all of them."""
 
     rows: list[int]
     ends: list[int | None]
+    bytes: int = 0
 
     @property
     def groups(self) -> int:
@@ -122,10 +124,10 @@ class Header:
 
     def encode(self) -> bytes:
         logs = [
-            [start, end, log.next, [[s.part, s.level, s.rows] for s in log.segments]]
+            [start, end, log.next, [[s.part, s.level, s.rows, s.bytes] for s in log.segments]]
             for (start, end), log in self.logs.items()
         ]
-        tables = [[start, end, table.rows, table.ends] for (start, end), table in self.tables.items()]
+        tables = [[start, end, t.rows, t.ends, t.bytes] for (start, end), t in self.tables.items()]
         return json.dumps([STATE_VERSION, self.watermark, self.floor, logs, tables], separators=(",", ":")).encode()
 
     @staticmethod
@@ -139,7 +141,7 @@ class Header:
             watermark,
             floor,
             {(s, e): LogEntry(n, [Segment(*segment) for segment in segments]) for s, e, n, segments in logs},
-            {(s, e): TableEntry(rows, ends) for s, e, rows, ends in tables},
+            {(s, e): TableEntry(rows, ends, size) for s, e, rows, ends, size in tables},
         )
 
     @property
@@ -148,12 +150,26 @@ class Header:
         in_logs = sum(s.rows for log in self.logs.values() for s in log.segments)
         return in_logs + sum(t.groups for t in self.tables.values())
 
+    @property
+    def groups(self) -> int:
+        """Groups held: exactly for tables and for logs of one segment, else at least."""
+        in_logs = sum(max(s.rows for s in log.segments) for log in self.logs.values())
+        return in_logs + sum(t.groups for t in self.tables.values())
+
+    @property
+    def bytes(self) -> int:
+        """What the partials take in the store."""
+        in_logs = sum(s.bytes for log in self.logs.values() for s in log.segments)
+        return in_logs + sum(t.bytes for t in self.tables.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One epoch for one lane: partials in task order, then the watermark, then perhaps the end.
 
-    `flush` closes every window now; `drop` forgets the lane afterwards; `reset` forgets it before.
+    `flush` closes every window now; `drop` forgets the lane afterwards; `reset` forgets it before. More than
+    `max_groups` open groups are an error; None is no limit. Beyond `share`, this lane's part of that, groups are
+    counted exactly.
     """
 
     events: tuple[pa.Table, ...]
@@ -161,14 +177,39 @@ class Step:
     flush: bool = False
     drop: bool = False
     reset: bool = False
+    max_groups: int | None = None
+    share: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a lane has to say after an epoch. `output` is None when there are no rows; `late` counts input rows that
-    belonged only to windows an end of input had closed."""
+    belonged only to windows an end of input had closed; `closed` counts the windows and sessions that ended now.
+    `windows`, `rows` (partials) and `bytes` are the state that is left, `groups` the groups in it: exactly, or at
+    least."""
 
     output: pa.Table | None
     late: int
-    windows: int
-    rows: int
+    closed: int
+    windows: int = 0
+    rows: int = 0
+    bytes: int = 0
+    groups: int = 0
+
+
+def outcome(output: pa.Table | None, late: int, closed: int, header: Header) -> Outcome:
+    """The outcome of an epoch that left `header`."""
+    rows = output if output is not None and output.num_rows else None
+    return Outcome(rows, late, closed, len(header.logs) + len(header.tables), header.rows, header.bytes, header.groups)
+
+
+def require_room(groups: int, limit: int | None) -> None:
+    """Raise TooManyGroups when a pipeline keeps more groups than it may."""
+    if limit is not None and groups > limit:
+        raise TooManyGroups(
+            f"the pipeline keeps {groups} groups, and may keep {limit}",
+            advice="Group by something with fewer values, use a shorter window or delay, or raise max_groups, "
+            "then start it again: it begins anew.",
+            groups=groups,
+            limit=limit,
+        )

@@ -14,13 +14,15 @@ from typing import Any
 
 from headrace.bridge.messages import STREAM_LANE, Kind, Row, decode_json, decode_receipt
 from headrace.control.alignment import require_all
-from headrace.errors import HeadraceError, SinkFailed
+from headrace.errors import HeadraceError, SinkFailed, TooManyGroups
 from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
 from headrace.ring0.letters import for_stream
+from headrace.ring1.state import require_room
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey, Staged
+from headrace.status import Traffic
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import PipelineProgress, Progress, read_progress, write_progress
 from headrace.streams.quarantine import read_quarantine
@@ -44,11 +46,9 @@ class EpochSummary:
     bytes: int
     values: int
     tasks: int
-    decode_ms: float
     progress: Progress
     failures: Failures
     pipeline_ms: dict[int, float]
-    groups: dict[int, int]
     state_bytes: dict[int, int]
 
 
@@ -97,9 +97,9 @@ class EpochCommitter:
         """The driver side of one of a pipeline's sinks; one object for as long as the stream is open."""
         key = (pipeline.instance, name)
         if key not in self._sinks:
-            sink = next(s for s in pipeline.sinks if s.name == name)
+            sink, columns = next((s, columns) for s, columns in pipeline.outlets if s.name == name)
             # setdefault: a reader of results and the streaming thread may both be first, and must get the same one
-            self._sinks.setdefault(key, SINKS[sink.kind].driver(sink, pipeline.program.output))
+            self._sinks.setdefault(key, SINKS[sink.kind].driver(sink, columns))
         return self._sinks[key]
 
     def letters(self, sink: SinkDef) -> DriverSink:
@@ -121,6 +121,7 @@ class EpochCommitter:
             raise ProbeLived(f"epoch {first['epoch']} lived without the guilty one")
         plan = self._plans.load(first["plan"])
         self._check_lanes(plan, found, first["out"])
+        self._limit_groups(plan, found)
         before = read_progress(self._directory)
         reasons = read_quarantine(self._directory).reasons(plan.version)
         known = self._still_failed(plan, before) | {i: reasons.get(i, "") for i in first["out"]}
@@ -154,6 +155,14 @@ class EpochCommitter:
                 where = f"the sinks of pipeline {p.name} in epoch {next(iter(found.reports.values()))['epoch']}"
                 require_all(where, "bucket", range(p.buckets), found.lanes.get(p.instance, {}))
 
+    def _limit_groups(self, plan: PlanVersion, found: _Collected) -> None:
+        """A lane knows its own groups; those of all lanes of a pipeline are counted here."""
+        for p in plan.pipelines:
+            try:
+                require_room(sum(lane["groups"] for lane in found.lanes.get(p.instance, {}).values()), p.max_groups)
+            except TooManyGroups as problem:
+                found.failures.setdefault(p.instance, describe(problem))
+
     def _commit_sinks(self, plan: PlanVersion, epoch: int, found: _Collected) -> dict[int, int]:
         """Commit every sink of every healthy pipeline; the rows each instance brought to its first sink.
 
@@ -161,7 +170,7 @@ class EpochCommitter:
         """
         visible: dict[int, int] = {}
         for p in [*plan.pipelines, *(left.pipeline for left in plan.left)]:
-            for sink in p.sinks:
+            for sink, _ in p.outlets:
                 failed = p.instance in found.failures
                 staged = [] if failed else found.receipts.get((p.instance, sink.name), [])
                 if not staged and not failed:
@@ -171,7 +180,8 @@ class EpochCommitter:
                 except HeadraceError as problem:  # a sink's trouble is its pipeline's, not the stream's
                     found.failures.setdefault(p.instance, describe(problem))
                     continue
-                visible.setdefault(p.instance, count)
+                if sink in p.sinks:
+                    visible.setdefault(p.instance, count)
                 fault_point("between-sinks")
         return visible
 
@@ -200,7 +210,8 @@ class EpochCommitter:
             return old
         reports = found.reports.values()
         tops = [r["max_time"] - plan.stream.delay_us for r in reports if r["max_time"] is not None]
-        known = [*tops, *([] if old.watermark is None else [old.watermark])]
+        planned = next(iter(reports))["watermark"]  # of a silent stream it may have gone on
+        known = [*tops, *(w for w in (old.watermark, planned) if w is not None)]
         bad = dict(old.bad)
         for report in reports:
             for reason, count in report["bad"].items():
@@ -214,6 +225,8 @@ class EpochCommitter:
             bad,
             failures={str(instance): reason for instance, reason in found.failures.items()},
             dead_letters=old.dead_letters + letters,
+            closed=sum(lane["closed"] for lanes in found.lanes.values() for lane in lanes.values()),
+            future=old.future + sum(r["future"] for r in reports),
         )
         return replace(stream, pipelines=self._counted(plan, found, visible, old, stream))
 
@@ -235,6 +248,10 @@ class EpochCommitter:
                 rows_out=before.rows_out + visible.get(p.instance, 0),
                 late=before.late + sum(t.get("late", 0) for t in tasks) + sum(lane["late"] for lane in lanes),
                 bad=before.bad + sum(t.get("bad", 0) for t in tasks),
+                sent=sum((Traffic(**r["sent"].get(str(p.instance), {})) for r in found.reports.values()), before.sent),
+                received=sum((Traffic(**lane["received"]) for lane in lanes), before.received),
+                groups=sum(lane["rows"] for lane in lanes),
+                bytes=sum(lane["bytes"] for lane in lanes),
                 epoch=new.epoch,
                 seen_rows=new.rows,
                 seen_bytes=new.bytes,
@@ -257,10 +274,8 @@ class EpochCommitter:
             bytes=sum(r["bytes"] for r in reports),
             values=sum(r["values"] for r in reports),
             tasks=len(reports),
-            decode_ms=sum(r["decode_ms"] for r in reports),
             progress=progress,
             failures=failures,
             pipeline_ms=dict(spent),
-            groups={i: sum(lane["groups"] for lane in lanes.values()) for i, lanes in found.lanes.items()},
-            state_bytes={i: sum(lane.get("bytes", 0) for lane in lanes.values()) for i, lanes in found.lanes.items()},
+            state_bytes={i: sum(lane["bytes"] for lane in lanes.values()) for i, lanes in found.lanes.items()},
         )

@@ -1,7 +1,8 @@
 """Planning epochs, and running one task of one: what the thin data source of `headrace.spark.source` calls.
 
 An offset is {"source", "plan", "watermark", "now", "epoch"}: Spark logs it before the epoch runs, so a re-run after a
-crash has the same input, plan, watermark and clock. A new offset is only made when the source or the plan has moved.
+crash has the same input, plan, watermark and clock. A new offset is only made when the plan or the watermark of a
+silent stream has moved, or when the batch policy says that the rows which wait are worth an epoch.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from headrace.bridge.messages import to_batch
+from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.codec import dump
 from headrace.faults import fault_point
-from headrace.options import check_options
 from headrace.program import Left, StreamDef
 from headrace.ring0.task import TaskInput, run_task
 from headrace.sources import SOURCES
 from headrace.sources.base import Source, Split
-from headrace.streams import STREAM_OPTIONS
+from headrace.streams import stream_values
 from headrace.streams.notices import send_notice
 from headrace.streams.plans import PlanStore, parse_plan
-from headrace.streams.progress import HOLD, Applied, read_progress, write_applied
+from headrace.streams.progress import HOLD, Applied, Progress, read_progress, write_applied
 from headrace.streams.quarantine import read_quarantine
 
 
@@ -45,6 +46,7 @@ class EpochPartition(InputPartition):
     leaving: tuple[Left, ...]
     out: tuple[int, ...]
     probing: bool
+    now: int | None = None
 
 
 class EpochPlanner:
@@ -56,6 +58,7 @@ class EpochPlanner:
         self.port = int(options["port"])
         self.token = options["token"]
         self.parallelism = int(options["parallelism"])
+        self._known: tuple[int, Progress] | None = None
 
     @cached_property
     def plans(self) -> PlanStore:
@@ -70,10 +73,18 @@ class EpochPlanner:
         return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
 
     @cached_property
-    def max_bytes(self) -> int:
-        declared = {o.name for o in STREAM_OPTIONS}
-        given = {k: v for k, v in self.stream.options.items() if k in declared}
-        return int(check_options("the stream", STREAM_OPTIONS, given)["max_epoch_bytes"])
+    def values(self) -> dict[str, Any]:
+        return stream_values(self.stream)
+
+    @cached_property
+    def batcher(self) -> Batcher:
+        values = self.values
+        policy = BatchPolicy(values["max_rows"], values["max_latency"], values["flush_on_watermark"])
+        return Batcher(policy, time.monotonic)
+
+    @cached_property
+    def idle(self) -> IdleAdvance:
+        return IdleAdvance(self.values["idle_advance"], time.monotonic)
 
     def initial(self) -> dict[str, Any]:
         return {"source": self.source.initial(), "plan": 0, "watermark": None, "now": 0, "epoch": -1}
@@ -83,17 +94,36 @@ class EpochPlanner:
             self._notify("held", epoch=start["epoch"])
             return start
         plan = self.plans.current()
-        source = self.source.latest(start["source"], self.max_bytes)
-        if source == start["source"] and plan == start["plan"]:
-            self._notify("idle", plan=plan, epoch=start["epoch"], exhausted=self.source.exhausted(source))
+        source = self.source.latest(start["source"], self.values["max_epoch_bytes"])
+        progress = self._progress(start["epoch"])
+        if source != start["source"]:
+            self.idle.rows_came()
+        watermark = self.idle.watermark(progress.watermark)
+        urgent = plan != start["plan"] or watermark != progress.watermark
+        waiting = self._waiting(start["source"], progress) if source != start["source"] else 0
+        if self.batcher.cut(waiting, closed=progress.closed > 0, urgent=urgent) is None:
+            if waiting == 0:
+                self._notify("idle", plan=plan, epoch=start["epoch"], exhausted=self.source.exhausted(source))
             return start
         return {
             "source": source,
             "plan": plan,
-            "watermark": read_progress(self.directory).watermark,
-            "now": time.time_ns() // 1000,  # logged with the epoch, so that a re-run has the same clock
+            "watermark": watermark,
+            "now": max(start["now"], time.time_ns() // 1000),  # logged, so that a re-run has the same clock
             "epoch": start["epoch"] + 1,
         }
+
+    def _progress(self, epoch: int) -> Progress:
+        """The stream after `epoch`, read once: polls are many, and nothing changes until the next epoch is done."""
+        if self._known is None or self._known[0] != epoch:
+            self._known = (epoch, read_progress(self.directory))
+        return self._known[1]
+
+    def _waiting(self, at: dict[str, Any], progress: Progress) -> int | None:
+        """About how many rows wait, by the size that rows have had so far; None when there was none yet."""
+        if not progress.rows:
+            return None
+        return max(1, int(self.source.backlog(at) * progress.rows / max(1, progress.bytes)))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
@@ -123,7 +153,17 @@ class EpochPlanner:
             self._notify("planned", plan=plan.version, epoch=end["epoch"], backlog=backlog)
         return [
             EpochPartition(
-                text, split, task, len(splits), end["epoch"], self.checkpoint, end["watermark"], leaving, out, probing
+                text,
+                split,
+                task,
+                len(splits),
+                end["epoch"],
+                self.checkpoint,
+                end["watermark"],
+                leaving,
+                out,
+                probing,
+                end["now"],
             )
             for task, split in enumerate(splits)
         ]
@@ -148,6 +188,7 @@ def read_partition(partition: EpochPartition) -> Iterator[pa.RecordBatch]:
         partition.leaving,
         partition.out,
         partition.probing,
+        partition.now,
     )
     for rows in run_task(given):
         if rows:

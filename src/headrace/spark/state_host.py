@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -39,6 +40,7 @@ from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import BlobKey, Outcome, Step
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
+from headrace.status import Traffic
 
 _DATA = StructType([StructField("data", BinaryType())])
 _KEY = StructType(
@@ -107,12 +109,22 @@ class LaneProcessor(StatefulProcessor):
         pipeline = _pipeline(first.program)
         instance = pipeline.instance  # who has the lane now: its answers go to the driver under that name
         ends = [decode_json(m.payload) for m in messages if m.kind == Kind.EOF]
+        events = tuple(decode_table(m.payload) for m in messages if m.kind == Kind.EVENTS)
+        received = Traffic(
+            batches=len(events),
+            rows=sum(e.num_rows for e in events),
+            watermarks=len(epochs),
+            barriers=sum(m.kind == Kind.BARRIER for m in messages),
+            ends=len(ends),
+        )
         step = Step(
-            tuple(decode_table(m.payload) for m in messages if m.kind == Kind.EVENTS),
+            events,
             watermark_after(epochs),
             flush=any(e["flush"] for e in ends),
             drop=any(e["drop"] for e in ends),
             reset=any(e["reset"] for e in ends),
+            max_groups=pipeline.max_groups,
+            share=-(-pipeline.max_groups // pipeline.buckets),
         )
         out: list[tuple[Kind, bytes]] = []
         try:
@@ -123,13 +135,18 @@ class LaneProcessor(StatefulProcessor):
                     staged: Staged = SINKS[sink.kind].task(sink).stage(outcome.output, key)
                     fault_point("after-task-file")
                     out.append((Kind.OUTPUT, encode_receipt(instance, sink.name, staged)))
-            facts: dict[str, Any] = {"late": outcome.late, "windows": outcome.windows, "groups": outcome.rows}
+            facts = _facts(outcome)
         except (PySparkException, OSError, EOFError):
             raise
         except Exception as problem:  # the pipeline's own failure must not reach its neighbours
             out = [(Kind.ERROR, encode_json({"instance": instance, "reason": describe(problem)}))]
-            facts = {"late": 0, "windows": 0, "groups": 0}
-        facts |= {"instance": instance, "bucket": bucket, "ms": round((time.perf_counter() - began) * 1000, 3)}
+            facts = _facts(Outcome(None, 0, 0))
+        facts |= {
+            "instance": instance,
+            "bucket": bucket,
+            "received": asdict(received),
+            "ms": round((time.perf_counter() - began) * 1000, 3),
+        }
         out.append((Kind.REPORT, encode_json(facts)))
         return [Row(instance, bucket, 0, i, int(kind), payload) for i, (kind, payload) in enumerate(out)]
 
@@ -140,6 +157,17 @@ class LaneProcessor(StatefulProcessor):
         if step.flush or not step.drop:
             crash_point(f"{pipeline.name}/state")
         return advance(program.ring1, program.meaning, self.store, step)
+
+
+def _facts(outcome: Outcome) -> dict[str, Any]:
+    """What the driver adds up over the lanes of a pipeline."""
+    return {
+        "late": outcome.late,
+        "closed": outcome.closed,
+        "rows": outcome.rows,
+        "bytes": outcome.bytes,
+        "groups": outcome.groups,
+    }
 
 
 def watermark_after(epochs: dict[int, LaneEpoch]) -> int | None:

@@ -215,7 +215,13 @@ class _SelectBinder:
                     advice="Use WHERE.",
                     span=self.exprs.span(select.having.at),
                 )
-            return Project(self.plan, tuple(bound))
+            return Project(self.plan, tuple(bound)) if select.distinct is None else self._distinct(bound)
+        if select.distinct is not None:
+            raise UnsupportedOnShared(
+                "DISTINCT over groups cannot run on the shared host",
+                advice="Groups differ already if the select list holds all their keys: leave DISTINCT out.",
+                span=self.exprs.span(select.distinct),
+            )
         return self._aggregate(bound, having, calls, items)
 
     # --- select list ----------------------------------------------------------------------------
@@ -350,6 +356,12 @@ class _SelectBinder:
         if having is not None:
             plan = Filter(plan, above.rewrite(having))
         return Project(plan, tuple(Named(named.name, above.rewrite(named.expr)) for named in bound))
+
+    def _distinct(self, bound: list[Named]) -> Plan:
+        """The select list as the keys of groups."""
+        self._check_window_keys(bound)
+        rows = Aggregate(self.plan, tuple(bound), (), distinct=True)
+        return Project(rows, tuple(Named(k.name, Column(k.expr.type, i, k.name)) for i, k in enumerate(bound)))
 
     def _check_window_keys(self, keys: list[Named]) -> None:
         """A windowed relation is grouped by its window: both ends of it for the table functions."""

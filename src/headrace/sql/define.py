@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from headrace.errors import (
     BadOption,
@@ -31,7 +32,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
     fmt = _kind(given, "format", FORMATS, UnknownFormat, statement.span, statement.spans)
     owner = f"source '{source}' with format '{fmt}'"
     declared = (*SOURCES[source].options, *FORMATS[fmt].options, *STREAM_OPTIONS)
-    _check(owner, declared, given, statement.span, statement.spans)
+    checked_options(owner, declared, given, statement.span, statement.spans)
     try:
         FORMATS[fmt].make(statement.schema, given)
         _check_dead_letters(given)
@@ -64,7 +65,7 @@ def define_sink(statement: CreateSink) -> SinkDef:
     """The sink that the statement declares. Raises coded errors at the option that is wrong."""
     given = dict(statement.options)
     kind = _kind(given, "type", SINKS, UnknownSinkKind, statement.span, statement.spans)
-    _check(f"sink '{kind}'", SINKS[kind].options, given, statement.span, statement.spans)
+    checked_options(f"sink '{kind}'", SINKS[kind].options, given, statement.span, statement.spans)
     return SinkDef(statement.name, kind, given, statement.sql)
 
 
@@ -93,11 +94,12 @@ def _kind(
     return name.lower()
 
 
-def _check(
+def checked_options(
     owner: str, declared: tuple[Option, ...], given: Mapping[str, str], whole: Span, spans: Mapping[str, Span]
-) -> None:
+) -> dict[str, Any]:
+    """The values of the options; an error has the place of the option that it is about."""
     try:
-        check_options(owner, declared, given)
+        return check_options(owner, declared, given)
     except (UnknownOption, BadOption, MissingOption) as problem:
         raise _placed(problem, whole, spans) from None
 

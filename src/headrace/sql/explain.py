@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.program import Expression, Partial
+from headrace.program import MAX_GROUPS, Expression, Partial
 from headrace.sinks import SINKS
 from headrace.sources.access import access_to
 from headrace.sql.intervals import show_interval
-from headrace.sql.live import LiveStream, adding, asked_by
+from headrace.sql.live import LiveStream, adding, asked_by, batch_policy
 from headrace.sql.physical import Physical, PhysicalBarrier, show_view, show_window, topological
 from headrace.sql.plan import Plan
 from headrace.sql.planner import Planned
 from headrace.sql.show import show_plan
+from headrace.streams import stream_values
 
 HOST_REASON = "one stream, and every expression is on the verified list"
 
@@ -27,7 +28,7 @@ def explain(planned: Planned, live: LiveStream | None, verbose: bool) -> str:
     lines += _block("ring 0", list(_ring0(planned)))
     lines += _block("bridge", list(_bridge(planned)))
     lines += _block("ring 1", list(_ring1(planned)))
-    lines += _block("watermark", [_watermark(planned)])
+    lines += _block("watermark", list(_watermark(planned)))
     lines += _block("sinks", list(_sinks(planned)))
     if verbose:
         lines += _block("rules", list(_rules(planned)))
@@ -99,21 +100,32 @@ def _ring1(planned: Planned) -> Iterator[str]:
         return
     if ring1.emit == "close":
         yield "emit: when the watermark closes a window"
+    elif ring1.emit == "first":
+        yield "emit: a row when it is first seen"
+        kept = "the watermark passes its window" if ring1.window is not None else "the pipeline ends"
+        yield f"kept: until {kept}"
     elif planned.emit is None:
         yield "emit: on change (implied: without a window a group never closes)"
     else:
         yield "emit: on change"
+    if planned.settings.max_groups != MAX_GROUPS:
+        yield f"limit: {planned.settings.max_groups} groups"
     yield f"having: {ring1.having or 'none'}"
     yield "outputs:"
     yield from _some(ring1.outputs)
 
 
-def _watermark(planned: Planned) -> str:
+def _watermark(planned: Planned) -> Iterator[str]:
     stream = planned.stream
     if stream.event_time is None:
-        return "none: the stream declares no event time"
-    column = stream.schema[stream.event_time].name
-    return f"highest {column} of the whole stream - {show_interval(stream.delay_us)}"
+        yield "none: the stream declares no event time"
+        return
+    column, values = stream.schema[stream.event_time].name, stream_values(stream)
+    yield f"highest {column} of the whole stream - {show_interval(stream.delay_us)}"
+    if "max_future" in stream.options:
+        yield f"rows more than {show_interval(values['max_future'])} ahead of the clock do not move it"
+    if values["idle_advance"] is not None:
+        yield f"goes on with the clock after {show_interval(values['idle_advance'])} without rows"
 
 
 def _sinks(planned: Planned) -> Iterator[str]:
@@ -121,6 +133,9 @@ def _sinks(planned: Planned) -> Iterator[str]:
         yield f"{sink.name}: {sink.kind}, {SINKS[sink.kind].guarantee}"
     if not planned.sinks:
         yield "none"
+    if (late := planned.settings.late) is not None:
+        columns = ", ".join(o.name for o in late.outputs)
+        yield f"{late.sink.name}: {late.sink.kind}, gets late rows ({columns})"
     barriers = [n for n in topological(planned.physical) if isinstance(n, PhysicalBarrier)]
     for barrier in barriers:
         yield f"barriers wait for all {barrier.upstream_count} of them"
@@ -144,6 +159,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     letters = planned.stream.dead_letters
     if letters is not None:
         yield f"dead letters: {letters.name}, {letters.kind}, {SINKS[letters.kind].guarantee}"
+    yield from batch_policy(planned.stream, live)
     yield f"declared: {len(schema)} columns"
     yield f"view (positions are those of the full schema): {show_view(planned.program.view, schema)}"
     if live is None:

@@ -10,11 +10,12 @@ from headrace.schema import Schema, View
 from headrace.sinks import SINKS
 from headrace.sources.access import access_to
 from headrace.sql.explain import HOST_REASON
-from headrace.sql.live import LiveStream, adding, asked_by
+from headrace.sql.live import LiveStream, adding, asked_by, batch_policy
 from headrace.sql.physical import Physical, topological
 from headrace.sql.plan import Plan
 from headrace.sql.planner import Planned
 from headrace.sql.show import show_node, show_plan
+from headrace.streams import stream_values
 
 
 def explain_json(planned: Planned, live: LiveStream | None) -> str:
@@ -91,7 +92,13 @@ def _watermark(planned: Planned) -> dict[str, Any] | None:
     stream = planned.stream
     if stream.event_time is None:
         return None
-    return {"column": stream.schema[stream.event_time].name, "delay_us": stream.delay_us}
+    values = stream_values(stream)
+    return {
+        "column": stream.schema[stream.event_time].name,
+        "delay_us": stream.delay_us,
+        "max_future_us": values["max_future"],
+        "idle_advance_us": values["idle_advance"],
+    }
 
 
 def _rule(name: str, after: Plan | Physical | None) -> dict[str, Any]:
@@ -119,6 +126,8 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
         "dead_letters": None if planned.stream.dead_letters is None else _sink(planned.stream.dead_letters),
         "view": _view(view, schema),
     }
+    if told := batch_policy(planned.stream, live):
+        foot["batch_policy"] = told
     if live is not None:
         foot["applied"] = {
             "version": live.version,

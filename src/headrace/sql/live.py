@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.program import PipelineProgram
+from headrace.program import PipelineProgram, StreamDef
 from headrace.schema import Schema, View
+from headrace.sql.intervals import show_interval
 from headrace.sql.planner import Planned
 from headrace.sql.rules.find_families import program_family
 from headrace.status import StreamStatus
+from headrace.streams import stream_values
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,21 @@ class Change:
         if self.shares_with:
             parts.append(f"shares windowing with {', '.join(self.shares_with)}")
         return parts
+
+
+def batch_policy(stream: StreamDef, live: LiveStream | None) -> list[str]:
+    """When epochs are cut, if the stream says so; with a warning when that is sooner than an epoch takes."""
+    if not {"max_rows", "max_latency", "flush_on_watermark"} & stream.options.keys():
+        return []
+    values = stream_values(stream)
+    wait = values["max_latency"]
+    told = [f"epochs: cut at max_rows {values['max_rows']} or after max_latency {show_interval(wait)}"]
+    if wait and not values["flush_on_watermark"]:
+        told[0] += ", also after windows have closed"
+    took = None if live is None or live.status is None else live.status.epoch_ms
+    if "max_latency" in stream.options and took is not None and wait < took * 1000:
+        told.append(f"warning: an epoch took {took:.0f} ms, so rows wait longer than max_latency")
+    return told
 
 
 def asked_by(live: LiveStream, schema: Schema) -> dict[int, tuple[str, ...]]:

@@ -53,8 +53,12 @@ def lower(
 
 
 def _emit(shape: Shape, emit: Emit | None, emit_at: Place, ctx: PlanContext) -> Emit:
-    """Windows emit on close by default; without a window a group never closes, so only changes remain."""
+    """Windows emit on close by default; without a window a group never closes, so only changes remain. Distinct rows
+    leave when they are first seen, but for sessions, whose bounds are not known before they close."""
+    distinct = shape.aggregate is not None and shape.aggregate.distinct
     if shape.window is not None:
+        if distinct and emit != "close" and shape.window.window.kind != "session":
+            return "first"
         return emit or "close"
     if emit == "close":
         raise BadEmit(
@@ -62,7 +66,7 @@ def _emit(shape: Shape, emit: Emit | None, emit_at: Place, ctx: PlanContext) -> 
             advice="Use EMIT CHANGES, or group by a window.",
             span=ctx.span(emit_at),
         )
-    return "changes"
+    return "first" if distinct else "changes"
 
 
 def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:

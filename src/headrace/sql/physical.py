@@ -147,7 +147,8 @@ class PhysicalMergeAggregate(_Unary):
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
-        shown = [("ring", "1"), ("emit", "on window close" if self.emit == "close" else "on change")]
+        emit = {"close": "on window close", "changes": "on change", "first": "on first sight"}[self.emit]
+        shown = [("ring", "1"), ("emit", emit)]
         if self.having is not None:
             shown.append(("having", self.having))
         shown.append(("columns", str(len(self.outputs))))

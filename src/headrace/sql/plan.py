@@ -152,11 +152,13 @@ class AssignWindow(Plan):
 
 @dataclass(frozen=True)
 class Aggregate(Plan):
-    """One row per group: the keys, then the aggregates. No keys: one group for everything."""
+    """One row per group: the keys, then the aggregates. No keys: one group for everything. `distinct` stands for
+    SELECT DISTINCT: its groups are the rows themselves, and speak when they are first seen."""
 
     input: Plan
     keys: tuple[Named, ...]
     calls: tuple[AggCall, ...]
+    distinct: bool = False
 
     def __post_init__(self) -> None:
         for expr in self.expressions:

@@ -17,6 +17,7 @@ from headrace.sql.plan import Plan
 from headrace.sql.render import TooLong
 from headrace.sql.rules import PlanContext, Trace, optimize, optimize_physical
 from headrace.sql.script import too_deep
+from headrace.sql.settings import Settings, read_settings
 from headrace.sql.shape import shared_shape
 from headrace.sql.statements import CreatePipeline, Select
 
@@ -37,6 +38,7 @@ class Planned:
     logical: Plan
     physical: Physical
     trace: Trace
+    settings: Settings
 
 
 def plan_pipeline(
@@ -82,10 +84,12 @@ def _plan(
     shape = shared_shape(logical, ctx.span)
     emit_at = (statement.emit_span.start, statement.emit_span.end) if statement.emit_span is not None else (0, 0)
     physical, physical_trace = optimize_physical(lower(shape, sinks, statement.emit, emit_at, ctx), ctx)
-    name = statement.name if isinstance(statement, CreatePipeline) else None
+    program, name, settings = program_of(physical, meaning), None, Settings()
+    if isinstance(statement, CreatePipeline):
+        name, settings = statement.name, read_settings(statement, program, shape.scan.stream, names)
     return Planned(
         name,
-        program_of(physical, meaning),
+        program,
         shape.scan.stream,
         sinks,
         statement.emit,
@@ -93,6 +97,7 @@ def _plan(
         logical,
         physical,
         (*logical_trace, *physical_trace),
+        settings,
     )
 
 

@@ -98,9 +98,11 @@ def _operand(cursor: Cursor) -> Query:
 def _select(cursor: Cursor) -> SelectQuery:
     start = cursor.token.start
     cursor.expect("SELECT", "at the start of a query")
-    if cursor.at("DISTINCT"):
-        here = (cursor.token.start, cursor.token.end)
-        cursor.refuse("SELECT DISTINCT", "GROUP BY the columns instead.", here)
+    distinct = (cursor.token.start, cursor.token.end) if cursor.at("DISTINCT") else None
+    if distinct is not None:
+        cursor.advance()
+        if cursor.at("ON", "("):
+            cursor.refuse("DISTINCT ON", "GROUP BY the columns, and take first(...) of the others.", distinct)
     cursor.accept("ALL")
     items = [_item(cursor)]
     while cursor.accept(","):
@@ -119,7 +121,7 @@ def _select(cursor: Cursor) -> SelectQuery:
         cursor.expect("BY", "after GROUP")
         group_by = _group_by(cursor)
     having = parse_expression(cursor) if cursor.accept("HAVING") else None
-    return SelectQuery((start, cursor.previous_end), tuple(items), relation, where, group_by, having)
+    return SelectQuery((start, cursor.previous_end), tuple(items), relation, where, group_by, having, distinct)
 
 
 def _refuse_tail(cursor: Cursor) -> None:

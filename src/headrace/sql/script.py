@@ -291,6 +291,7 @@ class _Statements:
             spans.append(span)
             if not cursor.accept(","):
                 break
+        options, places = self.options() if cursor.at("WITH") else ({}, {})
         cursor.expect("AS", "before the query")
         query, query_sql, emit, emit_span = self.query()
         return CreatePipeline(
@@ -305,6 +306,8 @@ class _Statements:
             if_not_exists,
             tuple(spans),
             emit_span,
+            options,
+            places,
         )
 
     def query(self) -> tuple[Query, str, Emit | None, Span | None]:

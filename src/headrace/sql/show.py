@@ -94,6 +94,8 @@ def show_node(plan: Plan) -> str:
         return f"AssignWindow {show_window(plan.window)} on {plan.input.schema[plan.time].name}"
     if isinstance(plan, Aggregate):
         keys = ", ".join(_named(k.name, show_expr(k.expr)) for k in plan.keys)
+        if plan.distinct:
+            return f"Distinct [{keys}]"
         calls = ", ".join(f"agg{i} := {show_expr(c)}" for i, c in enumerate(plan.calls))
         return f"Aggregate by [{keys}] compute [{calls}]"
     assert isinstance(plan, Union)

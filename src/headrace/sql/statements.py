@@ -52,7 +52,8 @@ class CreateSink(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreatePipeline(Statement):
-    """CREATE PIPELINE name INTO sinks AS query [EMIT CHANGES | EMIT ON CLOSE]. `emit` is None when not said."""
+    """CREATE PIPELINE name INTO sinks [WITH (options)] AS query [EMIT CHANGES | EMIT ON CLOSE]. `emit` is None when not
+    said."""
 
     name: str
     sinks: tuple[str, ...]
@@ -63,6 +64,8 @@ class CreatePipeline(Statement):
     if_not_exists: bool = False
     sink_spans: tuple[Span, ...] = ()
     emit_span: Span | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    spans: Mapping[str, Span] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,13 +138,14 @@ Relation = Table | Derived | Windowed
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery(Node):
-    """SELECT items FROM relation WHERE ... GROUP BY ... HAVING ..."""
+    """SELECT [DISTINCT] items FROM relation WHERE ... GROUP BY ... HAVING ... `distinct` is the place of the word."""
 
     items: tuple[Item, ...]
     relation: Relation
     where: Node | None
     group_by: tuple[Node, ...] | None
     having: Node | None
+    distinct: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)

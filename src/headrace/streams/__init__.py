@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.options import Option, check_options, duration, size, text
+from headrace.options import Option, boolean, check_options, duration, integer, size, text
 from headrace.program import StreamDef
 
 # Options of CREATE STREAM that belong to the engine rather than to the source or the format.
@@ -28,6 +28,36 @@ STREAM_OPTIONS = (
         text,
         help="the sink that gets rejected records; needed with on_error = 'dead_letter', and only then",
     ),
+    Option(
+        "max_rows",
+        integer(1, 1 << 31),
+        default=65536,
+        help="an epoch is cut when about this many rows wait; a message between the rings holds at most this many",
+    ),
+    Option(
+        "max_latency",
+        duration,
+        default=0,
+        help="an epoch is cut when rows have waited this long, however few; 0: as soon as there is any",
+    ),
+    Option(
+        "flush_on_watermark",
+        boolean,
+        default=True,
+        help="after an epoch that closed windows the next one does not wait for max_latency",
+    ),
+    Option(
+        "max_future",
+        duration,
+        default=24 * 3600 * 1_000_000,
+        help="rows further than this ahead of the clock do not move the watermark; they are counted as far_future",
+    ),
+    Option(
+        "idle_advance",
+        duration,
+        help="when no row has come for this long, the watermark goes on with the clock; off if absent",
+    ),
+    Option("close_at_end", boolean, default=True, help="the end of a finite source closes every open window"),
 )
 
 

@@ -76,7 +76,9 @@ class Catalog:
         """The pipelines that write to a sink, and the streams whose dead letters go there."""
         lowered = name.lower()
         records = self.pipelines.values()
-        writing = [p.definition.name for p in records if any(s.name.lower() == lowered for s in p.definition.sinks)]
+        writing = [
+            p.definition.name for p in records if any(s.name.lower() == lowered for s, _ in p.definition.outlets)
+        ]
         letters = [s for s in self.streams.values() if s.dead_letters and s.dead_letters.name.lower() == lowered]
         return [*writing, *(s.name for s in letters)]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.codec import dump, load
 from headrace.durable import write_atomic
-from headrace.status import Gap
+from headrace.status import Gap, Traffic
 
 HOLD = "hold"  # while a file of this name is in the stream's directory, no epoch is planned
 KEPT_GAPS = 16
@@ -22,7 +22,8 @@ class Progress:
     """The stream after its newest committed epoch. `watermark` is in microseconds; counters are since the beginning.
 
     `failures` are instances that failed and are still in the plan: durable before the epoch is, so a crash cannot let a
-    pipeline go on with a hole in its output.
+    pipeline go on with a hole in its output. `closed` counts the windows that the newest epoch closed, `future`
+    all rows that were too far ahead of the clock to move the watermark.
     """
 
     epoch: int = -1
@@ -34,11 +35,14 @@ class Progress:
     pipelines: dict[str, PipelineProgress] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     dead_letters: int = 0
+    closed: int = 0
+    future: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
-    """One instance: rows that became visible in its sinks' first, rows that came too late, bad values met.
+    """One instance: rows that became visible in its sinks' first, rows that came too late, bad values met, what crossed
+    the bridge; `groups` and `bytes` are its state after the newest epoch.
 
     `epoch` is the newest that it took part in, and `seen_rows` and `seen_bytes` are the stream's counters after it:
     whatever the stream has beyond them, the instance has missed. `gaps` are the newest of those that it came back from;
@@ -54,6 +58,10 @@ class PipelineProgress:
     missed_rows: int = 0
     missed_bytes: int = 0
     gaps: tuple[Gap, ...] = ()
+    sent: Traffic = field(default_factory=Traffic)
+    received: Traffic = field(default_factory=Traffic)
+    groups: int = 0
+    bytes: int = 0
 
     def back(self, stream: Progress, epoch: int) -> PipelineProgress:
         """As of the moment before it takes part in `epoch`; `stream` is the stream before it. What came between is a

@@ -4,6 +4,7 @@ are used, so that what is left is filters and at most one aggregate over the str
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 from headrace.sql.expr import AggCall, Column, substitute
 from headrace.sql.plan import Aggregate, AssignWindow, Filter, Named, Plan, Project, rewrite
@@ -34,7 +35,7 @@ def _inline(node: Plan) -> Plan:
             inlined = substitute(call, values)
             assert isinstance(inlined, AggCall)
             calls.append(inlined)
-        return Aggregate(below.input, keys, tuple(calls))
+        return replace(node, input=below.input, keys=keys, calls=tuple(calls))
     return node
 
 

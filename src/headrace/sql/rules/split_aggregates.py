@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import BadWindow, InternalError
-from headrace.program import MEMBER, Expression, Partial
+from headrace.program import MEMBER, Expression, Partial, Window
 from headrace.schema import BIGINT, TIMESTAMP, Field, Struct
 from headrace.sql.expr import AggCall, Column, Expr, FieldOf, transform
 from headrace.sql.functions.aggregates import Split, State, find_aggregate
@@ -19,6 +19,8 @@ from headrace.sql.rules.base import PlanContext, rewrite_physical
 
 # The presence count: how many rows a group has. Always first, so that Ring 1 and families can rely on it.
 PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)", f"count(CASE WHEN {MEMBER} THEN 1 END)")
+# Few windows are open at a time, and each is a hash table of its own: short ones would make many small tables.
+SHORTEST_MEMORY = 10_000_000  # microseconds
 
 
 def split_aggregates(plan: Physical, ctx: PlanContext) -> Physical:
@@ -45,7 +47,7 @@ class _Splitter:
 
     def split(self) -> Physical:
         shape = self.shape
-        window = None if shape.window is None else shape.window.window
+        window = self._forgetting() if shape.window is None else shape.window.window
         for key in self.aggregate.keys:
             self.texts.append(self._key(key.expr))
         for call in self.aggregate.calls:
@@ -57,6 +59,17 @@ class _Splitter:
         bridge = PhysicalBridge(partial, tuple(k.name for k in keys), True)
         fields = tuple(Field(k.name, k.type) for k in keys)
         return PhysicalMergeAggregate(bridge, fields, window, partials, self.node.emit, having, outputs)
+
+    def _forgetting(self) -> Window | None:
+        """Distinct rows that have the event time among their columns need not be kept for ever: equal rows are equally
+        old, so they fall into the same window of any length, and when it has closed a further one would be late."""
+        stream = self.shape.scan.stream
+        if not self.aggregate.distinct or stream.event_time is None:
+            return None
+        if not any(isinstance(k.expr, Column) and k.expr.index == stream.event_time for k in self.aggregate.keys):
+            return None
+        size = max(stream.delay_us, SHORTEST_MEMORY)
+        return Window("tumble", size, size)
 
     def _key(self, expr: Expr) -> str:
         window = self.shape.window

@@ -1,0 +1,3 @@
+-- error: BAD_EMIT
+-- at: 1:26
+SELECT DISTINCT k FROM s EMIT ON CLOSE

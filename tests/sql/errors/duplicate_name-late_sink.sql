@@ -1,0 +1,3 @@
+-- error: DUPLICATE_NAME
+-- at: 1:34
+CREATE PIPELINE p INTO out WITH (late_sink = OUT) AS SELECT window.start AS t, count(*) AS n FROM s GROUP BY window(ts, '1 minute')

@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:8
+SELECT DISTINCT k, count(*) AS n FROM s GROUP BY k

@@ -1,0 +1,50 @@
+SELECT DISTINCT k, temp > 30 AS hot FROM s WHERE n > 0
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project k, hot
+    Distinct [k, hot := (temp > 30.0)]
+      Filter (n > 0)
+        Scan s shared_required_schema=SOME [1 temp, 3 k, 5 n]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k, 5 n]
+  r1 := PhysicalFilter(r0) ring=0 where=(c5 > 0::BIGINT)
+  r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0, k1 partials=1
+  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0, k1)) payload=partial states
+  r4 := PhysicalMergeAggregate(r3) ring=1 emit=on first sight columns=2
+  r5 := PhysicalResultCollect(r4)
+
+ring 0
+  filter: (c5 > 0::BIGINT)
+  keys:
+    k0 STRING = c3
+    k1 BOOLEAN = (c1 > '30.0'::DOUBLE)
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  lanes by hash of k0, k1; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: a row when it is first seen
+  kept: until the pipeline ends
+  having: none
+  outputs:
+    k STRING = k0
+    hot BOOLEAN = k1
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [1 temp, 3 k, 5 n]

@@ -1,0 +1,49 @@
+SELECT upper(k) AS k FROM (SELECT DISTINCT k, n FROM s) WHERE n > 3
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project k := upper(k)
+    Distinct [k, n]
+      Filter (n > 3)
+        Scan s shared_required_schema=SOME [3 k, 5 n]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 5 n]
+  r1 := PhysicalFilter(r0) ring=0 where=(c5 > 3::BIGINT)
+  r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0, k1 partials=1
+  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0, k1)) payload=partial states
+  r4 := PhysicalMergeAggregate(r3) ring=1 emit=on first sight columns=1
+  r5 := PhysicalResultCollect(r4)
+
+ring 0
+  filter: (c5 > 3::BIGINT)
+  keys:
+    k0 STRING = c3
+    k1 BIGINT = c5
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  lanes by hash of k0, k1; partial states
+  order within an epoch: events, watermark, barrier, end
+
+ring 1
+  emit: a row when it is first seen
+  kept: until the pipeline ends
+  having: none
+  outputs:
+    k STRING = upper(replace(k0, 'ß', 'SS'))
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [3 k, 5 n]
