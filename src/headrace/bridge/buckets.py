@@ -92,8 +92,10 @@ def _by_value(column: pa.Array[Any]) -> Hashes:
     if nested:
         column = pa.array([None if v is None else _json(v) for v in column.to_pylist()], pa.string())
     encoded: Any = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
-    distinct = [_bytes(v) for v in encoded.dictionary.to_pylist()]
-    table = np.array([xxhash.xxh64_intdigest(v) for v in distinct] or [0], dtype=np.uint64)
+    values = encoded.dictionary
+    plain = pa.types.is_string(values.type) or pa.types.is_binary(values.type)
+    distinct = values.cast(pa.binary()).to_pylist() if plain else [_bytes(v) for v in values.to_pylist()]
+    table = np.fromiter(map(xxhash.xxh64_intdigest, distinct or [b""]), np.uint64)
     indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     hashed: Hashes = table[indices]
     if column.null_count:
