@@ -116,10 +116,11 @@ def _flagged(sql: str, flag: str) -> str:
 
 
 def _share(table: pa.Table, i: int, schema: pa.Schema) -> pa.Table:
-    """One member's groups of a family's pass: those in which it has rows."""
-    mine = table.filter(pc.greater(table.column(f"m{i}_p0"), pa.scalar(0)))
+    """One member's groups of a family's pass: those in which it has rows. Of a table as wide as the family is large,
+    only its own columns are looked at."""
     names = [n if n in BOUNDS or n.startswith("k") else f"m{i}_{n}" for n in schema.names]
-    return pa.Table.from_arrays(mine.select(names).columns, schema=schema)
+    mine = table.select(names).filter(pc.greater(table.column(f"m{i}_p0"), pa.scalar(0)))
+    return pa.Table.from_arrays(mine.columns, schema=schema)
 
 
 def split_closed(partials: pa.Table, limit: int | None) -> tuple[pa.Table, int]:
