@@ -16,7 +16,7 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-state bench-state-operator bench-planner \
+.PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-state bench-state-operator bench-batch-policy bench-planner \
         bench-formats fuzz soak-kill soak-churn soak-schedules test-cluster clean
 
 help: ## Show this list
@@ -72,6 +72,9 @@ bench-state: $(STAMP) ## An epoch that touches 1,000 groups, with 10,000 and wit
 
 bench-state-operator: $(STAMP) ## Spark's stateful operators and settings side by side
 	@$(BIN)/python -m bench.state_operator
+
+bench-batch-policy: $(STAMP) ## What waiting for rows (max_latency) saves
+	@$(BIN)/python -m bench.batch_policy
 
 bench-planner: $(STAMP) ## Planning time as a multiple of sqlglot's parse time
 	@$(BIN)/python -m bench.planner

@@ -66,9 +66,9 @@ CUMULATE = (
 )
 # Spark has no CUMULATE: it is the union of windows that begin together.
 CUMULATE_IN_SPARK = " UNION ALL ".join(
-    f"SELECT g, window.start, window.start + INTERVAL {i} MINUTES, count(*), sum(v) FROM events "
-    f"WHERE unix_micros(ts) - unix_micros(window(ts, '3 minutes').start) < {i} * 60000000 "
-    "GROUP BY window(ts, '3 minutes'), g"
+    f"SELECT g, timestamp_micros(b), timestamp_micros(b + {i} * 60000000), count(*), sum(v) FROM "
+    f"(SELECT *, unix_micros(ts) - unix_micros(ts) % 180000000 AS b FROM events) "
+    f"WHERE unix_micros(ts) - b < {i} * 60000000 GROUP BY g, b"
     for i in (1, 2, 3)
 )
 
