@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.sinks import SINKS
+from headrace.sinks.base import DELIVERY_OPTIONS
 from headrace.sql import parse_script
 
 ROOT = Path(__file__).parents[1]
@@ -93,6 +94,13 @@ def test_docs_list_every_sink_and_every_option_of_it() -> None:
         assert section is not None, kind.name
         assert set(re.findall(r"^\| `(\w+)` \|", section[1], re.MULTILINE)) == {o.name for o in kind.options}
         assert kind.guarantee in section[1]
+
+
+def test_docs_list_the_options_that_every_sink_has() -> None:
+    text = (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")
+    section = re.search(r"^## When a sink fails$(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    assert re.findall(r"^\| `(\w+)` \|", section[1], re.MULTILINE) == [o.name for o in DELIVERY_OPTIONS]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.sql")), ids=ids)

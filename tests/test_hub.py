@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 import headrace
 from headrace.checking import check_script
+from headrace.control.acks import Ack
+from headrace.control.signals import Barrier, SignalKind
 from headrace.errors import (
     BadName,
     BadOption,
@@ -35,7 +38,8 @@ SINK = "CREATE SINK m WITH (type = 'memory')"
 
 
 def summary(plan: int, *, ending: bool = False, rows: int, spent: dict[int, float] | None = None) -> EpochSummary:
-    return EpochSummary(0, plan, ending, rows, 0, 0, 1, Progress(), {}, spent or {}, {})
+    barrier = Barrier("epoch", 0)
+    return EpochSummary(0, plan, barrier, ending, rows, 0, 0, 1, Progress(), {}, {}, spent or {}, {})
 
 
 class Query:
@@ -66,6 +70,13 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hub, "_start_engine", lambda self: None)
     monkeypatch.setattr(StreamRuntime, "start", start)
     monkeypatch.setattr(StreamRuntime, "wait_planned", planned)
+
+    def seen(self: StreamRuntime, kind: SignalKind, plan: int = 0) -> Future[Ack]:
+        ack: Future[Ack] = Future()
+        ack.set_result(Ack(self.signals.emit_data(kind, plan), 0))
+        return ack
+
+    monkeypatch.setattr(StreamRuntime, "barrier", seen)
     monkeypatch.setattr(StreamRuntime, "hold", lambda self, timeout: True)
 
 
@@ -207,7 +218,8 @@ def test_a_drop_that_a_crash_kept_from_the_plan_is_told_when_the_hub_is_opened_a
         saved = CatalogFile(tmp_path / "state").read()
         with headrace.connect(tmp_path / "state") as again:
             plans = again.runtime("s").plans
-            assert [left.pipeline.instance for left in plans.load(plans.current()).left] == [instance]
+            left = plans.load(plans.current()).left
+            assert [ended.pipeline.instance for ended in left if ended.drop] == [instance]
             assert again.catalog.ended == ()
         CatalogFile(tmp_path / "state").save(saved)
 

@@ -42,6 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sql",),
     ("draft", "undo"),
     ("checking",),
+    ("savepoints",),
     ("spark",),
     ("keeper",),
     ("runtime", "objects"),

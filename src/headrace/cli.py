@@ -42,14 +42,17 @@ def run(
     check: Annotated[
         bool, typer.Option("--check", help="Only plan it, against the state directory; no effect.")
     ] = False,
+    stop_limit: Annotated[
+        float, typer.Option(min=0, help="Seconds that running epochs get to finish when it is told to stop.")
+    ] = 60,
     state_dir: StateDir = Path(".headrace"),
     master: Master = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run a script of statements, until Ctrl-C.
+    """Run a script of statements, until Ctrl-C or SIGTERM.
 
-    Ctrl-C finishes the running epoch and ends with exit code 0; a second one quits at once. Running the same script
-    again with the same state directory goes on where it stopped.
+    Then it finishes the running epochs, says what it waited for, and ends with exit code 0; a second one quits at
+    once. Running the same script again with the same state directory goes on where it stopped.
     """
     with _reported(verbose):
         text = _read(script)
@@ -58,7 +61,9 @@ def run(
             return
         from headrace.running import run_script
 
-        code = run_script(text, until_end=until_end, state_dir=state_dir, master=master, verbose=verbose)
+        code = run_script(
+            text, until_end=until_end, state_dir=state_dir, master=master, verbose=verbose, stop_limit=stop_limit
+        )
     raise typer.Exit(code)
 
 
@@ -84,6 +89,22 @@ def explain(
 
         shown = explain_script(text, pipeline=pipeline, rules=rules, json=json)
     print(shown)
+
+
+@app.command(epilog="Example: headrace restore .headrace/savepoints/monday --state-dir /data/restored")
+def restore(
+    savepoint: Annotated[Path, typer.Argument(help="The directory that SAVEPOINT made.", show_default=False)],
+    state_dir: Annotated[Path, typer.Option(help="The new state directory; it must not exist or be empty.")],
+    rewind: Annotated[bool, typer.Option("--rewind", help="Remove what sinks hold from behind the savepoint.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Make a new state directory of a savepoint, here or on another machine. headrace run goes on from there."""
+    with _reported(verbose):
+        from headrace.savepoints import restore as make
+
+        facts = make(savepoint, state_dir, rewind)
+    for cut in facts.cuts:
+        print(f"stream {cut.stream} goes on behind epoch {cut.epoch}")
 
 
 @app.command(epilog="Example: headrace demo --duration 60")

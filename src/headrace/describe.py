@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from headrace.results import Result, table_result
@@ -82,7 +83,9 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
         record = catalog.pipelines[name.lower()]
         facts = [["sql", record.definition.sql], ["view", _view(catalog, record.definition.name)]]
         if hub.catalog.pipeline(name) is not None:
-            facts += _fields(hub.pipelines[record.definition.name].status())
+            pipeline = hub.pipelines[record.definition.name].status()
+            facts += [fact for fact in _fields(pipeline) if fact[0] != "changes"]
+            facts += [[f"{c.state} since {_moment(c.at)}", c.reason.split("\n")[0]] for c in pipeline.changes]
     return table_result(["fact", "value"], facts)
 
 
@@ -99,6 +102,10 @@ def live_stream(runtime: StreamRuntime, catalog: Catalog) -> LiveStream | None:
 
 def _fields(status: object) -> list[list[object]]:
     return [[f.name, getattr(status, f.name)] for f in dataclasses.fields(status)]  # type: ignore[arg-type]
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def _view(catalog: Catalog, pipeline: str) -> str:

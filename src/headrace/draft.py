@@ -7,6 +7,7 @@ starts nothing, and either ends in a catalog that can be saved whole or raises a
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from functools import singledispatchmethod
 
 from headrace.errors import (
     AlreadyExists,
+    BadOption,
     HeadraceError,
     InternalError,
     InUse,
@@ -42,6 +44,7 @@ from headrace.sql import (
     StartPipeline,
     Statement,
     StopPipeline,
+    TakeSavepoint,
     define_sink,
     define_stream,
     explain,
@@ -55,7 +58,8 @@ from headrace.streams.catalog import Catalog, PipelineRecord
 @dataclass(slots=True)
 class Draft:
     """Statements applied so far. `touched` streams need a new plan, and the caller waits for it on those in `waits`;
-    `dropped` are streams that are gone."""
+    `dropped` are streams that are gone; `graceful` and `quick` are pipelines to be stopped, by stream;
+    `savepoints` (name, stream or all) are taken when everything else is done."""
 
     catalog: Catalog
     meaning: Meaning
@@ -66,6 +70,9 @@ class Draft:
     touched: set[str] = field(default_factory=set)
     dropped: list[str] = field(default_factory=list)
     waits: set[str] = field(default_factory=set)
+    graceful: dict[str, list[PipelineDef]] = field(default_factory=dict)
+    quick: dict[str, list[PipelineDef]] = field(default_factory=dict)
+    savepoints: list[tuple[str, str | None]] = field(default_factory=list)
 
     def apply(self, statement: Statement) -> Result:
         """Apply one statement; what to tell the user."""
@@ -134,18 +141,17 @@ class Draft:
             late=settings.late,
         )
         if old is not None:
-            same = replace(
-                new, instance=old.definition.instance, buckets=old.definition.buckets, heir_of=old.definition.heir_of
-            )
-            if replace(same, sql="") == replace(old.definition, sql=""):
+            kept = old.definition
+            same = replace(new, instance=kept.instance, buckets=kept.buckets, heir_of=kept.heir_of, life=kept.life)
+            if replace(same, sql="") == replace(kept, sql=""):
                 return self._resume(old)
             if not statement.or_replace:
                 raise _exists("pipeline", statement.name, statement.span)
-            if old.desired == "running" and new.inherits(old.definition):
-                new = replace(new, heir_of=old.definition.lane, buckets=old.definition.buckets)
+            if old.desired == "running" and new.inherits(kept):
+                new = replace(new, heir_of=kept.lane, buckets=kept.buckets)
             else:
                 self._leave(old, flush=False)
-        self.catalog = self.catalog.with_pipeline(PipelineRecord(new))
+        self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
         self._touch(new)
         return Result(f"created pipeline {new.name}")
 
@@ -188,7 +194,7 @@ class Draft:
     @_apply.register
     def _(self, statement: StartPipeline) -> Result:
         record = self._pipeline(statement.name, statement.span)
-        if record.desired == "running":
+        if record.desired == "running" and not record.detached:
             return Result(f"pipeline {record.definition.name} is running")
         self._start(record)
         return Result(f"started pipeline {record.definition.name}")
@@ -198,9 +204,27 @@ class Draft:
         record = self._pipeline(statement.name, statement.span)
         if record.desired != "running":
             return Result(f"pipeline {record.definition.name} is not running")
-        self.catalog = self.catalog.with_pipeline(replace(record, desired="stopped"))
-        self._touch(record.definition, wait=statement.mode == "graceful")
+        now = statement.mode == "now"
+        stopping = record.to("stopping", f"STOP PIPELINE {statement.mode.upper()}")
+        self.catalog = self.catalog.with_pipeline(stopping)
+        self.catalog = self.catalog.with_end(record.attached, flush=statement.close_windows, drop=now)
+        ends = self.quick if now else self.graceful
+        ends.setdefault(record.definition.program.stream.lower(), []).append(record.attached)
+        self._touch(record.definition, wait=not now)
         return Result(f"stopped pipeline {record.definition.name}")
+
+    @_apply.register
+    def _(self, statement: TakeSavepoint) -> Result:
+        if re.fullmatch(r"\w[\w.-]*", statement.name) is None:
+            raise BadOption(
+                f"a savepoint cannot be called {statement.name}",
+                advice="Its name is that of a directory: letters, digits, '_', '-' and '.'.",
+                span=statement.span,
+            )
+        if statement.stream is not None:
+            self._require("stream", statement.stream, statement.span)
+        self.savepoints.append((statement.name, statement.stream))
+        return Result(f"took savepoint {statement.name}")
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -256,7 +280,12 @@ class Draft:
     def _start(self, record: PipelineRecord) -> None:
         if record.desired == "failed":  # its state may be half of an epoch: an eof makes sure that none of it is left
             self._leave(record, flush=False)
-        self.catalog = self.catalog.with_pipeline(replace(record, desired="running", error=""))
+        stream, instance = record.definition.program.stream.lower(), record.definition.instance
+        self.catalog = self.catalog.without_stop(instance)
+        self.graceful[stream] = [p for p in self.graceful.get(stream, []) if p.instance != instance]
+        definition = replace(record.definition, life=record.definition.life + 1)
+        again = replace(record, definition=definition, detached={})
+        self.catalog = self.catalog.with_pipeline(again.to("starting", "START PIPELINE"))
         self._touch(record.definition)
 
     def _touch(self, definition: PipelineDef, wait: bool = True) -> None:

@@ -353,3 +353,40 @@ class SinkFailed(ExternalError):
 
 class MissingInput(InternalError):
     code = "MISSING_INPUT"
+
+
+class BarrierOverlap(InternalError):
+    code = "BARRIER_OVERLAP"
+
+
+class DuplicateBarrier(InternalError):
+    code = "DUPLICATE_BARRIER"
+
+
+class SurplusBarrier(InternalError):
+    code = "SURPLUS_BARRIER"
+
+
+class UnknownInput(InternalError):
+    code = "UNKNOWN_INPUT"
+
+
+class BadSavepoint(UserError):
+    code = "BAD_SAVEPOINT"
+
+
+class SinkAhead(UserError):
+    code = "SINK_AHEAD"
+
+
+class IllegalTransition(InternalError):
+    code = "ILLEGAL_TRANSITION"
+
+
+class StopTimeout(ExternalError):
+    code = "STOP_TIMEOUT"
+    retry_helps = True
+
+
+class WrongChannel(InternalError):
+    code = "WRONG_CHANNEL"

@@ -1,4 +1,4 @@
-"""Named places where a test can kill the process: a test hook, off unless HEADRACE_FAULT or HEADRACE_CRASH is set.
+"""Named places where a test can make something fail: a test hook, off unless HEADRACE_FAULT or HEADRACE_CRASH is set.
 
     HEADRACE_FAULT="between-manifest-and-rename@2"   the second time this process gets there
     HEADRACE_FAULT_PID="4711"                        kill that process too (the driver, from a task)
@@ -18,15 +18,20 @@ _hits: dict[str, int] = {}
 
 def fault_point(name: str) -> None:
     """Does nothing, or kills this process when HEADRACE_FAULT names this place and this is the chosen visit."""
+    if fault_chosen(name):
+        _die()
+
+
+def fault_chosen(name: str) -> bool:
+    """Whether HEADRACE_FAULT names this place and this is the chosen visit: then the caller does something wrong."""
     wanted = os.environ.get("HEADRACE_FAULT")
     if not wanted:
-        return
+        return False
     place, _, visit = wanted.partition("@")
     if place != name:
-        return
+        return False
     _hits[name] = _hits.get(name, 0) + 1
-    if _hits[name] == int(visit or "1"):
-        _die()
+    return _hits[name] == int(visit or "1")
 
 
 def crash_point(pipeline: str) -> None:

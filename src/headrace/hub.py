@@ -14,12 +14,17 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from headrace import savepoints
+from headrace.control.acks import Ack
+from headrace.control.barrier import BarrierAligner
+from headrace.control.signals import GRACEFUL_END, QUICK_END, SAVEPOINT, Barrier
 from headrace.describe import describe, live_stream, show
 from headrace.draft import Draft
 from headrace.errors import (
@@ -27,15 +32,17 @@ from headrace.errors import (
     HubClosed,
     SessionMismatch,
     StartTimeout,
+    StopTimeout,
     StreamFailed,
     UnknownPipeline,
     UnknownStream,
 )
 from headrace.objects import Pipeline, Stream
-from headrace.program import Meaning
+from headrace.program import Meaning, PipelineDef
 from headrace.results import Result
 from headrace.runtime import START_LIMIT_SECONDS, StreamRuntime
 from headrace.sql import LiveStream, parse_script
+from headrace.status import State, Waited
 from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.progress import read_progress
@@ -92,14 +99,14 @@ class Hub:
         start_timeout: float,
     ) -> None:
         self._state = StateDir.open(state_dir.absolute())
-        self._closed = False
+        self._closed = self._draining = False
         self._spark, self._master, self._verbose, self._buckets = spark, master, verbose, buckets
         self._start_timeout = start_timeout
         self._lock = threading.RLock()
         self._engine: Engine | None = None
         self._runtimes: dict[str, StreamRuntime] = {}
-        self._finished: set[int] = set()
-        self._failures: queue.Queue[tuple[str, dict[str, str]] | None] = queue.Queue()
+        self._starting: dict[str, int] = {}  # streams with pipelines that wait for a plan version to be planned
+        self._chores: queue.Queue[Callable[[], None] | None] = queue.Queue()
         try:
             self._file = CatalogFile(self._state.path)
             self._catalog = self._file.read()
@@ -109,13 +116,15 @@ class Hub:
         except BaseException:
             self._state.close()
             raise
-        self._janitor = threading.Thread(target=self._watch_failures, name="headrace-failures", daemon=True)
+        self._janitor = threading.Thread(target=self._do_chores, name="headrace-chores", daemon=True)
         self._janitor.start()
         try:
             for stream in self._catalog.streams:  # a crash may have kept a failure from the catalog
                 directory = self._state.stream(stream)
                 killers = {str(q.instance): q.reason for q in read_quarantine(directory).out if q.until is None}
                 self._drop_failed(stream, read_progress(directory).failures | killers)
+                self._detach(stream, _by_instance(read_progress(directory).detached))
+            self._begin_again()
             self._make_so(set(self._catalog.streams), set())
         except BaseException:
             self.close()
@@ -162,11 +171,17 @@ class Hub:
             if draft.catalog != self._catalog:
                 self._save(draft.catalog)
         touched = {stream for stream in draft.touched if draft.catalog.stream(stream) is not None}
+        for name in draft.quick.keys() & touched:
+            if self.runtime(name).running:
+                self.runtime(name).control(QUICK_END, draft.quick[name])
         try:
-            self._make_so(touched, draft.waits)
+            self._make_so(touched, draft.waits, draft.graceful)
         except (StreamFailed, StartTimeout):
             self._take_back(before, draft.catalog, touched)
             raise
+        self._stopped([p for ended in draft.quick.values() for p in ended], "it was stopped at once")
+        for savepoint, stream in draft.savepoints:
+            self.savepoint(savepoint, stream)
         return results
 
     def _take_back(self, before: Catalog, after: Catalog, touched: set[str]) -> None:
@@ -225,27 +240,42 @@ class Hub:
         runtime = self._runtimes.get(stream.lower())
         return None if runtime is None else live_stream(runtime, self._catalog)
 
-    def _make_so(self, streams: set[str], waits: set[str], start: bool = True) -> None:
-        """Bring each stream's query in line with the catalog, and wait for the new plan on those in `waits`. Without
-        `start`, a query that was stopped stays so."""
+    def _make_so(
+        self,
+        streams: set[str],
+        waits: set[str],
+        graceful: Mapping[str, Sequence[PipelineDef]] = MappingProxyType({}),
+        start: bool = True,
+    ) -> None:
+        """Bring each stream's query in line with the catalog, and wait for the new plan on those in `waits`. Pipelines
+        in `graceful` end with a barrier: this returns when everything before it is in their sinks. Without `start`, a
+        query that was stopped stays so."""
         for name in sorted(streams):
+            ending, ack = graceful.get(name, ()), None
             with self._lock:
                 runtime = self._runtime_of(name)
                 pipelines = self._catalog.running(name)
-                if start:
-                    self._finished -= {p.instance for p in pipelines}
                 ended = self._catalog.ended_on(name)
                 if not pipelines and not ended and not runtime.running:
                     continue
+                if ending and runtime.running:  # before the plan: its first epoch is to carry the barrier
+                    ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
                 version = runtime.publish(pipelines, ended)
+                if start and pipelines:
+                    self._starting[name] = version
+                    self._mark(self._instances_in(name, "finished"), "starting", "its stream goes on")
                 if ended:
                     self._save(self._catalog.without_ends(name))
                 if pipelines and start:
                     runtime.start()
                 elif not runtime.running:
+                    self._stopped(ending, "its stream was not running")
                     continue  # the eof waits in the plan for the stream's next epoch
             if name in waits or not pipelines:
                 runtime.wait_planned(version, self._start_timeout)
+                self._planned(name, version)
+            if ack is not None:
+                self._await_end(ack, ending)
             if not pipelines:
                 runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
                 with self._lock:
@@ -253,6 +283,56 @@ class Hub:
                         runtime.release()
                     else:
                         runtime.stop()
+
+    def _await_end(self, ack: Future[Ack], ending: Sequence[PipelineDef]) -> None:
+        """Wait until all rows before a graceful end are in the sinks; the pipelines are stopped then, at the latest
+        when the barrier comes through after all."""
+        ack.add_done_callback(lambda done: self._chores.put(lambda: self._stopped(ending, _end_of(done))))
+        try:
+            ack.result(DRAIN_SECONDS)
+        except TimeoutError:
+            names = ", ".join(p.name for p in ending)
+            raise StopTimeout(
+                f"{names} did not come to an end in {DRAIN_SECONDS:g} s",
+                advice="It ends when the epoch in flight is committed. STOP PIPELINE ... NOW does not wait for that.",
+                names=names,
+            ) from None
+        self._stopped(ending, _end_of(ack))
+
+    # --- states -----------------------------------------------------------------------------------
+
+    def _instances_in(self, stream: str, *states: State) -> list[int]:
+        return [r.definition.instance for r in self._catalog.of_stream(stream) if r.state in states]
+
+    def _mark(self, instances: Collection[int], state: State, reason: str) -> None:
+        """Note a change of state. Under the lock."""
+        catalog = self._catalog.marked(instances, state, reason)
+        if catalog is not self._catalog:
+            self._save(catalog)
+
+    def _begin_again(self) -> None:
+        """The states as a hub finds them when it is opened."""
+        with self._lock:
+            for name in self._catalog.streams:
+                again = self._instances_in(name, "created", "running", "finished")
+                self._mark(again, "starting", "the hub was opened")
+                self._mark(self._instances_in(name, "stopping"), "stopped", "the hub was closed")
+
+    def _planned(self, stream: str, version: int) -> None:
+        """An epoch with this plan version was planned: who waited for it runs."""
+        with self._lock:
+            if self._closed or self._starting.get(stream, version + 1) > version:
+                return
+            del self._starting[stream]
+            self._mark(self._instances_in(stream, "starting"), "running", "its first epoch is planned")
+
+    def _stopped(self, pipelines: Sequence[PipelineDef], reason: str) -> None:
+        with self._lock:
+            if not self._closed:
+                ended = {(p.instance, p.life) for p in pipelines}
+                records = self._catalog.pipelines.values()
+                now = [r.definition for r in records if r.state == "stopping"]
+                self._mark([d.instance for d in now if (d.instance, d.life) in ended], "stopped", reason)
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -283,10 +363,6 @@ class Hub:
         with self._lock:
             return self._runtime_of(stream)
 
-    def is_finished(self, instance: int) -> bool:
-        """Whether an instance has seen the end of its finite source."""
-        return instance in self._finished
-
     def _runtime_of(self, name: str) -> StreamRuntime:
         found = self._runtimes.get(name.lower())
         if found is None:
@@ -313,6 +389,45 @@ class Hub:
                 self._state.record_owner(self._engine.jvm_pid)
             return self._engine
 
+    # --- savepoints -------------------------------------------------------------------------------
+
+    def savepoint(self, name: str, stream: str | None = None, timeout: float = DRAIN_SECONDS) -> Path:
+        """Take a consistent cut of a stream, or of all, with their pipelines, while they run. Where it is.
+
+        `headrace restore` makes a state directory of it. Raises MissingInput, naming the streams, when the epochs in
+        flight do not end in time.
+        """
+        with self._lock:
+            self._require_open()
+            names = [stream.lower()] if stream is not None else sorted(self._catalog.streams)
+            runtimes = {n: self._runtime_of(n) for n in names}
+            target = self._state.path / savepoints.DIRECTORY / name
+            savepoints.refuse_existing(target)
+        # Streams meet here: none goes on behind its barrier before all have come to theirs.
+        aligner: BarrierAligner[None] = BarrierAligner(f"savepoint {name}", names, blocking=True, limit=timeout)
+        deadline = time.monotonic() + timeout
+        try:
+            cuts = []
+            for n, runtime in runtimes.items():
+                epoch = self._stand_still(runtime, deadline)
+                if epoch is not None:
+                    aligner.offer(n, Barrier(SAVEPOINT.name, 1))
+                    cut = savepoints.Cut(runtime.stream.name, runtime.directory.name, runtime.checkpoint_id(), epoch)
+                    cuts.append((runtime.directory, cut))
+            aligner.require(Barrier(SAVEPOINT.name, 1))
+            with self._lock:
+                half = savepoints.collect(target, self._catalog, cuts)
+        finally:
+            for runtime in runtimes.values():
+                runtime.release()
+        return savepoints.finish(half, target)
+
+    def _stand_still(self, runtime: StreamRuntime, deadline: float) -> int | None:
+        """The epoch behind which a stream stands; None when it did not come to a stand in time."""
+        if not runtime.running:
+            return runtime.progress.epoch
+        return runtime.stand_still(max(0.0, deadline - time.monotonic()))
+
     # --- ends -------------------------------------------------------------------------------------
 
     def wait_until_end(self, timeout: float | None = None) -> bool:
@@ -323,7 +438,7 @@ class Hub:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         for runtime in self._started():
-            if not runtime.wait_exhausted(_left(deadline)):
+            if not runtime.wait_exhausted(_left(deadline)) or self._draining:
                 return False
         while runtimes := self._started():
             for runtime in runtimes:
@@ -334,24 +449,42 @@ class Hub:
     def _end(self, runtime: StreamRuntime, deadline: float | None) -> bool:
         """Close all windows of a stream and stop it, unless somebody joins meanwhile; whether that went in time."""
         with self._lock:
+            if self._draining:
+                return False
+            if not runtime.started:  # nobody needed it any more
+                return True
             pipelines = self._catalog.running(runtime.stream.name)
             version = runtime.end(pipelines)
         if not runtime.wait_exhausted(_left(deadline)):
             return False
         with self._lock:
+            if self._draining:
+                return False
             if runtime.plans.current() == version:
                 runtime.stop()
-                self._finished |= {p.instance for p in pipelines}
+                self._mark([p.instance for p in pipelines], "finished", "its source has ended")
         return True
 
-    def drain(self, timeout: float = DRAIN_SECONDS) -> bool:
-        """Let every epoch in flight finish, then stop the queries; whether all finished in time."""
-        deadline = time.monotonic() + timeout
+    def drain(self, timeout: float = DRAIN_SECONDS, told: Callable[[Waited], None] = lambda waited: None) -> bool:
+        """Let every epoch in flight finish, then stop the queries; whether all finished in time. `told` hears of each
+        stream that was waited for."""
+        began = time.monotonic()
         calm = True
-        for runtime in self._started():
-            with contextlib.suppress(StreamFailed):  # a query that died has nothing in flight
-                calm = runtime.hold(max(0.0, deadline - time.monotonic())) and calm
-            runtime.stop()
+        with self._lock:
+            self._draining = True  # nobody may close all windows now because a source seems to have ended
+        try:
+            runtimes = self._started()
+            for runtime in runtimes:
+                runtime.ask_to_hold()
+            for runtime in runtimes:
+                done = True
+                with contextlib.suppress(StreamFailed):  # a query that died has nothing in flight
+                    done = runtime.hold(max(0.0, began + timeout - time.monotonic()))
+                told(Waited(runtime.stream.name, runtime.newest_epoch, time.monotonic() - began, done))
+                runtime.stop()
+                calm = calm and done
+        finally:
+            self._draining = False
         return calm
 
     def _started(self) -> list[StreamRuntime]:
@@ -377,7 +510,7 @@ class Hub:
             steps.callback(self._board.close)
             if self._engine is not None:
                 steps.callback(self._engine.stop)
-            steps.callback(self._failures.put, None)
+            steps.callback(self._chores.put, None)
             for runtime in self._runtimes.values():
                 steps.callback(runtime.close)
         self._janitor.join(timeout=5)
@@ -403,23 +536,29 @@ class Hub:
         runtime = self._runtimes.get(str(notice.get("stream", "")).lower())
         if runtime is not None:
             runtime.on_notice(notice)
+            name, plan = runtime.stream.name.lower(), int(notice.get("plan", 0))
+            if plan >= self._starting.get(name, plan + 1):
+                self._chores.put(lambda: self._planned(name, plan))
 
     def _instances(self) -> set[int]:
         """The instances that are declared. Called in Spark's streaming thread too: a catalog never changes."""
         return {record.definition.instance for record in self._catalog.pipelines.values()}
 
-    def _report_failures(self, stream: str, failures: dict[int, str]) -> None:
+    def _report_failures(self, stream: str, failures: dict[int, str], detached: dict[int, dict[str, str]]) -> None:
         """Called in Spark's streaming thread, which must not wait for the hub's lock."""
-        self._failures.put((stream, {str(instance): reason for instance, reason in failures.items()}))
+        found = {str(instance): reason for instance, reason in failures.items()}
+        if detached:
+            self._chores.put(lambda: self._detach(stream, detached))
+        if found:
+            self._chores.put(lambda: self._drop_failed(stream, found))
+        if not found and not detached:  # who is to be measured alone has changed
+            self._chores.put(lambda: self._make_so({stream.lower()}, set(), start=False))
 
-    def _watch_failures(self) -> None:
-        for stream, failures in _until_none(self._failures.get):
+    def _do_chores(self) -> None:
+        while (chore := self._chores.get()) is not None:
             # A dead query is told to those who wait for it; a slow one has the plan and will come to it.
-            with contextlib.suppress(HubClosed, StreamFailed, StartTimeout):
-                if failures:
-                    self._drop_failed(stream, failures)
-                else:
-                    self._make_so({stream.lower()}, set(), start=False)
+            with contextlib.suppress(HubClosed, StreamFailed, StartTimeout, StopTimeout):
+                chore()
 
     def _drop_failed(self, stream: str, failures: dict[str, str]) -> None:
         """The next plan version does without the pipelines that failed; their error is kept."""
@@ -429,8 +568,22 @@ class Hub:
             for record in list(catalog.of_stream(stream)):
                 reason = failures.get(str(record.definition.instance))
                 if reason is not None and record.desired == "running":
-                    catalog = catalog.with_pipeline(replace(record, desired="failed", error=reason))
+                    catalog = catalog.with_pipeline(record.to("failed", reason))
                     catalog = catalog.with_end(record.definition, flush=False)
+            if catalog is self._catalog:
+                return
+            self._save(catalog)
+        self._make_so({stream.lower()}, set(), start=False)
+
+    def _detach(self, stream: str, detached: Mapping[int, dict[str, str]]) -> None:
+        """The next plan version writes no longer to the sinks that failed; their pipelines go on with the others."""
+        with self._lock:
+            self._require_open()
+            catalog = self._catalog
+            for record in list(catalog.of_stream(stream)):
+                new = detached.get(record.definition.instance, {})
+                if record.desired == "running" and new.keys() - record.detached.keys():
+                    catalog = catalog.with_pipeline(replace(record, detached=record.detached | new))
             if catalog is self._catalog:
                 return
             self._save(catalog)
@@ -446,6 +599,12 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-def _until_none(take: Callable[[], tuple[str, dict[str, str]] | None]) -> Iterator[tuple[str, dict[str, str]]]:
-    while (item := take()) is not None:
-        yield item
+def _end_of(ack: Future[Ack]) -> str:
+    if (problem := ack.exception()) is not None:
+        return f"the stream ended first: {problem}"
+    return f"all rows before {ack.result().signal} are in its sinks"
+
+
+def _by_instance(detached: Mapping[str, dict[str, str]]) -> dict[int, dict[str, str]]:
+    """The detached sinks of a stream's progress, whose keys are "instance/life"."""
+    return {int(key.partition("/")[0]): sinks for key, sinks in detached.items()}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.control.signals import FLUSH, PING
 from headrace.errors import PipelineFailed, UnknownSink
-from headrace.status import PipelineStatus, State, StreamStatus
+from headrace.status import ALIVE, PipelineStatus, StreamStatus
 from headrace.streams.progress import PipelineProgress
 
 if TYPE_CHECKING:
@@ -39,6 +40,15 @@ class Stream:
         table: pa.Table = held.read()
         return table
 
+    def flush(self, timeout: float = 60.0) -> int:
+        """Wait until all that the sinks were given is durable; the newest epoch then. Raises SinkFailed when a sink
+        still cannot show an epoch that it owes, TimeoutError when an epoch takes longer to commit."""
+        return self._hub.runtime(self.name).control(FLUSH).result(timeout).epoch
+
+    def ping(self) -> int:
+        """Ask the committer, past the rows, for its newest epoch."""
+        return self._hub.runtime(self.name).control(PING).result(0).epoch
+
     def __repr__(self) -> str:
         return f"Stream({self.name})"
 
@@ -65,13 +75,10 @@ class Pipeline:
         progress = runtime.progress
         counted = progress.pipelines.get(str(definition.instance), PipelineProgress())
         away = counted.epoch is not None and record.desired != "running"
-        state: State = record.desired
-        if state == "running" and self._hub.is_finished(definition.instance):
-            state = "finished"
         return PipelineStatus(
             name=definition.name,
             stream=runtime.stream.name,
-            state=state,
+            state=record.state,
             instance=definition.instance,
             rows_out=counted.rows_out,
             late=counted.late,
@@ -84,6 +91,8 @@ class Pipeline:
             missed_rows=counted.missed_rows + (progress.rows - counted.seen_rows if away else 0),
             gaps=list(counted.gaps),
             error=record.error,
+            detached=dict(record.detached),
+            changes=list(record.history),
         )
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -96,7 +105,7 @@ class Pipeline:
             status = self.status()
             if status.state == "failed":
                 raise PipelineFailed(f"pipeline {self.name} failed: {status.error}", name=self.name)
-            if status.state != "running":
+            if status.state not in ALIVE:
                 return True
             self._hub.runtime(status.stream).raise_failure()
             if deadline is not None and time.monotonic() >= deadline:
@@ -108,9 +117,11 @@ class Pipeline:
         failed begins anew."""
         self._hub.sql(f"START PIPELINE {_quoted(self.name)}")
 
-    def stop(self) -> None:
-        """Stop it after the epoch in flight. Its state is kept for a later start."""
-        self._hub.sql(f"STOP PIPELINE {_quoted(self.name)}")
+    def stop(self, *, close_windows: bool = False, now: bool = False) -> None:
+        """Stop it: what came before is in every sink when this returns. Open windows are kept for a later start, or
+        closed and emitted. `now` waits for nothing, and drops the epoch in flight and the state."""
+        mode = "NOW" if now else f"GRACEFUL {'CLOSE' if close_windows else 'KEEP'} WINDOWS"
+        self._hub.sql(f"STOP PIPELINE {_quoted(self.name)} {mode}")
 
     def results(self, sink: str | None = None) -> pa.Table:
         """What its memory sink holds; `sink` names one when there are several."""

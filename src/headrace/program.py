@@ -202,7 +202,8 @@ class PipelineDef:
     """A declared pipeline: one instance of it. `instance` is never reused (DESIGN section 8).
 
     `heir_of` is the instance whose lanes it took over, state and all: it replaced one with the same Ring 1 program.
-    More than `max_groups` open groups stop it; `late` is None when late rows are only counted.
+    More than `max_groups` open groups stop it; `late` is None when late rows are only counted. `life` counts how often
+    it was started again: a sink that was detached in an earlier life is written to again.
     """
 
     name: str
@@ -214,6 +215,7 @@ class PipelineDef:
     heir_of: int | None = None
     max_groups: int = MAX_GROUPS
     late: LateRows | None = None
+    life: int = 0
 
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:
@@ -242,12 +244,13 @@ def _columns(expressions: tuple[Expression, ...]) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An instance that ended: its lanes get an eof, which emits what is open (`flush`) or drops it. `number` is the
-    end's own, from the counter of instances."""
+    """An instance that left the plan: its lanes get an eof, which emits what is open (`flush`) and forgets the state
+    (`drop`) or keeps it for a later start. `number` is the end's own, from the counter of instances."""
 
     pipeline: PipelineDef
     flush: bool
     number: int = 0
+    drop: bool = True
 
     @property
     def key(self) -> tuple[int, int]:

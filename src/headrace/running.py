@@ -10,24 +10,36 @@ import headrace
 from headrace.checking import check_script
 from headrace.hub import Hub
 from headrace.interrupts import Interrupts
+from headrace.status import ALIVE, Waited
 from headrace.view.lines import pipelines_line
 
 # How often a waiting run looks around: failures are told within this time; Ctrl-C is seen at once.
 _PAUSE = 0.2
 
 
-def run_script(text: str, *, until_end: bool, state_dir: Path, master: str | None, verbose: bool) -> int:
-    """Run `text` to its end or until Ctrl-C. Returns the exit code: 0, or 1 when a pipeline failed on the way."""
+def run_script(
+    text: str, *, until_end: bool, state_dir: Path, master: str | None, verbose: bool, stop_limit: float
+) -> int:
+    """Run `text` to its end or until Ctrl-C or SIGTERM; then epochs in flight have `stop_limit` seconds to finish.
+    Returns the exit code: 0, or 1 when a pipeline failed on the way."""
     check_script(text, state_dir)  # all errors at once, before anything is made or started
     with Interrupts() as interrupts:
         try:
-            return _run(text, interrupts, until_end, state_dir, master, verbose)
+            return _run(text, interrupts, until_end, state_dir, master, verbose, stop_limit)
         except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
             print("ended while starting", file=sys.stderr)
             return 0
 
 
-def _run(text: str, interrupts: Interrupts, until_end: bool, state_dir: Path, master: str | None, verbose: bool) -> int:
+def _run(
+    text: str,
+    interrupts: Interrupts,
+    until_end: bool,
+    state_dir: Path,
+    master: str | None,
+    verbose: bool,
+    stop_limit: float,
+) -> int:
     with headrace.connect(state_dir, master=master, verbose=verbose) as hub:
         interrupts.install()  # pipelines that go on have started Spark, which has taken SIGINT
         try:
@@ -37,11 +49,20 @@ def _run(text: str, interrupts: Interrupts, until_end: bool, state_dir: Path, ma
         for result in results:
             print(result.render(), flush=True)
         failed = _Watch(hub, interrupts).wait(until_end)
-        if not hub.drain():
-            print("an epoch was still running and was given up; the next run repeats it", file=sys.stderr)
+        hub.drain(stop_limit, _tell)
         if hub.pipelines:
             print(pipelines_line([p.status() for p in hub.pipelines.values()]), file=sys.stderr)
     return 1 if failed else 0
+
+
+def _tell(waited: Waited) -> None:
+    """What the shutdown waited for."""
+    what = f"epoch {waited.epoch} of stream {waited.stream}"
+    if waited.done:
+        said = f"{what} is committed; waited {waited.seconds:.1f} s for it"
+    else:
+        said = f"{what} was still running after {waited.seconds:.1f} s and was given up; the next run repeats it"
+    print(said, file=sys.stderr, flush=True)
 
 
 class _Watch:
@@ -70,9 +91,9 @@ class _Watch:
             if status.state == "failed" and status.name not in self._told:
                 self._told.add(status.name)
                 print(f"pipeline {status.name} failed: {status.error}", file=sys.stderr, flush=True)
-        for stream in {s.stream for s in statuses if s.state == "running"}:
+        for stream in {s.stream for s in statuses if s.state in ALIVE}:
             self._hub.runtime(stream).raise_failure()
-        return any(s.state == "running" for s in statuses)
+        return any(s.state in ALIVE for s in statuses)
 
 
 class _End:

@@ -12,14 +12,18 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.budget import Accounts, Budget, Verdict
+from headrace.control.acks import Ack, Acks
+from headrace.control.log import SignalLog
+from headrace.control.signals import EPOCH, SAVEPOINT, Instant, SignalKind
 from headrace.durable import write_atomic
-from headrace.errors import HeadraceError, StartTimeout, StreamFailed
+from headrace.errors import HeadraceError, StartTimeout, StateDamaged, StreamFailed
 from headrace.keeper import OnEnd, QueryKeeper
 from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
 from headrace.ring0.families import families
@@ -51,7 +55,7 @@ class StreamRuntime:
         directory: Path,
         board: NoticeBoard,
         engine: Callable[[], Engine],
-        failed: Callable[[str, dict[int, str]], None],
+        failed: Callable[[str, dict[int, str], dict[int, dict[str, str]]], None],
         known: Callable[[], set[int]],
     ) -> None:
         self.stream, self.directory = stream, directory
@@ -59,7 +63,7 @@ class StreamRuntime:
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
         self._changed = threading.Condition()
         self.keeper = QueryKeeper(
-            directory, self.plans, self._launch, lambda guilty: failed(stream.name, guilty), self._wake
+            directory, self.plans, self._launch, lambda guilty: failed(stream.name, guilty, {}), self._wake
         )
         self._committer: EpochCommitter | None = None
         self._planned = 0
@@ -76,6 +80,53 @@ class StreamRuntime:
         self._accounts = Accounts(budget)
         self._alone: frozenset[int] = frozenset()
         self._recent: deque[tuple[float, EpochSummary]] = deque(maxlen=_RATE_EPOCHS)
+        self.signals = SignalLog(directory)
+        self.acks = Acks()
+
+    # --- signals ----------------------------------------------------------------------------------
+
+    def barrier(self, kind: SignalKind, plan: int = 0) -> Future[Ack]:
+        """Send a barrier through the data channel: it ends the next epoch (the first with plan version `plan`). The
+        future ends when that epoch is committed, or with StreamFailed when the query ends before."""
+        ack = self.acks.expect(self.signals.emit_data(kind, plan))
+        if not self.running:
+            self.acks.fail(self._gone("does not run"))
+        return ack
+
+    def stand_still(self, timeout: float) -> int | None:
+        """Cut the stream with a savepoint barrier, and plan no epoch behind it until `release`. The epoch that carried
+        it, which is committed; None when that took too long."""
+
+        def hold_behind(id: int) -> None:
+            write_atomic(self.directory / HOLD, str(id).encode())
+
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            self._held = False
+        ack = self.acks.expect(self.signals.emit_data(SAVEPOINT, prepare=hold_behind))
+        # Spark asks for the next epoch only when it has logged this one as done.
+        calm = self._await(lambda: ack.done() and (self._held or not self.started), timeout)
+        return ack.result(0).epoch if calm and time.monotonic() <= deadline else None
+
+    def control(self, kind: SignalKind, pipelines: Sequence[PipelineDef] = ()) -> Future[Ack]:
+        """Send a signal through the control channel, past the rows, to the committer. An instant is answered at once,
+        a barrier when every sink has come to it."""
+        signal = self.signals.emit_control(kind)
+        ack = self.acks.expect(signal)
+
+        def deliver() -> None:
+            try:
+                self.committer.control(signal, pipelines)
+            except Exception as problem:
+                self.acks.refused(signal, problem)
+            else:
+                self.acks.seen(signal, self.progress.epoch)
+
+        if isinstance(signal, Instant):
+            deliver()
+        else:
+            threading.Thread(target=deliver, name="headrace-control", daemon=True).start()
+        return ack
 
     # --- plans ------------------------------------------------------------------------------------
 
@@ -160,13 +211,16 @@ class StreamRuntime:
         engine = self._engine()
         options = {
             "directory": str(self.directory),
-            "checkpoint": self._checkpoint_id(),
+            "checkpoint": self.checkpoint_id(),
             "port": str(self._board.port),
             "token": self._board.token,
         }
         return StreamQuery(engine, self.stream.name, self.directory, self.committer, options, ended)
 
     def _wake(self) -> None:
+        problem = self.keeper.problem
+        if problem is not None:
+            self.acks.fail(self._stream_failed(problem))
         with self._changed:
             self._changed.notify_all()
 
@@ -177,7 +231,7 @@ class StreamRuntime:
 
             self._committer = EpochCommitter(
                 self.directory,
-                self._checkpoint_id(),
+                self.checkpoint_id(),
                 self.plans,
                 self._epoch_done,
                 self._known,
@@ -185,10 +239,17 @@ class StreamRuntime:
             )
         return self._committer
 
-    def _checkpoint_id(self) -> str:
+    def checkpoint_id(self) -> str:
         """Names this checkpoint among all that ever were: a fresh one restarts epochs, and sinks must not mix them
         up."""
-        file = self.directory / "checkpoint.id"
+        file, checkpoint = self.directory / "checkpoint.id", self.directory / "checkpoint"
+        if file.exists() != checkpoint.exists() and self.progress.epoch >= 0:
+            kept, gone = (file, checkpoint) if file.exists() else (checkpoint, file)
+            raise StateDamaged(
+                f"stream {self.stream.name} has committed epochs, but {gone} is missing beside {kept}",
+                advice="Restore it from a backup or a savepoint, or drop the stream and create it anew.",
+                path=str(gone),
+            )
         if not file.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
             write_atomic(file, uuid.uuid4().hex.encode())
@@ -198,8 +259,19 @@ class StreamRuntime:
         """Let the epoch in flight finish and plan no other; whether that happened in time. The query stays up."""
         if not self.running:
             return True
-        write_atomic(self.directory / HOLD, b"")
+        self.ask_to_hold()
         return self._await(lambda: self._held or not self.started, timeout)
+
+    def ask_to_hold(self) -> None:
+        """Plan no epoch from now on; the one in flight goes on."""
+        if self.running and not (self.directory / HOLD).exists():
+            write_atomic(self.directory / HOLD, b"")
+
+    @property
+    def newest_epoch(self) -> int:
+        """The newest epoch that was planned; -1 before the first."""
+        applied = read_applied(self.directory)
+        return -1 if applied is None else applied.epoch
 
     def release(self) -> None:
         """Undo `hold`: somebody needs the query after all."""
@@ -211,6 +283,7 @@ class StreamRuntime:
         """End the query at once; an epoch in flight will be run again by the next start."""
         self.keeper.stop()
         self._wake()
+        self.acks.fail(self._gone("was stopped"))
         (self.directory / HOLD).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -291,8 +364,11 @@ class StreamRuntime:
             raise self._stream_failed(problem)
 
     def _stream_failed(self, problem: str) -> StreamFailed:
+        return self._gone(f"failed: {problem}")
+
+    def _gone(self, how: str) -> StreamFailed:
         return StreamFailed(
-            f"the query of stream {self.stream.name} failed: {problem}",
+            f"the query of stream {self.stream.name} {how}",
             advice="Nothing committed is lost; starting again continues from the last epoch.",
             stream=self.stream.name,
         )
@@ -316,6 +392,8 @@ class StreamRuntime:
             self._changed.notify_all()
 
     def _epoch_done(self, summary: EpochSummary) -> None:
+        if summary.barrier.kind != EPOCH.name:
+            self.signals.carried(summary.barrier.id)
         with self._changed:
             self._recent.append((time.monotonic(), summary))
             if summary.ending:
@@ -323,12 +401,13 @@ class StreamRuntime:
             elif summary.rows:
                 self._fed = True
             self._changed.notify_all()
+        self.acks.seen(summary.barrier, summary.epoch)
         verdict = self._judge(summary)
         failures = verdict.over | summary.failures
         # With nobody to drop, the hub only publishes the plan again: those to be measured alone have changed.
-        if failures or verdict.alone != self._alone:
+        if failures or summary.detached or verdict.alone != self._alone:
             self._alone = verdict.alone
-            self._failed(self.stream.name, failures)
+            self._failed(self.stream.name, failures, summary.detached)
 
     def _judge(self, summary: EpochSummary) -> Verdict:
         """Who costs too much. An epoch without rows tells nothing about it."""

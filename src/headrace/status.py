@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-State = Literal["running", "stopped", "failed", "finished"]
+State = Literal["created", "starting", "running", "stopping", "stopped", "failed", "finished"]
 
 
 def to_datetime(micros: int | None) -> datetime | None:
@@ -19,6 +19,30 @@ def to_datetime(micros: int | None) -> datetime | None:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
     except OverflowError:
         return None
+
+
+# The states of a pipeline that has work to do, or soon will have.
+ALIVE: tuple[State, ...] = ("created", "starting", "running", "stopping")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A pipeline came into `state` at `at` (seconds since 1970) because of `reason`."""
+
+    state: State
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """A stream that was stopped in order: the newest epoch it had planned, how long it was waited for, and whether
+    the epoch was done then."""
+
+    stream: str
+    epoch: int
+    seconds: float
+    done: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +119,8 @@ class PipelineStatus(HtmlTable):
     `groups` and `state_bytes` are its state; `sent` and `received` what crossed the bridge from Ring 0 to Ring 1.
 
     `missed_rows` are the stream's rows that passed while it was stopped or failed; each `gap` is a run of epochs that
-    it missed before it came back.
+    it missed before it came back. `changes` are the newest of its states with reason and time; `detached` are sinks
+    that failed and are no longer written to, with the reason.
     """
 
     name: str
@@ -113,3 +138,5 @@ class PipelineStatus(HtmlTable):
     state_bytes: int = 0
     sent: Traffic = field(default_factory=Traffic)
     received: Traffic = field(default_factory=Traffic)
+    detached: dict[str, str] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)

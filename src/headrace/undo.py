@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.streams.catalog import Catalog
+from headrace.streams.catalog import Catalog, PipelineRecord
 
 
 def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
@@ -18,7 +18,7 @@ def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
     uses stays.
     """
     catalog = current
-    for name in _changed(before.pipelines, after.pipelines, current.pipelines):
+    for name in _changed(*({n: _wanted(r) for n, r in c.pipelines.items()} for c in (before, after, current))):
         made, old = after.pipelines.get(name), before.pipelines.get(name)
         if made is not None and (old is None or old.definition.lane != made.definition.lane):
             catalog = catalog.with_end(made.definition, flush=False)
@@ -35,6 +35,11 @@ def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
             catalog = catalog.without("stream", name)
             catalog = catalog if stream is None else catalog.with_stream(stream)
     return catalog
+
+
+def _wanted(record: PipelineRecord) -> object:
+    """What a script says about a pipeline; when it came to be running is not of it."""
+    return record.definition, record.desired, record.detached
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:

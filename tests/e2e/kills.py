@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from headrace.streams.progress import read_applied
 from tests.e2e.support import put, until
 
 # Every place where src/headrace dies on request.
@@ -35,13 +36,14 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 _SINKS = ("rows_parquet", "rows_jsonl", "windows_parquet", "windows_jsonl")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Case:
     """A directory with input, a script and, after runs, sinks and state. Rows are in order of time: none is late."""
 
     root: Path
     rows: int
     epoch_bytes: int
+    said: str = ""
 
     @property
     def outputs(self) -> list[Path]:
@@ -104,21 +106,31 @@ class Case:
             start_new_session=True,
         )
 
-    def run(self, fault: str | None = None, seconds: float = 180) -> int:
-        """The exit code of a run; -9 when it was killed. Nothing of it is left when this returns."""
-        return self._ended(self.start(fault), seconds)
+    def run(self, fault: str | None = None, seconds: float = 180, failing: bool = False) -> int:
+        """The exit code of a run; -9 when it was killed. Nothing of it is left when this returns. Only a `failing` one
+        may end by telling of an error."""
+        return self._ended(self.start(fault), seconds, failing)
 
-    def run_and_kill_after(self, seconds: float) -> int:
-        """A run that is killed after `seconds`, wherever it is then; 0 when it ended before."""
+    def run_and_kill_after(self, seconds: float, how: signal.Signals = signal.SIGKILL) -> int:
+        """A run that gets a signal after `seconds`, wherever it is then; 0 when it ended by itself or in order."""
         child = self.start()
         deadline = time.monotonic() + seconds
         while child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         if child.poll() is None:
-            os.kill(child.pid, signal.SIGKILL)
+            os.kill(child.pid, how)
         return self._ended(child, 180)
 
-    def _ended(self, child: subprocess.Popen[str], seconds: float) -> int:
+    def run_and_terminate_in_epoch(self, epoch: int) -> str:
+        """A run that gets SIGTERM when it has planned `epoch` or a later one; what it said to standard error."""
+        child = self.start()
+        applied = self.root / "state" / "streams" / "s"
+        until(lambda: child.poll() is not None or _planned(applied) >= epoch, f"epoch {epoch} is planned")
+        os.kill(child.pid, signal.SIGTERM)
+        self._ended(child, 120)
+        return self.said
+
+    def _ended(self, child: subprocess.Popen[str], seconds: float, failing: bool = False) -> int:
         try:
             _, errors = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -126,8 +138,9 @@ class Case:
                 os.kill(pid, signal.SIGKILL)
             child.communicate()
             raise
+        self.said = errors
         until(lambda: not session_of(child.pid), f"the processes of run {child.pid} are gone", 40)
-        assert child.returncode in (0, -signal.SIGKILL), errors
+        assert failing or child.returncode in (0, -signal.SIGKILL), errors
         return child.returncode
 
     # --- what must be -----------------------------------------------------------------------------
@@ -159,6 +172,11 @@ class Case:
         for path in [*self.outputs, self.letters]:
             assert not [p for p in (path / "_headrace" / "staging").rglob("*") if p.is_file()], path.name
             assert not [p for p in path.iterdir() if not p.name.startswith(("part-", "_headrace"))], path.name
+
+
+def _planned(directory: Path) -> int:
+    applied = read_applied(directory)
+    return -1 if applied is None else applied.epoch
 
 
 def read(path: Path, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""SIGKILL at named places, then start again: sinks hold exactly the right rows.
+"""SIGKILL and SIGTERM at named places and anywhere, then start again: sinks hold exactly the right rows.
 
 One state directory lives through all of it, as on a bad day. The long version, with every place and random moments, is
 `make soak-kill`.
@@ -6,29 +6,34 @@ One state directory lives through all of it, as on a bad day. The long version, 
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
 import pytest
 
+from headrace.streams.progress import read_progress
 from tests.e2e.kills import POINTS, Case
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-# After the offset log, after the first task's file, between two sinks' manifests, after the manifests and before
-# Spark's commit log.
-SHORT = ("after-offset-log", "after-task-file", "between-sinks", "after-manifests")
-
-
-def test_a_run_that_is_killed_at_fault_points_and_started_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_over_and_over_and_started_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
     # More input than all the runs before the last can read: a fault point that is not reached would prove nothing.
     case = Case(tmp_path, rows=4000, epoch_bytes=8_000).prepare()
-    # A restart first runs the epoch that was cut off again, with its old plan; the epoch after that is the first with
-    # the plan version that the restart made. Visits are chosen so that both kinds are hit.
-    visits = {"after-offset-log": 2, "after-task-file": 4, "after-manifests": 2}
-    for point in SHORT:
-        assert case.run(f"{point}@{visits.get(point, 1)}") == -9, f"{point} was not reached"
+    # 1: after the first task's file of an early epoch.
+    assert case.run("after-task-file@4") == -9
+    # 2: between two sinks: the first has committed, the second has only promised.
+    assert case.run("between-sinks@1") == -9
+    # 3: in order. It says what it waited for, and the next run goes on from there.
+    assert "of stream s is committed; waited" in case.run_and_terminate_in_epoch(
+        read_progress(tmp_path / "state" / "streams" / "s").epoch + 3
+    )
+    # 4: a barrier row gets lost on its way to a lane: nothing of that epoch is committed.
+    assert case.run("drop-barrier-row@9", failing=True) == 2
+    assert "MISSING_INPUT" in case.said and "task 0" in case.said
+    # 5: anywhere.
+    case.run_and_kill_after(random.Random(tmp_path.name).uniform(6, 12))
     assert case.run() == 0
     case.check()
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.bridge.alignment import decode_barrier
 from headrace.bridge.messages import (
     STREAM_LANE,
     Kind,
@@ -17,6 +18,7 @@ from headrace.bridge.messages import (
     decode_receipt,
     decode_table,
 )
+from headrace.control.signals import Barrier
 from headrace.formats.base import Format
 from headrace.program import (
     Expression,
@@ -136,6 +138,7 @@ class Sent:
     watermarks: dict[tuple[int, int], list[LaneEpoch]] = field(default_factory=dict)
     ends: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     letters: list[dict[str, Any]] = field(default_factory=list)
+    barriers: dict[tuple[int, int], list[Barrier]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for m in self.messages:
@@ -144,6 +147,8 @@ class Sent:
                 self.events.setdefault(lane, []).extend(decode_table(m.payload).to_pylist())
             elif m.kind == Kind.WATERMARK:
                 self.watermarks.setdefault(lane, []).append(LaneEpoch.decode(m.payload))
+            elif m.kind == Kind.BARRIER:
+                self.barriers.setdefault(lane, []).append(decode_barrier(m.payload))
             elif m.kind == Kind.EOF:
                 self.ends.setdefault(lane, []).append(decode_json(m.payload))
             elif m.kind == Kind.OUTPUT:
@@ -182,11 +187,12 @@ def task(
     ending: bool = False,
     leaving: tuple[Left, ...] = (),
     now: int | None = None,
+    barrier: Barrier | None = None,
 ) -> Sent:
     """Run one task over the given chunks; no chunks at all is a task without a split."""
     plan = PlanVersion(3, declared or stream(), tuple(pipelines), ending, leaving)
     split = Chunks(chunks) if chunks else None
-    given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, leaving, now=now)
+    given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, leaving, now=now, barrier=barrier)
     return Sent([row for batch in run_task(given) for row in batch])
 
 

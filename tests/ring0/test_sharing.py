@@ -69,7 +69,7 @@ def test_a_shared_filter_that_fails_fails_only_those_who_have_it(asked: list[str
 
 def run_epoch(plan: PlanVersion, epoch: int, task_number: int = 0) -> None:
     text = dump(plan).encode().decode()  # another object, as a worker gets it
-    part = EpochPartition(text, Chunks((RECORDS,)), task_number, 2, epoch, "checkpoint", None, (), (), False)
+    part = EpochPartition(text, Chunks((RECORDS,)), task_number, 2, epoch, "checkpoint", None, (), (), False, None)
     assert list(read_partition(part))
 
 

@@ -161,6 +161,21 @@ class KeptSink:
         self._kept.setdefault(key, rows)
         return len(rows)
 
+    def promise(self, key: SinkKey, staged: list[Staged]) -> None:
+        """Holds by itself."""
+
+    def committed(self, key: SinkKey) -> bool:
+        return key in self._kept
+
+    def discard(self, key: SinkKey) -> None:
+        """Nothing is staged elsewhere."""
+
+    def ahead(self, key: SinkKey) -> int:
+        return 0
+
+    def rewind(self, key: SinkKey) -> None:
+        """Never ahead."""
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -190,7 +205,9 @@ class Mini:
         patch.setattr(StreamRuntime, "wait_exhausted", lambda runtime, timeout: self.drain())
         patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
         # The hub drops failed pipelines in a thread of its own; here nothing happens unless it is told to.
-        patch.setattr(Hub, "_report_failures", lambda hub, stream, failures: self.failed.append((stream, failures)))
+        patch.setattr(
+            Hub, "_report_failures", lambda hub, stream, failures, detached: self.failed.append((stream, failures))
+        )
         self.failed: list[tuple[str, dict[int, str]]] = []
         self.query: MiniQuery | None = None
         self.hub = self.open()
@@ -201,7 +218,8 @@ class Mini:
         return self.hub
 
     def _launch(self, runtime: StreamRuntime, ended: Callable[..., None]) -> MiniQuery:
-        options = {"directory": str(runtime.directory), "checkpoint": runtime._checkpoint_id()}
+        (runtime.directory / "checkpoint").mkdir(exist_ok=True)  # Spark would make it
+        options = {"directory": str(runtime.directory), "checkpoint": runtime.checkpoint_id()}
         options |= {"port": str(runtime._board.port), "token": runtime._board.token}
         self.query = MiniQuery(self.checkpoint, runtime.committer, options, ended)
         return self.query

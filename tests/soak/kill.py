@@ -1,4 +1,4 @@
-"""Hundreds of kills: random moments and random fault points, on one state directory after the other.
+"""Hundreds of kills (SIGKILL, SIGTERM): random moments and fault points, on one state directory after the other.
 
     python -m tests.soak.kill --rounds 300 --seed 1
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -50,9 +51,10 @@ def main() -> int:
 
 def _kill_once(case: Case, rng: random.Random, history: list[str]) -> int:
     if rng.random() < 0.5:
-        seconds = rng.uniform(3, 30)
-        history.append(f"after {seconds:.2f} s")
-        return case.run_and_kill_after(seconds)
+        seconds, how = rng.uniform(3, 30), rng.choice([signal.SIGKILL, signal.SIGTERM])
+        history.append(f"{how.name} after {seconds:.2f} s")
+        ended = case.run_and_kill_after(seconds, how)
+        return 1 if how is signal.SIGTERM and "waited" in case.said else ended
     history.append(f"{rng.choice(POINTS)}@{rng.randrange(1, 8)}")
     return case.run(history[-1])
 

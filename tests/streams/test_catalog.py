@@ -14,14 +14,20 @@ from headrace.durable import write_atomic
 from headrace.errors import StateDamaged
 from headrace.program import PipelineDef, SinkDef, StreamDef
 from headrace.schema import INT, Field, Schema
+from headrace.status import Change
 from headrace.streams.catalog import CATALOG_VERSION, Catalog, CatalogFile, PipelineRecord
+from headrace.streams.lifecycle import TRANSITIONS
 from tests import strategies
 
 STREAM = StreamDef("Sensors", Schema((Field("x", INT),)), None, 0, "files", "json", {"path": "/data"})
 SINK = SinkDef("Out", "memory", {})
 
+_changes = st.builds(Change, st.sampled_from(list(TRANSITIONS)), strategies.texts, st.floats(0, 2e9))
 _records = st.builds(
-    PipelineRecord, strategies.pipelines, st.sampled_from(["running", "stopped", "failed"]), strategies.texts
+    PipelineRecord,
+    strategies.pipelines,
+    st.lists(_changes, min_size=1, max_size=3).map(tuple),
+    st.dictionaries(strategies.texts, strategies.texts, max_size=2),
 )
 
 

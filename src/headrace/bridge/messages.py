@@ -2,7 +2,7 @@
 
 A row is (instance, bucket, task, seq, kind, payload). A *lane* is one (instance, bucket): one consumer by construction,
 because Spark groups by it, and one producer per task. Within an epoch each task sends to a lane: events, then its
-watermark, then a barrier if there is one, then eof if the lane ends; `in_order` restores that order over all tasks.
+watermark, then the epoch's barrier, then eof if the lane ends; `in_order` restores that order over all tasks.
 Instance 0 is the stream's own lane: task reports, on their way to the driver.
 
 The payload's form depends on the kind and starts with nothing clever: JSON for control, Arrow IPC for rows. The schema
@@ -35,7 +35,7 @@ class Kind(IntEnum):
 
     EVENTS = 1  # partial aggregates, Arrow IPC
     WATERMARK = 2  # LaneEpoch as JSON: this task's highest event time, and what the lane must know of the epoch
-    BARRIER = 3  # JSON {"kind", "id"}
+    BARRIER = 3  # JSON {"kind", "id"}: the task has nothing more for the lane in this epoch
     EOF = 4  # JSON {"flush", "drop", "reset"}: a life of the lane ends
     OUTPUT = 5  # to the driver: a sink's receipt
     ERROR = 6  # to the driver: the pipeline failed here

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from headrace.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
 from headrace.bridge.buckets import buckets
-from headrace.faults import fault_point
 from headrace.program import PipelineDef, SinkDef
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
+from headrace.sinks.delivery import stage
 
 # Output of a stateless pipeline is staged in pieces of about this size, so a task's memory stays bounded.
 STAGE_BYTES = 32 * 1024 * 1024
@@ -36,6 +36,7 @@ class Runner:
     bad: int = 0
     seconds: float = 0.0
     staged: dict[str, list[Staged]] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)  # sinks that could not be written to, and why
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
 
@@ -96,11 +97,11 @@ class Runner:
         self._tables, self._bytes = [], 0
         for sink in self.pipeline.sinks:
             self._write(sink, table)
-            fault_point("after-task-file")
 
     def _write(self, sink: SinkDef, table: pa.Table) -> None:
-        kind, before = SINKS[sink.kind], self.staged.get(sink.name, [])
-        self.staged[sink.name] = kind.condense(sink, [*before, kind.task(sink).stage(table, self.key)])
+        for _, receipt in stage([sink], table, self.key, self.lost):
+            before = self.staged.get(sink.name, [])
+            self.staged[sink.name] = SINKS[sink.kind].condense(sink, [*before, receipt])
 
     def _by_bucket(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
         count = self.pipeline.buckets

@@ -14,10 +14,12 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from headrace.aggregates import aggregate_family
+from headrace.bridge.alignment import encode_barrier
 from headrace.bridge.messages import STREAM_LANE, Kind, LaneEpoch, Row, encode_json, encode_receipt, payloads
 from headrace.codec import dump
+from headrace.control.signals import EPOCH, Barrier
 from headrace.failures import describe
-from headrace.faults import crash_point
+from headrace.faults import crash_point, fault_chosen
 from headrace.formats.base import BadRecord, Decoded
 from headrace.program import Left, PipelineDef, PlanVersion
 from headrace.ring0.batch import to_rows
@@ -59,10 +61,16 @@ class TaskInput:
     out: tuple[int, ...] = ()
     probing: bool = False
     now: int | None = None
+    barrier: Barrier | None = None
+
+    @property
+    def cut(self) -> Barrier:
+        """The barrier behind the epoch's rows: the one that it was cut for, or the epoch's own."""
+        return self.barrier or Barrier(EPOCH.name, self.epoch)
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
-    """The messages of one task: each pipeline's events, then its watermark, then eof; last the task's report."""
+    """The messages of one task: each pipeline's events, its watermark, the barrier, then eof; last the report."""
     yield from _Task(given).run()
 
 
@@ -77,7 +85,8 @@ class _Task:
         }
         self.failures: dict[int, str] = {}
         # Instances that left and were started again before an epoch could tell their lanes: they begin anew here.
-        self.back = {left.pipeline.instance for left in given.leaving} & set(self.runners)
+        self.present = frozenset(self.runners)
+        self.back = {left.pipeline.instance for left in given.leaving if left.drop} & self.present
         self.projection = projection_of(given.plan)
         self.waiting: list[pa.Table] = []
         self.waiting_rows = self.waiting_bytes = 0
@@ -248,20 +257,26 @@ class _Task:
             self.sent[instance] += Traffic(dropped=runner.late)
             for sink, staged in runner.staged.items():
                 messages += [self._receipt(instance, sink, receipt) for receipt in staged]
+            for sink, reason in runner.lost.items():
+                messages.append(self._to_driver(Kind.ERROR, {"instance": instance, "sink": sink, "reason": reason}))
         if pipeline.program.ring1 is not None:
-            back = instance in self.back
-            end = {"flush": self.plan.ending, "drop": False, "reset": back} if self.plan.ending or back else None
-            messages += self._watermarks(pipeline, end)
+            # Stopped with its windows to be closed, and started again before an epoch could tell its lanes.
+            closing = any(e.flush and not e.drop for e in self.given.leaving if e.pipeline.instance == instance)
+            back, flush = instance in self.back, self.plan.ending or closing
+            end = {"flush": flush, "drop": False, "reset": back} if flush or back else None
+            messages += self._watermarks(pipeline, end, self.max_time)
         return messages
 
     def _ends(self) -> Iterator[list[Row]]:
         for leaving in self.given.leaving:
-            if leaving.pipeline.program.ring1 is not None and leaving.pipeline.instance not in self.back:
-                yield self._watermarks(leaving.pipeline, {"flush": leaving.flush, "drop": True, "reset": False})
+            if leaving.pipeline.program.ring1 is not None and leaving.pipeline.instance not in self.present:
+                end = {"flush": leaving.flush, "drop": leaving.drop, "reset": False}
+                # It left before this epoch's rows, so their times close none of its windows.
+                yield self._watermarks(leaving.pipeline, end, None)
         for instance, reason in self.failures.items():
             yield [self._to_driver(Kind.ERROR, {"instance": instance, "reason": reason})]
 
-    def _watermarks(self, pipeline: PipelineDef, end: dict[str, bool] | None) -> list[Row]:
+    def _watermarks(self, pipeline: PipelineDef, end: dict[str, bool] | None, max_time: int | None) -> list[Row]:
         """This task's word to every lane of a pipeline; the first task also says what the lane is."""
         given = self.given
         program = _text(pipeline, self.plan.version, given.checkpoint) if given.task == 0 else ""
@@ -270,17 +285,20 @@ class _Task:
             given.tasks,
             given.checkpoint,
             given.watermark,
-            self.max_time,
+            max_time,
             self.plan.stream.delay_us,
             program,
         ).encode()
-        rows = []
+        rows, barrier = [], encode_barrier(given.cut)
         ends = end is not None and given.task == 0
         for bucket in range(pipeline.buckets):
             rows.append(self._row(pipeline.lane, bucket, Kind.WATERMARK, message))
+            if not fault_chosen("drop-barrier-row"):
+                rows.append(self._row(pipeline.lane, bucket, Kind.BARRIER, barrier))
             if ends:
                 rows.append(self._row(pipeline.lane, bucket, Kind.EOF, encode_json(end or {})))
-        self.sent[pipeline.instance] += Traffic(watermarks=pipeline.buckets, ends=pipeline.buckets if ends else 0)
+        count = pipeline.buckets
+        self.sent[pipeline.instance] += Traffic(watermarks=count, barriers=count, ends=count if ends else 0)
         return rows
 
     def _fail(self, instance: int, problem: Exception) -> None:
@@ -308,6 +326,8 @@ class _Task:
             "ending": self.plan.ending,
             "out": list(self.given.out),
             "probing": self.given.probing,
+            "barrier": [self.given.cut.kind, self.given.cut.id],
+            "leaving": [left.pipeline.instance for left in self.given.leaving],
             "rows": self.rows,
             "bytes": self.bytes,
             "values": self.values,

@@ -2,7 +2,8 @@
 
 A task stages its rows (attempt-unique, invisible to readers) and returns a small `Staged` receipt; the driver commits
 the receipts it collected, under a key. Committing the same key again changes nothing and removes what the re-run
-staged: that makes a sink exactly-once per (checkpoint, instance, epoch), see DESIGN section 8.
+staged: that makes a sink exactly-once per (checkpoint, instance, epoch). Several sinks of one pipeline first all
+promise an epoch and then all commit it (`headrace.sinks.delivery`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.options import Option, check_options
+from headrace.options import Option, check_options, choice, duration, integer
 from headrace.program import SinkDef
 from headrace.schema import Schema
 
@@ -55,13 +56,53 @@ class DriverSink(Protocol):
 
     guarantee: str
 
+    def promise(self, key: SinkKey, staged: list[Staged]) -> None:
+        """Make sure that a later `commit` can bring these rows, also after a crash; nothing is visible yet. What was
+        promised or committed under this key before stands."""
+        ...
+
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
-        """Make the epoch's rows visible, exactly once per key. Returns the rows that are visible because of it."""
+        """Make the epoch's rows visible, exactly once per key: those that were promised, else those that are staged.
+        Returns the rows that are visible because of it."""
+        ...
+
+    def committed(self, key: SinkKey) -> bool:
+        """Whether the epoch got past its commit, in this process or before."""
+        ...
+
+    def discard(self, key: SinkKey) -> None:
+        """Forget what was staged and promised under this key. What is committed stays."""
+        ...
+
+    def ahead(self, key: SinkKey) -> int:
+        """How many files, or other units that stay, later epochs of the same instance and checkpoint have shown."""
+        ...
+
+    def rewind(self, key: SinkKey) -> None:
+        """Remove what is `ahead`: the sink is then as it was when `key` was committed."""
         ...
 
     def close(self) -> None:
         """Release what the sink holds; committed output stays."""
         ...
+
+
+# Options of every sink: what happens when it cannot write.
+DELIVERY_OPTIONS = (
+    Option("retries", integer(0, 100), default=3, help="how often a failed write or commit is tried again"),
+    Option(
+        "retry_backoff",
+        duration,
+        default=100_000,
+        help="the wait before the first retry, doubled for each further one up to 10 s (default 100ms)",
+    ),
+    Option(
+        "on_failure",
+        choice("stop", "detach"),
+        default="stop",
+        help="after the last retry: stop the pipeline (default), or detach this sink and go on with the others",
+    ),
+)
 
 
 def _nothing_more(values: Mapping[str, Any]) -> None:
@@ -90,7 +131,7 @@ class SinkKind:
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The value of every option. Raises the coded option errors."""
-        return check_options(f"sink '{self.name}'", self.options, given)
+        return check_options(f"sink '{self.name}'", (*self.options, *DELIVERY_OPTIONS), given)
 
     def check(self, given: Mapping[str, str]) -> None:
         """Whether a sink with these raw options can be; raises a coded error when not. Changes nothing."""

@@ -34,6 +34,30 @@ def joined(staged: list[Staged], cut: Callable[[pa.Table], pa.Table]) -> list[St
     return [Staged(sum(receipt.rows for receipt in staged), data=pack(rows))]
 
 
+class Collected:
+    """The half of a driver side that all sinks share whose rows are in the driver already: nothing can fail between a
+    promise and its commit, and nothing is staged elsewhere."""
+
+    def __init__(self) -> None:
+        self._seen = NewestEpoch()
+
+    def promise(self, key: SinkKey, staged: list[Staged]) -> None:
+        """Holds by itself: the rows are here."""
+
+    def committed(self, key: SinkKey) -> bool:
+        return self._seen.repeated(key) is not None
+
+    def discard(self, key: SinkKey) -> None:
+        """Nothing is staged outside of the receipts."""
+
+    def ahead(self, key: SinkKey) -> int:
+        """Nothing outlives the process."""
+        return 0
+
+    def rewind(self, key: SinkKey) -> None:
+        """Nothing outlives the process."""
+
+
 class NewestEpoch:
     """Remembers the newest epoch of each (checkpoint, instance), so that a repeated commit is seen as one.
 

@@ -14,7 +14,7 @@ from headrace.options import Option, integer
 from headrace.program import SinkDef
 from headrace.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import NewestEpoch, joined, pack, unpack
+from headrace.sinks.collected import Collected, joined, pack, unpack
 from headrace.tables import table_of
 
 _OPTIONS = (
@@ -41,17 +41,17 @@ def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
     return joined(staged, lambda rows: rows.slice(0, most))
 
 
-class ConsoleSink:
+class ConsoleSink(Collected):
     """Prints to `console`, by default standard output. Every epoch at most once while the process lives."""
 
     guarantee = _GUARANTEE
 
     def __init__(self, sink: SinkDef, output: Schema, console: Console | None = None) -> None:
+        super().__init__()
         self._name = sink.name
         self._schema = output.arrow
         self._max_rows: int = CONSOLE.values(sink.options)["max_rows"]
         self._console = console
-        self._seen = NewestEpoch()
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
         repeated = self._seen.repeated(key)

@@ -2,6 +2,7 @@
 
     <path>/part-<writer>-<instance>-<epoch>-<k>.<ext>                     what readers see
     <path>/_headrace/staging/<writer>-<instance>-<epoch>/<uuid>.staged    what tasks write
+    <path>/_headrace/manifests/<writer>-<instance>-<epoch>.promise        what the epoch will consist of, if it comes
     <path>/_headrace/manifests/<writer>-<instance>-<epoch>.json           what the epoch consists of
 
 `writer` stands for (checkpoint, sink name), so pipelines, sinks and hubs may share a directory.
@@ -11,12 +12,16 @@ The driver collects their receipts and commits:
 
 1. *Is there a manifest for this key?* Then an earlier run of this epoch got past the commit point. Its manifest stands,
    what this run staged is dropped.
-2. *Write the manifest* (temporary file, fsync, rename, fsync of the directory). The rename is **the commit point**:
-   before it nothing of the epoch is visible or ever will be, after it all of it will be.
+2. *Write the manifest* (temporary file, fsync, rename, fsync of the directory), or rename the promise to it. The rename
+   is **the commit point**: before it nothing of the epoch is visible, after it all of it will be.
 3. *Roll forward*: rename every staged file to the name that the manifest gives it. A file that is no longer staged was
    renamed by an earlier run. The names are fixed by the manifest, so doing this twice is the same as once.
 4. *Tidy*: remove the staging directories of this and older epochs of the same instance (orphans of failed attempts)
    and the manifests before the previous epoch. Spark runs only the newest epoch again, so no older key comes back.
+
+A **promise** is a manifest under another name. The sinks of one pipeline all promise an epoch before the first of them
+commits it, so that what one has committed the others can commit too, whatever happens in between: a promise needs no
+task to be run again. The first promise of an epoch stands; only `discard` takes it back.
 
 A crash anywhere leads to the same epoch being run again, which enters at 1. A file is renamed only when it is whole, so
 a reader never sees half of one; names that start with `_` are not listed by the readers of Spark, pyarrow and pandas,
@@ -48,7 +53,7 @@ from headrace.sinks.base import SinkKey, Staged
 GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
 # A staging directory, a manifest, or the temporary file that a crash left instead of a manifest.
-_TAG = re.compile(r"\.?(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.json(?:\.\w+)?)?")
+_TAG = re.compile(r"\.?(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.(?:json|promise)(?:\.\w+)?)?")
 
 Write = Callable[[pa.Table, Path], None]
 
@@ -78,6 +83,9 @@ class Layout:
 
     def manifest(self, key: SinkKey) -> Path:
         return self.manifests / f"{self.tag(key)}.json"
+
+    def promise(self, key: SinkKey) -> Path:
+        return self.manifests / f"{self.tag(key)}.promise"
 
     def final(self, key: SinkKey, k: int, extension: str) -> str:
         """The visible name of the epoch's `k`th file."""
@@ -110,21 +118,64 @@ class FileSink:
         self._layout = Layout(root, sink)
         self._extension = extension
 
+    def promise(self, key: SinkKey, staged: list[Staged]) -> None:
+        with _writing(self._layout):
+            if not self.committed(key) and not self._layout.promise(key).exists():
+                self._write_manifest(self._layout.promise(key), key, staged)
+
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
         with _writing(self._layout):
-            manifest = self._read_manifest(key)
+            manifest = self._read_manifest(key) or self._keep_promise(key)
             if manifest is None:
                 if not staged:
                     self._tidy(key)
                     return 0
-                manifest = self._write_manifest(key, staged)
+                manifest = self._write_manifest(self._layout.manifest(key), key, staged)
                 fault_point("between-manifest-and-rename")
             self._roll_forward(key, manifest["files"])
             self._tidy(key)
             return int(manifest["rows"])
 
+    def committed(self, key: SinkKey) -> bool:
+        return self._layout.manifest(key).exists()
+
+    def discard(self, key: SinkKey) -> None:
+        with _writing(self._layout):
+            if self.committed(key):
+                self.commit(key, [])
+            else:
+                self._layout.promise(key).unlink(missing_ok=True)
+                self._tidy(key)
+
+    def ahead(self, key: SinkKey) -> int:
+        return len(self._later(key))
+
+    def rewind(self, key: SinkKey) -> None:
+        with _writing(self._layout):
+            for path in self._later(key):
+                path.unlink(missing_ok=True)
+            for directory in (self._layout.staging, self._layout.manifests):
+                for path, epoch in self._of_instance(directory, key):
+                    if epoch > key.epoch:
+                        _remove_directory(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+    def _later(self, key: SinkKey) -> list[Path]:
+        """The visible files of later epochs."""
+        begin = f"part-{self._layout.writer(key)}-{key.instance}-"
+        found = self._layout.root.glob(f"{begin}*")
+        return [path for path in found if int(path.name.removeprefix(begin).partition("-")[0]) > key.epoch]
+
     def close(self) -> None:
         """Nothing to release: committed files stay."""
+
+    def _keep_promise(self, key: SinkKey) -> dict[str, Any] | None:
+        """The commit point of an epoch that was promised."""
+        if not self._layout.promise(key).exists():
+            return None
+        os.rename(self._layout.promise(key), self._layout.manifest(key))
+        fsync(self._layout.manifests)
+        fault_point("between-manifest-and-rename")
+        return self._read_manifest(key)
 
     def _read_manifest(self, key: SinkKey) -> dict[str, Any] | None:
         path = self._layout.manifest(key)
@@ -140,7 +191,7 @@ class FileSink:
             raise _damaged(path, "it belongs to another checkpoint or sink")
         return manifest
 
-    def _write_manifest(self, key: SinkKey, staged: list[Staged]) -> dict[str, Any]:
+    def _write_manifest(self, path: Path, key: SinkKey, staged: list[Staged]) -> dict[str, Any]:
         manifest = {
             "version": _MANIFEST_VERSION,
             "checkpoint": key.checkpoint,
@@ -152,7 +203,7 @@ class FileSink:
         }
         self._layout.manifests.mkdir(parents=True, exist_ok=True)
         fsync(self._layout.staging / self._layout.tag(key))
-        write_atomic(self._layout.manifest(key), json.dumps(manifest).encode())
+        write_atomic(path, json.dumps(manifest).encode())
         return manifest
 
     def _roll_forward(self, key: SinkKey, files: Mapping[str, str]) -> None:

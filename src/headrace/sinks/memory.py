@@ -14,7 +14,7 @@ from headrace.options import Option, integer
 from headrace.program import SinkDef
 from headrace.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import NewestEpoch, joined, pack, unpack
+from headrace.sinks.collected import Collected, joined, pack, unpack
 
 _OPTIONS = (
     Option(
@@ -43,17 +43,17 @@ def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
     return joined(staged, lambda rows: rows.slice(max(0, rows.num_rows - most)))
 
 
-class MemorySink:
+class MemorySink(Collected):
     """Holds the newest `max_rows` rows. `read` may be called from any thread; `commit` from the stream's thread."""
 
     guarantee = _GUARANTEE
 
     def __init__(self, sink: SinkDef, output: Schema) -> None:
+        super().__init__()
         self._max_rows: int = MEMORY.values(sink.options)["max_rows"]
         self._schema = output.arrow
         self._tables: deque[pa.Table] = deque()
         self._held = 0
-        self._seen = NewestEpoch()
         self._lock = Lock()
         self.dropped = 0
 

@@ -6,15 +6,19 @@ anywhere in here, Spark runs the same epoch again, and every step below is idemp
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headrace.bridge.messages import STREAM_LANE, Kind, Row, decode_json, decode_receipt
-from headrace.control.alignment import require_all
-from headrace.errors import HeadraceError, SinkFailed, TooManyGroups
+from headrace.control.barrier import BarrierAligner, align
+from headrace.control.signals import FLUSH, QUICK_END, Barrier, Channel, Signal
+from headrace.errors import HeadraceError, InternalError, SinkFailed, TooManyGroups
 from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
@@ -22,12 +26,15 @@ from headrace.ring0.letters import for_stream
 from headrace.ring1.state import require_room
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey, Staged
+from headrace.sinks.delivery import Delivered, Delivery
 from headrace.status import Traffic
 from headrace.streams.plans import PlanStore
-from headrace.streams.progress import PipelineProgress, Progress, read_progress, write_progress
+from headrace.streams.progress import Debt, PipelineProgress, Progress, read_progress, write_progress
 from headrace.streams.quarantine import read_quarantine
 
 Failures = dict[int, str]
+Detached = dict[int, dict[str, str]]
+Members = dict[int, PipelineDef]  # the instances that an epoch is about: those in its plan and those that leave in it
 
 
 class ProbeLived(Exception):
@@ -36,11 +43,12 @@ class ProbeLived(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EpochSummary:
-    """What one epoch did. `failures` are new ones; `pipeline_ms` is the time each instance took in both rings, over all
-    tasks."""
+    """What one epoch did. `failures` and `detached` sinks are new ones; `pipeline_ms` is the time each instance took in
+    both rings, over all tasks."""
 
     epoch: int
     plan: int
+    barrier: Barrier
     ending: bool
     rows: int
     bytes: int
@@ -48,31 +56,39 @@ class EpochSummary:
     tasks: int
     progress: Progress
     failures: Failures
+    detached: Detached
     pipeline_ms: dict[int, float]
     state_bytes: dict[int, int]
 
 
 @dataclass(slots=True)
 class _Collected:
-    """The messages of an epoch, sorted by what they are."""
+    """The messages of an epoch, sorted by what they are. `heard` has the barriers of every instance's buckets, and of
+    the stream's tasks under `STREAM_LANE`."""
 
     reports: dict[int, dict[str, Any]] = field(default_factory=dict)
+    heard: dict[int, list[tuple[int, Barrier]]] = field(default_factory=lambda: defaultdict(list))
     lanes: dict[int, dict[int, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
-    receipts: dict[tuple[int, str], list[Staged]] = field(default_factory=lambda: defaultdict(list))
+    receipts: dict[int, dict[str, list[Staged]]] = field(default_factory=lambda: defaultdict(dict))
     failures: Failures = field(default_factory=dict)
+    lost: Detached = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, row: Row) -> None:
         if row.kind == Kind.OUTPUT:
             instance, sink, staged = decode_receipt(row.payload)
-            self.receipts[instance, sink].append(staged)
+            self.receipts[instance].setdefault(sink, []).append(staged)
             return
         value = decode_json(row.payload)
-        if row.kind == Kind.ERROR:
+        if row.kind == Kind.ERROR and "sink" in value:
+            self.lost[value["instance"]].setdefault(value["sink"], value["reason"])
+        elif row.kind == Kind.ERROR:
             self.failures.setdefault(value["instance"], value["reason"])
         elif row.instance == STREAM_LANE:
             self.reports[value["task"]] = value
+            self.heard[STREAM_LANE].append((value["task"], Barrier(*value["barrier"])))
         else:
             self.lanes[row.instance][row.bucket] = value
+            self.heard[row.instance].append((row.bucket, Barrier(*value["barrier"])))
 
 
 class EpochCommitter:
@@ -92,6 +108,28 @@ class EpochCommitter:
         self._known, self._probe_lived = known, probe_lived
         self._directory, self._checkpoint, self._plans, self._done = directory, checkpoint, plans, done
         self._sinks: dict[tuple[int, str], DriverSink] = {}
+        self._busy = threading.Lock()  # held while an epoch is committed
+        self._quit: set[tuple[int, int]] = set()  # instances that ended at once, with the life that did
+
+    def control(self, signal: Signal, pipelines: Sequence[PipelineDef]) -> None:
+        """Act on a signal of the control channel, in the caller's thread. `quick_end`: from now on nothing of these
+        pipelines is committed. `flush`: returns when no sink is being written to and none owes an epoch."""
+        if signal.kind == QUICK_END.name:
+            self._quit |= {(p.instance, p.life) for p in pipelines}
+        elif signal.kind == FLUSH.name:
+            with self._busy:
+                self._flush(signal)
+
+    def _flush(self, signal: Signal) -> None:
+        sinks = {f"{name} of instance {instance}": sink for (instance, name), sink in self._sinks.items()}
+        owed = read_progress(self._directory).debts
+        for debt in owed:
+            self.sink(debt.pipeline, debt.sink).commit(self._key(debt.pipeline, debt.epoch), [])
+        if sinks:
+            aligner: BarrierAligner[None] = BarrierAligner("the committer", sinks, Channel.CONTROL)
+            passed = [forwarded for name in sinks for forwarded in aligner.offer(name, signal)]
+            if passed != [signal]:
+                raise InternalError(f"the committer passed {signal} on {len(passed)} times")
 
     def sink(self, pipeline: PipelineDef, name: str) -> DriverSink:
         """The driver side of one of a pipeline's sinks; one object for as long as the stream is open."""
@@ -109,31 +147,43 @@ class EpochCommitter:
 
     def commit(self, rows: Iterable[Row]) -> None:
         """Commit one epoch. An epoch without messages (nothing was planned) commits nothing."""
+        with self._busy:
+            self._commit(rows)
+
+    def _commit(self, rows: Iterable[Row]) -> None:
         found = _Collected()
         for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
             found.add(row)
         if not found.reports:
             return
         first = next(iter(found.reports.values()))
-        require_all(f"epoch {first['epoch']}", "task", range(first["tasks"]), found.reports)
+        barrier = Barrier(*first["barrier"])
+        align(f"epoch {first['epoch']}", "task", first["tasks"], found.heard[STREAM_LANE], barrier)
         if first["probing"]:
             self._probe_lived()
             raise ProbeLived(f"epoch {first['epoch']} lived without the guilty one")
         plan = self._plans.load(first["plan"])
-        self._check_lanes(plan, found, first["out"])
+        members = _members(plan, first["leaving"])
+        self._align_lanes({i: p for i, p in members.items() if i not in first["out"]}, first["epoch"], barrier, found)
         self._limit_groups(plan, found)
         before = read_progress(self._directory)
         reasons = read_quarantine(self._directory).reasons(plan.version)
-        known = self._still_failed(plan, before) | {i: reasons.get(i, "") for i in first["out"]}
+        known = self._still_failed(plan, before) | {
+            i: reasons.get(i) or "it is on the quarantine list" for i in first["out"]
+        }
         found.failures |= known
-        visible = self._commit_sinks(plan, first["epoch"], found)
+        quit_now = {i for i, p in members.items() if self._has_quit(p)}
+        found.failures |= dict.fromkeys(quit_now - found.failures.keys(), "it was stopped at once")
+        delivered = self._deliver(members, first["epoch"], barrier, found, before)
         letters = self._commit_letters(plan, first["epoch"], found)
-        progress = self._progress(plan, first["epoch"], found, visible, letters, before)
+        progress = self._progress(plan, members, first["epoch"], found, delivered, letters, before)
         write_progress(self._directory, progress)
         if progress is not before:  # a re-run of this epoch, should it come, names the plan of the epoch before it too
             self._plans.prune(before.plan)
         fault_point("after-manifests")
-        self._done(self._summary(plan, found, progress, {i: r for i, r in found.failures.items() if i not in known}))
+        failures = {i: d.failure for i, d in delivered.items() if d.failure and i not in quit_now | known.keys()}
+        detached = {i: d.detached for i, d in delivered.items() if d.detached}
+        self._done(self._summary(plan, found, progress, failures, detached))
 
     def close(self) -> None:
         for sink in self._sinks.values():
@@ -149,11 +199,12 @@ class EpochCommitter:
         present = {p.instance for p in plan.pipelines} - anew
         return {int(i): reason for i, reason in before.failures.items() if int(i) in present}
 
-    def _check_lanes(self, plan: PlanVersion, found: _Collected, out: list[int]) -> None:
-        for p in plan.pipelines:
-            if p.program.ring1 is not None and p.instance not in out:
-                where = f"the sinks of pipeline {p.name} in epoch {next(iter(found.reports.values()))['epoch']}"
-                require_all(where, "bucket", range(p.buckets), found.lanes.get(p.instance, {}))
+    def _align_lanes(self, members: Members, epoch: int, barrier: Barrier, found: _Collected) -> None:
+        """Every bucket of every pipeline that had rows or ended in this epoch has come to its barrier."""
+        for p in members.values():
+            if p.program.ring1 is not None:
+                where = f"the sinks of pipeline {p.name} in epoch {epoch}"
+                align(where, "bucket", p.buckets, found.heard[p.instance], barrier)
 
     def _limit_groups(self, plan: PlanVersion, found: _Collected) -> None:
         """A lane knows its own groups; those of all lanes of a pipeline are counted here."""
@@ -163,33 +214,54 @@ class EpochCommitter:
             except TooManyGroups as problem:
                 found.failures.setdefault(p.instance, describe(problem))
 
-    def _commit_sinks(self, plan: PlanVersion, epoch: int, found: _Collected) -> dict[int, int]:
-        """Commit every sink of every healthy pipeline; the rows each instance brought to its first sink.
+    def _deliver(
+        self, members: Members, epoch: int, barrier: Barrier, found: _Collected, before: Progress
+    ) -> dict[int, Delivered]:
+        """Bring the epoch to the sinks of every pipeline, and let every pipeline that could do so come to the tail."""
+        delivered: dict[int, Delivered] = {}
+        for p in members.values():
+            debts: dict[str, list[SinkKey]] = defaultdict(list)
+            for debt in before.debts:
+                if debt.pipeline.instance == p.instance:
+                    debts[debt.sink].append(self._key(debt.pipeline, debt.epoch))
+            delivery = Delivery(p, partial(self.sink, p), self._key(p, epoch), barrier, debts)
+            gone = before.detached.get(f"{p.instance}/{p.life}", {})
+            delivered[p.instance] = delivery.deliver(
+                found.receipts.get(p.instance, {}),
+                found.failures.get(p.instance, ""),
+                found.lost.get(p.instance, {}),
+                {sink: reason for sink, reason in gone.items() if any(s.name == sink for s, _ in p.outlets)},
+            )
+        whole = [f"pipeline {i}" for i, d in delivered.items() if not d.failure]
+        if whole:
+            tail: BarrierAligner[None] = BarrierAligner("the tail of the stream", whole)
+            for name in whole:
+                tail.offer(name, barrier)
+            tail.require(barrier)
+        return delivered
 
-        The sinks of a pipeline that failed commit nothing, which removes what its tasks had staged.
-        """
-        visible: dict[int, int] = {}
-        for p in [*plan.pipelines, *(left.pipeline for left in plan.left)]:
-            for sink, _ in p.outlets:
-                failed = p.instance in found.failures
-                staged = [] if failed else found.receipts.get((p.instance, sink.name), [])
-                if not staged and not failed:
-                    continue
-                try:
-                    count = self.sink(p, sink.name).commit(SinkKey(self._checkpoint, p.instance, epoch), staged)
-                except HeadraceError as problem:  # a sink's trouble is its pipeline's, not the stream's
-                    found.failures.setdefault(p.instance, describe(problem))
-                    continue
-                if sink in p.sinks:
-                    visible.setdefault(p.instance, count)
-                fault_point("between-sinks")
-        return visible
+    def _has_quit(self, pipeline: PipelineDef) -> bool:
+        return (pipeline.instance, pipeline.life) in self._quit
+
+    def _key(self, pipeline: PipelineDef, epoch: int) -> SinkKey:
+        return SinkKey(self._checkpoint, pipeline.instance, epoch)
+
+    def _debts(self, members: Members, epoch: int, delivered: dict[int, Delivered], old: Progress) -> tuple[Debt, ...]:
+        """What is owed after this epoch. Sinks of pipelines that have left are asked here for what they owe."""
+        new = [Debt(members[i], sink, epoch) for i, d in delivered.items() for sink in d.owed]
+        return (*(d for d in old.debts if not self._settled(d)), *new)
+
+    def _settled(self, debt: Debt) -> bool:
+        with contextlib.suppress(HeadraceError):  # then it stays owed
+            self.sink(debt.pipeline, debt.sink).commit(self._key(debt.pipeline, debt.epoch), [])
+            return True
+        return False
 
     def _commit_letters(self, plan: PlanVersion, epoch: int, found: _Collected) -> int:
         """Commit the dead letters; how many there are. What fails here holds up the stream: the epoch is not done
         before they are safe."""
         sink = plan.stream.dead_letters
-        staged = found.receipts.get((STREAM_LANE, sink.name), []) if sink is not None else []
+        staged = found.receipts[STREAM_LANE].get(sink.name, []) if sink is not None else []
         if sink is None or not staged:
             return 0
         try:
@@ -200,9 +272,10 @@ class EpochCommitter:
     def _progress(
         self,
         plan: PlanVersion,
+        members: Members,
         epoch: int,
         found: _Collected,
-        visible: dict[int, int],
+        delivered: dict[int, Delivered],
         letters: int,
         old: Progress,
     ) -> Progress:
@@ -223,29 +296,42 @@ class EpochCommitter:
             old.rows + sum(r["rows"] for r in reports),
             old.bytes + sum(r["bytes"] for r in reports),
             bad,
-            failures={str(instance): reason for instance, reason in found.failures.items()},
+            failures={str(i): d.failure for i, d in delivered.items() if d.failure and not self._has_quit(members[i])},
+            detached=_detached(plan, delivered, old),
+            debts=self._debts(members, epoch, delivered, old),
             dead_letters=old.dead_letters + letters,
             closed=sum(lane["closed"] for lanes in found.lanes.values() for lane in lanes.values()),
             future=old.future + sum(r["future"] for r in reports),
         )
-        return replace(stream, pipelines=self._counted(plan, found, visible, old, stream))
+        return replace(stream, pipelines=self._counted(plan, members, found, delivered, old, stream))
 
     def _counted(
-        self, plan: PlanVersion, found: _Collected, visible: dict[int, int], old: Progress, new: Progress
+        self,
+        plan: PlanVersion,
+        members: Members,
+        found: _Collected,
+        delivered: dict[int, Delivered],
+        old: Progress,
+        new: Progress,
     ) -> dict[str, PipelineProgress]:
         """The counters of every instance that is declared or was in this epoch."""
         kept = self._known() | {p.instance for p in plan.pipelines}
         pipelines = {i: counters for i, counters in old.pipelines.items() if int(i) in kept}
+        for instance in members.keys() - {p.instance for p in plan.pipelines}:  # they left; their last rows count
+            if str(instance) in pipelines:
+                before = pipelines[str(instance)]
+                rows_out = before.rows_out + (delivered[instance].rows or 0)
+                pipelines[str(instance)] = replace(before, rows_out=rows_out)
         for p in plan.pipelines:
             before = pipelines.get(str(p.instance), PipelineProgress()).back(old, new.epoch)
-            if p.instance in found.failures:  # nothing of this epoch is its: the gap, should it come back, begins here
+            if delivered[p.instance].failure:  # nothing of this epoch is its: the gap, should it come back, begins here
                 pipelines.setdefault(str(p.instance), before)
                 continue
             tasks = [r["pipelines"].get(str(p.instance), {}) for r in found.reports.values()]
             lanes = found.lanes.get(p.instance, {}).values()
             pipelines[str(p.instance)] = replace(
                 before,
-                rows_out=before.rows_out + visible.get(p.instance, 0),
+                rows_out=before.rows_out + (delivered[p.instance].rows or 0),
                 late=before.late + sum(t.get("late", 0) for t in tasks) + sum(lane["late"] for lane in lanes),
                 bad=before.bad + sum(t.get("bad", 0) for t in tasks),
                 sent=sum((Traffic(**r["sent"].get(str(p.instance), {})) for r in found.reports.values()), before.sent),
@@ -258,7 +344,9 @@ class EpochCommitter:
             )
         return pipelines
 
-    def _summary(self, plan: PlanVersion, found: _Collected, progress: Progress, failures: Failures) -> EpochSummary:
+    def _summary(
+        self, plan: PlanVersion, found: _Collected, progress: Progress, failures: Failures, detached: Detached
+    ) -> EpochSummary:
         reports = list(found.reports.values())
         spent: dict[int, float] = defaultdict(float)
         for report in reports:
@@ -269,6 +357,7 @@ class EpochCommitter:
         return EpochSummary(
             epoch=reports[0]["epoch"],
             plan=plan.version,
+            barrier=Barrier(*reports[0]["barrier"]),
             ending=reports[0]["ending"],
             rows=sum(r["rows"] for r in reports),
             bytes=sum(r["bytes"] for r in reports),
@@ -276,6 +365,22 @@ class EpochCommitter:
             tasks=len(reports),
             progress=progress,
             failures=failures,
+            detached=detached,
             pipeline_ms=dict(spent),
             state_bytes={i: sum(lane["bytes"] for lane in lanes.values()) for i, lanes in found.lanes.items()},
         )
+
+
+def _members(plan: PlanVersion, leaving: list[int]) -> Members:
+    ended = {left.pipeline.instance: left.pipeline for left in plan.left if left.pipeline.instance in leaving}
+    return ended | {p.instance: p for p in plan.pipelines}
+
+
+def _detached(plan: PlanVersion, delivered: dict[int, Delivered], old: Progress) -> dict[str, dict[str, str]]:
+    """The sinks that are in the plan and are not written to."""
+    found: dict[str, dict[str, str]] = {}
+    for p in plan.pipelines:
+        key, names = f"{p.instance}/{p.life}", {s.name for s, _ in p.outlets}
+        gone = {k: v for k, v in old.detached.get(key, {}).items() if k in names} | delivered[p.instance].detached
+        found |= {key: gone} if gone else {}
+    return found

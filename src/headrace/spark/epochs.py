@@ -1,8 +1,9 @@
 """Planning epochs, and running one task of one: what the thin data source of `headrace.spark.source` calls.
 
-An offset is {"source", "plan", "watermark", "now", "epoch"}: Spark logs it before the epoch runs, so a re-run after a
-crash has the same input, plan, watermark and clock. A new offset is only made when the plan or the watermark of a
-silent stream has moved, or when the batch policy says that the rows which wait are worth an epoch.
+An offset is {"source", "plan", "barrier", "watermark", "now", "epoch"}: Spark logs it before the epoch runs, so a
+re-run after a crash has the same input, plan, barrier, watermark and clock. A new offset is only made when the plan,
+the barrier or the watermark of a silent stream has moved, or when the batch policy says that the rows which wait are
+worth an epoch. `barrier` is the newest that was carried: the epoch whose offset brings it ends with it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pyspark.sql.datasource import InputPartition
 from headrace.bridge.messages import to_batch
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.codec import dump
+from headrace.control.log import SignalLog, next_cut
+from headrace.control.signals import Barrier
 from headrace.faults import fault_point
 from headrace.program import Left, StreamDef
 from headrace.ring0.task import TaskInput, run_task
@@ -47,6 +50,7 @@ class EpochPartition(InputPartition):
     out: tuple[int, ...]
     probing: bool
     now: int | None = None
+    barrier: Barrier | None = None
 
 
 class EpochPlanner:
@@ -63,6 +67,10 @@ class EpochPlanner:
     @cached_property
     def plans(self) -> PlanStore:
         return PlanStore(self.directory)
+
+    @cached_property
+    def signals(self) -> SignalLog:
+        return SignalLog(self.directory)
 
     @cached_property
     def stream(self) -> StreamDef:
@@ -87,19 +95,29 @@ class EpochPlanner:
         return IdleAdvance(self.values["idle_advance"], time.monotonic)
 
     def initial(self) -> dict[str, Any]:
-        return {"source": self.source.initial(), "plan": 0, "watermark": None, "now": 0, "epoch": -1}
+        barrier: list[Any] = [0, ""]
+        return {
+            "source": self.source.initial(),
+            "plan": 0,
+            "barrier": barrier,
+            "watermark": None,
+            "now": 0,
+            "epoch": -1,
+        }
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        if (self.directory / HOLD).exists():
+        if self._held(start):
             self._notify("held", epoch=start["epoch"])
             return start
-        plan = self.plans.current()
+        # The hub logs a barrier before it publishes the plan that the barrier asks for: read in the other order.
+        newest = self.plans.current()
+        plan, cut = next_cut(self.signals.pending(start["barrier"][0]), newest)
         source = self.source.latest(start["source"], self.values["max_epoch_bytes"])
         progress = self._progress(start["epoch"])
         if source != start["source"]:
             self.idle.rows_came()
         watermark = self.idle.watermark(progress.watermark)
-        urgent = plan != start["plan"] or watermark != progress.watermark
+        urgent = plan != start["plan"] or watermark != progress.watermark or cut is not None
         waiting = self._waiting(start["source"], progress) if source != start["source"] else 0
         if self.batcher.cut(waiting, closed=progress.closed > 0, urgent=urgent) is None:
             if waiting == 0:
@@ -108,6 +126,7 @@ class EpochPlanner:
         return {
             "source": source,
             "plan": plan,
+            "barrier": [cut.id, cut.kind] if cut is not None else start["barrier"],
             "watermark": watermark,
             "now": max(start["now"], time.time_ns() // 1000),  # logged, so that a re-run has the same clock
             "epoch": start["epoch"] + 1,
@@ -146,6 +165,7 @@ class EpochPlanner:
         splits: list[Split | None] = list(self.source.splits(start["source"], end["source"], self.parallelism)) or [
             None
         ]
+        barrier = Barrier(end["barrier"][1], end["barrier"][0]) if end["barrier"] != start["barrier"] else None
         columns = plan.view.indexes(len(plan.stream.schema))
         if not probing:
             write_applied(self.directory, Applied(plan.version, end["epoch"], columns, out))
@@ -164,9 +184,18 @@ class EpochPlanner:
                 out,
                 probing,
                 end["now"],
+                barrier,
             )
             for task, split in enumerate(splits)
         ]
+
+    def _held(self, start: dict[str, Any]) -> bool:
+        """Whether no epoch may be planned now: at once, or behind the barrier whose id the file holds."""
+        try:
+            wanted = (self.directory / HOLD).read_text()
+        except FileNotFoundError:
+            return False
+        return not wanted or int(start["barrier"][0]) >= int(wanted)
 
     def commit(self, end: dict[str, Any]) -> None:
         self.source.commit(end["source"])
@@ -189,6 +218,7 @@ def read_partition(partition: EpochPartition) -> Iterator[pa.RecordBatch]:
         partition.out,
         partition.probing,
         partition.now,
+        partition.barrier,
     )
     for rows in run_task(given):
         if rows:

@@ -55,7 +55,9 @@ class StreamQuery:
             committer.commit(Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect())
 
         writer: Any = lanes.writeStream.foreachBatch(commit).outputMode("update").queryName(name)
-        self._query: StreamingQuery = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+        # With its scheme: otherwise it would lie wherever the session's fs.defaultFS points.
+        location = (directory.absolute() / "checkpoint").as_uri()
+        self._query: StreamingQuery = writer.option("checkpointLocation", location).start()
         self._ended = ended
         self._watch = threading.Thread(target=self._wait, name=f"headrace-query-{name}", daemon=True)
         self._watch.start()

@@ -18,6 +18,7 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
+from headrace.bridge.alignment import align_tasks
 from headrace.bridge.messages import (
     STREAM_LANE,
     Kind,
@@ -30,16 +31,15 @@ from headrace.bridge.messages import (
     in_order,
 )
 from headrace.codec import load
-from headrace.control.alignment import require_all
 from headrace.errors import InternalError
 from headrace.failures import describe
-from headrace.faults import crash_point, fault_point
+from headrace.faults import crash_point
 from headrace.program import PipelineDef
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import BlobKey, Outcome, Step
-from headrace.sinks import SINKS
-from headrace.sinks.base import SinkKey, Staged
+from headrace.sinks.base import SinkKey
+from headrace.sinks.delivery import stage
 from headrace.status import Traffic
 
 _DATA = StructType([StructField("data", BinaryType())])
@@ -103,8 +103,7 @@ class LaneProcessor(StatefulProcessor):
     def _advance(self, lane: int, bucket: int, messages: list[Row]) -> list[Row]:
         began = time.perf_counter()
         epochs = {m.task: LaneEpoch.decode(m.payload) for m in messages if m.kind == Kind.WATERMARK}
-        tasks = max((e.tasks for e in epochs.values()), default=0)
-        require_all(f"lane {lane}/{bucket}", "task", range(max(tasks, 1)), epochs)
+        barrier = align_tasks(f"lane {lane}/{bucket}", epochs, messages)
         first = epochs[0]
         pipeline = _pipeline(first.program)
         instance = pipeline.instance  # who has the lane now: its answers go to the driver under that name
@@ -130,11 +129,11 @@ class LaneProcessor(StatefulProcessor):
         try:
             outcome = self._run(pipeline, step)
             if outcome.output is not None:
-                key = SinkKey(first.checkpoint, instance, first.epoch)
-                for sink in pipeline.sinks:
-                    staged: Staged = SINKS[sink.kind].task(sink).stage(outcome.output, key)
-                    fault_point("after-task-file")
-                    out.append((Kind.OUTPUT, encode_receipt(instance, sink.name, staged)))
+                key, lost = SinkKey(first.checkpoint, instance, first.epoch), dict[str, str]()
+                for sink, staged in stage(pipeline.sinks, outcome.output, key, lost):
+                    out.append((Kind.OUTPUT, encode_receipt(instance, sink, staged)))
+                for sink, reason in lost.items():
+                    out.append((Kind.ERROR, encode_json({"instance": instance, "sink": sink, "reason": reason})))
             facts = _facts(outcome)
         except (PySparkException, OSError, EOFError):
             raise
@@ -145,6 +144,7 @@ class LaneProcessor(StatefulProcessor):
             "instance": instance,
             "bucket": bucket,
             "received": asdict(received),
+            "barrier": [barrier.kind, barrier.id],
             "ms": round((time.perf_counter() - began) * 1000, 3),
         }
         out.append((Kind.REPORT, encode_json(facts)))

@@ -27,6 +27,7 @@ from headrace.sql.statements import (
     StartPipeline,
     Statement,
     StopPipeline,
+    TakeSavepoint,
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "StartPipeline",
     "Statement",
     "StopPipeline",
+    "TakeSavepoint",
     "define_sink",
     "define_stream",
     "explain",

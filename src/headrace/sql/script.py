@@ -37,13 +37,14 @@ from headrace.sql.statements import (
     Statement,
     StopMode,
     StopPipeline,
+    TakeSavepoint,
 )
 from headrace.sql.syntax import Apply, IntervalConstant, Name, Query
 
 MAX_NAME_BYTES = 255
 _KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline"}
 _SHOWN: dict[str, ShowKind] = {"STREAMS": "streams", "SINKS": "sinks", "PIPELINES": "pipelines"}
-_FIRST = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "START", "STOP", "EXPLAIN", "SELECT", "WITH")
+_FIRST = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "START", "STOP", "SAVEPOINT", "EXPLAIN", "SELECT", "WITH")
 
 
 def parse_script(text: str) -> tuple[Statement, ...]:
@@ -112,6 +113,7 @@ class _Statements:
                 "DESC": self.describe,
                 "START": self.start_pipeline,
                 "STOP": self.stop_pipeline,
+                "SAVEPOINT": self.savepoint,
                 "EXPLAIN": self.explain,
             }[word]()
         self.finish()
@@ -359,9 +361,21 @@ class _Statements:
         self.cursor.expect("PIPELINE", "after STOP")
         name = self.cursor.name("the name of the pipeline")
         mode: StopMode = "now" if self.cursor.accept("NOW") else "graceful"
+        close = False
         if mode == "graceful":
             self.cursor.accept("GRACEFUL")
-        return StopPipeline(self.sql(), self.whole(), name, mode)
+            close = self.cursor.accept("CLOSE")
+            if close or self.cursor.accept("KEEP"):
+                self.cursor.expect("WINDOWS", "after CLOSE or KEEP")
+        return StopPipeline(self.sql(), self.whole(), name, mode, close)
+
+    def savepoint(self) -> TakeSavepoint:
+        name = self.cursor.name("a name for the savepoint")
+        stream = None
+        if self.cursor.accept("OF"):
+            self.cursor.expect("STREAM", "after OF")
+            stream = self.cursor.name("the name of the stream")
+        return TakeSavepoint(self.sql(), self.whole(), name, stream)
 
     def explain(self) -> Explain:
         cursor = self.cursor

@@ -119,10 +119,19 @@ class StartPipeline(Statement):
 
 @dataclass(frozen=True, slots=True)
 class StopPipeline(Statement):
-    """STOP PIPELINE name [GRACEFUL | NOW]."""
+    """STOP PIPELINE name [GRACEFUL [CLOSE WINDOWS | KEEP WINDOWS] | NOW]. `close_windows` emits what is open."""
 
     name: str
     mode: StopMode
+    close_windows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSavepoint(Statement):
+    """SAVEPOINT name [OF STREAM stream]; without a stream, of all."""
+
+    name: str
+    stream: str | None
 
 
 @dataclass(frozen=True, slots=True)

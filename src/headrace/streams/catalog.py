@@ -6,7 +6,8 @@ happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -15,19 +16,49 @@ from headrace.codec import dump, load
 from headrace.durable import write_atomic
 from headrace.errors import StateDamaged, UnknownType
 from headrace.program import Left, PipelineDef, SinkDef, StreamDef
+from headrace.status import Change, State
+from headrace.streams.lifecycle import Desired, desired_in, follow
 
 CATALOG_VERSION = 1
-Desired = Literal["running", "stopped", "failed"]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineRecord:
-    """A pipeline and what is wanted of it. `error` is why it failed."""
+    """A pipeline and what became of it. `detached` are the sinks that it goes on without, and why."""
 
     definition: PipelineDef
-    desired: Desired = "running"
-    error: str = ""
+    history: tuple[Change, ...] = (Change("created", "", 0.0),)
+    detached: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> State:
+        return self.history[-1].state
+
+    @property
+    def desired(self) -> Desired:
+        """Whether the plan has it."""
+        return desired_in(self.state)
+
+    @property
+    def error(self) -> str:
+        """Why it failed, if it has."""
+        return self.history[-1].reason if self.state == "failed" else ""
+
+    @property
+    def attached(self) -> PipelineDef:
+        """The pipeline with the sinks that are written to."""
+        late = self.definition.late
+        return replace(
+            self.definition,
+            sinks=tuple(s for s in self.definition.sinks if s.name not in self.detached),
+            late=None if late is not None and late.sink.name in self.detached else late,
+        )
+
+    def to(self, state: State, reason: str, at: float | None = None) -> PipelineRecord:
+        """The record after a change. Raises IllegalTransition."""
+        now = time.time() if at is None else at
+        return replace(self, history=follow(self.history, state, reason, now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +100,7 @@ class Catalog:
 
     def running(self, stream: str) -> tuple[PipelineDef, ...]:
         """The pipelines of a stream that should run, in the order of their instances."""
-        wanted = (p.definition for p in self.of_stream(stream) if p.desired == "running")
+        wanted = (p.attached for p in self.of_stream(stream) if p.desired == "running")
         return tuple(sorted(wanted, key=lambda d: d.instance))
 
     def users_of_sink(self, name: str) -> list[str]:
@@ -96,10 +127,23 @@ class Catalog:
             next_instance=max(self.next_instance, record.definition.instance + 1),
         )
 
-    def with_end(self, pipeline: PipelineDef, flush: bool) -> Catalog:
-        """Note that an instance ends here; it may begin anew."""
-        left = Left(pipeline, flush, self.next_instance)
+    def marked(self, instances: Collection[int], state: State, reason: str) -> Catalog:
+        """The catalog after these instances have changed their state; without those for which that is nothing new."""
+        changed = self
+        for record in self.pipelines.values():
+            if record.definition.instance in instances and record.state != state:
+                changed = changed.with_pipeline(record.to(state, reason))
+        return changed
+
+    def with_end(self, pipeline: PipelineDef, flush: bool, drop: bool = True) -> Catalog:
+        """Note that an instance ends here; it may begin anew, or go on if its state is not dropped."""
+        left = Left(pipeline, flush, self.next_instance, drop)
         return replace(self, ended=(*self.ended, left), next_instance=self.next_instance + 1)
+
+    def without_stop(self, instance: int) -> Catalog:
+        """It is started again before any plan told of its stop, which had kept its state."""
+        kept = tuple(e for e in self.ended if e.drop or e.pipeline.instance != instance)
+        return replace(self, ended=kept) if kept != self.ended else self
 
     def ended_on(self, stream: str) -> tuple[Left, ...]:
         """The ends of a stream's pipelines that are still to be told."""

@@ -11,9 +11,12 @@ from pathlib import Path
 
 from headrace.codec import dump, load
 from headrace.durable import write_atomic
+from headrace.program import PipelineDef
 from headrace.status import Gap, Traffic
 
-HOLD = "hold"  # while a file of this name is in the stream's directory, no epoch is planned
+# While a file of this name is in the stream's directory, no epoch is planned: none at all when it is empty, none behind
+# the barrier whose id it holds.
+HOLD = "hold"
 KEPT_GAPS = 16
 
 
@@ -23,7 +26,8 @@ class Progress:
 
     `failures` are instances that failed and are still in the plan: durable before the epoch is, so a crash cannot let a
     pipeline go on with a hole in its output. `closed` counts the windows that the newest epoch closed, `future`
-    all rows that were too far ahead of the clock to move the watermark.
+    all rows that were too far ahead of the clock to move the watermark. `detached` are sinks, by "instance/life", that
+    failed and are still in the plan. `debts` are epochs that a sink has promised and not shown yet.
     """
 
     epoch: int = -1
@@ -37,6 +41,17 @@ class Progress:
     dead_letters: int = 0
     closed: int = 0
     future: int = 0
+    detached: dict[str, dict[str, str]] = field(default_factory=dict)
+    debts: tuple[Debt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """An epoch that one sink of a pipeline owes: its promise is durable, its commit failed."""
+
+    pipeline: PipelineDef
+    sink: str
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

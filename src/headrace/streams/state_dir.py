@@ -4,7 +4,8 @@
     lock                            held by the owner; names its process and its JVM
     catalog.json                    streams, sinks, pipelines (`headrace.streams.catalog`)
     spark.log                       what Spark complained about since it was last started
-    streams/<name>/                 one stream: plans/, progress.json, applied.json, source/, checkpoint/
+    streams/<name>/                 one stream: plans/, progress.json, applied.json, signals.json, source/, checkpoint/
+    savepoints/<name>/              a cut of streams (`headrace.savepoints`)
 
 Any path will do that all machines mount: tasks write nothing here, only the owner and its planning processes do.
 """

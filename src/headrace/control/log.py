@@ -1,0 +1,96 @@
+"""The stream's signals on disk: the counter that gives ids, and the barriers that no epoch has carried yet.
+
+Written by the hub, read by the process that plans epochs. One counter for both channels, durable before an id is used,
+so an id is never given twice, whatever dies. A barrier may ask for a plan version: then the first epoch with that plan
+is the one that carries it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.codec import dump, load
+from headrace.control.signals import Barrier, Channel, Signal, SignalKind, require_channel
+from headrace.durable import write_atomic
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A barrier on its way into the data channel. `plan` is the first plan version whose epoch may carry it."""
+
+    kind: str
+    id: int
+    plan: int = 0
+
+    @property
+    def barrier(self) -> Barrier:
+        return Barrier(self.kind, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    last: int = 0
+    pending: tuple[Emitted, ...] = ()
+
+
+class SignalLog:
+    """One stream's signals. The hub's threads may all emit; any process may read."""
+
+    def __init__(self, stream_dir: Path) -> None:
+        self._path = stream_dir / "signals.json"
+        self._lock = threading.Lock()
+
+    def emit_data(self, kind: SignalKind, plan: int = 0, prepare: Callable[[int], None] = lambda id: None) -> Barrier:
+        """A new barrier in the data channel: the next epoch that may carry it does, one barrier per epoch. `prepare`
+        is called with its id before any epoch can carry it."""
+        require_channel(kind, Channel.DATA)
+        with self._lock:
+            stored = self._read()
+            emitted = Emitted(kind.name, stored.last + 1, plan)
+            prepare(emitted.id)
+            self._write(_Stored(emitted.id, (*stored.pending, emitted)))
+        return emitted.barrier
+
+    def emit_control(self, kind: SignalKind) -> Signal:
+        """A new signal for the control channel; the caller delivers it."""
+        require_channel(kind, Channel.CONTROL)
+        with self._lock:
+            stored = self._read()
+            self._write(replace(stored, last=stored.last + 1))
+        return kind.with_id(stored.last + 1)
+
+    def carried(self, id: int) -> None:
+        """An epoch with barrier `id` is committed: forget it and those before it."""
+        with self._lock:
+            stored = self._read()
+            left = tuple(e for e in stored.pending if e.id > id)
+            if left != stored.pending:
+                self._write(replace(stored, pending=left))
+
+    def pending(self, after: int) -> tuple[Emitted, ...]:
+        """The barriers with a higher id than `after`, in order."""
+        return tuple(e for e in self._read().pending if e.id > after)
+
+    def _read(self) -> _Stored:
+        try:
+            return load(_Stored, self._path.read_bytes())
+        except FileNotFoundError:
+            return _Stored()
+
+    def _write(self, stored: _Stored) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._path, dump(stored).encode())
+
+
+def next_cut(pending: tuple[Emitted, ...], plan: int) -> tuple[int, Emitted | None]:
+    """The plan version and the barrier of the next epoch, when `plan` is the newest version.
+
+    An epoch carries at most one barrier, the oldest that its plan allows. A plan that a later barrier waits for is left
+    to that barrier's epoch: what ends with the barrier must not get rows that come behind it, nor lose any before.
+    """
+    due = [e for e in pending if e.plan <= plan]
+    later = [e.plan - 1 for e in due[1:] if e.plan]
+    return min([plan, *later]), due[0] if due else None

@@ -1,0 +1,134 @@
+"""Fan-ins inside an epoch: tasks into a lane, tasks into the epoch, buckets into a pipeline's sinks.
+
+A row that goes missing on the way is an error that names who did not speak; nothing is folded or committed. These tests
+fail when the alignment is taken out of the lane or of the committer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import faults
+from headrace.bridge.messages import Kind, Row
+from headrace.control.signals import Barrier
+from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, MissingInput, UnknownInput
+from headrace.program import PlanVersion
+from headrace.ring1.packed import PackedStore
+from headrace.ring1.state import MemoryStore
+from headrace.spark.committer import EpochCommitter, EpochSummary
+from headrace.spark.state_host import LaneProcessor
+from headrace.streams.plans import PlanStore
+from headrace.streams.progress import read_progress
+from tests.ring0.tasks import WORD, at, counting, lines, stream, task
+
+PIPELINE = counting(5, WORD, buckets=2)
+TASKS = 3
+
+
+def sent(barriers: tuple[Barrier | None, ...] = (None,) * TASKS) -> list[Row]:
+    """What three tasks of one epoch send, with rows for both buckets."""
+    rows: list[Row] = []
+    for number, barrier in enumerate(barriers):
+        chunk = lines(*({"word": f"w{i}", "ts": at(i)} for i in range(10)))
+        rows += task([PIPELINE], chunk, number=number, tasks=TASKS, barrier=barrier).messages
+    return rows
+
+
+def through_lanes(rows: list[Row]) -> list[Row]:
+    """The messages after Ring 1, as the driver gets them."""
+    out: list[Row] = []
+    for key in sorted({(r.instance, r.bucket) for r in rows}):
+        lane: Any = LaneProcessor()
+        lane.store = PackedStore(MemoryStore())
+        mine = [tuple(r) for r in rows if (r.instance, r.bucket) == key]
+        out += [Row(*r) for r in lane.handleInputRows(key, iter(mine), None)]
+    return out
+
+
+def is_barrier_of(row: Row, number: int) -> bool:
+    return row.kind == Kind.BARRIER and row.task == number
+
+
+@pytest.mark.parametrize("number", range(TASKS))
+def test_a_lane_names_the_task_whose_barrier_row_was_dropped(number: int) -> None:
+    rows = [r for r in sent() if not is_barrier_of(r, number)]
+    with pytest.raises(MissingInput) as caught:
+        through_lanes(rows)
+    assert caught.value.params["missing"] == [f"task {number}"]
+    assert caught.value.params["where"] == "lane 5/0"
+
+
+def test_the_fault_hook_drops_a_barrier_row_and_the_lane_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_hits", {})
+    monkeypatch.setenv("HEADRACE_FAULT", "drop-barrier-row@4")  # task 1's row to its second lane
+    rows = sent()
+    monkeypatch.delenv("HEADRACE_FAULT")
+    with pytest.raises(MissingInput) as caught:
+        through_lanes(rows)
+    assert (caught.value.params["where"], caught.value.params["missing"]) == ("lane 5/1", ["task 1"])
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda rows: [*rows, *(r for r in rows if is_barrier_of(r, 1))], DuplicateBarrier),
+        (lambda rows: [*rows, *(r._replace(task=7) for r in rows if is_barrier_of(r, 1))], None),
+        (lambda rows: [r for r in rows if r.kind != Kind.WATERMARK or r.task != 2], MissingInput),
+        (lambda rows: [r._replace(task=r.task + 1) if r.kind in (2, 3) else r for r in rows], UnknownInput),
+    ],
+)
+def test_whatever_else_is_wrong_with_the_barrier_rows_is_told(change: Any, problem: type[HeadraceError] | None) -> None:
+    rows = change(sent())
+    if problem is None:  # a barrier of a task that has sent no watermark does not count as an arrival
+        through_lanes(rows)
+        return
+    with pytest.raises(problem):
+        through_lanes(rows)
+
+
+def test_tasks_that_bring_different_barriers_overlap() -> None:
+    with pytest.raises(BarrierOverlap):
+        through_lanes(sent((None, Barrier("savepoint", 3), None)))
+
+
+class Driver:
+    """A committer with the plan that `task` uses."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        plans = PlanStore(directory)
+        plans.publish(PlanVersion(3, stream(), (PIPELINE,)))
+        self.summaries: list[EpochSummary] = []
+        self.committer = EpochCommitter(directory, "checkpoint", plans, self.summaries.append, set, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("lost", "missing"),
+    [
+        (lambda r: r.instance == 0 and r.kind == Kind.REPORT and r.bucket == 2, ["task 2"]),
+        (lambda r: r.instance == 5 and r.bucket == 1, ["bucket 1"]),
+        (lambda r: r.instance == 5, ["bucket 0", "bucket 1"]),
+    ],
+)
+def test_the_driver_commits_nothing_of_an_epoch_in_which_a_task_or_bucket_is_missing(
+    tmp_path: Path, lost: Any, missing: list[str]
+) -> None:
+    driver, rows = Driver(tmp_path), through_lanes(sent())
+    with pytest.raises(MissingInput) as caught:
+        driver.committer.commit([r for r in rows if not lost(r)])
+    assert caught.value.params["missing"] == missing
+    assert driver.summaries == [] and read_progress(tmp_path).epoch == -1
+    sink: Any = driver.committer.sink(PIPELINE, "out")
+    assert sink.read().num_rows == 0
+    driver.committer.commit(rows)  # the epoch is run again, whole
+    assert sink.read().num_rows == 10
+    assert driver.summaries[0].barrier == Barrier("epoch", 7)
+
+
+def test_a_barrier_of_the_data_channel_comes_out_at_the_tail_with_its_epoch(tmp_path: Path) -> None:
+    driver, cut = Driver(tmp_path), Barrier("sync_test", 12)
+    driver.committer.commit(through_lanes(sent((cut,) * TASKS)))
+    assert [s.barrier for s in driver.summaries] == [cut]

@@ -1,0 +1,84 @@
+"""Savepoints without Spark: what is copied, what restoring refuses, what rewinding removes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import AlreadyExists, BadSavepoint, SinkAhead
+from headrace.program import PipelineDef, SinkDef, StreamDef
+from headrace.savepoints import Cut, collect, finish, read, refuse_existing, restore
+from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
+from tests.ring0.tasks import N, stateless, stream
+from tests.sinks.test_delivery import Rig
+
+
+def make(root: Path, pipeline: PipelineDef) -> Path:
+    """A savepoint at epoch 1 of the stream `s` with one pipeline, from files as Spark leaves them."""
+    source = root / "state" / "streams" / "s"
+    metadata = source / "checkpoint" / "state" / "0" / "_metadata" / "v2" / "0"
+    metadata.parent.mkdir(parents=True)
+    old = f"file:{source}/checkpoint/state/0/_stateSchema/default/0_x"
+    metadata.write_text(f'v2\n{{"stateSchemaFilePaths":["{old}"]}}')
+    (metadata.parent / ".0.crc").write_text("of the old text")
+    (source / "checkpoint.id").write_text("checkpoint")
+    (source / "hold").write_text("7")
+    other: StreamDef = stream()
+    catalog = Catalog().with_stream(stream()).with_pipeline(PipelineRecord(pipeline))
+    catalog = catalog.with_stream(StreamDef("other", other.schema, None, 0, "files", "json", {}))
+    target = root / "elsewhere" / "monday"
+    target.parent.mkdir()
+    return finish(collect(target, catalog, [(source, Cut("s", "s", "checkpoint", 1))]), target)
+
+
+def test_a_savepoint_becomes_a_state_directory_anywhere(tmp_path: Path) -> None:
+    taken = make(tmp_path, stateless(1, N))
+    with pytest.raises(AlreadyExists):
+        refuse_existing(taken)
+    assert [c.epoch for c in read(taken).cuts] == [1]
+    assert not list(taken.rglob("hold"))
+    new = tmp_path / "new place"
+    assert restore(taken, new).name == "monday"
+    place = new / "streams" / "s"
+    assert set(CatalogFile(new).read().streams) == {"s"}
+    assert (place / "checkpoint.id").read_text() == "checkpoint"
+    text = (place / "checkpoint" / "state" / "0" / "_metadata" / "v2" / "0").read_text()
+    wanted = (place / "checkpoint" / "state" / "0" / "_stateSchema" / "default" / "0_x").as_uri()
+    assert text == f'v2\n{{"stateSchemaFilePaths":["{wanted}"]}}'
+    assert not list(place.rglob(".0.crc"))
+    with pytest.raises(AlreadyExists):
+        restore(taken, new)
+
+
+def test_output_from_behind_the_cut_is_noticed_and_removed_when_asked(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "sinks", {}, {})
+    for epoch in range(4):
+        rig.deliver(epoch, rig.staged(epoch, epoch))
+    taken = make(tmp_path, rig.pipeline)
+    with pytest.raises(SinkAhead) as caught:
+        restore(taken, tmp_path / "new")
+    assert caught.value.params["sinks"] == ["a", "b"] and not (tmp_path / "new").exists()
+    assert rig.shown("a") == [0, 1, 2, 3]
+    restore(taken, tmp_path / "new", rewind=True)
+    assert rig.shown("a") == rig.shown("b") == [0, 1]
+    rig.deliver(2, rig.staged(2, 22))  # another cut of the input this time
+    assert rig.shown("a") == rig.shown("b") == [0, 1, 22]
+
+
+def test_sinks_of_others_in_the_same_directory_are_left_alone(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "sinks", {})
+    rig.deliver(5, rig.staged(5, 5))
+    options = rig.pipeline.sinks[0].options
+    taken = make(tmp_path, PipelineDef("q", 2, (SinkDef("a", "jsonl", options),), rig.pipeline.program, 1))
+    restore(taken, tmp_path / "new", rewind=True)
+    assert rig.shown("a") == [5]
+
+
+def test_what_is_no_savepoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "not").mkdir()
+    with pytest.raises(BadSavepoint):
+        restore(tmp_path / "not", tmp_path / "new")
+    (tmp_path / "not" / "savepoint.json").write_text('{"format": 9, "name": "x", "at": 0, "cuts": []}')
+    with pytest.raises(BadSavepoint):
+        restore(tmp_path / "not", tmp_path / "new")
