@@ -207,7 +207,7 @@ def test_what_is_sent_over_the_bridge_is_counted_to_the_message() -> None:
             "batches": sum(m.kind == Kind.EVENTS for m in mine),
             "rows": sum(len(rows) for (i, _), rows in sent.events.items() if i == instance),
             "watermarks": buckets,
-            "barriers": 0,
+            "barriers": buckets,
             "ends": buckets,
             "dropped": sent.report["pipelines"][str(instance)]["late"],
         }
