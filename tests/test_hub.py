@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -371,3 +372,30 @@ def test_describe_stream_names_the_indexer_what_it_skips_and_who_reads_a_file(hu
     assert "headrace.formats.kernels.scan_csv.scan_any" in text
     assert "unwanted fields are skipped" in text
     assert "each file in order, by one task (multiline" in text
+
+
+def test_an_interrupted_end_of_two_streams_closes_no_window_of_the_one_that_has_not_ended(
+    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C during `run --until-end`: the first stream is stopped already, which must not look like its end."""
+    hub.sql(STREAM.format(rows=10).replace("STREAM s", "STREAM t"))
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s; CREATE PIPELINE q INTO m AS SELECT count(*) AS n FROM t")
+    ended: list[bool] = []
+    waiting = threading.Thread(target=lambda: ended.append(hub.wait_until_end(20)))
+    waiting.start()
+    held: list[str] = []
+
+    def hold(self: StreamRuntime, timeout: float) -> bool:
+        held.append(self.stream.name)
+        if len(held) == 2:  # the other one is stopped by now: those who wait see that within half a second
+            waiting.join(5)
+        return True
+
+    monkeypatch.setattr(StreamRuntime, "hold", hold)
+    assert hub.drain(30)
+    waiting.join(10)
+    assert ended == [False]
+    for name in ("s", "t"):
+        plans = hub.runtime(name).plans
+        assert not plans.load(plans.current()).ending
+        assert hub.catalog.running(name)

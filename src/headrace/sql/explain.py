@@ -91,6 +91,10 @@ def _bridge(planned: Planned) -> Iterator[str]:
     else:
         yield "one lane; partial states"
     yield "order within an epoch: events, watermark, barrier, end"
+    if planned.program.ring1 is None:
+        yield "barriers: the sinks wait for all tasks of the epoch"
+    else:
+        yield "barriers: a lane waits for all tasks of the epoch, the sinks for all lanes"
 
 
 def _ring1(planned: Planned) -> Iterator[str]:

@@ -27,6 +27,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
+  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
 
 ring 1
   emit: on change (implied: without a window a group never closes)

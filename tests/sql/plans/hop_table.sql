@@ -25,6 +25,7 @@ ring 0
 bridge
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
+  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
 
 ring 1
   emit: when the watermark closes a window

@@ -22,6 +22,7 @@ ring 0
 bridge
   one lane, rows; no state
   order within an epoch: events, watermark, barrier, end
+  barriers: the sinks wait for all tasks of the epoch
 
 ring 1
   nothing: the query keeps no state
