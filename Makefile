@@ -8,6 +8,7 @@ FUZZ_SECONDS ?= 60
 ROUNDS   ?= 200
 JOBS     ?= 2
 CHURN_SECONDS ?= 60
+SOAK_SECONDS ?= 30
 BIN      := $(VENV)/bin
 # The set-up runs again only when what it installs has changed.
 STAMP    := $(VENV)/.installed
@@ -17,7 +18,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-state bench-state-operator bench-batch-policy bench-planner \
-        bench-formats fuzz soak-kill soak-churn soak-schedules test-cluster clean
+        bench-formats bench-ingress fuzz soak-kill soak-ingress soak-churn soak-schedules test-cluster clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +83,9 @@ bench-planner: $(STAMP) ## Planning time as a multiple of sqlglot's parse time
 bench-formats: $(STAMP) ## MB/s per core of the formats, beside pyarrow, polars, duckdb and Spark
 	@$(BIN)/python -m bench.formats
 
+bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a plain sink, and through to a window
+	@$(BIN)/python -m bench.ingress
+
 fuzz: $(STAMP) ## Mutated input against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
 
@@ -96,6 +100,9 @@ soak-schedules: $(STAMP) ## Random schedules of joins, leaves, crashes and dying
 
 test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here
 	@$(BIN)/python -m tests.soak.standalone
+
+soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=30 and count every row
+	@$(BIN)/python -m tests.soak.ingress --seconds $(SOAK_SECONDS)
 
 clean: ## Remove the virtual environment, caches and build products
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

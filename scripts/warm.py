@@ -9,14 +9,17 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+
 from headrace.demo.show import script
 from headrace.formats import FORMATS, warm
+from headrace.ingress.shredder import SequenceShredder
 from headrace.sources import SOURCES
 from headrace.sql import CreateStream, define_stream, parse_script
 
 
 def main() -> None:
-    """The formats for all types, then what the demo's stream generates and decodes."""
+    """The formats for all types, then what the demo's stream generates and decodes, and the shredder."""
     warm.main()
     began = time.perf_counter()
     (statement,) = (s for s in parse_script(script("sensors")) if isinstance(s, CreateStream))
@@ -27,6 +30,7 @@ def main() -> None:
         (split,) = source.splits({"row": 0}, {"row": 100}, 1)
         for chunk in split.read(fmt):
             fmt.decode(chunk.data, range(len(stream.schema)), chunk.origin, chunk.offset)
+    SequenceShredder().arrive(np.array([[1, 1, 0, 1, 1, 1, 0]]))
     print(f"the demo's stream is ready ({time.perf_counter() - began:.1f} s)")
 
 

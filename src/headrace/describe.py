@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.results import Result, table_result
 from headrace.schema import View
@@ -72,12 +72,13 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
     elif kind == "stream":
         stream = catalog.streams[name.lower()]
         facts = [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
-        facts += [[f"option {k}", v] for k, v in stream.options.items()]
+        facts += [[f"option {k}", "***" if k.lower() == "token" else v] for k, v in stream.options.items()]
         access = access_to(stream)
         facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
         if hub.catalog.stream(name) is not None:
             status = hub.runtime(name).status()
             facts += [fact for fact in _fields(status) if fact[0] != "subscribers"]
+            facts += _ingress(hub.runtime(name).ingress())
             facts += [[f"subscriber {p}", ", ".join(columns) or "none"] for p, columns in status.subscribers.items()]
     else:
         record = catalog.pipelines[name.lower()]
@@ -98,6 +99,13 @@ def live_stream(runtime: StreamRuntime, catalog: Catalog) -> LiveStream | None:
     plan = runtime.plans.load(applied.version)
     programs = {p.name: p.program for p in plan.pipelines if p.instance in names and p.instance not in applied.out}
     return LiveStream(applied.version, View.some(applied.columns), programs, runtime.status())
+
+
+def _ingress(found: dict[str, Any]) -> list[list[object]]:
+    """What the gateway takes for a stream, and from how many: a line for each class of origins."""
+    classes = found.pop("classes", {})
+    facts: list[list[object]] = [[f"ingress {k}", ", ".join(v) if k == "addresses" else v] for k, v in found.items()]
+    return facts + [[f"ingress {kind}", counters] for kind, counters in classes.items()]
 
 
 def _fields(status: object) -> list[list[object]]:

@@ -285,6 +285,24 @@ class DamagedStream(DataError):
     code = "DAMAGED_STREAM"
 
 
+class BadSequence(DataError):
+    code = "BAD_SEQUENCE"
+
+
+class JournalDamaged(DataError):
+    code = "JOURNAL_DAMAGED"
+
+
+class AddressInUse(ExternalError):
+    code = "ADDRESS_IN_USE"
+    retry_helps = True
+
+
+class GatewayFailed(ExternalError):
+    code = "GATEWAY_FAILED"
+    retry_helps = True
+
+
 class StateInUse(UserError):
     code = "STATE_IN_USE"
     retry_helps = True

@@ -37,6 +37,7 @@ from headrace.errors import (
     UnknownPipeline,
     UnknownStream,
 )
+from headrace.ingress.service import GatewayService
 from headrace.objects import Pipeline, Stream
 from headrace.program import Meaning, PipelineDef
 from headrace.results import Result
@@ -107,6 +108,7 @@ class Hub:
         self._runtimes: dict[str, StreamRuntime] = {}
         self._starting: dict[str, int] = {}  # streams with pipelines that wait for a plan version to be planned
         self._chores: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._gateway = GatewayService(self._state.path / "gateway.log")
         try:
             self._file = CatalogFile(self._state.path)
             self._catalog = self._file.read()
@@ -371,7 +373,13 @@ class Hub:
                 raise UnknownStream(f"there is no stream {name}", name=name)
             directory = self._state.stream(name.lower())
             found = StreamRuntime(
-                stream, directory, self._board, self._start_engine, self._report_failures, self._instances
+                stream,
+                directory,
+                self._board,
+                self._start_engine,
+                self._report_failures,
+                self._instances,
+                self._gateway,
             )
             self._runtimes[name.lower()] = found
         return found
@@ -511,6 +519,7 @@ class Hub:
             if self._engine is not None:
                 steps.callback(self._engine.stop)
             steps.callback(self._chores.put, None)
+            steps.callback(self._gateway.stop)
             for runtime in self._runtimes.values():
                 steps.callback(runtime.close)
         self._janitor.join(timeout=5)

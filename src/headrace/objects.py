@@ -26,6 +26,16 @@ class Stream:
         """What really happened to the stream so far."""
         return self._hub.runtime(self.name).status()
 
+    def addresses(self) -> list[str]:
+        """Where a pushed stream takes bytes now; none while it does not run."""
+        found: list[str] = self.ingress().get("addresses", [])
+        return found
+
+    def ingress(self) -> dict[str, Any]:
+        """What the gateway says of a pushed stream, with counters for each class of origins; empty for others, and
+        while the stream does not run."""
+        return self._hub.runtime(self.name).ingress()
+
     def dead_letters(self) -> pa.Table:
         """The newest rejected records, when the stream's `dead_letter_sink` is a memory sink."""
         runtime = self._hub.runtime(self.name)

@@ -48,6 +48,9 @@ def _run(
             interrupts.install()
         for result in results:
             print(result.render(), flush=True)
+        for name, stream in hub.streams.items():
+            for address in stream.addresses():
+                print(f"stream {name} listens on {address}", flush=True)
         failed = _Watch(hub, interrupts).wait(until_end)
         hub.drain(stop_limit, _tell)
         if hub.pipelines:

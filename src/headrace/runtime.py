@@ -24,9 +24,12 @@ from headrace.control.log import SignalLog
 from headrace.control.signals import EPOCH, SAVEPOINT, Instant, SignalKind
 from headrace.durable import write_atomic
 from headrace.errors import HeadraceError, StartTimeout, StateDamaged, StreamFailed
+from headrace.ingress.service import GatewayService
 from headrace.keeper import OnEnd, QueryKeeper
 from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
 from headrace.ring0.families import families
+from headrace.sources import SOURCES
+from headrace.sources.journal import JOURNAL
 from headrace.status import StreamStatus, to_datetime
 from headrace.streams import stream_values
 from headrace.streams.notices import NoticeBoard
@@ -57,8 +60,10 @@ class StreamRuntime:
         engine: Callable[[], Engine],
         failed: Callable[[str, dict[int, str], dict[int, dict[str, str]]], None],
         known: Callable[[], set[int]],
+        gateway: GatewayService,
     ) -> None:
         self.stream, self.directory = stream, directory
+        self._gateway = gateway
         self.plans = PlanStore(directory)
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
         self._changed = threading.Condition()
@@ -198,12 +203,26 @@ class StreamRuntime:
         (self.directory / HOLD).unlink(missing_ok=True)
         with self._changed:
             self._idle, self._held, self._planned_at = None, False, None
+        self._open_gateway()
         try:
             self.keeper.start()
         except HeadraceError:
             raise
         except Exception as problem:
             raise self._stream_failed(f"{type(problem).__name__}: {problem}") from problem
+
+    def _open_gateway(self) -> None:
+        """A pushed stream takes bytes as long as its query is meant to run."""
+        kind = SOURCES[self.stream.source]
+        if kind.pushed:
+            self._gateway.open(self.stream, self.directory / "source" / JOURNAL, kind.values(self.stream))
+
+    def ingress(self) -> dict[str, Any]:
+        """What the gateway says of this stream: addresses and metrics; empty when it takes no bytes."""
+        if not SOURCES[self.stream.source].pushed:
+            return {}
+        metrics = self._gateway.metrics(self.stream.name)
+        return {} if metrics is None else {"addresses": self._gateway.addresses(self.stream.name), **metrics}
 
     def _launch(self, ended: OnEnd) -> StreamQuery:
         from headrace.spark.query import StreamQuery
@@ -280,7 +299,9 @@ class StreamRuntime:
         (self.directory / HOLD).unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """End the query at once; an epoch in flight will be run again by the next start."""
+        """End the query at once; an epoch in flight will be run again by the next start. What a pushed stream has taken
+        and nobody has read waits in its journal."""
+        self._gateway.close(self.stream.name)
         self.keeper.stop()
         self._wake()
         self.acks.fail(self._gone("was stopped"))

@@ -7,10 +7,12 @@ from headrace.formats import FORMATS
 from headrace.options import check_options, closest
 from headrace.program import StreamDef
 from headrace.sources.base import SourceKind
+from headrace.sources.buffers import BUFFERS
 from headrace.sources.files import FILES
 from headrace.sources.generator import GENERATOR
+from headrace.sources.push import HTTP, TCP
 
-SOURCES: dict[str, SourceKind] = {kind.name: kind for kind in (FILES, GENERATOR)}
+SOURCES: dict[str, SourceKind] = {kind.name: kind for kind in (FILES, GENERATOR, TCP, HTTP, BUFFERS)}
 
 
 def check_stream(stream: StreamDef) -> None:

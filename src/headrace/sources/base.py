@@ -94,13 +94,15 @@ def check_nothing(stream: StreamDef, values: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
-    """A source as users name it in `WITH (source = '...')`."""
+    """A source as users name it in `WITH (source = '...')`. The bytes of a `pushed` one come through the gateway, which
+    runs while the stream does."""
 
     name: str
     help: str
     options: tuple[Option, ...]
     build: SourceFactory
     verify: Callable[[StreamDef, Mapping[str, Any]], None] = check_nothing
+    pushed: bool = False
 
     def values(self, stream: StreamDef) -> dict[str, Any]:
         """The values of this source's options; the stream's other options belong to its format."""

@@ -1,0 +1,192 @@
+"""The gateway: one process that takes bytes from thousands of connections into the journals of all pushed streams of
+a hub.
+
+`python -m headrace.ingress.gateway` speaks with the hub in JSON lines over its standard input and output:
+
+    {"id": 1, "do": "open", "stream": {...}, "directory": "...", "values": {...}}   ->  {"id": 1, "addresses": [...]}
+    {"id": 2, "do": "metrics", "name": "s"}                                         ->  {"id": 2, "metrics": {...}}
+    {"id": 3, "do": "close", "name": "s"}                                           ->  {"id": 3}
+
+A mistake is answered by {"id": ..., "error": [code, message, advice]}. The end of the input is the end of the hub: the
+gateway then flushes its journals and ends too. It runs on uvloop where that is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from headrace.codec import load
+from headrace.errors import AddressInUse, HeadraceError
+from headrace.ingress.http import Route, Site
+from headrace.ingress.stream import Settings, StreamIngress
+from headrace.ingress.tcp import TcpPeer, stay_connected
+from headrace.program import StreamDef
+
+BACKLOG = 4096  # connections that wait to be accepted
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServer:
+    """One address that serves the streams which name it."""
+
+    site: Site
+    server: asyncio.Server
+
+
+class OpenStream:
+    """A stream and what must be closed with it."""
+
+    def __init__(self, ingress: StreamIngress) -> None:
+        self.ingress = ingress
+        self.servers: list[asyncio.Server] = []
+        self.clients: list[asyncio.Task[None]] = []
+        self.http: HttpServer | None = None
+        self.addresses: list[str] = []
+
+
+class Gateway:
+    """See the module. Lives in the event loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.streams: dict[str, OpenStream] = {}
+        self.https: dict[Address, HttpServer] = {}
+
+    async def open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
+        """Begin to take bytes for a stream; where."""
+        found = OpenStream(StreamIngress(stream, directory, Settings.of(values), self.loop))
+        self.streams[stream.name.lower()] = found
+        try:
+            if stream.source == "http":
+                await self._serve_http(found, stream.name.lower(), values)
+            else:
+                await self._serve_tcp(found, values)
+        except BaseException:
+            await self.close(stream.name)
+            raise
+        return found.addresses
+
+    async def _serve_tcp(self, found: OpenStream, values: dict[str, Any]) -> None:
+        ingress, idle = found.ingress, values["idle_timeout"] / 1e6
+        if values["listen"]:
+            host, port = values["listen"]
+            server = await self._listen(lambda: TcpPeer(ingress, "tcp", idle, values["acks"]), host, port)
+            found.servers.append(server)
+            found.addresses += [f"tcp://{_shown(s.getsockname())}" for s in server.sockets]
+        for host, port in values["connect"] or ():
+            found.clients.append(self.loop.create_task(stay_connected(ingress, host, port, idle)))
+
+    async def _serve_http(self, found: OpenStream, name: str, values: dict[str, Any]) -> None:
+        host, port = values["listen"]
+        route = Route(
+            found.ingress, values["token"], values["max_request_bytes"], values["request_timeout"] / 1e6,
+            values["idle_timeout"] / 1e6,
+        )  # fmt: skip
+        shared = self.https.get((host, port))
+        if shared is None:
+            site = Site(name, route)
+            shared = HttpServer(site, await self._listen(site.connect, host, port))
+            self.https[shared.server.sockets[0].getsockname()[:2]] = shared
+        shared.site.routes[name] = route
+        found.http = shared
+        found.addresses.append(f"http://{_shown(shared.server.sockets[0].getsockname())}/ingest/{quote(name)}")
+
+    async def _listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> asyncio.Server:
+        try:
+            return await self.loop.create_server(factory, host, port, backlog=BACKLOG)
+        except OSError as problem:
+            raise AddressInUse(
+                f"cannot listen on {host}:{port}: {problem.strerror or problem}",
+                advice="Another program may use the port, or the host is not an address of this machine.",
+                host=host,
+                port=port,
+            ) from None
+
+    async def close(self, name: str) -> None:
+        """Stop taking bytes for a stream. What came is in its journal."""
+        found = self.streams.pop(name.lower(), None)
+        if found is None:
+            return
+        for server in found.servers:
+            server.close()
+        for client in found.clients:
+            client.cancel()
+        if found.http is not None:
+            del found.http.site.routes[name.lower()]
+            if not found.http.site.routes:
+                found.http.server.close()
+                self.https = {key: server for key, server in self.https.items() if server is not found.http}
+                for peer in list(found.http.site.peers):
+                    peer.abort()
+        for connection in list(found.ingress.peers):
+            connection.abort()
+        await asyncio.sleep(0)  # connections are told that they are lost
+        found.ingress.close()
+
+    async def do(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Carry out an order of the hub."""
+        if order["do"] == "open":
+            stream = load(StreamDef, order["stream"].encode())
+            return {"addresses": await self.open(stream, Path(order["directory"]), order["values"])}
+        if order["do"] == "close":
+            await self.close(order["name"])
+            return {}
+        found = self.streams.get(order["name"].lower())
+        return {"metrics": found.ingress.metrics() if found else None}
+
+
+def _shown(address: Any) -> str:
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"{host}:{address[1]}"
+
+
+async def serve() -> None:
+    """Carry out orders from the standard input until it ends."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1 << 26)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    gateway = Gateway(loop)
+    try:
+        while line := await reader.readline():
+            order = json.loads(line)
+            try:
+                answer = await gateway.do(order)
+            except HeadraceError as problem:
+                answer = {"error": [problem.code, problem.message, problem.advice]}
+            except OSError as problem:
+                answer = {"error": ["EXTERNAL_ERROR", str(problem), ""]}
+            print(json.dumps({"id": order["id"], **answer}), flush=True)
+    finally:
+        for name in list(gateway.streams):
+            await gateway.close(name)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the hub, which then ends our input
+    gc.freeze()  # what is loaded by now stays
+    run(serve())
+
+
+if __name__ == "__main__":
+    main()

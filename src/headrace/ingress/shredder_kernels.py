@@ -1,0 +1,521 @@
+"""The sequence shredder's inner loop: bitmaps, waiting buffers and the records they complete, all in arrays.
+
+What the arrays are is said in `headrace.ingress.shredder`, which owns them. Positions are sequence numbers that never
+wrap: position 0 stands for the beginning of the origin and counts as a buffer that ends with a delimiter.
+"""
+
+# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# mypy: disable-error-code="no-any-return,return-value,assignment,arg-type"
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace.formats.kernels.jit import helper, inlined, kernel
+from headrace.formats.kernels.lanes import leading_zeros, trailing_zeros
+
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+ONE = np.uint64(1)
+
+# Columns of `heads`, a row per origin.
+TAIL, RING, REFUSED, ORIGIN = 0, 1, 2, 3
+HEAD_COLUMNS = 4
+BASE = 3  # log2 of the bitmaps that an origin starts with; RING holds (offset << 8) | log2
+
+# Columns of `nodes`, a row per buffer that waits: owner (slot + 1; 0 for a free row), position, the caller's
+# reference, (first << 32 | last), (length << 16 | flags << 8 | end state).
+OWNER, POSITION, REF, ENDS, REST = 0, 1, 2, 3, 4
+NODE_COLUMNS = 5
+HEAD_DONE, TAIL_DONE, DEFINITE, ENDED, PASSED, VIRTUAL = 1, 2, 4, 8, 16, 32
+
+# Columns of `arrivals`. Flags: 1 = the buffer's end ends its last record.
+A_ORIGIN, A_SEQUENCE, A_REF, A_FIRST, A_LAST, A_LENGTH, A_FLAGS = 0, 1, 2, 3, 4, 5, 6
+ARRIVAL_COLUMNS = 7
+
+# Columns of `units`: what a record, or a run of records, spans; its fragments follow each other in `fragments`.
+U_ORIGIN, U_FROM, U_TO, U_FRAGMENTS, U_BYTES, U_FLAGS = 0, 1, 2, 3, 4, 5
+UNIT_COLUMNS = 6
+UNTERMINATED, SPANNING = 1, 2
+
+# Cells of `totals`.
+T_FREE_NODES, T_FREE_SLOTS, T_UNITS, T_FRAGMENTS, T_ORIGINS = 0, 1, 2, 3, 4
+TOTALS = 5
+
+OK, OUT_OF_RANGE, DUPLICATE, ZERO = 0, 1, 2, 3
+
+
+@inlined
+def mixed(value: int) -> int:
+    x = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64((x ^ (x >> np.uint64(29))) & np.uint64(0x7FFFFFFFFFFFFFFF))
+
+
+@helper
+def find_origin(keys: Any, origin: int) -> int:
+    """Where `origin` stands in the map, or the free place for it."""
+    mask = len(keys) - 1
+    at = mixed(origin) & mask
+    while keys[at] != -1 and keys[at] != origin:
+        at = (at + 1) & mask
+    return at
+
+
+@inlined
+def node_hash(slot: int, position: int) -> int:
+    """31 bits. Eight neighbours share a cache line of the index: what a record spans is looked up together."""
+    return (mixed((position >> 3) * 0x100000001B3 + slot) << 3 | (position + slot & 7)) & 0x7FFFFFFF
+
+
+# A cell of the index is (hash << 32 | row + 1), 0 for none: the hash saves looking at rows that are not meant.
+
+
+@helper
+def find_cell(nodes: Any, index: Any, slot: int, position: int) -> int:
+    """The cell of the waiting buffer at a position, or -1."""
+    mask = len(index) - 1
+    code = node_hash(slot, position)
+    at = code & mask
+    while index[at] != 0:
+        if index[at] >> 32 == code:
+            node = (index[at] & 0xFFFFFFFF) - 1
+            if nodes[node, POSITION] == position and nodes[node, OWNER] == slot + 1:
+                return at
+        at = (at + 1) & mask
+    return -1
+
+
+@helper
+def find_node(nodes: Any, index: Any, slot: int, position: int) -> int:
+    """The waiting buffer at a position, or -1."""
+    cell = find_cell(nodes, index, slot, position)
+    return -1 if cell < 0 else (index[cell] & 0xFFFFFFFF) - 1
+
+
+@helper
+def enter(index: Any, code: int, node: int) -> None:
+    """A cell for a buffer that has none."""
+    mask = len(index) - 1
+    at = code & mask
+    while index[at] != 0:
+        at = (at + 1) & mask
+    index[at] = np.int64(code) << 32 | np.int64(node + 1)
+
+
+@helper
+def add_node(nodes: Any, index: Any, free: Any, totals: Any, slot: int, position: int) -> int:
+    """A row for the buffer at a position, which has none."""
+    totals[T_FREE_NODES] -= 1
+    node = free[totals[T_FREE_NODES]]
+    nodes[node, OWNER] = slot + 1
+    nodes[node, POSITION] = position
+    enter(index, node_hash(slot, position), node)
+    return node
+
+
+@helper
+def remove_cell(nodes: Any, index: Any, free: Any, totals: Any, at: int) -> None:
+    """Free a cell and the row of its buffer."""
+    mask = len(index) - 1
+    node = (index[at] & 0xFFFFFFFF) - 1
+    # Close the gap: whatever could stand here moves up, so that no search stops too early.
+    hole = at
+    while True:
+        at = (at + 1) & mask
+        other = index[at]
+        if other == 0:
+            break
+        if ((at - (other >> 32)) & mask) >= ((at - hole) & mask):
+            index[hole] = other
+            hole = at
+    index[hole] = 0
+    nodes[node, OWNER] = 0
+    free[totals[T_FREE_NODES]] = node
+    totals[T_FREE_NODES] += 1
+
+
+@inlined
+def flag(nodes: Any, node: int, bit: int) -> bool:
+    return (nodes[node, REST] >> 8) & bit != 0
+
+
+@inlined
+def set_flag(nodes: Any, node: int, bit: int) -> None:
+    nodes[node, REST] |= bit << 8
+
+
+@inlined
+def first_of(nodes: Any, node: int) -> int:
+    return nodes[node, ENDS] >> 32
+
+
+@inlined
+def last_of(nodes: Any, node: int) -> int:
+    return nodes[node, ENDS] & 0xFFFFFFFF
+
+
+@inlined
+def length_of(nodes: Any, node: int) -> int:
+    return nodes[node, REST] >> 16
+
+
+@helper
+def back_to_delimiter(delimiters: Any, used: Any, offset: int, mask: int, tail: int, position: int) -> int:
+    """The nearest buffer before `position` that holds a delimiter, if all between are here and hold none; else -1."""
+    at = position - 1
+    while at >= tail:
+        word = offset + ((at >> 6) & mask)
+        stops = (delimiters[word] | ~used[word]) & (ALL >> np.uint64(63 - (at & 63)))
+        if stops != 0:
+            bit = 63 - leading_zeros(stops)
+            if (delimiters[word] >> np.uint64(bit)) & ONE == ONE:
+                return (at >> 6 << 6) + bit
+            return -1
+        at = (at >> 6 << 6) - 1
+    return -1
+
+
+@helper
+def on_to_delimiter(delimiters: Any, used: Any, offset: int, mask: int, tail: int, position: int) -> int:
+    """The nearest buffer after `position` that holds a delimiter, if all between are here and hold none; else -1."""
+    at = position + 1
+    stop = tail + ((mask + 1) << 6)
+    while at < stop:
+        word = offset + ((at >> 6) & mask)
+        stops = (delimiters[word] | ~used[word]) & (ALL << np.uint64(at & 63))
+        if stops != 0:
+            bit = trailing_zeros(stops)
+            if (delimiters[word] >> np.uint64(bit)) & ONE == ONE:
+                return (at >> 6 << 6) + bit
+            return -1
+        at = (at >> 6 << 6) + 64
+    return -1
+
+
+@helper
+def release(nodes: Any, index: Any, free: Any, totals: Any, cell: int) -> None:
+    """Forget a buffer that nobody needs any more."""
+    needed = HEAD_DONE | TAIL_DONE | PASSED
+    if (nodes[(index[cell] & 0xFFFFFFFF) - 1, REST] >> 8) & needed == needed:
+        remove_cell(nodes, index, free, totals, cell)
+
+
+@helper
+def add_fragment(fragments: Any, totals: Any, ref: int, begin: int, end: int) -> int:
+    """Append a fragment unless it is empty; its bytes."""
+    if end > begin:
+        at = totals[T_FRAGMENTS]
+        fragments[at, 0] = ref
+        fragments[at, 1] = begin
+        fragments[at, 2] = end
+        totals[T_FRAGMENTS] += 1
+    return end - begin
+
+
+@helper
+def add_unit(units: Any, totals: Any, origin: int, begin: int, end: int, fragments: int, size: int, flags: int) -> None:
+    if size == 0 and flags & SPANNING == 0:
+        return
+    at = totals[T_UNITS]
+    units[at, U_ORIGIN] = origin
+    units[at, U_FROM] = begin
+    units[at, U_TO] = end
+    units[at, U_FRAGMENTS] = totals[T_FRAGMENTS] - fragments
+    units[at, U_BYTES] = size
+    units[at, U_FLAGS] = flags
+    totals[T_UNITS] += 1
+
+
+@helper
+def emit_span(
+    nodes: Any, index: Any, free: Any, totals: Any, units: Any, fragments: Any, origin: int, slot: int,
+    begin: int, end: int, inner: bool,
+) -> None:  # fmt: skip
+    """The record that begins in `begin` and ends in `end`; with `inner`, also the whole records of `end` after it."""
+    before = totals[T_FRAGMENTS]
+    size = 0
+    for position in range(begin, end):
+        cell = find_cell(nodes, index, slot, position)
+        if cell < 0:
+            continue  # position 0
+        node = (index[cell] & 0xFFFFFFFF) - 1
+        start = last_of(nodes, node) if position == begin else 0
+        size += add_fragment(fragments, totals, nodes[node, REF], start, length_of(nodes, node))
+        set_flag(nodes, node, TAIL_DONE if position == begin else HEAD_DONE | TAIL_DONE)
+        release(nodes, index, free, totals, cell)
+    cell = find_cell(nodes, index, slot, end)
+    node = (index[cell] & 0xFFFFFFFF) - 1
+    stop = last_of(nodes, node) if inner else first_of(nodes, node)
+    size += add_fragment(fragments, totals, nodes[node, REF], 0, stop)
+    cut = flag(nodes, node, VIRTUAL) and stop == length_of(nodes, node)
+    set_flag(nodes, node, HEAD_DONE)
+    release(nodes, index, free, totals, cell)
+    add_unit(units, totals, origin, begin, end, before, size, SPANNING | (UNTERMINATED if cut else 0))
+
+
+@helper
+def take(
+    heads: Any, delimiters: Any, used: Any, offset: int, mask: int, nodes: Any, index: Any, free: Any, totals: Any,
+    units: Any, fragments: Any, slot: int, node: int, yes: bool,
+) -> None:  # fmt: skip
+    """A buffer whose delimiters are known enters the bitmaps; emits what it completes."""
+    origin, position = heads[slot, ORIGIN], nodes[node, POSITION]
+    word, bit = offset + ((position >> 6) & mask), ONE << np.uint64(position & 63)
+    set_flag(nodes, node, DEFINITE)
+    back = back_to_delimiter(delimiters, used, offset, mask, heads[slot, TAIL], position)
+    on = on_to_delimiter(delimiters, used, offset, mask, heads[slot, TAIL], position)
+    if not yes:
+        used[word] |= bit
+        if back >= 0 and on >= 0:
+            emit_span(nodes, index, free, totals, units, fragments, origin, slot, back, on, False)
+    else:
+        delimiters[word] |= bit
+        if back >= 0:
+            emit_span(nodes, index, free, totals, units, fragments, origin, slot, back, position, True)
+        else:
+            before = totals[T_FRAGMENTS]
+            stop = last_of(nodes, node)
+            size = add_fragment(fragments, totals, nodes[node, REF], first_of(nodes, node), stop)
+            cut = flag(nodes, node, VIRTUAL) and stop == length_of(nodes, node)
+            add_unit(units, totals, origin, position, position, before, size, UNTERMINATED if cut else 0)
+        if on >= 0:
+            used[word] |= bit
+            emit_span(nodes, index, free, totals, units, fragments, origin, slot, position, on, False)
+    if back >= 0 and (yes or on >= 0):
+        used[offset + ((back >> 6) & mask)] |= ONE << np.uint64(back & 63)
+        tail = heads[slot, TAIL]
+        word = offset + ((tail >> 6) & mask)
+        while used[word] == ALL:
+            used[word] = 0
+            delimiters[word] = 0
+            tail += 64
+            word = offset + ((tail >> 6) & mask)
+        heads[slot, TAIL] = tail
+
+
+@helper
+def hand_on(
+    heads: Any, delimiters: Any, used: Any, offset: int, mask: int, nodes: Any, index: Any, free: Any, totals: Any,
+    units: Any, fragments: Any, maybe: Any, slot: int, position: int, state: int,
+) -> None:  # fmt: skip
+    """A buffer's end state is known: tell the next one, which may resolve it, and so on."""
+    while True:
+        cell = find_cell(nodes, index, slot, position)
+        node = find_node(nodes, index, slot, position + 1)
+        after = position + 1
+        word, bit = offset + ((after >> 6) & mask), ONE << np.uint64(after & 63)
+        seen = node >= 0 or after < heads[slot, TAIL] or (delimiters[word] | used[word]) & bit != 0
+        if seen and cell >= 0:
+            set_flag(nodes, (index[cell] & 0xFFFFFFFF) - 1, PASSED)
+            release(nodes, index, free, totals, cell)
+        if node < 0:
+            return
+        was_ended = flag(nodes, node, ENDED)
+        next_state = nodes[node, REST] & 255
+        if not was_ended:
+            next_state = maybe[node, state, 2]
+            nodes[node, REST] = (nodes[node, REST] & ~np.int64(255)) | next_state
+            set_flag(nodes, node, ENDED)
+        if not flag(nodes, node, DEFINITE):
+            nodes[node, ENDS] = (np.int64(max(maybe[node, state, 0], 0)) << 32) | np.int64(
+                max(maybe[node, state, 1], 0)
+            )
+            take(
+                heads, delimiters, used, offset, mask, nodes, index, free, totals, units, fragments, slot, node,
+                maybe[node, state, 0] >= 0,
+            )  # fmt: skip
+        if was_ended:
+            return  # the one after it knew already
+        position += 1
+        state = next_state
+
+
+@kernel
+def shred(
+    keys: Any, slots: Any, heads: Any, free_slots: Any, base_delimiters: Any, base_used: Any, big_delimiters: Any,
+    big_used: Any, nodes: Any, index: Any, free: Any, maybe: Any, totals: Any, highest: int, arrivals: Any,
+    outcomes: Any, begin: int, units: Any, fragments: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """Process arrivals from `begin` on: (the next one, why it was refused). Stops at the first that is refused."""
+    states = outcomes.shape[1]
+    for i in range(begin, len(arrivals)):
+        sequence = arrivals[i, A_SEQUENCE]
+        if sequence < 1 or sequence > highest:
+            return i, ZERO
+        origin = arrivals[i, A_ORIGIN]
+        place = find_origin(keys, origin)
+        if keys[place] == -1:
+            totals[T_FREE_SLOTS] -= 1
+            slot = free_slots[totals[T_FREE_SLOTS]]
+            keys[place] = origin
+            slots[place] = slot
+            totals[T_ORIGINS] += 1
+            heads[slot, TAIL] = 0
+            heads[slot, RING] = (np.int64(slot) << 3 << 8) | BASE
+            heads[slot, REFUSED] = 0
+            heads[slot, ORIGIN] = origin
+            base_delimiters[slot * 8] = ONE
+        slot = slots[place]
+        ring = heads[slot, RING]
+        big = ring & 255 != BASE
+        delimiters = big_delimiters if big else base_delimiters
+        used = big_used if big else base_used
+        offset, mask = ring >> 8, (1 << (ring & 255)) - 1
+        tail = heads[slot, TAIL]
+        # The distance from the tail, around the wrap; position p has the sequence number (p - 1) % highest + 1.
+        ahead = (sequence - 1 - ((tail - 1) % highest)) % highest
+        if ahead >= (mask + 1) << 6 or tail + ahead == 0:
+            if ahead > highest // 2:
+                return i, DUPLICATE  # behind the tail
+            heads[slot, REFUSED] += 1
+            return i, OUT_OF_RANGE
+        position = tail + ahead
+        word, bit = offset + ((position >> 6) & mask), ONE << np.uint64(position & 63)
+        if (delimiters[word] | used[word]) & bit != 0:
+            return i, DUPLICATE
+        if states > 1 and find_node(nodes, index, slot, position) >= 0:
+            return i, DUPLICATE
+        node = add_node(nodes, index, free, totals, slot, position)
+        nodes[node, REF] = arrivals[i, A_REF]
+        length, flags = arrivals[i, A_LENGTH], arrivals[i, A_FLAGS]
+        if states == 1:
+            first, last = arrivals[i, A_FIRST], arrivals[i, A_LAST]
+            nodes[node, ENDS] = (max(first, 0) << 32) | max(last, 0)
+            nodes[node, REST] = (length << 16) | ((PASSED | ENDED | (VIRTUAL if flags & 1 else 0)) << 8)
+            take(
+                heads, delimiters, used, offset, mask, nodes, index, free, totals, units, fragments, slot, node,
+                first >= 0,
+            )  # fmt: skip
+            continue
+        same, same_end = True, True
+        for s in range(states):
+            for k in range(3):
+                maybe[node, s, k] = outcomes[i, s, k]
+            same = same and outcomes[i, s, 0] == outcomes[i, 0, 0] and outcomes[i, s, 1] == outcomes[i, 0, 1]
+            same_end = same_end and outcomes[i, s, 2] == outcomes[i, 0, 2]
+        nodes[node, REST] = (length << 16) | ((VIRTUAL if flags & 1 else 0) << 8)
+        if same_end:
+            nodes[node, REST] |= outcomes[i, 0, 2]
+            set_flag(nodes, node, ENDED)
+        if same:
+            nodes[node, ENDS] = (np.int64(max(outcomes[i, 0, 0], 0)) << 32) | np.int64(max(outcomes[i, 0, 1], 0))
+            take(
+                heads, delimiters, used, offset, mask, nodes, index, free, totals, units, fragments, slot, node,
+                outcomes[i, 0, 0] >= 0,
+            )  # fmt: skip
+        if same_end:
+            hand_on(
+                heads, delimiters, used, offset, mask, nodes, index, free, totals, units, fragments, maybe, slot,
+                position, np.int64(outcomes[i, 0, 2]),
+            )  # fmt: skip
+        if position == 1:
+            hand_on(
+                heads, delimiters, used, offset, mask, nodes, index, free, totals, units, fragments, maybe, slot, 0, 0
+            )  # fmt: skip
+        else:
+            before = find_node(nodes, index, slot, position - 1)
+            if before >= 0 and flag(nodes, before, ENDED):
+                hand_on(
+                    heads, delimiters, used, offset, mask, nodes, index, free, totals, units, fragments, maybe, slot,
+                    position - 1, nodes[before, REST] & 255,
+                )  # fmt: skip
+    return len(arrivals), OK
+
+
+@kernel
+def move_ring(heads: Any, slot: int, old_d: Any, old_u: Any, new_d: Any, new_u: Any, offset: int, log: int) -> None:
+    """Copy an origin's bitmaps into a ring of 2**log at `offset` of the new arrays, and clear the old ones."""
+    ring = heads[slot, RING]
+    start, mask = ring >> 8, (1 << (ring & 255)) - 1
+    tail = heads[slot, TAIL] >> 6
+    for k in range(mask + 1):
+        source, target = start + ((tail + k) & mask), offset + ((tail + k) & ((1 << log) - 1))
+        new_d[target] = old_d[source]
+        new_u[target] = old_u[source]
+        old_d[source] = 0
+        old_u[source] = 0
+    heads[slot, RING] = (np.int64(offset) << 8) | log
+    heads[slot, REFUSED] = 0
+
+
+@kernel
+def drop_origin(
+    keys: Any, slots: Any, heads: Any, free_slots: Any, base_delimiters: Any, base_used: Any, big_delimiters: Any,
+    big_used: Any, nodes: Any, index: Any, free: Any, totals: Any, states: int, origin: int, keep_waiting: bool,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Forget an origin: (its ring, the bytes of it that are in no record, the buffers that wait for others); ring -1 if
+    it is unknown. With `keep_waiting` nothing changes when buffers still wait for missing ones."""
+    place = find_origin(keys, origin)
+    if keys[place] == -1:
+        return -1, 0, 0
+    slot = slots[place]
+    ring = heads[slot, RING]
+    big = ring & 255 != BASE
+    delimiters = big_delimiters if big else base_delimiters
+    used = big_used if big else base_used
+    offset, mask = ring >> 8, (1 << (ring & 255)) - 1
+    tail = heads[slot, TAIL]
+    open_bytes, waiting, missing = 0, 0, False
+    for position in range(max(tail, 1), tail + ((mask + 1) << 6)):
+        word, bit = offset + ((position >> 6) & mask), ONE << np.uint64(position & 63)
+        node = find_node(nodes, index, slot, position)
+        if node < 0:
+            missing = missing or (delimiters[word] | used[word]) & bit == 0
+            continue
+        waiting += 1 if missing else 0
+        if not flag(nodes, node, DEFINITE) or (delimiters[word] & bit) == 0:
+            open_bytes += length_of(nodes, node)
+            continue
+        if not flag(nodes, node, HEAD_DONE):
+            open_bytes += first_of(nodes, node)
+        if not flag(nodes, node, TAIL_DONE):
+            open_bytes += length_of(nodes, node) - last_of(nodes, node)
+    if keep_waiting and waiting > 0:
+        return ring, open_bytes, waiting
+    for position in range(max(tail, 1), tail + ((mask + 1) << 6)):
+        cell = find_cell(nodes, index, slot, position)
+        if cell >= 0:
+            remove_cell(nodes, index, free, totals, cell)
+    if states > 1:  # used up, but still waiting for the state they begin in
+        for node in range(len(nodes)):
+            if nodes[node, OWNER] == slot + 1:
+                remove_cell(nodes, index, free, totals, find_cell(nodes, index, slot, nodes[node, POSITION]))
+    for k in range(mask + 1):
+        delimiters[offset + k] = 0
+        used[offset + k] = 0
+    # The map closes its gap as the index of nodes does.
+    size = len(keys) - 1
+    hole = place
+    at = place
+    while True:
+        at = (at + 1) & size
+        if keys[at] == -1:
+            break
+        home = mixed(keys[at]) & size
+        if ((at - home) & size) >= ((at - hole) & size):
+            keys[hole] = keys[at]
+            slots[hole] = slots[at]
+            hole = at
+    keys[hole] = -1
+    free_slots[totals[T_FREE_SLOTS]] = slot
+    totals[T_FREE_SLOTS] += 1
+    totals[T_ORIGINS] -= 1
+    return ring, open_bytes, waiting
+
+
+@kernel
+def reindex(nodes: Any, index: Any) -> None:
+    """Enter every waiting buffer into an empty index."""
+    for node in range(len(nodes)):
+        if nodes[node, OWNER] > 0:
+            enter(index, node_hash(nodes[node, OWNER] - 1, nodes[node, POSITION]), node)
+
+
+@kernel
+def remap(keys: Any, slots: Any, new_keys: Any, new_slots: Any) -> None:
+    """Enter every origin into an empty map."""
+    for i in range(len(keys)):
+        if keys[i] != -1:
+            at = find_origin(new_keys, keys[i])
+            new_keys[at] = keys[i]
+            new_slots[at] = slots[i]

@@ -1,0 +1,345 @@
+"""One pushed stream inside the gateway: its journal, its connections, and what happens when the readers are behind.
+
+Protocols (`headrace.ingress.tcp`, `headrace.ingress.http`) only do I/O: they put bytes where `room` says and tell how
+many came. Here the bytes become buffers of an origin; records that are too long or that overload drops are cut out at
+record boundaries, so that everything else stays whole and the loss is counted to the record."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from headrace.backpressure import Backpressure, Limits, Verdict
+from headrace.formats import FORMATS
+from headrace.ingress.delimiting import Delimiting, Found, finder_of
+from headrace.ingress.journal import Journal, sync_all
+from headrace.program import StreamDef
+
+# How long a byte waits for others before it is written: blocks of 5 ms at 150 MB/s are 750 KB, near the largest there
+# are.
+FLUSH_SECONDS = 0.005
+POLL_SECONDS = 0.05  # how often the consumers' progress is read
+SWEEP_SECONDS = 1.0
+SYNC_SECONDS = 1.0
+
+KEEP, LONG, DROPPED = 0, 1, 2
+
+
+class Peer(Protocol):
+    """A connection, as the stream sees it."""
+
+    origin: Origin
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def flushed(self) -> None:
+        """Everything that came so far is in the journal, synced if the stream asks for it."""
+        ...
+
+    def expire(self, now: float) -> None:
+        """Close if idle."""
+        ...
+
+    def abort(self) -> None:
+        """Close: the gateway stops."""
+        ...
+
+
+class Origin:
+    """The bytes of one connection. `open` counts those of the record that has not ended; `skip` says why the rest of a
+    record is thrown away."""
+
+    __slots__ = ("counters", "number", "open", "sequence", "skip", "state", "total")
+
+    def __init__(self, number: int, counters: dict[str, int]) -> None:
+        self.number, self.counters = number, counters
+        self.sequence = self.state = self.open = self.total = 0
+        self.skip = KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of a pushed stream that concern the journal."""
+
+    strategy: Literal["pause", "drop", "spill"]
+    max_journal_bytes: int
+    max_spill_bytes: int
+    fsync: Literal["always", "second", "never"]
+    max_connections: int
+    keep_last: bool
+
+    @staticmethod
+    def of(values: dict[str, Any]) -> Settings:
+        spills = values["backpressure"] == "spill"
+        return Settings(
+            values["backpressure"], values["max_journal_bytes"], values["max_spill_bytes"] if spills else 0,
+            values["fsync"], values["max_connections"], values.get("last_record", "drop") == "keep",
+        )  # fmt: skip
+
+
+class StreamIngress:
+    """See the module. Lives in the event loop's thread."""
+
+    def __init__(self, stream: StreamDef, directory: Path, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        self.stream, self.settings, self.loop = stream, settings, loop
+        fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+        finder = finder_of(fmt)
+        assert finder is not None, "the source's check refuses such formats"
+        self.finder: Delimiting = finder
+        # A longer record is bad anyhow: of one that does not end, just enough is kept for the format to say so.
+        self.longest = fmt.max_record_bytes + len(finder.delimiter) + 1
+        limit = settings.max_journal_bytes
+        self.journal = Journal(directory, max(1 << 20, min(64 << 20, limit // 8)))
+        self.counters = self.journal.counters
+        self.pressure = Backpressure(Limits(settings.strategy, limit, settings.max_spill_bytes), size=self.journal.held)
+        self.peers: set[Peer] = set()
+        self._waiting: list[Callable[[], None]] = []
+        self._closing: list[int] = []
+        self._next, self._first = 0, self.journal.number  # a journal is opened with a new number each time
+        self._paused = self._scheduled = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._every(POLL_SECONDS, self._poll)
+        self._every(SWEEP_SECONDS, self._sweep)
+        if settings.fsync != "always":
+            self._every(SYNC_SECONDS, self._sync)
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def admit(self, peer: Peer, kind: str) -> bool:
+        """A connection begins; False when there are too many."""
+        counters = self.counters.of(kind)
+        if len(self.peers) >= self.settings.max_connections:
+            counters["refused"] += 1
+            return False
+        peer.origin = self.begin_origin(kind)
+        counters["opened"] += 1
+        self.peers.add(peer)
+        if self._paused:
+            peer.pause()
+        return True
+
+    def leave(self, peer: Peer, clean: bool) -> None:
+        """A connection is over. A last record without its delimiter is kept if the stream wants that and the other
+        side ended on purpose."""
+        if peer not in self.peers:
+            return
+        self.peers.remove(peer)
+        origin = peer.origin
+        origin.counters["closed"] += 1
+        if origin.open and clean and self.settings.keep_last:
+            self._end_record(origin)
+        elif origin.open or origin.skip == DROPPED:
+            origin.counters["cut_records"] += 1
+            origin.counters["cut_bytes"] += origin.open
+        self.end_origin(origin)
+
+    def begin_origin(self, kind: str) -> Origin:
+        """A new origin; its number is never used again in this journal."""
+        self._next += 1
+        return Origin((self._first << 32) + self._next, self.counters.of(kind))
+
+    def end_origin(self, origin: Origin) -> None:
+        """No more of it will come."""
+        self._closing.append(origin.number)
+        self.schedule()
+
+    @property
+    def open(self) -> bool:
+        """Whether there is room for more."""
+        return self.pressure.open and not self._paused and not self.journal.problem
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    def received(self, origin: Origin, count: int) -> None:
+        """`count` bytes came for `origin` and are where `journal.room` said."""
+        origin.total += count
+        if origin.skip != KEEP:
+            count = self._skip(origin, count)
+        if count:
+            arena, start = self.journal.incoming
+            found = self.finder.search(arena, start, start + count, origin.state)
+            if self.pressure.offer(0, count) is Verdict.DROP:
+                self._drop(origin, count, found)
+            else:
+                self._take(origin, count, found)
+        self.schedule()
+
+    def _take(self, origin: Origin, count: int, found: Found) -> None:
+        if not self.pressure.open:  # it was refused, but it is here: it is taken, and no more is read
+            self.pressure.offer(0, count, control=True)
+            self._pause()
+        origin.sequence += 1
+        self.journal.append(origin.number, origin.sequence, count, found.first, found.last)
+        origin.counters["buffers"] += 1
+        origin.counters["bytes"] += count
+        origin.state = found.state
+        origin.open = count - found.last if found.last >= 0 else origin.open + count
+        if origin.open > self.longest:
+            self._end_record(origin)
+            origin.skip = LONG
+            origin.counters["long"] += 1
+        if self.journal.problem:
+            self._pause()
+
+    def _skip(self, origin: Origin, count: int) -> int:
+        """Throw away the rest of a record; how many bytes are left after it, moved to where the room begins."""
+        arena, start = self.journal.incoming
+        found = self.finder.search(arena, start, start + count, origin.state)
+        gone = count if found.first < 0 else found.first
+        if origin.skip == DROPPED:
+            origin.counters["dropped_bytes"] += gone
+            origin.counters["dropped_records"] += found.first >= 0
+        if found.first < 0:
+            origin.state = found.state
+            return 0
+        origin.state, origin.skip = 0, KEEP
+        arena[start : start + count - gone] = arena[start + gone : start + count]
+        return count - gone
+
+    def _drop(self, origin: Origin, count: int, found: Found) -> None:
+        """Keep what completes the open record, drop the rest: whole records, and the beginning of the next."""
+        arena, start = self.journal.incoming
+        kept = 0
+        if origin.open:
+            kept = found.first if found.first >= 0 else count
+        dropped = self.finder.count(arena, start + kept, start + count, 0 if kept else origin.state)
+        origin.counters["dropped_records"] += dropped
+        origin.counters["dropped_bytes"] += count - kept
+        if kept:
+            self.pressure.offer(0, kept, control=True)
+            ended = found.first >= 0
+            self._take(origin, kept, Found(kept, kept, 1, 0) if ended else Found(-1, -1, 0, found.state))
+        if kept < count and max(found.last, 0) < count:
+            origin.skip, origin.state = DROPPED, found.state
+        elif kept < count:
+            origin.state = 0
+
+    def _end_record(self, origin: Origin) -> None:
+        """An empty buffer whose end ends the open record."""
+        origin.sequence += 1
+        self.journal.put(origin.number, origin.sequence, b"", 0, 0, ends=True)
+        origin.open = origin.state = 0
+
+    def take_body(self, origin: Origin, body: bytes, done: Callable[[], None]) -> bool:
+        """A whole request: its end ends its last record. False, and nothing happens, when there is no room; else `done`
+        is called when it is in the journal."""
+        if not self.open or self.pressure.offer(0, len(body)) in (Verdict.DROP, Verdict.PAUSE):
+            return False
+        self.whole(origin, body)
+        self._waiting.append(done)
+        self.schedule()
+        return True
+
+    def whole(self, origin: Origin, body: bytes) -> None:
+        """Journal bytes that are whole records."""
+        plain = self.finder.states == len(self.finder.delimiter)
+        if plain and not body.endswith(self.finder.delimiter):
+            body += self.finder.delimiter
+            self.pressure.offer(0, len(self.finder.delimiter), control=True)
+        found = self.finder.search(body, 0, len(body), 0)
+        first = found.first if found.first >= 0 else len(body)
+        origin.sequence += 1
+        self.journal.put(origin.number, origin.sequence, body, first, len(body), ends=found.last != len(body))
+        origin.counters["buffers"] += 1
+        origin.counters["bytes"] += len(body)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def schedule(self) -> None:
+        """Flush soon."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_later(FLUSH_SECONDS, self._flush)
+
+    def when_flushed(self, done: Callable[[], None]) -> None:
+        """Call `done` when everything that came so far is in the journal."""
+        self._waiting.append(done)
+        self.schedule()
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if not self.journal.flush():
+            self._pause()
+            self.loop.call_later(1.0, self.schedule)  # the disk may have room again
+            return
+        if self.settings.fsync == "always":
+            self.journal.sync()
+        closing, self._closing = self._closing, []
+        lost = sum(map(self.journal.close_origin, closing))
+        if lost:
+            self.pressure.release(0, lost)
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done()
+        self._go_on()
+
+    def _poll(self) -> None:
+        held = self.journal.held
+        if self.journal.poll():
+            self.pressure.release(0, held - self.journal.held)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._paused and self.pressure.open and not self.journal.problem:
+            self._paused = False
+            for peer in list(self.peers):
+                peer.resume()
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            for peer in self.peers:
+                peer.pause()
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        for peer in [] if self._paused else list(self.peers):
+            peer.expire(now)
+
+    def _sync(self) -> None:
+        """In another thread: a disk may take its time, and connections should not notice."""
+        handles = self.journal.unsynced()
+        if handles:
+            self.loop.run_in_executor(None, sync_all, handles, self.settings.fsync == "second")
+
+    def _every(self, seconds: float, act: Callable[[], None]) -> None:
+        def again() -> None:
+            self._timers.remove(handle[0])
+            turn()
+            act()
+
+        def turn() -> None:
+            handle[:] = [self.loop.call_later(seconds, again)]
+            self._timers.append(handle[0])
+
+        handle: list[asyncio.TimerHandle] = []
+        turn()
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[str, Any]:
+        """What DESCRIBE STREAM shows."""
+        now = self.pressure.now()
+        return {
+            "classes": self.counters.used(),
+            "state": "paused" if self._paused else now.state,
+            "journal_bytes": self.journal.held,
+            "journal_limit": now.limit_bytes,
+            "disk_bytes": self.journal.disk_bytes,
+            "pauses": now.pauses,
+            "problem": self.journal.problem,
+        }
+
+    def close(self) -> None:
+        """After all connections are gone: flush and let go."""
+        for timer in self._timers:
+            timer.cancel()
+        self._flush()
+        with contextlib.suppress(OSError):
+            self.journal.close()

@@ -1,0 +1,127 @@
+"""TCP in both directions: clients that connect to us, and servers that we connect to. Bytes go from the socket
+straight into the journal's arena. With `acks`, the other side is told, in a decimal line, how many of its bytes are
+in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import cast
+
+from headrace.ingress.stream import Origin, StreamIngress
+
+RECONNECT_FIRST, RECONNECT_MOST = 0.1, 5.0  # seconds
+
+
+class TcpPeer(asyncio.BufferedProtocol):
+    """One connection. `idle` is after how many silent seconds it is closed, 0 for never."""
+
+    origin: Origin
+
+    def __init__(self, ingress: StreamIngress, kind: str, idle: float, acks: bool) -> None:
+        self.ingress, self.kind, self.idle, self.acks = ingress, kind, idle, acks
+        self.closed: asyncio.Future[None] = ingress.loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._heard = ingress.loop.time()
+        self._admitted = self._ended = self._expired = False
+        self._told = 0
+        self._asked = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        keep_alive(transport)
+        self._admitted = self.ingress.admit(self, self.kind)
+        if not self._admitted:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.ingress.journal.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._admitted:
+            return
+        self._heard = self.ingress.loop.time()
+        self.ingress.received(self.origin, nbytes)
+        if self.acks and not self._asked:
+            self._asked = True
+            self.ingress.when_flushed(self.flushed)
+
+    def eof_received(self) -> bool:
+        """The other side has sent everything. We close when it is in the journal."""
+        self._ended = True
+        if self._admitted:
+            self.ingress.leave(self, clean=True)
+            self.ingress.when_flushed(self._finish)
+        return True
+
+    def _finish(self) -> None:
+        self.flushed()
+        if self._transport is not None:
+            self._transport.close()
+
+    def flushed(self) -> None:
+        self._asked = False
+        transport, total = self._transport, self.origin.total
+        if not self.acks or transport is None or transport.is_closing() or total == self._told:
+            return
+        if transport.get_write_buffer_size() == 0:  # else it does not read its acks; the next one says the same
+            self._told = total
+            transport.write(b"%d\n" % total)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._admitted and not self._ended:
+            self.origin.counters["errors"] += exc is not None and not self._expired
+            self.ingress.leave(self, clean=False)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def pause(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._heard = self.ingress.loop.time()
+            self._transport.resume_reading()
+
+    def expire(self, now: float) -> None:
+        if self.idle and now - self._heard > self.idle and self._transport is not None:
+            self._expired = True
+            self.origin.counters["timeouts"] += 1
+            self._transport.abort()
+
+    def abort(self) -> None:
+        """Close at once: the gateway stops."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Notice within minutes that the other machine is gone."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
+
+
+async def stay_connected(ingress: StreamIngress, host: str, port: int, idle: float) -> None:
+    """Connect, read until the other side ends, connect again; until cancelled."""
+    wait = RECONNECT_FIRST
+    counters = ingress.counters.of("tcp_client")
+    while True:
+        peer = TcpPeer(ingress, "tcp_client", idle, acks=False)
+        try:
+            await ingress.loop.create_connection(lambda p=peer: p, host, port)  # type: ignore[misc]
+        except OSError:
+            counters["errors"] += 1
+            wait = min(RECONNECT_MOST, 2 * wait)
+        else:
+            before = peer.origin.total if hasattr(peer, "origin") else 0
+            await peer.closed
+            got = hasattr(peer, "origin") and peer.origin.total > before
+            wait = RECONNECT_FIRST if got else min(RECONNECT_MOST, 2 * wait)
+        await asyncio.sleep(wait)

@@ -1,0 +1,279 @@
+"""The source `buffers`: raw buffers that bring their own (origin, sequence), as files in a directory, in any order.
+
+A file `<origin>.<sequence>.buf` is one buffer of an origin's bytes; `<origin>.<sequence>.end` is its last one. Records
+may begin in one buffer and end in another; the sequence shredder puts them together as the buffers turn up, so the rows
+are those of the bytes in order, whatever the order of the files. For replays, tests, and receivers that share a
+directory.
+
+What was listed is kept in a log (with the places of its delimiters) before it is used: a restart feeds the shredder
+with the same buffers in the same order, and so finds the same units under the same numbers.
+
+unit of parallelism: a record, or the whole records of a buffer; delivery: exactly once into an epoch, replayable as
+long as the files stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import MissingFile, UnreadableDirectory
+from headrace.formats import FORMATS
+from headrace.formats.base import Format
+from headrace.ingress.delimiting import Delimiting, finder_of
+from headrace.ingress.shredder import SequenceShredder, Shredded, bad_sequence
+from headrace.ingress.shredder_kernels import U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
+from headrace.options import Option, choice, text
+from headrace.program import StreamDef
+from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
+from headrace.sources.filelog import changed
+from headrace.sources.push import verify_delimited
+from headrace.sources.reading import CHUNK
+
+NAME = re.compile(r"(?P<origin>.+)\.(?P<sequence>\d+)\.(?P<kind>buf|end)")
+POLL = 0.1  # seconds between listings, at least
+SMALLEST_SPLIT = 256 << 10  # less is not worth a task
+_ENDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Bytes [begin, end) of a buffer, which has `size` bytes."""
+
+    path: str
+    size: int
+    begin: int
+    end: int
+
+    def read(self) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                if os.fstat(file.fileno()).st_size != self.size:
+                    raise changed(self.path, "got another size")
+                return os.pread(file.fileno(), self.end - self.begin, self.begin)
+        except FileNotFoundError:
+            raise MissingFile(
+                f"{self.path} is gone before it was read", advice="Put it back: buffers must stay until they are read.",
+                path=self.path,
+            ) from None  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Whole records; `last` if the one at the end lacks its delimiter."""
+
+    fragments: tuple[Fragment, ...]
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSplit:
+    """Some units in a row; they begin at `address`, counted over all units of the stream."""
+
+    origin: str
+    address: int
+    units: tuple[Unit, ...]
+
+    def read(self, fmt: Format) -> Iterator[RawChunk]:
+        parts: list[bytes] = []
+        begin, size = self.address, 0
+        for unit in self.units:
+            parts += [fragment.read() for fragment in unit.fragments]
+            size = sum(map(len, parts))
+            if size and (unit.last or size >= CHUNK):
+                yield RawChunk(self.origin, begin, b"".join(parts))
+                parts, begin, size = [], begin + size, 0
+        if size:
+            yield RawChunk(self.origin, begin, b"".join(parts))
+
+
+class Buffers:
+    """Plans the epochs of a stream of buffers. See `headrace.sources.base.Source` for the promises."""
+
+    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+        fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+        finder = finder_of(fmt)
+        assert finder is not None, "CREATE STREAM refuses such formats"
+        self.finder: Delimiting = finder
+        self.origin = f"buffers:{stream.name}"
+        self.path = Path(values["path"])
+        self.keep_last: bool = values["last_record"] == "keep"
+        self.clock = clock
+        self.shredder = SequenceShredder(finder.states)
+        self._log = state_dir / "buffers.log"
+        self._buffers: list[tuple[str, int]] = []  # (path, size), by reference
+        self._known: set[str] = set()
+        self._origins: dict[str, int] = {}
+        self._ended: set[int] = set()
+        self._units: list[Unit] = []
+        self._ends: list[int] = []  # the address after each unit
+        self._next_poll = 0.0
+        self._restore()
+
+    def initial(self) -> Offset:
+        return {"unit": 0}
+
+    def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+        self._poll()
+        at: int = start["unit"]
+        if at >= len(self._units):
+            return start
+        end = len(self._units)
+        if max_bytes is not None:
+            end = min(end, max(at + 1, bisect_left(self._ends, self._address(at) + max_bytes + 1)))
+        return {"unit": end}
+
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+        low, high = start["unit"], end["unit"]
+        begin, total = self._address(low), self._address(high) - self._address(low)
+        count = max(1, min(parallelism, -(-total // SMALLEST_SPLIT)))
+        cuts = [low, *(bisect_left(self._ends, begin + total * i // count) for i in range(1, count)), high]
+        return [BufferSplit(self.origin, self._address(a), tuple(self._units[a:b])) for a, b in pairwise(cuts) if b > a]
+
+    def exhausted(self, at: Offset) -> bool:
+        self._poll(force=True)
+        return int(at["unit"]) >= len(self._units)
+
+    def backlog(self, at: Offset) -> int:
+        return self._address(len(self._units)) - self._address(at["unit"])
+
+    def commit(self, end: Offset) -> None:
+        """Nothing to release: the log is what makes offsets meaningful."""
+
+    def _address(self, unit: int) -> int:
+        return self._ends[unit - 1] if unit else 0
+
+    def _poll(self, force: bool = False) -> None:
+        now = self.clock()
+        if now < self._next_poll and not force:
+            return
+        self._next_poll = now + POLL
+        found = []
+        try:
+            for entry in os.scandir(self.path):
+                if (
+                    entry.path not in self._known
+                    and NAME.fullmatch(entry.name)
+                    and not entry.name.startswith((".", "_"))
+                ):
+                    stat = entry.stat()
+                    found.append((stat.st_mtime_ns, entry.path, stat.st_size))
+        except OSError as problem:
+            raise UnreadableDirectory(
+                f"{self.path} cannot be listed: {problem.strerror}",
+                advice="Make it, or correct path.",
+                path=str(self.path),
+            ) from None
+        if found:
+            self._add([self._look(path, size) for _, path, size in sorted(found)])
+
+    def _look(self, path: str, size: int) -> dict[str, Any]:
+        """What is kept of a buffer."""
+        data = Path(path).read_bytes()
+        if len(data) != size:
+            raise changed(path, "is still being written")
+        outcomes = self.finder.outcomes(data)
+        ends = path.endswith(".end") and self.keep_last
+        if ends:
+            first = np.where(outcomes[:, 0] < 0, size, outcomes[:, 0])
+            outcomes = np.stack([first, np.full_like(first, size), np.zeros_like(first)], axis=1)
+        name = NAME.fullmatch(os.path.basename(path))
+        assert name is not None
+        return {"path": path, "size": size, "sequence": int(name["sequence"]), "origin": name["origin"],
+                "ends": ends, "outcomes": outcomes.tolist()}  # fmt: skip
+
+    def _add(self, fresh: list[dict[str, Any]]) -> None:
+        """Feed buffers to the shredder, and log those that it accepts. Raises BAD_SEQUENCE at the first that cannot
+        be."""
+        arrivals, outcomes = self._arrivals(fresh)
+        at = 0
+        while at < len(fresh):
+            found = self.shredder.offer(arrivals, outcomes, at)
+            if found.accepted > at:
+                self._append(fresh[at : found.accepted])
+                self._take(fresh[at : found.accepted], found)
+            at = found.accepted
+            if found.refused not in ("", "out_of_range"):
+                problem = bad_sequence(arrivals[at], found.refused)
+                problem.message = f"{fresh[at]['path']}: {problem.message}"
+                problem.params["path"] = fresh[at]["path"]
+                raise problem
+
+    def _arrivals(self, fresh: list[dict[str, Any]]) -> tuple[Any, Any]:
+        rows = []
+        for i, one in enumerate(fresh):
+            origin = self._origins.setdefault(one["origin"], len(self._origins))
+            first, last, _ = one["outcomes"][0]
+            flags = _ENDS if one["ends"] else 0
+            # Beyond 63 bits is beyond any ring: let the shredder say so.
+            sequence = min(one["sequence"], 2**62 + 1)
+            rows.append([origin, sequence, len(self._buffers) + i, first, last, one["size"], flags])
+        return np.array(rows, np.int64), np.array([one["outcomes"] for one in fresh], np.int32)
+
+    def _take(self, accepted: list[dict[str, Any]], found: Shredded) -> None:
+        for one in accepted:
+            self._buffers.append((one["path"], one["size"]))
+            self._known.add(one["path"])
+            if one["path"].endswith(".end"):
+                self._ended.add(self._origins[one["origin"]])
+        places = ((self._buffers[ref], begin, end) for ref, begin, end in found.fragments.tolist())
+        fragments = [Fragment(path, size, begin, end) for (path, size), begin, end in places]
+        at = 0
+        for unit in found.units.tolist():
+            count = unit[U_FRAGMENTS]
+            if unit[U_BYTES]:
+                self._units.append(Unit(tuple(fragments[at : at + count]), bool(unit[U_FLAGS] & UNTERMINATED)))
+                self._ends.append(self._address(len(self._units) - 1) + unit[U_BYTES])
+            at += count
+        self._ended -= {origin for origin in self._ended if self.shredder.close_if_complete(origin) is not None}
+
+    def _append(self, fresh: list[dict[str, Any]]) -> None:
+        with open(self._log, "ab") as log:
+            log.write(b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in fresh))
+            log.flush()
+            os.fsync(log.fileno())
+
+    def _restore(self) -> None:
+        if not self._log.exists():
+            return
+        content = self._log.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        os.truncate(self._log, whole)  # a crash cut the last line: nothing of it was promised
+        fresh = [json.loads(line) for line in content[:whole].splitlines()]
+        if fresh:
+            arrivals, outcomes = self._arrivals(fresh)
+            self._take(fresh, self.shredder.arrive(arrivals, outcomes))
+
+
+def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
+    verify_delimited(stream)
+    if not Path(values["path"]).is_dir():
+        raise UnreadableDirectory(
+            f"{values['path']} is no directory", advice="Make it, or correct path.", path=values["path"]
+        )
+
+
+BUFFERS = SourceKind(
+    "buffers",
+    "raw buffers with origin and sequence number, as files in a directory",
+    (
+        Option("path", text, required=True, help="a directory of files ORIGIN.SEQUENCE.buf, the last one .end"),
+        Option(
+            "last_record",
+            choice("drop", "keep"),
+            default="drop",
+            help="what becomes of a record without delimiter at the end of a buffer .end",
+        ),
+    ),
+    Buffers,
+    _verify,
+)

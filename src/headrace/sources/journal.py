@@ -1,0 +1,79 @@
+"""A stream's journal as a source: what the gateway has written is read by the tasks, in ranges of the ready log.
+
+unit of parallelism: a block of the journal; delivery: exactly once into an epoch, replayable until it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.formats.base import Format
+from headrace.ingress.ready import Place, ReadyLog, Stretch, UnitReader, commit
+from headrace.program import StreamDef
+from headrace.sources.base import Clock, Offset, RawChunk, Split
+from headrace.sources.reading import CHUNK
+
+JOURNAL = "journal"  # the directory of the journal in the source's state directory
+CONSUMER = "stream"
+SMALLEST_SPLIT = 256 << 10  # less is not worth a task
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSplit:
+    """The records of some stretches of a ready log. Addresses count the bytes of all records since the beginning."""
+
+    directory: str
+    origin: str
+    stretches: tuple[Stretch, ...]
+
+    def read(self, fmt: Format) -> Iterator[RawChunk]:
+        reader = UnitReader(Path(self.directory))
+        for stretch in self.stretches:
+            for run in reader.runs(stretch, CHUNK):
+                yield RawChunk(self.origin, run.address, run.data)
+
+
+class JournalSource:
+    """Plans the epochs of a pushed stream. See `headrace.sources.base.Source` for the promises."""
+
+    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+        self.directory = state_dir / JOURNAL
+        self.origin = f"{stream.source}:{stream.name}"
+        self.log = ReadyLog(self.directory)
+        self._committed = Place()
+
+    def initial(self) -> Offset:
+        return asdict(Place())
+
+    def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+        place = Place(**start)
+        self._release(place)
+        self.log.follow(place)
+        found = self.log.advance(place, max_bytes)
+        return start if found == place else asdict(found)
+
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+        begin, stop = Place(**start), Place(**end)
+        self.log.follow(begin)
+        count = max(1, min(parallelism, -(-(stop.address - begin.address) // SMALLEST_SPLIT)))
+        groups = self.log.stretches(begin, stop, count)
+        return [JournalSplit(str(self.directory), self.origin, tuple(group)) for group in groups]
+
+    def exhausted(self, at: Offset) -> bool:
+        return False  # somebody may connect at any time
+
+    def backlog(self, at: Offset) -> int:
+        return max(0, self.log.address - int(at["address"]))
+
+    def commit(self, end: Offset) -> None:
+        self._release(Place(**end))
+
+    def _release(self, place: Place) -> None:
+        """Everything before `place` is in a committed epoch. Spark says so with the epoch after it, which never comes
+        when a full journal has paused all senders; but it asks for what follows `place` only after that commit."""
+        if place.address > self._committed.address:
+            commit(self.directory, CONSUMER, place)
+            self._committed = place

@@ -1,0 +1,215 @@
+"""Pushed streams on a real hub with a real gateway process and real clients; only Spark is a miniature."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.support import until
+from tests.shared.mini import Crash, Mini
+
+COLUMNS = "id BIGINT, k STRING, pad STRING"
+
+
+@pytest.fixture
+def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mini]:
+    mini = Mini(tmp_path / "state", monkeypatch)
+    yield mini
+    mini.hub.close()
+
+
+def create(mini: Mini, source: str, query: str = "SELECT id, k FROM s", **options: str) -> None:
+    given = "".join(f", {name} = '{value}'" for name, value in options.items())
+    mini.hub.sql(
+        f"CREATE STREAM s ({COLUMNS}) WITH (source = '{source}', format = 'json'{given});"
+        f"CREATE SINK out WITH (type = 'kept'); CREATE PIPELINE p INTO out AS {query}"
+    )
+
+
+def output(mini: Mini) -> list[Any]:
+    return mini.output(mini.hub.record("p").definition.instance)
+
+
+def text(ids: range, pad: int = 0) -> bytes:
+    return b"".join(b'{"id":%d,"k":"k%d","pad":"%s"}\n' % (i, i % 3, b"x" * pad) for i in ids)
+
+
+def rows(ids: range) -> Counter[Any]:
+    return Counter((i, f"k{i % 3}") for i in ids)
+
+
+def address(mini: Mini) -> tuple[str, int]:
+    host, port = mini.hub.streams["s"].addresses()[0].split("://")[1].split("/")[0].split(":")
+    return host, int(port)
+
+
+def send(place: tuple[str, int], data: bytes, piece: int = 333) -> int:
+    """Send in pieces; how many bytes were acknowledged."""
+    with socket.create_connection(place) as client:
+        for at in range(0, len(data), piece):
+            client.sendall(data[at : at + piece])
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    return int(answer.split()[-1]) if answer else 0
+
+
+def post(place: tuple[str, int], body: bytes) -> int | None:
+    """The answer to a request; None when there was none."""
+    client = http.client.HTTPConnection(*place, timeout=10)
+    try:
+        client.request("POST", "/ingest/s", body)
+        return client.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        client.close()
+
+
+def drain_until(mini: Mini, fact: Callable[[], bool]) -> None:
+    until(lambda: mini.drain() and fact(), "all rows are read", 20)
+
+
+def test_what_was_acknowledged_is_read_once_whatever_crashes(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0", max_epoch_bytes="3000")
+    acknowledged: list[int] = []
+    for turn, place in enumerate(("logged", "tasks", "lanes", "committed")):
+        for batch in range(5):
+            ids = range(1000 * turn + 20 * batch, 1000 * turn + 20 * batch + 20)
+            assert post(address(mini), text(ids).rstrip()) == 204
+            acknowledged += ids
+        mini.checkpoint.crash = place
+        with pytest.raises(Crash):
+            mini.drain()
+        mini.crash()
+    drain_until(mini, lambda: len(output(mini)) >= len(acknowledged))
+    assert Counter(output(mini)) == Counter((i, f"k{i % 3}") for i in acknowledged)
+
+
+def test_connections_in_pieces_feed_an_aggregate(mini: Mini) -> None:
+    create(mini, "tcp", "SELECT k, count(*) AS n FROM s GROUP BY k", listen="127.0.0.1:0", acks="true")
+    place = address(mini)
+    shares = [range(i * 300, i * 300 + 300) for i in range(6)]
+    told: dict[int, int] = {}
+    threads = [
+        threading.Thread(target=lambda i=i, ids=ids: told.update({i: send(place, text(ids), 50 + i)}))
+        for i, ids in enumerate(shares)
+    ]
+    for thread in threads:
+        thread.start()
+    while any(t.is_alive() for t in threads):
+        mini.drain()
+    assert told == {i: len(text(ids)) for i, ids in enumerate(shares)}
+    drain_until(mini, lambda: mini.hub.streams["s"].status().rows == 1800)
+    assert dict(output(mini)) == {f"k{i}": 600 for i in range(3)}
+    status = mini.hub.streams["s"].ingress()
+    assert status["classes"]["tcp"]["closed"] == 6
+    assert status["journal_bytes"] == 0 or until(
+        lambda: mini.drain() and mini.hub.streams["s"].ingress()["journal_bytes"] == 0, "everything is released"
+    )
+
+
+def test_a_gateway_that_is_killed_comes_back_on_its_address_and_lost_nothing(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0")
+    place = address(mini)
+    assert post(place, text(range(50))) == 204
+    gateway = mini.hub._gateway._process
+    assert gateway is not None
+    os.kill(gateway.pid, signal.SIGKILL)
+    until(lambda: post(place, text(range(50, 60))) == 204, "the gateway is back", 30)
+    drain_until(mini, lambda: len(output(mini)) >= 60)
+    assert Counter(output(mini)) == rows(range(60))
+    assert mini.hub._gateway.restarts == 1
+    assert mini.hub.streams["s"].ingress()["classes"]["http"]["bytes"] == len(text(range(60)))
+
+
+def test_the_gateway_ends_with_the_last_pipeline_and_what_it_took_is_read_later(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0")
+    place = address(mini)
+    assert post(place, text(range(10))) == 204
+    mini.hub.sql("STOP PIPELINE p")
+    assert post(place, b"{}") is None
+    assert mini.hub.streams["s"].ingress() == {}
+    mini.hub.sql("START PIPELINE p")
+    assert post(address(mini), text(range(10, 20))) == 204
+    drain_until(mini, lambda: mini.hub.streams["s"].status().rows == 20)
+
+
+@pytest.mark.parametrize("strategy", ["pause", "drop", "spill"])
+def test_producers_that_are_too_fast_lose_what_is_counted_and_no_more(mini: Mini, strategy: str) -> None:
+    options = {"max_journal_bytes": "1MiB", "max_epoch_bytes": "100000", "backpressure": strategy}
+    options |= {"max_spill_bytes": "1MiB"} if strategy == "spill" else {}
+    create(mini, "tcp", listen="127.0.0.1:0", **options)
+    place, count = address(mini), 12_000
+    producers = [threading.Thread(target=send, args=(place, text(range(count), 400), 9973)) for _ in range(2)]
+    for producer in producers:
+        producer.start()
+    limit = (2 << 20) if strategy == "spill" else 1 << 20
+    while any(p.is_alive() for p in producers):
+        facts = mini.hub.streams["s"].ingress()
+        assert facts["journal_bytes"] < limit + (256 << 10)
+        assert facts["disk_bytes"] < 2 * limit + (4 << 20)
+        mini.step()
+        time.sleep(0.02 if strategy != "pause" else 0)  # the pipeline is slow
+
+    def counted() -> bool:
+        facts = mini.hub.streams["s"].ingress()
+        tcp = facts["classes"]["tcp"]
+        read = mini.hub.streams["s"].status().rows
+        empty = facts["journal_bytes"] == 0 and tcp["open"] == 0
+        return bool(empty and read + tcp["dropped_records"] == 2 * count)
+
+    drain_until(mini, counted)
+    tcp = mini.hub.streams["s"].ingress()["classes"]["tcp"]
+    assert (tcp["dropped_records"] > 0) == (strategy != "pause")
+    assert tcp["cut_records"] == 0
+    assert len(output(mini)) == 2 * count - tcp["dropped_records"]
+    assert max(Counter(output(mini)).values()) <= 2
+
+
+def test_a_record_that_is_too_long_is_a_bad_record(mini: Mini) -> None:
+    create(mini, "tcp", listen="127.0.0.1:0", max_record_bytes="3000")
+    send(address(mini), text(range(2)) + b"y" * 200_000 + b"\n" + text(range(2, 4)))
+    drain_until(mini, lambda: len(output(mini)) == 4)
+    assert Counter(output(mini)) == rows(range(4))
+    assert mini.hub.streams["s"].status().bad == {"record_too_long": 1}
+
+
+def test_buffers_in_any_order_feed_a_pipeline(mini: Mini, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    create(mini, "buffers", path=str(tmp_path / "in"))
+    data = text(range(200))
+    pieces = [data[at : at + 37] for at in range(0, len(data), 37)]
+    order = list(enumerate(pieces, 1))
+    random.Random(5).shuffle(order)
+    for number, (sequence, piece) in enumerate(order):
+        (tmp_path / "in" / f"a.{sequence}.buf").write_bytes(piece)
+        if number % 50 == 0:
+            mini.drain()
+        if number == 100:
+            mini.crash()
+    mini.checkpoint.crash = "tasks"
+    with pytest.raises(Crash):
+        drain_until(mini, lambda: False)
+    mini.crash()
+    drain_until(mini, lambda: len(output(mini)) == 200)
+    assert Counter(output(mini)) == rows(range(200))
+
+
+def test_facts_of_the_gateway_are_described_without_the_token(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0", token="s3cret")
+    assert post(address(mini), b"{}") == 401
+    shown = mini.hub.sql("DESCRIBE STREAM s")[0].render()
+    assert "s3cret" not in shown
+    assert "ingress http" in shown
+    assert f"http://127.0.0.1:{address(mini)[1]}/ingest/s" in shown
