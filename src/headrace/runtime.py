@@ -432,7 +432,7 @@ class StreamRuntime:
 
     def _judge(self, summary: EpochSummary) -> Verdict:
         """Who costs too much. An epoch without rows tells nothing about it."""
-        if not summary.rows:
+        if not summary.rows or self._accounts.budget == Budget():
             return Verdict({}, self._alone)
         shared = families(parse_plan(self.plans.text(summary.plan)))
         return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
