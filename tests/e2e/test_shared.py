@@ -146,15 +146,15 @@ def read_by(pids: set[int]) -> dict[int, int]:
 
 
 def test_one_read_and_one_decode_however_many_pipelines(tmp_path: Path, spark: SparkSession) -> None:
-    block = lines(0, 40_000)
+    block = lines(0, 300_000)
     put(tmp_path / "in" / "0.json", lines(0, 100))
     seen: dict[int, tuple[int, int, int]] = {}
     with headrace.connect(tmp_path / "state", spark=spark) as hub:
         declare(hub, tmp_path / "in")
         for count in (1, 8):
             missing = range(len(hub.pipelines), count)
-            query = "SELECT count(a) AS n, max(b) AS b FROM s WHERE id % {i} = 0"
-            script = ";".join(f"CREATE PIPELINE p{i} INTO m AS {query.format(i=i + 2)}" for i in missing)
+            query = "SELECT count(a) AS n, max(b) AS b, max(id) + {i} AS high FROM s"
+            script = ";".join(f"CREATE PIPELINE p{i} INTO m AS {query.format(i=i)}" for i in missing)
             hub.sql(script)
             until(lambda: hub.runtime("s").recent and not hub.streams["s"].status().lag_bytes, "the stream is idle")
             before, known = read_by(workers(spark)), len(hub.runtime("s").recent)
@@ -168,7 +168,7 @@ def test_one_read_and_one_decode_however_many_pipelines(tmp_path: Path, spark: S
             seen[count] = size, sum(after.values()) - sum(before.get(p, 0) for p in after), values
     for size, read, values in seen.values():
         assert values == 3 * len(block)  # id, a, b of five columns
-        assert size <= read < 2 * size, "the input, and little else: a second reading would show"
+        assert size <= read < 1.5 * size, "the input, and little else: a second reading would show"
 
 
 @pytest.fixture
