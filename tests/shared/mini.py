@@ -30,6 +30,7 @@ from headrace.spark.epochs import EpochPartition, EpochPlanner, read_partition
 from headrace.spark.state_host import LaneProcessor
 from headrace.streams.plans import parse_plan
 from headrace.streams.progress import read_applied, read_progress
+from headrace.streams.quarantine import read_quarantine
 
 DEATH = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
 Lane = tuple[int, int]
@@ -123,8 +124,9 @@ class MiniQuery:
         _, kept.end = kept.logged
         kept.logged, kept.state = None, state
         progress = read_progress(self.planner.directory)
-        plan = parse_plan(part.plan)
-        gone = {int(i) for i in progress.failures}
+        # Who should have been in it, not whom the task was given: nobody else may be left out.
+        plan = self.planner.plans.load(parse_plan(part.plan).version)
+        gone = {int(i) for i in progress.failures} | set(read_quarantine(self.planner.directory).reasons(plan.version))
         instances = {p.instance: p.name for p in plan.pipelines if p.instance not in gone}
         kept.epochs.append(Epoch(part.epoch, instances, kept.rows, progress.rows - kept.rows))
         kept.rows = progress.rows

@@ -164,6 +164,8 @@ class Schedule:
         running = {p.instance for p in self.mini.hub.catalog.running("s")}
         assert self.mini.hub.wait_until_end(30)
         assert sum(e.rows for e in self.mini.checkpoint.epochs) == (ROWS if running else self.mini.checkpoint.rows)
+        kept = {lane for (lane, _), store in self.mini.checkpoint.state.items() if store.head is not None}
+        assert kept <= {r.definition.lane for r in self.mini.hub.catalog.pipelines.values()}, "no state is left behind"
         for instance, text in self.instances.items():
             self.check(instance, plan(text), instance in running - self.failed)
         self.mini.hub.close()
