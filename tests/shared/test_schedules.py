@@ -120,7 +120,8 @@ class Schedule:
                 mini.open()
             elif action == "kill":
                 mini.checkpoint.killers = {f"p{given}"}
-                mini.step()
+                self.apply("feed", 3)
+                mini.drain()  # it dies, dies again, and is looked for
             else:
                 self._pipeline(action, f"p{given}", self.queries[given])
         except Crash:
