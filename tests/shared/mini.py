@@ -126,7 +126,9 @@ class MiniQuery:
         progress = read_progress(self.planner.directory)
         # Who should have been in it, not whom the task was given: nobody else may be left out.
         plan = self.planner.plans.load(parse_plan(part.plan).version)
-        gone = {int(i) for i in progress.failures} | set(read_quarantine(self.planner.directory).reasons(plan.version))
+        gone = {int(i) for i, reason in progress.failures.items() if reason} | set(
+            read_quarantine(self.planner.directory).reasons(plan.version)
+        )
         instances = {p.instance: p.name for p in plan.pipelines if p.instance not in gone}
         kept.epochs.append(Epoch(part.epoch, instances, kept.rows, progress.rows - kept.rows))
         kept.rows = progress.rows

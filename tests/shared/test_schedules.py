@@ -200,6 +200,6 @@ def test_every_pipeline_gets_exactly_the_rows_of_its_epochs(queries: list[str], 
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # every epoch syncs several files
     with tempfile.TemporaryDirectory(dir=shm) as directory, pytest.MonkeyPatch.context() as patch:
         schedule = Schedule(Path(directory), patch, queries)
-        for action, given_ in [("create", 0), ("create", 1), *actions]:
+        for action, given_ in [("create", 0), ("create", 1), ("create", 2), *actions]:
             schedule.apply(action, given_)
         schedule.finish()
