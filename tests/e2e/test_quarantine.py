@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ from tests.e2e.support import put, rows_of, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Where the worker dies: in a task of Ring 1, or of Ring 0. The way back is the same, so one of them is enough by default.
+RING = os.environ.get("HEADRACE_CRASH_RING", "1")
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -37,35 +41,26 @@ def test_what_kills_a_worker_is_stopped_with_its_error_and_the_neighbours_lose_a
     hub: Hub, tmp_path: Path, crashes: Path
 ) -> None:
     hub.sql(
+        "CREATE PIPELINE kills INTO m AS SELECT k, max(id) AS high FROM s GROUP BY k;"
         "CREATE PIPELINE fine INTO m AS SELECT id FROM s;"
-        "CREATE PIPELINE kills INTO m AS SELECT id, k FROM s;"
-        "CREATE PIPELINE states INTO m AS SELECT k, max(id) AS high FROM s GROUP BY k;"
         "CREATE PIPELINE counts INTO m AS SELECT k, count(*) AS n FROM s GROUP BY k"
     )
-    until(lambda: hub.pipelines["kills"].status().rows_out == 100, "the first file is read")
-    crashes.write_text("kills\nstates/state\n")
+    until(lambda: hub.pipelines["fine"].status().rows_out == 100, "the first file is read")
+    crashes.write_text("kills/state\n" if RING == "1" else "kills\n")
     put(tmp_path / "in" / "1.json", lines(100, 160))
     until(lambda: hub.pipelines["fine"].status().rows_out == 160, "the neighbours go on with that very epoch")
-    for name in ("kills", "states"):
-        pipeline = hub.pipelines[name]
-        until(lambda p=pipeline: p.status().state == "failed", f"{name} is stopped")  # type: ignore[misc]
-        assert "[WORKER_DIED]" in pipeline.status().error
+    until(lambda: hub.pipelines["kills"].status().state == "failed", "the guilty one is stopped")
+    assert "[WORKER_DIED]" in hub.pipelines["kills"].status().error
     assert hub.pipelines["kills"].status().missed_rows == 60
-    put(tmp_path / "in" / "2.json", lines(160, 180))
-    until(lambda: hub.pipelines["fine"].status().rows_out == 180, "and with the next")
-    assert set(hub.streams["s"].status().subscribers) == {"fine", "counts"}
-    # Started again when the cause is gone, it begins anew.
+    # Started again when the cause is gone, it begins anew; none of its old state is there.
     crashes.unlink()
     hub.sql("START PIPELINE kills")
-    put(tmp_path / "in" / "3.json", lines(180, 200))
-    until(lambda: hub.pipelines["kills"].status().rows_out == 120, "it runs again")
+    put(tmp_path / "in" / "2.json", lines(160, 180))
+    until(lambda: hub.pipelines["kills"].status().rows_out == 6, "it runs again")
     status = hub.pipelines["kills"].status()
-    assert (status.state, [g.rows for g in status.gaps]) == ("running", [80])
+    assert (status.state, [g.rows for g in status.gaps]) == ("running", [60])
+    assert set(hub.streams["s"].status().subscribers) == {"fine", "counts", "kills"}
     assert hub.wait_until_end(60)
-    assert sorted(rows_of(hub.pipelines["fine"].results())) == [(i,) for i in range(200)]
-    kept = [*range(100), *range(180, 200)]
-    assert sorted(rows_of(hub.pipelines["kills"].results())) == [(i, f"k{i % 3}") for i in kept]
+    assert sorted(rows_of(hub.pipelines["fine"].results())) == [(i,) for i in range(180)]
     counted: dict[str, int] = dict(rows_of(hub.pipelines["counts"].results()))
-    assert counted == {"k0": 67, "k1": 67, "k2": 66}
-    # Its state was dropped, not kept for an instance that begins anew.
-    assert hub.pipelines["states"].status().groups == 0
+    assert counted == {"k0": 60, "k1": 60, "k2": 60}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 THREADS = 16
-SECONDS = float(os.environ.get("HEADRACE_CHURN_SECONDS", "6"))  # a minute in `make soak-churn`
+SECONDS = float(os.environ.get("HEADRACE_CHURN_SECONDS", "3"))  # a minute in `make soak-churn`
 COLUMNS = ("a", "b", "c", "d")
 
 
@@ -146,7 +146,7 @@ def read_by(pids: set[int]) -> dict[int, int]:
 
 
 def test_one_read_and_one_decode_however_many_pipelines(tmp_path: Path, spark: SparkSession) -> None:
-    block = lines(0, 300_000)
+    block = lines(0, 200_000)
     put(tmp_path / "in" / "0.json", lines(0, 100))
     seen: dict[int, tuple[int, int, int]] = {}
     with headrace.connect(tmp_path / "state", spark=spark) as hub:
