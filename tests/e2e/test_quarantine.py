@@ -16,7 +16,7 @@ from tests.e2e.support import put, rows_of, until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Where the worker dies: in a task of Ring 1, or of Ring 0. The way back is the same, so one of them is enough by default.
+# Where the worker dies: in a task of Ring 1, or of Ring 0. The way back is the same, so one is enough by default.
 RING = os.environ.get("HEADRACE_CRASH_RING", "1")
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
