@@ -27,7 +27,7 @@ def show(hub: Hub, catalog: Catalog, kind: str) -> Result:
     if kind == "sinks":
         rows: list[list[object]] = [[s.name, s.kind, SINKS[s.kind].guarantee] for s in catalog.sinks.values()]
         return table_result(["name", "type", "guarantee"], rows)
-    names = ["name", "stream", "state", "rows_out", "late", "missed", "sinks", "error"]
+    names = ["name", "stream", "state", "rows_out", "late", "missed", "epoch_ms", "state_bytes", "sinks", "error"]
     return table_result(names, [_pipeline_row(hub, catalog, name) for name in catalog.pipelines])
 
 
@@ -56,9 +56,9 @@ def _pipeline_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
     sinks = ", ".join(s.name for s in record.definition.sinks)
     known = hub.catalog.pipeline(name)
     if known is None or known.definition.instance != record.definition.instance:
-        return [record.definition.name, record.definition.program.stream, "starting", 0, 0, 0, sinks, ""]
+        return [record.definition.name, record.definition.program.stream, "starting", 0, 0, 0, None, 0, sinks, ""]
     status = hub.pipelines[record.definition.name].status()
-    counters = [status.rows_out, status.late, status.missed_rows]
+    counters = [status.rows_out, status.late, status.missed_rows, status.epoch_ms, status.state_bytes]
     return [status.name, status.stream, status.state, *counters, sinks, status.error.split("\n")[0]]
 
 

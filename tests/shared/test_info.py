@@ -154,3 +154,24 @@ def test_a_plan_that_tells_of_an_end_twice_drops_state_once(mini: Mini) -> None:
     )
     feed(mini, 6, 9)
     assert sorted(output(mini, "n")) == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_a_pipeline_that_keeps_too_much_state_is_stopped_and_its_neighbour_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini = Mini(tmp_path / "state", monkeypatch)
+    mini.hub.sql(
+        "CREATE STREAM s (a BIGINT, c INT) WITH (source = 'generator', format = 'json', rows = '5000', "
+        "cardinality = '5000', pipeline_state_budget = '20KB'); CREATE SINK out WITH (type = 'kept')"
+    )
+    create(mini, dear="a, count(*) AS n FROM s GROUP BY a", cheap="count(*) AS n FROM s")
+    mini.drain()
+    dear, cheap = (mini.hub.pipelines[name].status() for name in ("dear", "cheap"))
+    assert (dear.state, cheap.state) == ("failed", "running")
+    assert "[OVER_BUDGET]" in dear.error
+    shown = mini.hub.sql("SHOW PIPELINES")[0].table
+    assert shown is not None
+    row = {r["name"]: r for r in shown.to_pylist()}["cheap"]
+    assert 0 < int(row["state_bytes"]) < 20_000
+    assert float(row["epoch_ms"]) >= 0
+    mini.hub.close()
