@@ -17,7 +17,7 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-state bench-state-operator bench-batch-policy bench-planner \
+.PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
         bench-formats bench-ingress fuzz soak-kill soak-ingress soak-churn soak-schedules test-cluster clean
 
 help: ## Show this list
@@ -67,6 +67,9 @@ bench-shared: $(STAMP) ## 1, 8 and 32 pipelines on one stream, beside as many pl
 
 bench-windows: $(STAMP) ## Tumbling, hopping and session windows, beside one plain Spark query each
 	@$(BIN)/python -m bench.windows
+
+bench-bridge: $(STAMP) ## What crossing from Ring 0 to Ring 1 costs, per event, lane and check
+	@$(BIN)/python -m bench.bridge
 
 bench-state: $(STAMP) ## An epoch that touches 1,000 groups, with 10,000 and with 1,000,000 open ones
 	@$(BIN)/python -m bench.state

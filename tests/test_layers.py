@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "interrupts",
         "cache",
         "java",
+        "memory",
         "options",
         "planning",
         "schema",

@@ -127,3 +127,12 @@ def test_a_single_larger_row_travels_alone() -> None:
 def test_no_rows_make_one_payload_with_their_schema() -> None:
     (part,) = payloads(pa.table({"k0": pa.array([], pa.string())}))
     assert decode_table(part).schema == pa.schema([("k0", pa.string())])
+
+
+@given(st.lists(_ROWS, max_size=6), st.integers(1, 12))
+def test_batches_carry_every_message_once_and_in_order(sent: list[list[Row]], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "BATCH_MESSAGES", most)
+        found = list(messages.batches(sent))
+    assert [Row(**r) for batch in found for r in batch.to_pylist()] == [row for rows in sent for row in rows]
+    assert all(batch.num_rows < most + max(map(len, sent)) for batch in found)

@@ -18,12 +18,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from headrace.bridge.messages import to_batch
+from headrace.bridge.messages import batches
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.codec import dump
 from headrace.control.log import SignalLog, next_cut
 from headrace.control.signals import Barrier
 from headrace.faults import fault_point
+from headrace.memory import keep_freed_memory
 from headrace.program import Left, StreamDef
 from headrace.ring0.task import TaskInput, run_task
 from headrace.sources import SOURCES
@@ -220,6 +221,5 @@ def read_partition(partition: EpochPartition) -> Iterator[pa.RecordBatch]:
         partition.now,
         partition.barrier,
     )
-    for rows in run_task(given):
-        if rows:
-            yield to_batch(rows)
+    keep_freed_memory()
+    yield from batches(run_task(given))

@@ -34,6 +34,7 @@ from headrace.codec import load
 from headrace.errors import InternalError
 from headrace.failures import describe
 from headrace.faults import crash_point
+from headrace.memory import keep_freed_memory
 from headrace.program import PipelineDef
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
@@ -88,6 +89,7 @@ class LaneProcessor(StatefulProcessor):
     """Spark calls `handleInputRows` once per (instance, bucket) that got messages in the epoch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        keep_freed_memory()
         self.store = PackedStore(SparkStore(handle))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[SparkRow]:
