@@ -74,6 +74,7 @@ class _Watch:
     def __init__(self, hub: Hub, interrupts: Interrupts) -> None:
         self._hub, self._asked = hub, interrupts.asked
         self._told: set[str] = set()
+        self._detached: set[tuple[str, str]] = set()
 
     def wait(self, until_end: bool) -> bool:
         """Whether a pipeline failed. Raises StreamFailed when a stream's query died."""
@@ -94,6 +95,10 @@ class _Watch:
             if status.state == "failed" and status.name not in self._told:
                 self._told.add(status.name)
                 print(f"pipeline {status.name} failed: {status.error}", file=sys.stderr, flush=True)
+            for sink, reason in status.detached.items():
+                if (status.name, sink) not in self._detached:
+                    self._detached.add((status.name, sink))
+                    print(f"pipeline {status.name} goes on without sink {sink}: {reason}", file=sys.stderr, flush=True)
         for stream in {s.stream for s in statuses if s.state in ALIVE}:
             self._hub.runtime(stream).raise_failure()
         return any(s.state in ALIVE for s in statuses)
