@@ -24,9 +24,11 @@ from headrace.errors import (
     StartTimeout,
     StateTooNew,
     StreamFailed,
+    UnknownStream,
 )
 from headrace.hub import Hub
 from headrace.runtime import StreamRuntime
+from headrace.savepoints import restore
 from headrace.spark.committer import EpochSummary
 from headrace.streams.catalog import Catalog, CatalogFile
 from headrace.streams.progress import Progress, write_progress
@@ -399,3 +401,16 @@ def test_an_interrupted_end_of_two_streams_closes_no_window_of_the_one_that_has_
         plans = hub.runtime(name).plans
         assert not plans.load(plans.current()).ending
         assert hub.catalog.running(name)
+
+
+def test_a_savepoint_needs_a_stream(tmp_path: Path) -> None:
+    with headrace.connect(tmp_path / "state") as empty, pytest.raises(UnknownStream):
+        empty.sql("SAVEPOINT monday")
+
+
+def test_a_savepoint_of_a_stream_that_never_ran_can_be_restored(hub: Hub, tmp_path: Path) -> None:
+    hub.sql("SAVEPOINT early")
+    hub.close()
+    restore(tmp_path / "state" / "savepoints" / "early", tmp_path / "again")
+    with headrace.connect(tmp_path / "again") as again:
+        assert list(again.streams) == ["s"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headrace.errors import AlreadyExists, BadSavepoint, SinkAhead
+from headrace.errors import AlreadyExists, BadSavepoint, MissingInput, SinkAhead
 from headrace.program import PipelineDef, SinkDef, StreamDef
-from headrace.savepoints import Cut, collect, finish, read, refuse_existing, restore
+from headrace.savepoints import Cut, collect, finish, read, refuse_existing, restore, take
 from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
+from headrace.streams.progress import Progress
 from tests.ring0.tasks import N, stateless, stream
 from tests.sinks.test_delivery import Rig
 
@@ -73,6 +75,45 @@ def test_sinks_of_others_in_the_same_directory_are_left_alone(tmp_path: Path) ->
     taken = make(tmp_path, PipelineDef("q", 2, (SinkDef("a", "jsonl", options),), rig.pipeline.program, 1))
     restore(taken, tmp_path / "new", rewind=True)
     assert rig.shown("a") == [5]
+
+
+class Standing:
+    """A stream that comes to a stand behind `epoch`, or never."""
+
+    running, released = True, False
+
+    def __init__(self, root: Path, name: str, epoch: int | None) -> None:
+        self.stream, self.directory, self.epoch = replace(stream(), name=name), root / name, epoch
+        self.progress = Progress(epoch=7)
+        self.directory.mkdir(parents=True)
+        (self.directory / "progress.json").write_text("{}")
+
+    def checkpoint_id(self) -> str:
+        return "checkpoint"
+
+    def stand_still(self, timeout: float) -> int | None:
+        return self.epoch
+
+    def release(self) -> None:
+        self.released = True
+
+
+def test_streams_that_stand_still_are_copied_together_and_go_on(tmp_path: Path) -> None:
+    streams = {name: Standing(tmp_path / "streams", name, epoch) for name, epoch in (("s", 4), ("t", 9))}
+    streams["t"].running = False  # as it was left: behind its newest committed epoch
+    catalog = Catalog().with_stream(streams["s"].stream).with_stream(streams["t"].stream)
+    taken = take(tmp_path / "savepoints" / "x", streams, lambda: catalog, 1.0)
+    assert [(c.stream, c.epoch) for c in read(taken).cuts] == [("s", 4), ("t", 7)]
+    assert all(s.released for s in streams.values())
+    assert (taken / "streams" / "t" / "progress.json").exists()
+
+
+def test_a_stream_that_does_not_come_to_a_stand_is_named_and_nothing_stays_held(tmp_path: Path) -> None:
+    streams = {name: Standing(tmp_path, name, epoch) for name, epoch in (("s", 4), ("t", None), ("u", 1))}
+    with pytest.raises(MissingInput) as caught:
+        take(tmp_path / "x", streams, Catalog, 0.0)
+    assert caught.value.params["missing"] == ["t"]
+    assert all(s.released for s in streams.values()) and not (tmp_path / "x").exists()
 
 
 def test_what_is_no_savepoint_is_refused(tmp_path: Path) -> None:

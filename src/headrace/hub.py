@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import savepoints
 from headrace.control.acks import Ack
-from headrace.control.barrier import BarrierAligner
-from headrace.control.signals import GRACEFUL_END, QUICK_END, SAVEPOINT, Barrier
+from headrace.control.signals import GRACEFUL_END, QUICK_END
 from headrace.describe import describe, live_stream, show
 from headrace.draft import Draft
 from headrace.errors import (
@@ -408,33 +407,11 @@ class Hub:
         with self._lock:
             self._require_open()
             names = [stream.lower()] if stream is not None else sorted(self._catalog.streams)
+            if not names:
+                raise UnknownStream("there is no stream to take a savepoint of", advice="Create one first.")
             runtimes = {n: self._runtime_of(n) for n in names}
             target = self._state.path / savepoints.DIRECTORY / name
-            savepoints.refuse_existing(target)
-        # Streams meet here: none goes on behind its barrier before all have come to theirs.
-        aligner: BarrierAligner[None] = BarrierAligner(f"savepoint {name}", names, blocking=True, limit=timeout)
-        deadline = time.monotonic() + timeout
-        try:
-            cuts = []
-            for n, runtime in runtimes.items():
-                epoch = self._stand_still(runtime, deadline)
-                if epoch is not None:
-                    aligner.offer(n, Barrier(SAVEPOINT.name, 1))
-                    cut = savepoints.Cut(runtime.stream.name, runtime.directory.name, runtime.checkpoint_id(), epoch)
-                    cuts.append((runtime.directory, cut))
-            aligner.require(Barrier(SAVEPOINT.name, 1))
-            with self._lock:
-                half = savepoints.collect(target, self._catalog, cuts)
-        finally:
-            for runtime in runtimes.values():
-                runtime.release()
-        return savepoints.finish(half, target)
-
-    def _stand_still(self, runtime: StreamRuntime, deadline: float) -> int | None:
-        """The epoch behind which a stream stands; None when it did not come to a stand in time."""
-        if not runtime.running:
-            return runtime.progress.epoch
-        return runtime.stand_still(max(0.0, deadline - time.monotonic()))
+        return savepoints.take(target, runtimes, lambda: self._catalog, timeout)
 
     # --- ends -------------------------------------------------------------------------------------
 

@@ -17,19 +17,22 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from headrace.bridge.messages import STREAM_LANE
 from headrace.codec import dump, load
+from headrace.control.barrier import BarrierAligner
+from headrace.control.signals import SAVEPOINT, Barrier
 from headrace.durable import fsync, write_atomic
 from headrace.errors import AlreadyExists, BadSavepoint, HeadraceError, SinkAhead, StateInUse
-from headrace.program import DEAD_LETTER, SinkDef
+from headrace.program import DEAD_LETTER, SinkDef, StreamDef
 from headrace.schema import Schema
 from headrace.sinks import SINKS, DriverSink, SinkKey
 from headrace.streams.catalog import Catalog, CatalogFile
-from headrace.streams.progress import HOLD
+from headrace.streams.progress import HOLD, Progress
 from headrace.streams.state_dir import StateDir
 
 FORMAT = 1
@@ -54,6 +57,57 @@ class Savepoint:
     name: str
     at: float
     cuts: tuple[Cut, ...]
+
+
+class Standing(Protocol):
+    """A stream that can be made to stand still."""
+
+    @property
+    def stream(self) -> StreamDef: ...
+
+    @property
+    def directory(self) -> Path: ...
+
+    @property
+    def running(self) -> bool: ...
+
+    @property
+    def progress(self) -> Progress: ...
+
+    def checkpoint_id(self) -> str: ...
+
+    def stand_still(self, timeout: float) -> int | None:
+        """Come to a stand behind a barrier; the epoch that carried it, None when that takes too long."""
+        ...
+
+    def release(self) -> None:
+        """Go on."""
+        ...
+
+
+def take(target: Path, streams: Mapping[str, Standing], catalog: Callable[[], Catalog], timeout: float) -> Path:
+    """Take a savepoint of running streams. Raises MissingInput, naming those that do not come to a stand in time.
+
+    Streams meet here: none goes on behind its barrier before all have come to theirs and are copied.
+    """
+    refuse_existing(target)
+    barrier = Barrier(SAVEPOINT.name, 1)
+    aligner: BarrierAligner[None] = BarrierAligner(f"savepoint {target.name}", streams, blocking=True)
+    deadline, cuts = time.monotonic() + timeout, []
+    try:
+        for name, stream in streams.items():
+            left = max(0.0, deadline - time.monotonic())
+            epoch = stream.stand_still(left) if stream.running else stream.progress.epoch
+            if epoch is not None:
+                aligner.offer(name, barrier)
+                cut = Cut(stream.stream.name, stream.directory.name, stream.checkpoint_id(), epoch)
+                cuts.append((stream.directory, cut))
+        aligner.require(barrier)
+        half = collect(target, catalog(), cuts)
+    finally:
+        for stream in streams.values():
+            stream.release()
+    return finish(half, target)
 
 
 def collect(target: Path, catalog: Catalog, sources: Sequence[tuple[Path, Cut]]) -> Path:
