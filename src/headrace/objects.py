@@ -51,8 +51,8 @@ class Stream:
         return table
 
     def flush(self, timeout: float = 60.0) -> int:
-        """Wait until all that the sinks were given is durable; the newest epoch then. Raises SinkFailed when a sink
-        still cannot show an epoch that it owes, TimeoutError when an epoch takes longer to commit."""
+        """Wait until all that the sinks and the gateway were given is durable; the newest epoch then. Raises SinkFailed
+        when a sink still cannot show an epoch that it owes, TimeoutError when an epoch takes longer to commit."""
         return self._hub.runtime(self.name).control(FLUSH).result(timeout).epoch
 
     def ping(self) -> int:

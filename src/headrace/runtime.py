@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.budget import Accounts, Budget, Verdict
 from headrace.control.acks import Ack, Acks
 from headrace.control.log import SignalLog
-from headrace.control.signals import EPOCH, SAVEPOINT, Instant, SignalKind
+from headrace.control.signals import EPOCH, FLUSH, SAVEPOINT, Instant, SignalKind
 from headrace.durable import write_atomic
 from headrace.errors import HeadraceError, StartTimeout, StateDamaged, StreamFailed
 from headrace.ingress.service import GatewayService
@@ -121,6 +121,8 @@ class StreamRuntime:
 
         def deliver() -> None:
             try:
+                if kind is FLUSH:
+                    self._gateway.sync(self.stream.name)
                 self.committer.control(signal, pipelines)
             except Exception as problem:
                 self.acks.refused(signal, problem)

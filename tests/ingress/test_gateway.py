@@ -485,6 +485,22 @@ def test_quoted_newlines_are_no_ends(tmp_path: Path) -> None:
     run(main)
 
 
+def test_a_sync_leaves_nothing_that_the_machine_could_lose(tmp_path: Path) -> None:
+    site = Site(tmp_path, "tcp", {"fsync": "never"})
+
+    async def main() -> None:
+        async with serving(site) as gateway:
+            _, writer = await site.connect()
+            writer.write(b"{}\n")
+            await until(lambda: site.counters("tcp")["bytes"] == 3)
+            assert await gateway.do({"do": "sync", "name": "S"}) == {}
+            assert site.ingress.journal.unsynced() == []
+            assert site.read() == [b"{}"]
+            assert await gateway.do({"do": "sync", "name": "unknown"}) == {}
+
+    run(main)
+
+
 def test_bodies_are_bounded_in_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MAX_BODIES", 1000)
     site = Site(tmp_path, "http", {})

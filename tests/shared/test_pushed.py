@@ -137,6 +137,7 @@ def test_the_gateway_ends_with_the_last_pipeline_and_what_it_took_is_read_later(
     create(mini, "http", listen="127.0.0.1:0")
     place = address(mini)
     assert post(place, text(range(10))) == 204
+    assert mini.hub.streams["s"].flush() >= 0
     mini.hub.sql("STOP PIPELINE p")
     assert post(place, b"{}") is None
     assert mini.hub.streams["s"].ingress() == {}

@@ -41,7 +41,7 @@ EPOCH = SignalKind("epoch", "barrier", Channel.DATA, False, "an epoch is over; i
 SYNC_TEST = SignalKind("sync_test", "barrier", Channel.DATA, False, "does nothing; shows that all have come this far")
 SAVEPOINT = SignalKind("savepoint", "barrier", Channel.DATA, False, "the stream stands still here to be copied")
 GRACEFUL_END = SignalKind("graceful_end", "barrier", Channel.DATA, True, "a pipeline ends after all rows before it")
-FLUSH = SignalKind("flush", "barrier", Channel.CONTROL, False, "all that the sinks were given is durable")
+FLUSH = SignalKind("flush", "barrier", Channel.CONTROL, False, "all that sinks and gateway were given is durable")
 QUICK_END = SignalKind(
     "quick_end", "instant", Channel.CONTROL, True, "a pipeline ends now; its epoch in flight is lost"
 )

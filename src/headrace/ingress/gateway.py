@@ -5,7 +5,8 @@ a hub.
 
     {"id": 1, "do": "open", "stream": {...}, "directory": "...", "values": {...}}   ->  {"id": 1, "addresses": [...]}
     {"id": 2, "do": "metrics", "name": "s"}                                         ->  {"id": 2, "metrics": {...}}
-    {"id": 3, "do": "close", "name": "s"}                                           ->  {"id": 3}
+    {"id": 3, "do": "sync", "name": "s"}                                            ->  {"id": 3}
+    {"id": 4, "do": "close", "name": "s"}                                           ->  {"id": 4}
 
 A mistake is answered by {"id": ..., "error": [code, message, advice]}. The end of the input is the end of the hub: the
 gateway then flushes its journals and ends too. It runs on uvloop where that is installed.
@@ -142,6 +143,10 @@ class Gateway:
             await self.close(order["name"])
             return {}
         found = self.streams.get(order["name"].lower())
+        if order["do"] == "sync":
+            if found is not None:
+                found.ingress.sync()
+            return {}
         return {"metrics": found.ingress.metrics() if found else None}
 
 

@@ -70,6 +70,12 @@ class GatewayService:
             found: dict[str, Any] | None = self._ask({"do": "metrics", "name": name})["metrics"]
             return found
 
+    def sync(self, name: str) -> None:
+        """Return when everything that the gateway has taken for a stream survives the machine."""
+        with self._lock:
+            if name.lower() in self._orders:
+                self._ask({"do": "sync", "name": name})
+
     def stop(self) -> None:
         """End the process: what it has taken is in the journals."""
         with self._lock:

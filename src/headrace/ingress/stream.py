@@ -302,6 +302,12 @@ class StreamIngress:
         for peer in [] if self._paused else list(self.peers):
             peer.expire(now)
 
+    def sync(self) -> None:
+        """Write and sync everything that came so far. Raises OSError when the disk does not take it."""
+        if not self.journal.flush():
+            raise OSError(self.journal.problem)
+        self.journal.sync()
+
     def _sync(self) -> None:
         """In another thread: a disk may take its time, and connections should not notice."""
         handles = self.journal.unsynced()
