@@ -27,7 +27,9 @@ from headrace.control.signals import GRACEFUL_END, QUICK_END
 from headrace.describe import describe, live_stream, show
 from headrace.draft import Draft
 from headrace.errors import (
+    AddressInUse,
     BadOption,
+    GatewayFailed,
     HubClosed,
     SessionMismatch,
     StartTimeout,
@@ -177,7 +179,7 @@ class Hub:
                 self.runtime(name).control(QUICK_END, draft.quick[name])
         try:
             self._make_so(touched, draft.waits, draft.graceful)
-        except (StreamFailed, StartTimeout):
+        except (StreamFailed, StartTimeout, AddressInUse, GatewayFailed):
             self._take_back(before, draft.catalog, touched)
             raise
         self._stopped([p for ended in draft.quick.values() for p in ended], "it was stopped at once")

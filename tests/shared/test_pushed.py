@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from headrace.errors import AddressInUse
 from tests.e2e.support import until
 from tests.shared.mini import Crash, Mini
 
@@ -214,3 +215,14 @@ def test_facts_of_the_gateway_are_described_without_the_token(mini: Mini) -> Non
     assert "s3cret" not in shown
     assert "ingress http" in shown
     assert f"http://127.0.0.1:{address(mini)[1]}/ingest/s" in shown
+
+
+def test_a_taken_address_takes_the_script_back(mini: Mini) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(AddressInUse):
+            create(mini, "tcp", listen=f"127.0.0.1:{port}")
+    assert not mini.hub.pipelines
+    create(mini, "tcp", listen=f"127.0.0.1:{port}", acks="true")
+    assert send(("127.0.0.1", port), text(range(3))) == len(text(range(3)))
+    drain_until(mini, lambda: len(output(mini)) == 3)
