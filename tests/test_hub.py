@@ -22,6 +22,7 @@ from headrace.errors import (
     NoSink,
     SessionMismatch,
     StartTimeout,
+    StateDamaged,
     StateTooNew,
     StreamFailed,
     UnknownStream,
@@ -414,3 +415,20 @@ def test_a_savepoint_of_a_stream_that_never_ran_can_be_restored(hub: Hub, tmp_pa
     restore(tmp_path / "state" / "savepoints" / "early", tmp_path / "again")
     with headrace.connect(tmp_path / "again") as again:
         assert list(again.streams) == ["s"]
+
+
+@pytest.mark.parametrize("gone", ["checkpoint", "checkpoint.id"])
+def test_a_checkpoint_that_was_deleted_is_noticed(hub: Hub, gone: str) -> None:
+    runtime = hub.runtime("s")
+    place = runtime.directory / "checkpoint"
+    place.mkdir(parents=True)
+    known = runtime.checkpoint_id()
+    write_progress(runtime.directory, Progress(epoch=3))
+    assert runtime.checkpoint_id() == known
+    lost = runtime.directory / gone
+    lost.rename(runtime.directory / "aside")
+    with pytest.raises(StateDamaged) as caught:
+        runtime.checkpoint_id()
+    assert caught.value.params["path"] == str(lost)
+    (runtime.directory / "aside").rename(lost)
+    assert runtime.checkpoint_id() == known

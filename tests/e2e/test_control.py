@@ -15,7 +15,6 @@ import pytest
 
 import headrace
 from headrace.control.signals import SYNC_TEST
-from headrace.errors import StateDamaged
 from headrace.hub import Hub
 from headrace.sinks.base import SinkKey, Staged
 from tests.e2e.support import put, rows_of, until
@@ -182,17 +181,3 @@ def test_a_sink_that_fails_is_detached_or_stops_its_pipeline_and_nothing_is_writ
     assert parquet_ids(good) == list(range(300))
     assert json_ids(bad) == [*range(100), *range(200, 300)]
     assert parquet_ids(tmp_path / "mine") == json_ids(tmp_path / "worse") == [*range(100), *range(200, 300)]
-
-
-def test_a_checkpoint_that_was_deleted_is_noticed(tmp_path: Path, spark: SparkSession) -> None:
-    put(tmp_path / "in" / "0.json", lines(0, 100))
-    script = STREAM.format(place=tmp_path) + "; CREATE SINK m WITH (type = 'memory')"
-    with headrace.connect(tmp_path / "state", spark=spark) as first:
-        first.sql(f"{script}; CREATE PIPELINE p INTO m AS SELECT id FROM s")
-        until(lambda: first.streams["s"].status().rows == 100, "an epoch")
-    (tmp_path / "state" / "streams" / "s" / "checkpoint").rename(tmp_path / "gone")
-    with pytest.raises(StateDamaged):
-        headrace.connect(tmp_path / "state", spark=spark)
-    (tmp_path / "gone").rename(tmp_path / "state" / "streams" / "s" / "checkpoint")
-    with headrace.connect(tmp_path / "state", spark=spark) as second:
-        assert second.wait_until_end(60)
