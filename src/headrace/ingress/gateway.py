@@ -28,7 +28,8 @@ from urllib.parse import quote
 from headrace.codec import load
 from headrace.errors import AddressInUse, HeadraceError
 from headrace.ingress.http import Route, Site
-from headrace.ingress.stream import Settings, StreamIngress
+from headrace.ingress.peers import Settings
+from headrace.ingress.stream import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
 from headrace.program import StreamDef
 

@@ -17,7 +17,8 @@ from urllib.parse import unquote
 
 import httptools
 
-from headrace.ingress.stream import Origin, StreamIngress
+from headrace.ingress.peers import Origin
+from headrace.ingress.stream import StreamIngress
 from headrace.ingress.tcp import keep_alive
 
 MAX_HEADER_BYTES = 16 << 10

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from headrace.backpressure import Backpressure, Limits, Verdict
 from headrace.formats import FORMATS
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
 from headrace.ingress.journal import Journal, sync_all
+from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer, Settings
 from headrace.program import StreamDef
 
 # How long a byte waits for others before it is written: blocks of 5 ms at 150 MB/s are 750 KB, near the largest there
@@ -25,62 +25,6 @@ FLUSH_SECONDS = 0.005
 POLL_SECONDS = 0.05  # how often the consumers' progress is read
 SWEEP_SECONDS = 1.0
 SYNC_SECONDS = 1.0
-
-KEEP, LONG, DROPPED = 0, 1, 2
-
-
-class Peer(Protocol):
-    """A connection, as the stream sees it."""
-
-    origin: Origin
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def flushed(self) -> None:
-        """Everything that came so far is in the journal, synced if the stream asks for it."""
-        ...
-
-    def expire(self, now: float) -> None:
-        """Close if idle."""
-        ...
-
-    def abort(self) -> None:
-        """Close: the gateway stops."""
-        ...
-
-
-class Origin:
-    """The bytes of one connection. `open` counts those of the record that has not ended; `skip` says why the rest of a
-    record is thrown away."""
-
-    __slots__ = ("counters", "number", "open", "sequence", "skip", "state", "total")
-
-    def __init__(self, number: int, counters: dict[str, int]) -> None:
-        self.number, self.counters = number, counters
-        self.sequence = self.state = self.open = self.total = 0
-        self.skip = KEEP
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The options of a pushed stream that concern the journal."""
-
-    strategy: Literal["pause", "drop", "spill"]
-    max_journal_bytes: int
-    max_spill_bytes: int
-    fsync: Literal["always", "second", "never"]
-    max_connections: int
-    keep_last: bool
-
-    @staticmethod
-    def of(values: dict[str, Any]) -> Settings:
-        spills = values["backpressure"] == "spill"
-        return Settings(
-            values["backpressure"], values["max_journal_bytes"], values["max_spill_bytes"] if spills else 0,
-            values["fsync"], values["max_connections"], values.get("last_record", "drop") == "keep",
-        )  # fmt: skip
 
 
 class StreamIngress:

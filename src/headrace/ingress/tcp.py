@@ -9,7 +9,8 @@ import contextlib
 import socket
 from typing import cast
 
-from headrace.ingress.stream import Origin, StreamIngress
+from headrace.ingress.peers import Origin
+from headrace.ingress.stream import StreamIngress
 
 RECONNECT_FIRST, RECONNECT_MOST = 0.1, 5.0  # seconds
 
