@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,10 +14,20 @@ from headrace.aggregates import aggregate_nothing, schema_of
 from headrace.bridge.buckets import buckets
 from headrace.errors import StateDamaged, TooManyGroups
 from headrace.program import Emit, PipelineDef, Window
-from headrace.ring1 import log_lane, table_lane
+from headrace.ring1 import chunks, log_lane
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import STATE_VERSION, Header, LogEntry, MemoryStore, Outcome, Segment, Step, TableEntry
+from headrace.ring1.state import (
+    NO_END,
+    STATE_VERSION,
+    Header,
+    LogEntry,
+    MemoryStore,
+    Outcome,
+    Segment,
+    Step,
+    TableEntry,
+)
 from tests.ring1.pipelines import Event, Run, make_pipeline, to_table
 from tests.strategies import examples
 
@@ -259,22 +270,31 @@ def test_closing_sessions_reads_only_the_chunks_that_hold_one() -> None:
 
 
 @pytest.mark.parametrize(("window", "emit"), MODES[2:], ids=IDS[2:])
-def test_chunks_grow_with_the_groups_and_every_group_is_found_again(window: Window | None, emit: Emit) -> None:
+def test_a_table_is_cut_to_its_use_and_every_group_is_found_again(window: Window | None, emit: Emit) -> None:
+    """Small chunks while an epoch touches few of many groups, large ones while it touches most of them."""
     made, store = pipeline(window, emit), MemoryStore()
-    names: list[str | None] = [None, *(f"k{i}" for i in range(table_lane.CHUNK_GROUPS * 12))]
-    for i in range(0, len(names), 50):
-        outcome = go(made, store, [(0, name, 1) for name in names[i : i + 50]], -500)
-    assert outcome.rows == len(names)
-    (entry,) = Header.decode(store.head).tables.values()
-    assert len(entry.rows) >= len(names) / table_lane.CHUNK_GROUPS
-    assert sum(entry.rows) == len(names)
-    assert len(store.blobs) == sum(rows > 0 for rows in entry.rows)
+    names: list[str | None] = [None, *(f"k{i}" for i in range(5_000))]
+
+    def chunks_after(epochs: Sequence[Sequence[str | None]]) -> int:
+        for touched in epochs:
+            outcome = go(made, store, [(0, name, 1) for name in touched], -500)
+        assert outcome.rows == len(names)
+        (entry,) = Header.decode(store.head).tables.values()
+        assert entry.groups == len(names)
+        assert entry.bytes == sum(map(len, store.blobs.values()))
+        assert len(store.blobs) == np.count_nonzero(entry.rows)
+        return len(entry.rows)
+
+    assert chunks_after([names]) == 1
+    assert chunks_after([["k1"]] * 3) >= len(names) / (2 * chunks.SMALL_CHUNK)
+    assert chunks_after([names] * 2) == 1
     again = go(made, store, [(0, name, 1) for name in names], -500, flush=emit == "close")
-    assert counts(again) == ({} if emit == "first" else dict.fromkeys(names, 2))
+    assert counts(again) == ({} if emit == "first" else dict.fromkeys(names, 4) | {"k1": 7})
     assert emit == "close" or again.rows == len(names)
 
 
-def test_chunks_fill_evenly_although_a_lane_has_only_the_keys_of_its_bucket() -> None:
+def test_chunks_fill_evenly_although_a_lane_has_only_the_keys_of_its_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "LARGE_CHUNK", chunks.SMALL_CHUNK)
     made, store = pipeline(None, "changes"), MemoryStore()
     names = [f"k{i}" for i in range(16_000)]
     numbers = buckets([pa.chunked_array([names])], len(names), 8)
@@ -282,17 +302,19 @@ def test_chunks_fill_evenly_although_a_lane_has_only_the_keys_of_its_bucket() ->
     go(made, store, [(0, name, 1) for name in mine])
     (entry,) = Header.decode(store.head).tables.values()
     mean = len(mine) / len(entry.rows)
+    assert len(entry.rows) >= 32
     assert 0 < min(entry.rows) <= max(entry.rows) < 2 * mean
 
 
 def test_a_header_comes_back_as_it_was() -> None:
-    header = Header(
-        -5,
-        7,
-        {(-10, 0): LogEntry(9, [Segment(3, 1, 8, 90), Segment(8, 0, 2, 40)])},
-        {(0, 0): TableEntry([2, 0], [5, None], 70)},
-    )
-    assert Header.decode(header.encode()) == header
+    table = TableEntry(np.array([2, 0], np.int32), np.array([5, NO_END]), 70, 3.5)
+    logs = {(-10, 0): LogEntry(9, [Segment(3, 1, 8, 90), Segment(8, 0, 2, 40)])}
+    header = Header(-5, 7, logs, {(0, 0): table, (1, 2): TableEntry.empty(session=False)})
+    again = Header.decode(header.encode())
+    assert again.encode() == header.encode()
+    assert (again.watermark, again.floor, again.logs) == (-5, 7, logs)
+    found = again.tables[0, 0]
+    assert (found.rows.tolist(), found.ends.tolist(), found.bytes, found.touched) == ([2, 0], [5, NO_END], 70, 3.5)
     assert header.rows == 12
     assert header.bytes == 200
     assert Header.decode(None) == Header()

@@ -8,6 +8,7 @@ others.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from headrace.ring1.state import BlobKey, Store
 
@@ -61,14 +62,28 @@ class PackedStore:
                 self._outside.add(key)
         return found
 
+    def get_many(self, keys: Sequence[BlobKey]) -> list[bytes | None]:
+        outside = [key for key in keys if key not in self._inline]
+        found = dict(zip(outside, self._inner.get_many(outside), strict=True))
+        self._outside.update(key for key, data in found.items() if data is not None)
+        return [self._inline[key] if key in self._inline else found[key] for key in keys]
+
     def put(self, key: BlobKey, data: bytes) -> None:
-        self._inline.pop(key, None)
+        self.put_many([(key, data)])
+
+    def put_many(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
+        for key, _ in blobs:
+            self._inline.pop(key, None)
         room = INLINE_TOTAL - sum(map(len, self._inline.values()))
-        if key not in self._outside and len(data) <= min(INLINE_BLOB, room):
-            self._inline[key] = data
-        else:
-            self._inner.put(key, data)
-            self._outside.add(key)
+        outside = []
+        for key, data in blobs:
+            if key not in self._outside and len(data) <= min(INLINE_BLOB, room):
+                self._inline[key] = data
+                room -= len(data)
+            else:
+                outside.append((key, data))
+        self._inner.put_many(outside)
+        self._outside.update(key for key, _ in outside)
 
     def remove(self, key: BlobKey) -> None:
         if self._inline.pop(key, None) is None:

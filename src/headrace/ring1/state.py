@@ -8,14 +8,19 @@ own, so that an epoch rewrites only what it touches (DESIGN section 6). The stor
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import StateDamaged, TooManyGroups
 
 STATE_VERSION = 2
+NO_END = 2**63 - 1
 
 
 class BlobKey(NamedTuple):
@@ -37,8 +42,16 @@ class Store(Protocol):
 
     def get(self, key: BlobKey) -> bytes | None: ...
 
+    def get_many(self, keys: Sequence[BlobKey]) -> list[bytes | None]:
+        """What `get` says of each key; cheaper than one by one."""
+        ...
+
     def put(self, key: BlobKey, data: bytes) -> None:
         """A key that exists was read or removed before, in the same epoch."""
+        ...
+
+    def put_many(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
+        """`put` for each; cheaper than one by one."""
         ...
 
     def remove(self, key: BlobKey) -> None: ...
@@ -65,9 +78,16 @@ class MemoryStore:
     def get(self, key: BlobKey) -> bytes | None:
         return self.blobs.get(key)
 
+    def get_many(self, keys: Sequence[BlobKey]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
+
     def put(self, key: BlobKey, data: bytes) -> None:
         self.blobs[key] = data
         self.writes += 1
+
+    def put_many(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
+        for key, data in blobs:
+            self.put(key, data)
 
     def remove(self, key: BlobKey) -> None:
         self.blobs.pop(key, None)
@@ -95,18 +115,38 @@ class LogEntry:
     segments: list[Segment] = field(default_factory=list)
 
 
-@dataclass(slots=True)
 class TableEntry:
     """A window (or all time) kept as a hash table of `len(rows)` chunks: rows per chunk, for sessions the earliest end
-    in each chunk, and the bytes of all of them."""
+    in each chunk (`NO_END` for none), the bytes of all of them, and how many groups an epoch touches about."""
 
-    rows: list[int]
-    ends: list[int | None]
-    bytes: int = 0
+    __slots__ = ("bytes", "ends", "rows", "touched")
+
+    def __init__(
+        self, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int64], size: int = 0, touched: float = 1.0
+    ) -> None:
+        self.rows, self.ends, self.bytes, self.touched = rows, ends, size, touched
+
+    @staticmethod
+    def empty(session: bool) -> TableEntry:
+        """A table without groups, in one chunk."""
+        return TableEntry(np.zeros(1, np.int32), _no_ends(1, session))
 
     @property
     def groups(self) -> int:
-        return sum(self.rows)
+        return int(self.rows.sum())
+
+    def cut(self, count: int, session: bool) -> None:
+        """Make it `count` chunks, all empty for now."""
+        self.rows, self.ends = np.zeros(count, np.int32), _no_ends(count, session)
+
+    def note_touched(self, groups: int) -> None:
+        """An epoch touched this many groups: the mean moves half of the way there, by order of magnitude. It begins at
+        one, so that a table is not taken for a busy one because it was filled at a stroke."""
+        self.touched = math.sqrt(self.touched * groups)
+
+
+def _no_ends(count: int, session: bool) -> npt.NDArray[np.int64]:
+    return np.full(count if session else 0, NO_END, np.int64)
 
 
 @dataclass(slots=True)
@@ -127,22 +167,30 @@ class Header:
             [start, end, log.next, [[s.part, s.level, s.rows, s.bytes] for s in log.segments]]
             for (start, end), log in self.logs.items()
         ]
-        tables = [[start, end, t.rows, t.ends, t.bytes] for (start, end), t in self.tables.items()]
-        return json.dumps([STATE_VERSION, self.watermark, self.floor, logs, tables], separators=(",", ":")).encode()
+        tables = [
+            [start, end, len(t.rows), len(t.ends), t.bytes, round(t.touched, 3)]
+            for (start, end), t in self.tables.items()
+        ]
+        facts = json.dumps([STATE_VERSION, self.watermark, self.floor, logs, tables], separators=(",", ":")).encode()
+        arrays = [array.tobytes() for t in self.tables.values() for array in (t.rows, t.ends)]
+        return b"\0".join((facts, b"".join(arrays)))  # a large table has thousands of chunks: no text for each
 
     @staticmethod
     def decode(data: bytes | None) -> Header:
         if data is None:
             return Header()
-        version, watermark, floor, logs, tables = json.loads(data)
+        facts, _, arrays = data.partition(b"\0")
+        version, watermark, floor, logs, tables = json.loads(facts)
         if version != STATE_VERSION:
             raise StateDamaged(f"a lane's state has version {version}, this is {STATE_VERSION}", version=version)
-        return Header(
-            watermark,
-            floor,
-            {(s, e): LogEntry(n, [Segment(*segment) for segment in segments]) for s, e, n, segments in logs},
-            {(s, e): TableEntry(rows, ends, size) for s, e, rows, ends, size in tables},
-        )
+        entries, at = {}, 0
+        for start, end, chunks, ends, size, touched in tables:
+            rows = np.frombuffer(arrays, np.int32, chunks, at).copy()
+            at += rows.nbytes
+            entries[start, end] = TableEntry(rows, np.frombuffer(arrays, np.int64, ends, at).copy(), size, touched)
+            at += 8 * ends
+        logged = {(s, e): LogEntry(n, [Segment(*segment) for segment in segments]) for s, e, n, segments in logs}
+        return Header(watermark, floor, logged, entries)
 
     @property
     def rows(self) -> int:

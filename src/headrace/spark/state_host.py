@@ -8,7 +8,7 @@ store is raised, because no pipeline is to blame for it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -41,6 +41,7 @@ from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import BlobKey, Outcome, Step
 from headrace.sinks.base import SinkKey
 from headrace.sinks.delivery import stage
+from headrace.spark.state_calls import get_many, update_many
 from headrace.status import Traffic
 
 _DATA = StructType([StructField("data", BinaryType())])
@@ -69,8 +70,14 @@ class SparkStore:
         found = self._blobs.getValue(tuple(key))
         return None if found is None else bytes(found[0])
 
+    def get_many(self, keys: Sequence[BlobKey]) -> list[bytes | None]:
+        return get_many(self._blobs, keys)
+
     def put(self, key: BlobKey, data: bytes) -> None:
         self._blobs.updateValue(tuple(key), (data,))
+
+    def put_many(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
+        update_many(self._blobs, blobs)
 
     def remove(self, key: BlobKey) -> None:
         self._blobs.removeKey(tuple(key))
