@@ -135,26 +135,45 @@ def split_closed(partials: pa.Table, limit: int | None) -> tuple[pa.Table, int]:
 def merge(program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
     """One partial per group from many. For session windows, groups that touch become one."""
     schema = schema_of(program)
-    table = pa.concat_tables([t.cast(schema) if t.schema != schema else t for t in tables])
+    table = _parts(schema, tables)
     if table.num_rows == 0:
         return table
-    keys = [f"k{i}" for i in range(len(program.keys))]
-    merged = [f"CAST({p.merge} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
-    merged += [f"CAST(sum({NEWEST}) AS BIGINT) AS {NEWEST}"] if NEWEST in schema.names else []
-    if program.window is not None and program.window.kind == "session":
-        columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *merged]
-        sql = f"SELECT {', '.join(columns)} FROM {_islands('parts', keys)} GROUP BY {', '.join([*keys, '_island'])}"
-    else:
-        group = [*(BOUNDS if program.window else ()), *keys]
-        sql = f"SELECT {', '.join([*group, *merged])} FROM parts" + (f" GROUP BY {', '.join(group)}" if group else "")
-    return duck.conform(duck.run(meaning, sql, {"parts": table}), schema)
+    return duck.conform(duck.run(meaning, _merge_sql(program), {"parts": table}), schema)
 
 
 def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Table:
     """The output rows of merged `groups`: HAVING, then the select list."""
-    schema = pa.schema([pa.field(o.name, o.type.arrow) for o in program.outputs])
-    sql = f"SELECT {duck.select_list(program.outputs)} FROM groups{where(program.having)}"
-    return duck.conform(duck.run(meaning, sql, {"groups": groups}), schema)
+    return duck.conform(duck.run(meaning, _finish_sql(program, "groups"), {"groups": groups}), _output(program))
+
+
+def merge_and_finish(program: Ring1Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
+    """`finish` of what `merge` makes of `tables`, in one go: most of a small query's time is its planning."""
+    parts = _parts(schema_of(program), tables)
+    sql = _finish_sql(program, f"({_merge_sql(program)}) AS groups")
+    return duck.conform(duck.run(meaning, sql, {"parts": parts}), _output(program))
+
+
+def _parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([t.cast(schema) if t.schema != schema else t for t in tables])
+
+
+def _merge_sql(program: Ring1Program | Ring0Program) -> str:
+    keys = [f"k{i}" for i in range(len(program.keys))]
+    merged = [f"CAST({p.merge} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
+    merged += [f"CAST(sum({NEWEST}) AS BIGINT) AS {NEWEST}"] if NEWEST in schema_of(program).names else []
+    if program.window is not None and program.window.kind == "session":
+        columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *merged]
+        return f"SELECT {', '.join(columns)} FROM {_islands('parts', keys)} GROUP BY {', '.join([*keys, '_island'])}"
+    group = [*(BOUNDS if program.window else ()), *keys]
+    return f"SELECT {', '.join([*group, *merged])} FROM parts" + (f" GROUP BY {', '.join(group)}" if group else "")
+
+
+def _finish_sql(program: Ring1Program, groups: str) -> str:
+    return f"SELECT {duck.select_list(program.outputs)} FROM {groups}{where(program.having)}"
+
+
+def _output(program: Ring1Program) -> pa.Schema:
+    return pa.schema([pa.field(o.name, o.type.arrow) for o in program.outputs])
 
 
 def project_rows(outputs: Sequence[Expression], filter_sql: str | None, meaning: Meaning, rows: pa.Table) -> pa.Table:

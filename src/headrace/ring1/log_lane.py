@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headrace.aggregates import finish, is_closed, merge, schema_of, split_closed
+from headrace.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
 from headrace.bridge.messages import decode_table, encode_table
 from headrace.errors import StateDamaged
 from headrace.program import Meaning, Ring1Program, Window
@@ -44,7 +44,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
     if step.share is not None and header.rows > step.share:
         _compact(program, meaning, store, header)
     require_room(header.groups, step.max_groups)
-    output = finish(program, meaning, merge(program, meaning, due_parts)) if due_parts else None
+    output = merge_and_finish(program, meaning, due_parts) if due_parts else None
     return outcome(output, late, closed, header)
 
 
