@@ -296,8 +296,9 @@ def _islands(source: str, keys: Sequence[str]) -> str:
 
 
 def is_closed(window: Window, end: int, watermark: int | None) -> bool:
-    """Whether a window with this end is closed at `watermark`: nothing more can join it."""
-    return watermark is not None and bool(closed_among(window, pa.array([end]), watermark)[0].as_py())
+    """Whether a window with this end is closed at `watermark`: nothing more can join it. The rule of `closed_among` for
+    one end; asking Arrow about a single number takes 0.1 ms."""
+    return watermark is not None and (end < watermark if window.kind == "session" else end <= watermark)
 
 
 def closed_among(window: Window, ends: pa.Array[Any] | pa.ChunkedArray[Any], watermark: int) -> pa.BooleanArray:
