@@ -67,7 +67,7 @@ def served() -> Iterator[tuple[MapState, Server]]:
     theirs.close()
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, state_calls.IN_FLIGHT, 3 * state_calls.IN_FLIGHT + 1])
+@pytest.mark.parametrize("count", [0, 1, 2, state_calls.MANY, state_calls.IN_FLIGHT, 3 * state_calls.IN_FLIGHT + 1])
 def test_what_was_put_is_found_also_one_by_one(served: tuple[MapState, Server], count: int) -> None:
     state, server = served
     blobs = [((i, -i), bytes([i % 251]) * (i * 37)) for i in range(1, count + 1)]
@@ -78,7 +78,7 @@ def test_what_was_put_is_found_also_one_by_one(served: tuple[MapState, Server], 
         found = state.getValue(key)
         assert found is not None
         assert bytes(found[0]) == data
-    assert get_many(state, [(0, 1), (0, 2)]) == [None, None]
+    assert get_many(state, [(0, i) for i in range(20)]) == [None] * 20
 
 
 def test_large_values_pass_in_both_directions(served: tuple[MapState, Server]) -> None:
@@ -90,10 +90,11 @@ def test_large_values_pass_in_both_directions(served: tuple[MapState, Server]) -
 
 def test_a_failed_call_is_raised(served: tuple[MapState, Server]) -> None:
     state, server = served
-    update_many(state, [((1, 1), b"x"), ((2, 2), b"y")])
+    keys = [(i, i) for i in range(state_calls.MANY)]
+    update_many(state, [(key, b"x") for key in keys])
     server.broken.add(next(iter(server.values)))
     with pytest.raises(PySparkRuntimeError):
-        get_many(state, [(1, 1), (2, 2)])
+        get_many(state, keys)
 
 
 def test_a_client_that_is_not_known_is_asked_one_by_one(
@@ -101,5 +102,6 @@ def test_a_client_that_is_not_known_is_asked_one_by_one(
 ) -> None:
     state, _ = served
     monkeypatch.setattr(state_calls, "_messages", None)
-    update_many(state, [((1, 1), b"x"), ((2, 2), b"y")])
-    assert get_many(state, [(2, 2), (3, 3), (1, 1)]) == [b"y", None, b"x"]
+    blobs = [((i, i), bytes([i])) for i in range(20)]
+    update_many(state, blobs)
+    assert get_many(state, [*(key for key, _ in blobs), (99, 0)]) == [*(data for _, data in blobs), None]

@@ -23,6 +23,7 @@ with contextlib.suppress(ImportError):
 # Requests under way at once. What is sent must fit into the socket's buffers while the server is busy answering, or
 # both sides would wait for each other: requests that carry data have short answers and the other way round.
 IN_FLIGHT = 64
+MANY = 16  # fewer are asked one by one, in Spark's own way
 _FRAME = struct.Struct("!ii")  # the protocol's version, the length of the message
 
 Key = tuple[int, ...]
@@ -31,7 +32,7 @@ Key = tuple[int, ...]
 def get_many(state: MapState, keys: Sequence[Key]) -> list[bytes | None]:
     """The first field of the value of each key; None where there is none."""
     client = _client(state)
-    if client is None or len(keys) < 2:
+    if client is None or len(keys) < MANY:
         return [None if (found := state.getValue(key)) is None else bytes(found[0]) for key in keys]
     api = client._stateful_processor_api_client
     calls = (_messages.MapStateCall(stateName=state._stateName, getValue=_messages.GetValue(userKey=key))
@@ -42,7 +43,7 @@ def get_many(state: MapState, keys: Sequence[Key]) -> list[bytes | None]:
 def update_many(state: MapState, items: Sequence[tuple[Key, bytes]]) -> None:
     """Set the value of each key."""
     client = _client(state)
-    if client is None or len(items) < 2:
+    if client is None or len(items) < MANY:
         for key, data in items:
             state.updateValue(key, (data,))
         return
