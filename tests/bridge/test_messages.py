@@ -16,6 +16,7 @@ from headrace.bridge.messages import (
     SPARK_DDL,
     VERSION,
     Kind,
+    LaneEnd,
     LaneEpoch,
     Row,
     decode_json,
@@ -136,3 +137,9 @@ def test_batches_carry_every_message_once_and_in_order(sent: list[list[Row]], mo
         found = list(messages.batches(sent))
     assert [Row(**r) for batch in found for r in batch.to_pylist()] == [row for rows in sent for row in rows]
     assert all(batch.num_rows < most + max(map(len, sent)) for batch in found)
+
+
+@given(st.booleans(), st.booleans(), st.booleans())
+def test_an_end_comes_back_as_it_was_sent(flush: bool, drop: bool, reset: bool) -> None:
+    end = LaneEnd(flush, drop, reset)
+    assert LaneEnd.decode(end.encode()) == end

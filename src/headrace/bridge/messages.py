@@ -42,7 +42,7 @@ class Kind(IntEnum):
     EVENTS = 1  # partial aggregates, Arrow IPC
     WATERMARK = 2  # LaneEpoch: this task's highest event time, and what the lane must know of the epoch
     BARRIER = 3  # JSON {"kind", "id"}: the task has nothing more for the lane in this epoch
-    EOF = 4  # JSON {"flush", "drop", "reset"}: a life of the lane ends
+    EOF = 4  # LaneEnd as JSON: a life of the lane ends
     OUTPUT = 5  # to the driver: a sink's receipt
     ERROR = 6  # to the driver: the pipeline failed here
     REPORT = 7  # to the driver: what a task or a lane did
@@ -136,6 +136,24 @@ class LaneEpoch:
         if version != VERSION:
             raise InternalError(f"a watermark message has version {version}, this is {VERSION}")
         return LaneEpoch(*[*values, program.decode()])
+
+
+@dataclass(frozen=True, slots=True)
+class LaneEnd:
+    """An eof message: a life of the lane ends. `flush` closes what is open, `drop` forgets the state afterwards,
+    `reset` forgets what was before this epoch."""
+
+    flush: bool
+    drop: bool = False
+    reset: bool = False
+
+    def encode(self) -> bytes:
+        return encode_json({"flush": self.flush, "drop": self.drop, "reset": self.reset})
+
+    @staticmethod
+    def decode(payload: bytes) -> LaneEnd:
+        value = decode_json(payload)
+        return LaneEnd(value["flush"], value["drop"], value["reset"])
 
 
 def encode_json(value: dict[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.aggregates import aggregate_family
 from headrace.bridge.alignment import encode_barrier
-from headrace.bridge.messages import STREAM_LANE, Kind, LaneEpoch, Row, encode_json, encode_receipt, payloads
+from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, LaneEpoch, Row, encode_json, encode_receipt, payloads
 from headrace.codec import dump
 from headrace.control.signals import EPOCH, Barrier
 from headrace.failures import describe
@@ -263,20 +263,20 @@ class _Task:
             # Stopped with its windows to be closed, and started again before an epoch could tell its lanes.
             closing = any(e.flush and not e.drop for e in self.given.leaving if e.pipeline.instance == instance)
             back, flush = instance in self.back, self.plan.ending or closing
-            end = {"flush": flush, "drop": False, "reset": back} if flush or back else None
+            end = LaneEnd(flush, reset=back) if flush or back else None
             messages += self._watermarks(pipeline, end, self.max_time)
         return messages
 
     def _ends(self) -> Iterator[list[Row]]:
         for leaving in self.given.leaving:
             if leaving.pipeline.program.ring1 is not None and leaving.pipeline.instance not in self.present:
-                end = {"flush": leaving.flush, "drop": leaving.drop, "reset": False}
+                end = LaneEnd(leaving.flush, leaving.drop)
                 # It left before this epoch's rows, so their times close none of its windows.
                 yield self._watermarks(leaving.pipeline, end, None)
         for instance, reason in self.failures.items():
             yield [self._to_driver(Kind.ERROR, {"instance": instance, "reason": reason})]
 
-    def _watermarks(self, pipeline: PipelineDef, end: dict[str, bool] | None, max_time: int | None) -> list[Row]:
+    def _watermarks(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None) -> list[Row]:
         """This task's word to every lane of a pipeline; the first task also says what the lane is."""
         given = self.given
         program = _text(pipeline, self.plan.version, given.checkpoint) if given.task == 0 else ""
@@ -290,15 +290,15 @@ class _Task:
             program,
         ).encode()
         rows, barrier = [], encode_barrier(given.cut)
-        ends = end is not None and given.task == 0
+        ending = end.encode() if end is not None and given.task == 0 else None
         for bucket in range(pipeline.buckets):
             rows.append(self._row(pipeline.lane, bucket, Kind.WATERMARK, message))
             if not fault_chosen("drop-barrier-row"):
                 rows.append(self._row(pipeline.lane, bucket, Kind.BARRIER, barrier))
-            if ends:
-                rows.append(self._row(pipeline.lane, bucket, Kind.EOF, encode_json(end or {})))
+            if ending is not None:
+                rows.append(self._row(pipeline.lane, bucket, Kind.EOF, ending))
         count = pipeline.buckets
-        self.sent[pipeline.instance] += Traffic(watermarks=count, barriers=count, ends=count if ends else 0)
+        self.sent[pipeline.instance] += Traffic(watermarks=count, barriers=count, ends=count if ending else 0)
         return rows
 
     def _fail(self, instance: int, problem: Exception) -> None:

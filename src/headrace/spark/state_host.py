@@ -22,9 +22,9 @@ from headrace.bridge.alignment import align_tasks
 from headrace.bridge.messages import (
     STREAM_LANE,
     Kind,
+    LaneEnd,
     LaneEpoch,
     Row,
-    decode_json,
     decode_table,
     encode_json,
     encode_receipt,
@@ -116,7 +116,7 @@ class LaneProcessor(StatefulProcessor):
         first = epochs[0]
         pipeline = _pipeline(first.program)
         instance = pipeline.instance  # who has the lane now: its answers go to the driver under that name
-        ends = [decode_json(m.payload) for m in messages if m.kind == Kind.EOF]
+        ends = [LaneEnd.decode(m.payload) for m in messages if m.kind == Kind.EOF]
         events = tuple(decode_table(m.payload) for m in messages if m.kind == Kind.EVENTS)
         received = Traffic(
             batches=len(events),
@@ -128,9 +128,9 @@ class LaneProcessor(StatefulProcessor):
         step = Step(
             events,
             watermark_after(epochs),
-            flush=any(e["flush"] for e in ends),
-            drop=any(e["drop"] for e in ends),
-            reset=any(e["reset"] for e in ends),
+            flush=any(e.flush for e in ends),
+            drop=any(e.drop for e in ends),
+            reset=any(e.reset for e in ends),
             max_groups=pipeline.max_groups,
             share=-(-pipeline.max_groups // pipeline.buckets),
         )
