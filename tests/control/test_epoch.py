@@ -13,7 +13,7 @@ import pytest
 
 from headrace import faults
 from headrace.bridge.messages import Kind, Row
-from headrace.control.signals import Barrier
+from headrace.control.signals import FLUSH, PING, QUICK_END, Barrier
 from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, MissingInput, UnknownInput
 from headrace.program import PlanVersion
 from headrace.ring1.packed import PackedStore
@@ -132,3 +132,15 @@ def test_a_barrier_of_the_data_channel_comes_out_at_the_tail_with_its_epoch(tmp_
     driver, cut = Driver(tmp_path), Barrier("sync_test", 12)
     driver.committer.commit(through_lanes(sent((cut,) * TASKS)))
     assert [s.barrier for s in driver.summaries] == [cut]
+
+
+def test_the_committer_acts_on_the_control_channel_past_the_rows(tmp_path: Path) -> None:
+    driver, rows = Driver(tmp_path), through_lanes(sent())
+    driver.committer.control(PING.with_id(1), ())
+    driver.committer.control(FLUSH.with_id(2), ())  # nothing is open yet
+    driver.committer.control(QUICK_END.with_id(3), [PIPELINE])
+    driver.committer.commit(rows)
+    sink: Any = driver.committer.sink(PIPELINE, "out")
+    assert sink.read().num_rows == 0  # the epoch in flight is lost to it, and that is no failure
+    assert driver.summaries[0].failures == {} and read_progress(tmp_path).failures == {}
+    driver.committer.control(FLUSH.with_id(4), ())

@@ -116,12 +116,6 @@ class BarrierAligner(Generic[T]):
                 passed += self.offer(name, item)
         return passed
 
-    def reset(self) -> None:
-        """Begin anew: an epoch may be run again, and brings its barrier again."""
-        self._pending = self._done = None
-        self._arrived.clear()
-        self._held = {name: deque() for name in self.inputs}
-
     def check_time(self) -> None:
         """Raise MissingInput when the pending barrier has waited longer than the limit."""
         if self._pending and self._limit is not None and self._clock() - self._since > self._limit:

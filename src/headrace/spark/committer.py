@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.bridge.messages import STREAM_LANE, Kind, Row, decode_json, decode_receipt
-from headrace.control.barrier import BarrierAligner, align
-from headrace.control.signals import FLUSH, QUICK_END, Barrier, Channel, Signal
+from headrace.control.barrier import BarrierAligner, FanIn, align
+from headrace.control.signals import FLUSH, QUICK_END, Barrier, Signal
 from headrace.errors import HeadraceError, InternalError, SinkFailed, TooManyGroups
 from headrace.failures import describe
 from headrace.faults import fault_point
@@ -126,8 +126,8 @@ class EpochCommitter:
         for debt in owed:
             self.sink(debt.pipeline, debt.sink).commit(self._key(debt.pipeline, debt.epoch), [])
         if sinks:
-            aligner: BarrierAligner[None] = BarrierAligner("the committer", sinks, Channel.CONTROL)
-            passed = [forwarded for name in sinks for forwarded in aligner.offer(name, signal)]
+            point: FanIn[None] = FanIn("the committer", sinks)
+            passed = [forwarded for name in sinks for forwarded in point.control.offer(name, signal)]
             if passed != [signal]:
                 raise InternalError(f"the committer passed {signal} on {len(passed)} times")
 
