@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -432,3 +433,27 @@ def test_a_checkpoint_that_was_deleted_is_noticed(hub: Hub, gone: str) -> None:
     assert caught.value.params["path"] == str(lost)
     (runtime.directory / "aside").rename(lost)
     assert runtime.checkpoint_id() == known
+
+
+def test_stopping_a_stream_whose_query_is_being_mended_waits_for_no_lock_twice(
+    hub: Hub,
+) -> None:
+    """The keeper asks the hub for Spark under its own lock, while the hub stops the query under the hub's."""
+    hub._engine = object()  # type: ignore[assignment]
+    runtime = hub.runtime("s")
+    relaunching, done = threading.Event(), threading.Event()
+
+    def mend() -> None:
+        with runtime.keeper._lock:
+            relaunching.set()
+            time.sleep(0.1)
+            hub._start_engine()
+        done.set()
+
+    thread = threading.Thread(target=mend, daemon=True)
+    thread.start()
+    relaunching.wait(5)
+    with hub._lock:
+        runtime.stop()
+    assert done.wait(5)
+    hub._engine = None

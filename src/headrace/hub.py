@@ -386,6 +386,12 @@ class Hub:
         return found
 
     def _start_engine(self) -> Engine:
+        # At first without the lock: a query that is being mended is started under its keeper's, while a thread that has
+        # this one may be waiting to stop it.
+        self._require_open()
+        engine = self._engine
+        if engine is not None:
+            return engine
         with self._lock:
             self._require_open()
             if self._engine is None:

@@ -20,7 +20,7 @@ from headrace.errors import WorkerDied
 from headrace.streams.culprit import Search
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import read_applied
-from headrace.streams.quarantine import Quarantined, read_quarantine, write_quarantine
+from headrace.streams.quarantine import Quarantined, change_quarantine, read_quarantine
 
 OnEnd = Callable[[str | None], None]
 
@@ -152,12 +152,10 @@ class QueryKeeper:
             "(fewer groups, shorter windows), then start it again: it begins anew.",
             epoch=epoch,
         ).render()
-        found = read_quarantine(self._directory)
-        write_quarantine(self._directory, replace(found, out=(*found.out, Quarantined(guilty, reason))))
+        entry = Quarantined(guilty, reason)
+        change_quarantine(self._directory, lambda found: replace(found, out=(*found.out, entry)))
         self._relaunch()
         return {guilty: reason}
 
     def _set_probe(self, probe: tuple[int, ...] | None) -> None:
-        found = read_quarantine(self._directory)
-        if found.probe != probe:
-            write_quarantine(self._directory, replace(found, probe=probe))
+        change_quarantine(self._directory, lambda found: replace(found, probe=probe))

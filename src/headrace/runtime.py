@@ -35,7 +35,7 @@ from headrace.streams import stream_values
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.plans import PlanStore, parse_plan
 from headrace.streams.progress import HOLD, Applied, Progress, read_applied, read_progress
-from headrace.streams.quarantine import read_quarantine, write_quarantine
+from headrace.streams.quarantine import Quarantine, change_quarantine
 
 if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter, EpochSummary
@@ -168,13 +168,14 @@ class StreamRuntime:
     def _let_out(self, current: int, pipelines: tuple[PipelineDef, ...], left: tuple[Left, ...]) -> None:
         """Those who killed a worker and are started again may run from the next plan version on; forget those that no
         epoch can name any more."""
-        old = read_quarantine(self.directory)
         back = {ended.pipeline.instance for ended in left} & {p.instance for p in pipelines}
         committed = read_progress(self.directory).plan
-        new = old.without(back, current)
-        new = replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
-        if new != old:
-            write_quarantine(self.directory, new)
+
+        def change(old: Quarantine) -> Quarantine:
+            new = old.without(back, current)
+            return replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
+
+        change_quarantine(self.directory, change)
 
     def end(self, pipelines: tuple[PipelineDef, ...]) -> int:
         """The version of a plan that closes every window in its first epoch: a new one, unless that is in force and no

@@ -7,7 +7,8 @@ process applies it whenever it hands out a plan (DESIGN section 6).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -64,6 +65,13 @@ def read_quarantine(stream_dir: Path) -> Quarantine:
         return Quarantine()
 
 
-def write_quarantine(stream_dir: Path, quarantine: Quarantine) -> None:
-    """Store durably."""
-    write_atomic(stream_dir / "quarantine.json", dump(quarantine).encode())
+_changing = threading.Lock()
+
+
+def change_quarantine(stream_dir: Path, change: Callable[[Quarantine], Quarantine]) -> None:
+    """Store durably what `change` makes of the list. The hub's threads may call it at the same time."""
+    with _changing:
+        old = read_quarantine(stream_dir)
+        new = change(old)
+        if new != old:
+            write_atomic(stream_dir / "quarantine.json", dump(new).encode())
