@@ -62,7 +62,6 @@ def arrivals(per_origin: int, whole_window: bool) -> Ints:
 
 def shred(report: Report, say: Say) -> None:
     """Buffers a second, in batches of 4,096 and one by one."""
-    SequenceShredder().arrive(arrivals(1, False)[:10])  # compiled
     speeds = {}
     for name, whole in (("per_origin", True), ("interleaved", False)):
         rows = arrivals(20 if QUICK else PER_ORIGIN, whole)
@@ -95,6 +94,7 @@ def resident(pid: int | str = "self") -> int:
 
 def idle(report: Report, say: Say) -> None:
     """Bytes for an origin that has an open record and sends nothing."""
+    SequenceShredder().arrive(arrivals(1, False)[:10])  # compiled
     before = resident()
     shredder = SequenceShredder()
     for at in range(0, IDLE, 10_000):
@@ -228,8 +228,8 @@ def _until(fact: Callable[[], bool]) -> None:
 def measure(say: Say) -> Report:
     random.seed(1)
     report = Report(facts=environment("numba", "uvloop", "pyspark"))
+    idle(report, say)  # first: freed memory that is used again would not count
     shred(report, say)
-    idle(report, say)
     plain, plain_core = loopback(say)
     report.facts["loopback_sink"] = f"{plain:.0f} MB/s, {plain_core:.0f} MB per processor second"
     speeds = {fsync: into_journal(report, say, fsync, SECONDS) for fsync in ("second", "never", "always")}
