@@ -162,7 +162,7 @@ def test_a_pipeline_that_keeps_too_much_state_is_stopped_and_its_neighbour_is_no
     mini = Mini(tmp_path / "state", monkeypatch)
     mini.hub.sql(
         "CREATE STREAM s (a BIGINT, c INT) WITH (source = 'generator', format = 'json', rows = '5000', "
-        "cardinality = '5000', pipeline_state_budget = '20KB'); CREATE SINK out WITH (type = 'kept')"
+        "cardinality = '5000', pipeline_state_budget = '4KB'); CREATE SINK out WITH (type = 'kept')"
     )
     create(mini, dear="a, count(*) AS n FROM s GROUP BY a", cheap="count(*) AS n FROM s")
     mini.drain()
@@ -172,6 +172,6 @@ def test_a_pipeline_that_keeps_too_much_state_is_stopped_and_its_neighbour_is_no
     shown = mini.hub.sql("SHOW PIPELINES")[0].table
     assert shown is not None
     row = {r["name"]: r for r in shown.to_pylist()}["cheap"]
-    assert 0 < int(row["state_bytes"]) < 20_000
+    assert 0 < int(row["state_bytes"]) < 4_000
     assert float(row["epoch_ms"]) >= 0
     mini.hub.close()
