@@ -279,7 +279,7 @@ class _Task:
     def _watermarks(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None) -> list[Row]:
         """This task's word to every lane of a pipeline; the first task also says what the lane is."""
         given = self.given
-        program = _text(pipeline, self.plan.version, given.checkpoint) if given.task == 0 else ""
+        program = _text(pipeline, given.checkpoint) if given.task == 0 else ""
         message = LaneEpoch(
             given.epoch,
             given.tasks,
@@ -343,15 +343,16 @@ class _Task:
         }
 
 
-_texts: dict[tuple[str, int, int], str] = {}
+_texts: dict[tuple[str, int], tuple[PipelineDef, str]] = {}
 
 
-def _text(pipeline: PipelineDef, version: int, checkpoint: str) -> str:
-    """A pipeline as its lanes get it; written once per plan version and worker. A worker may serve several hubs, whose
-    versions and instances are numbered alike: the checkpoint tells them apart."""
-    key = (checkpoint, version, pipeline.instance)
-    if key not in _texts:
+def _text(pipeline: PipelineDef, checkpoint: str) -> str:
+    """A pipeline as its lanes get it; written once per worker. A worker may serve several hubs, whose instances are
+    numbered alike: the checkpoint tells them apart."""
+    key = (checkpoint, pipeline.instance)
+    held = _texts.get(key)
+    if held is None or held[0] != pipeline:
         if len(_texts) > 4096:
             _texts.clear()
-        _texts[key] = dump(pipeline)
-    return _texts[key]
+        held = _texts[key] = (pipeline, dump(pipeline))
+    return held[1]
