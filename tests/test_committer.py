@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.program import Left, PipelineDef, PlanVersion
-from headrace.ring0.task import TaskInput, run_task
+from headrace.ring0.task import run_task
+from headrace.ring0.task_input import TaskInput
 from headrace.spark.committer import EpochCommitter, EpochSummary
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import read_progress

@@ -33,7 +33,8 @@ from headrace.program import (
     StreamDef,
     Window,
 )
-from headrace.ring0.task import TaskInput, run_task
+from headrace.ring0.task import run_task
+from headrace.ring0.task_input import TaskInput
 from headrace.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, View
 from headrace.sinks.collected import unpack
 from headrace.sources.base import RawChunk

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.program import PipelineDef, PlanVersion, Window
-from headrace.ring0.task import TaskInput, run_task
+from headrace.ring0.task import run_task
+from headrace.ring0.task_input import TaskInput
 from tests.ring0.tasks import WORD, Chunks, N, at, counting, lines, stateless, stream
 
 TUMBLE = Window("tumble", 10_000_000, 10_000_000)

@@ -6,67 +6,28 @@ failure of one pipeline becomes an `error` message; a failure of the stream itse
 
 from __future__ import annotations
 
-import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 import pyarrow as pa
 
-from headrace.aggregates import aggregate_family
-from headrace.bridge.alignment import encode_barrier
-from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, LaneEpoch, Row, encode_json, encode_receipt, payloads
-from headrace.codec import dump
-from headrace.control.signals import EPOCH, Barrier
-from headrace.failures import describe
-from headrace.faults import crash_point, fault_chosen
+from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Row, payloads
+from headrace.faults import crash_point
 from headrace.formats.base import BadRecord, Decoded
-from headrace.program import Left, PipelineDef, PlanVersion
+from headrace.program import PipelineDef
 from headrace.ring0.batch import to_rows
 from headrace.ring0.decode import Batch, Decoder
-from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.letters import DeadLetters
+from headrace.ring0.outbox import Outbox
+from headrace.ring0.passes import Passes
 from headrace.ring0.pieces import pieces
-from headrace.ring0.projection import projection_of
-from headrace.ring0.runner import Runner
+from headrace.ring0.task_input import TaskInput
 from headrace.ring0.validity import Judge, policy_of
-from headrace.sinks.base import SinkKey, Staged
+from headrace.sinks.base import SinkKey
 from headrace.sources.base import LineTelling, RawChunk, Split
 from headrace.status import Traffic
 from headrace.streams import stream_values
-
-# Batches are folded together: a pass of DuckDB costs milliseconds to plan however few rows it sees. With 32 pipelines
-# 250,000 rows took 0.93 s in batches of 4 MB of input, 0.32 s in four, 0.22 s in one.
-FOLD_ROWS = 256 * 1024
-FOLD_BYTES = 32 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class TaskInput:
-    """All that a task knows. `watermark` is the stream's after the epoch before; `task` counts from 0 to `tasks` - 1;
-    `now` is the clock in microseconds when the epoch was planned, None for no clock.
-
-    `out` are instances of the plan version that are in quarantine and not in `plan` any more; while `probing`, nothing
-    that this task does is committed.
-    """
-
-    plan: PlanVersion
-    split: Split | None
-    task: int
-    tasks: int
-    epoch: int
-    checkpoint: str
-    watermark: int | None
-    leaving: tuple[Left, ...] = ()
-    out: tuple[int, ...] = ()
-    probing: bool = False
-    now: int | None = None
-    barrier: Barrier | None = None
-
-    @property
-    def cut(self) -> Barrier:
-        """The barrier behind the epoch's rows: the one that it was cut for, or the epoch's own."""
-        return self.barrier or Barrier(EPOCH.name, self.epoch)
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
@@ -75,21 +36,14 @@ def run_task(given: TaskInput) -> Iterator[list[Row]]:
 
 
 class _Task:
-    """The state of one run: runners that still live, failures, counters."""
+    """One run: reads and judges batches, counts them, and says what each pipeline made of them."""
 
     def __init__(self, given: TaskInput) -> None:
         self.given, self.plan = given, given.plan
-        self.runners = {
-            p.instance: Runner(p, SinkKey(given.checkpoint, p.instance, given.epoch), given.watermark)
-            for p in given.plan.pipelines
-        }
-        self.failures: dict[int, str] = {}
+        self.passes, self.outbox = Passes(given), Outbox(given)
         # Instances that left and were started again before an epoch could tell their lanes: they begin anew here.
-        self.present = frozenset(self.runners)
+        self.present = frozenset(self.passes.runners)
         self.back = {left.pipeline.instance for left in given.leaving if left.drop} & self.present
-        self.projection = projection_of(given.plan)
-        self.waiting: list[pa.Table] = []
-        self.waiting_rows = self.waiting_bytes = 0
         stream = given.plan.stream
         self.judge = Judge(policy_of(stream), stream.schema, self._line)
         self.letters = (
@@ -99,12 +53,10 @@ class _Task:
         )
         self.lines: dict[tuple[str, int], int | None] = {}
         self.max_rows: int = stream_values(given.plan.stream)["max_rows"]
-        self.seq = 0
         self.rows = self.bytes = self.values = 0
         self.bad: Counter[str] = Counter()
         self.max_time: int | None = None
         self.future = 0
-        self.sent: dict[int, Traffic] = defaultdict(Traffic)
 
     def run(self) -> Iterator[list[Row]]:
         if self.given.split is not None:
@@ -113,8 +65,8 @@ class _Task:
             yield self._finish(pipeline)
         yield from self._ends()
         if self.letters is not None:
-            yield [self._receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
-        yield [self._to_driver(Kind.REPORT, self._report())]
+            yield [self.outbox.receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
+        yield [self.outbox.to_driver(Kind.REPORT, self._report())]
 
     def _read(self, split: Split) -> None:
         given = self.given
@@ -122,7 +74,7 @@ class _Task:
         decoder = self.decoder = Decoder(self.plan, limit)
         for chunk in split.read(decoder.format):
             self._decode(chunk, decoder)
-        self._fold()
+        self.passes.fold()
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
         for piece in pieces(decoder.format, chunk, decoder.columns):
@@ -137,11 +89,11 @@ class _Task:
             self._feed(batch)
 
     def _feed(self, batch: Batch) -> None:
-        """Judge one batch, and let it wait for others unless the pipelines get different rows of it."""
+        """Judge one batch, and hand on what each pipeline gets of it."""
         rows = batch.rows
         batches: dict[int, pa.Table] = {}
         concerned: dict[tuple[int, int | None], BadRecord] = {}
-        for instance, runner in list(self.runners.items()):
+        for instance, runner in list(self.passes.runners.items()):
             crash_point(runner.pipeline.name)
             try:
                 verdict = self.judge(runner.pipeline, rows, batch.rejected, batch.cells)
@@ -149,63 +101,11 @@ class _Task:
                 batches[instance] = verdict.rows
                 concerned |= {(b.row, b.column): b for b in verdict.concerned}
             except Exception as problem:  # the pipeline's own failure must not reach its neighbours
-                self._fold()  # what failed in an earlier batch is the pipeline's first failure
-                self._fail(instance, problem)
+                self.passes.fold()  # what failed in an earlier batch is the pipeline's first failure
+                self.passes.fail(instance, problem)
         if batch.rejected or concerned:
             self._note([*batch.rejected, *concerned.values()])
-        if any(own is not rows for own in batches.values()):
-            self._fold()
-            self._run(batches, rows)
-            return
-        self.waiting.append(rows)
-        self.waiting_rows += rows.num_rows
-        self.waiting_bytes += sum(rows.column(c).nbytes for c in self.projection.wanted)
-        if self.waiting_rows >= FOLD_ROWS or self.waiting_bytes >= FOLD_BYTES:
-            self._fold()
-
-    def _fold(self) -> None:
-        """Run the pipelines on the batches that wait."""
-        if self.waiting:
-            rows = pa.concat_tables(self.waiting)
-            self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
-            self._run(dict.fromkeys(self.runners, rows), rows)
-
-    def _run(self, batches: dict[int, pa.Table], rows: pa.Table) -> None:
-        """Run every pipeline that lives on its batch; those of a family that all get `rows` in one pass."""
-        batches = {i: batch for i, batch in batches.items() if i in self.runners}
-        alike = [[i for i in members if batches.get(i) is rows] for members in self.projection.families]
-        passes = [members for members in alike if len(members) > 1]
-        together = {i for members in passes for i in members}
-        passes += [[i] for i, batch in batches.items() if batch is rows and i not in together]
-        flagged, known = self._filters_in_common(passes, rows)
-        for members in passes:
-            if len(members) > 1 and self._feed_family([self.runners[i] for i in members], flagged, known):
-                for instance in members:
-                    del batches[instance]
-        for instance, own in batches.items():
-            try:
-                if own is rows:
-                    self.runners[instance].feed(flagged, known)
-                else:
-                    self.runners[instance].feed(own)
-            except Exception as problem:
-                self._fail(instance, problem)
-
-    def _filters_in_common(self, passes: list[list[int]], rows: pa.Table) -> tuple[pa.Table, dict[str, str]]:
-        """The batch with the answers of the filters that several passes have, which share the time it took."""
-        began = time.perf_counter()
-        filters = {i: r.pipeline.program.ring0.filter for i, r in self.runners.items()}
-        shared = in_common([filters[i] for i in members] for members in passes)
-        if not shared or self.projection.meaning is None:
-            return rows, {}
-        try:
-            found = evaluate(shared, self.projection.meaning, rows)
-        except Exception:  # whose failure it is shows when each evaluates its own
-            return rows, {}
-        users = [i for members in passes for i in members if filters[i] in shared]
-        for instance in users:
-            self.runners[instance].seconds += (time.perf_counter() - began) / len(users)
-        return found
+        self.passes.add(batches, rows)
 
     def _note(self, bad: Sequence[BadRecord]) -> None:
         """Count what was rejected for all or concerns a pipeline, and write it to the dead letters, if there are."""
@@ -223,48 +123,33 @@ class _Task:
             self.lines[place] = split.line(*place, self.decoder.format)
         return self.lines[place]
 
-    def _feed_family(self, runners: list[Runner], rows: pa.Table, known: Mapping[str, str]) -> bool:
-        """Fold a batch for a whole family in one pass. When that fails, members run singly to find the guilty one."""
-        began = time.perf_counter()
-        meaning = runners[0].pipeline.program.meaning
-        members = [using(r.pipeline.program.ring0, known) for r in runners]
-        try:
-            shares = aggregate_family(members, meaning, rows, self.given.watermark)
-        except Exception:  # whose failure it is shows when each runs alone
-            return False
-        for runner, share in zip(runners, shares, strict=True):
-            runner.seconds += (time.perf_counter() - began) / len(runners)
-            try:
-                runner.take(share, rows)
-            except Exception as problem:  # its sink for late rows
-                self._fail(runner.pipeline.instance, problem)
-        return True
-
     def _finish(self, pipeline: PipelineDef) -> list[Row]:
         """A pipeline's messages. One that failed here still sends its watermark: its lanes must not miss a task."""
         instance, messages = pipeline.instance, []
-        runner = self.runners.get(instance)
+        runner = self.passes.runners.get(instance)
         if runner is not None:
             try:
                 if self.plan.ending and self.given.task == 0:
                     runner.end_of_input(to_rows(Decoded(0, {}), self.plan.stream.schema, None))
                 for bucket, table in runner.finish():
                     batches = list(payloads(table, self.max_rows))
-                    messages += [self._row(pipeline.lane, bucket, Kind.EVENTS, payload) for payload in batches]
-                    self.sent[instance] += Traffic(batches=len(batches), rows=table.num_rows)
+                    messages += [self.outbox.row(pipeline.lane, bucket, Kind.EVENTS, payload) for payload in batches]
+                    self.outbox.sent[instance] += Traffic(batches=len(batches), rows=table.num_rows)
             except Exception as problem:  # the pipeline's own failure must not reach its neighbours
-                self._fail(instance, problem)
-            self.sent[instance] += Traffic(dropped=runner.late)
+                self.passes.fail(instance, problem)
+            self.outbox.sent[instance] += Traffic(dropped=runner.late)
             for sink, staged in runner.staged.items():
-                messages += [self._receipt(instance, sink, receipt) for receipt in staged]
+                messages += [self.outbox.receipt(instance, sink, receipt) for receipt in staged]
             for sink, reason in runner.lost.items():
-                messages.append(self._to_driver(Kind.ERROR, {"instance": instance, "sink": sink, "reason": reason}))
+                messages.append(
+                    self.outbox.to_driver(Kind.ERROR, {"instance": instance, "sink": sink, "reason": reason})
+                )
         if pipeline.program.ring1 is not None:
             # Stopped with its windows to be closed, and started again before an epoch could tell its lanes.
             closing = any(e.flush and not e.drop for e in self.given.leaving if e.pipeline.instance == instance)
             back, flush = instance in self.back, self.plan.ending or closing
             end = LaneEnd(flush, reset=back) if flush or back else None
-            messages += self._watermarks(pipeline, end, self.max_time)
+            messages += self.outbox.watermarks(pipeline, end, self.max_time)
         return messages
 
     def _ends(self) -> Iterator[list[Row]]:
@@ -272,50 +157,9 @@ class _Task:
             if leaving.pipeline.program.ring1 is not None and leaving.pipeline.instance not in self.present:
                 end = LaneEnd(leaving.flush, leaving.drop)
                 # It left before this epoch's rows, so their times close none of its windows.
-                yield self._watermarks(leaving.pipeline, end, None)
-        for instance, reason in self.failures.items():
-            yield [self._to_driver(Kind.ERROR, {"instance": instance, "reason": reason})]
-
-    def _watermarks(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None) -> list[Row]:
-        """This task's word to every lane of a pipeline; the first task also says what the lane is."""
-        given = self.given
-        program = _text(pipeline, given.checkpoint) if given.task == 0 else ""
-        message = LaneEpoch(
-            given.epoch,
-            given.tasks,
-            given.checkpoint,
-            given.watermark,
-            max_time,
-            self.plan.stream.delay_us,
-            program,
-        ).encode()
-        rows, barrier = [], encode_barrier(given.cut)
-        ending = end.encode() if end is not None and given.task == 0 else None
-        for bucket in range(pipeline.buckets):
-            rows.append(self._row(pipeline.lane, bucket, Kind.WATERMARK, message))
-            if not fault_chosen("drop-barrier-row"):
-                rows.append(self._row(pipeline.lane, bucket, Kind.BARRIER, barrier))
-            if ending is not None:
-                rows.append(self._row(pipeline.lane, bucket, Kind.EOF, ending))
-        count = pipeline.buckets
-        self.sent[pipeline.instance] += Traffic(watermarks=count, barriers=count, ends=count if ending else 0)
-        return rows
-
-    def _fail(self, instance: int, problem: Exception) -> None:
-        """Do without the pipeline from here on; its first failure is the one that is told."""
-        if self.runners.pop(instance, None) is not None:
-            self.failures[instance] = describe(problem)
-
-    def _row(self, instance: int, bucket: int, kind: Kind, payload: bytes) -> Row:
-        self.seq += 1
-        return Row(instance, bucket, self.given.task, self.seq, int(kind), payload)
-
-    def _to_driver(self, kind: Kind, value: dict[str, object]) -> Row:
-        """A message on the stream's own lane."""
-        return self._row(STREAM_LANE, self.given.task, kind, encode_json(value))
-
-    def _receipt(self, instance: int, sink: str, receipt: Staged) -> Row:
-        return self._row(STREAM_LANE, self.given.task, Kind.OUTPUT, encode_receipt(instance, sink, receipt))
+                yield self.outbox.watermarks(leaving.pipeline, end, None)
+        for instance, reason in self.passes.failures.items():
+            yield [self.outbox.to_driver(Kind.ERROR, {"instance": instance, "reason": reason})]
 
     def _report(self) -> dict[str, object]:
         return {
@@ -337,22 +181,7 @@ class _Task:
             "future": self.future,
             "pipelines": {
                 str(i): {"late": r.late, "bad": r.bad, "ms": round(r.seconds * 1000, 3)}
-                for i, r in self.runners.items()
+                for i, r in self.passes.runners.items()
             },
-            "sent": {str(i): asdict(traffic) for i, traffic in self.sent.items()},
+            "sent": {str(i): asdict(traffic) for i, traffic in self.outbox.sent.items()},
         }
-
-
-_texts: dict[tuple[str, int], tuple[PipelineDef, str]] = {}
-
-
-def _text(pipeline: PipelineDef, checkpoint: str) -> str:
-    """A pipeline as its lanes get it; written once per worker. A worker may serve several hubs, whose instances are
-    numbered alike: the checkpoint tells them apart."""
-    key = (checkpoint, pipeline.instance)
-    held = _texts.get(key)
-    if held is None or held[0] != pipeline:
-        if len(_texts) > 4096:
-            _texts.clear()
-        held = _texts[key] = (pipeline, dump(pipeline))
-    return held[1]

@@ -26,7 +26,8 @@ from headrace.control.signals import Barrier
 from headrace.faults import fault_point
 from headrace.memory import keep_freed_memory
 from headrace.program import Left, StreamDef
-from headrace.ring0.task import TaskInput, run_task
+from headrace.ring0.task import run_task
+from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
 from headrace.sources.base import Source, Split
 from headrace.streams import stream_values
