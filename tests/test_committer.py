@@ -8,7 +8,8 @@ from typing import Any
 from headrace.program import Left, PipelineDef, PlanVersion
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
-from headrace.spark.committer import EpochCommitter, EpochSummary
+from headrace.spark.committer import EpochCommitter
+from headrace.spark.summary import EpochSummary
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import read_progress
 from tests.ring0.tasks import WORD, Chunks, lines, stateless, stream

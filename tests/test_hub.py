@@ -31,7 +31,7 @@ from headrace.errors import (
 from headrace.hub import Hub
 from headrace.runtime import StreamRuntime
 from headrace.savepoints import restore
-from headrace.spark.committer import EpochSummary
+from headrace.spark.summary import EpochSummary
 from headrace.streams.catalog import Catalog, CatalogFile
 from headrace.streams.progress import Progress, write_progress
 from headrace.streams.state_dir import FORMAT

@@ -38,9 +38,10 @@ from headrace.streams.progress import HOLD, Applied, Progress, read_applied, rea
 from headrace.streams.quarantine import Quarantine, change_quarantine
 
 if TYPE_CHECKING:
-    from headrace.spark.committer import EpochCommitter, EpochSummary
+    from headrace.spark.committer import EpochCommitter
     from headrace.spark.query import StreamQuery
     from headrace.spark.session import Engine
+    from headrace.spark.summary import EpochSummary
 
 # The first epoch pays for Python workers, imports and kernels: 7 to 9 s cold on two cores, several times that when
 # busy.

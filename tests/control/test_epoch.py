@@ -18,8 +18,9 @@ from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, Mis
 from headrace.program import PlanVersion
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import MemoryStore
-from headrace.spark.committer import EpochCommitter, EpochSummary
+from headrace.spark.committer import EpochCommitter
 from headrace.spark.state_host import LaneProcessor
+from headrace.spark.summary import EpochSummary
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import read_progress
 from tests.ring0.tasks import WORD, at, counting, lines, stream, task

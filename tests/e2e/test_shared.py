@@ -17,7 +17,7 @@ import pytest
 import headrace
 from headrace.hub import Hub
 from headrace.runtime import StreamRuntime
-from headrace.spark.committer import EpochSummary
+from headrace.spark.summary import EpochSummary
 from tests.e2e.support import put, rows_of, until
 from tests.shared.test_schedules import STREAM, as_lines, stream_rows
 from tests.sql.execute import bag, plain, run_plan

@@ -10,12 +10,10 @@ import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from headrace.bridge.messages import STREAM_LANE, Kind, Row, decode_json, decode_receipt
+from headrace.bridge.messages import STREAM_LANE, Row
 from headrace.control.barrier import BarrierAligner, FanIn, align
 from headrace.control.signals import FLUSH, QUICK_END, Barrier, Signal
 from headrace.errors import HeadraceError, InternalError, SinkFailed, TooManyGroups
@@ -25,70 +23,18 @@ from headrace.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
 from headrace.ring0.letters import for_stream
 from headrace.ring1.state import require_room
 from headrace.sinks import SINKS
-from headrace.sinks.base import DriverSink, SinkKey, Staged
+from headrace.sinks.base import DriverSink, SinkKey
 from headrace.sinks.delivery import Delivered, Delivery
-from headrace.status import Traffic
+from headrace.spark.collected import Collected, Failures, Members, members_of
+from headrace.spark.counting import progress_after
+from headrace.spark.summary import EpochSummary, summarise
 from headrace.streams.plans import PlanStore
-from headrace.streams.progress import Debt, PipelineProgress, Progress, read_progress, write_progress
+from headrace.streams.progress import Debt, Progress, read_progress, write_progress
 from headrace.streams.quarantine import read_quarantine
-
-Failures = dict[int, str]
-Detached = dict[int, dict[str, str]]
-Members = dict[int, PipelineDef]  # the instances that an epoch is about: those in its plan and those that leave in it
 
 
 class ProbeLived(Exception):
     """Ends the query of an epoch that was run only to see whether it dies."""
-
-
-@dataclass(frozen=True, slots=True)
-class EpochSummary:
-    """What one epoch did. `failures` and `detached` sinks are new ones; `pipeline_ms` is the time each instance took in
-    both rings, over all tasks."""
-
-    epoch: int
-    plan: int
-    barrier: Barrier
-    ending: bool
-    rows: int
-    bytes: int
-    values: int
-    tasks: int
-    progress: Progress
-    failures: Failures
-    detached: Detached
-    pipeline_ms: dict[int, float]
-    state_bytes: dict[int, int]
-
-
-@dataclass(slots=True)
-class _Collected:
-    """The messages of an epoch, sorted by what they are. `heard` has the barriers of every instance's buckets, and of
-    the stream's tasks under `STREAM_LANE`."""
-
-    reports: dict[int, dict[str, Any]] = field(default_factory=dict)
-    heard: dict[int, list[tuple[int, Barrier]]] = field(default_factory=lambda: defaultdict(list))
-    lanes: dict[int, dict[int, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
-    receipts: dict[int, dict[str, list[Staged]]] = field(default_factory=lambda: defaultdict(dict))
-    failures: Failures = field(default_factory=dict)
-    lost: Detached = field(default_factory=lambda: defaultdict(dict))
-
-    def add(self, row: Row) -> None:
-        if row.kind == Kind.OUTPUT:
-            instance, sink, staged = decode_receipt(row.payload)
-            self.receipts[instance].setdefault(sink, []).append(staged)
-            return
-        value = decode_json(row.payload)
-        if row.kind == Kind.ERROR and "sink" in value:
-            self.lost[value["instance"]].setdefault(value["sink"], value["reason"])
-        elif row.kind == Kind.ERROR:
-            self.failures.setdefault(value["instance"], value["reason"])
-        elif row.instance == STREAM_LANE:
-            self.reports[value["task"]] = value
-            self.heard[STREAM_LANE].append((value["task"], Barrier(*value["barrier"])))
-        else:
-            self.lanes[row.instance][row.bucket] = value
-            self.heard[row.instance].append((row.bucket, Barrier(*value["barrier"])))
 
 
 class EpochCommitter:
@@ -151,7 +97,7 @@ class EpochCommitter:
             self._commit(rows)
 
     def _commit(self, rows: Iterable[Row]) -> None:
-        found = _Collected()
+        found = Collected()
         for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
             found.add(row)
         if not found.reports:
@@ -163,7 +109,7 @@ class EpochCommitter:
             self._probe_lived()
             raise ProbeLived(f"epoch {first['epoch']} lived without the guilty one")
         plan = self._plans.load(first["plan"])
-        members = _members(plan, first["leaving"])
+        members = members_of(plan, first["leaving"])
         self._align_lanes({i: p for i, p in members.items() if i not in first["out"]}, first["epoch"], barrier, found)
         self._limit_groups(plan, found)
         before = read_progress(self._directory)
@@ -183,7 +129,7 @@ class EpochCommitter:
         fault_point("after-manifests")
         failures = {i: d.failure for i, d in delivered.items() if d.failure and i not in quit_now | known.keys()}
         detached = {i: d.detached for i, d in delivered.items() if d.detached}
-        self._done(self._summary(plan, found, progress, failures, detached))
+        self._done(summarise(plan, found, progress, failures, detached))
 
     def close(self) -> None:
         for sink in self._sinks.values():
@@ -199,14 +145,14 @@ class EpochCommitter:
         present = {p.instance for p in plan.pipelines} - anew
         return {int(i): reason for i, reason in before.failures.items() if int(i) in present}
 
-    def _align_lanes(self, members: Members, epoch: int, barrier: Barrier, found: _Collected) -> None:
+    def _align_lanes(self, members: Members, epoch: int, barrier: Barrier, found: Collected) -> None:
         """Every bucket of every pipeline that had rows or ended in this epoch has come to its barrier."""
         for p in members.values():
             if p.program.ring1 is not None:
                 where = f"the sinks of pipeline {p.name} in epoch {epoch}"
                 align(where, "bucket", p.buckets, found.heard[p.instance], barrier)
 
-    def _limit_groups(self, plan: PlanVersion, found: _Collected) -> None:
+    def _limit_groups(self, plan: PlanVersion, found: Collected) -> None:
         """A lane knows its own groups; those of all lanes of a pipeline are counted here."""
         for p in plan.pipelines:
             try:
@@ -215,7 +161,7 @@ class EpochCommitter:
                 found.failures.setdefault(p.instance, describe(problem))
 
     def _deliver(
-        self, members: Members, epoch: int, barrier: Barrier, found: _Collected, before: Progress
+        self, members: Members, epoch: int, barrier: Barrier, found: Collected, before: Progress
     ) -> dict[int, Delivered]:
         """Bring the epoch to the sinks of every pipeline, and let every pipeline that could do so come to the tail."""
         delivered: dict[int, Delivered] = {}
@@ -257,7 +203,7 @@ class EpochCommitter:
             return True
         return False
 
-    def _commit_letters(self, plan: PlanVersion, epoch: int, found: _Collected) -> int:
+    def _commit_letters(self, plan: PlanVersion, epoch: int, found: Collected) -> int:
         """Commit the dead letters; how many there are. What fails here holds up the stream: the epoch is not done
         before they are safe."""
         sink = plan.stream.dead_letters
@@ -274,113 +220,22 @@ class EpochCommitter:
         plan: PlanVersion,
         members: Members,
         epoch: int,
-        found: _Collected,
+        found: Collected,
         delivered: dict[int, Delivered],
         letters: int,
         old: Progress,
     ) -> Progress:
         if old.epoch >= epoch:  # the epoch was committed before and is run again: it must not be counted twice
             return old
-        reports = found.reports.values()
-        tops = [r["max_time"] - plan.stream.delay_us for r in reports if r["max_time"] is not None]
-        planned = next(iter(reports))["watermark"]  # of a silent stream it may have gone on
-        known = [*tops, *(w for w in (old.watermark, planned) if w is not None)]
-        bad = dict(old.bad)
-        for report in reports:
-            for reason, count in report["bad"].items():
-                bad[reason] = bad.get(reason, 0) + count
-        stream = Progress(
+        return progress_after(
+            plan,
+            members,
             epoch,
-            plan.version,
-            max(known) if known else None,
-            old.rows + sum(r["rows"] for r in reports),
-            old.bytes + sum(r["bytes"] for r in reports),
-            bad,
-            failures={str(i): d.failure for i, d in delivered.items() if d.failure and not self._has_quit(members[i])},
-            detached=_detached(plan, delivered, old),
+            found,
+            delivered,
+            old,
+            quit_at_once={i for i, p in members.items() if self._has_quit(p)},
             debts=self._debts(members, epoch, delivered, old),
-            dead_letters=old.dead_letters + letters,
-            closed=sum(lane["closed"] for lanes in found.lanes.values() for lane in lanes.values()),
-            future=old.future + sum(r["future"] for r in reports),
+            letters=letters,
+            declared=self._known(),
         )
-        return replace(stream, pipelines=self._counted(plan, members, found, delivered, old, stream))
-
-    def _counted(
-        self,
-        plan: PlanVersion,
-        members: Members,
-        found: _Collected,
-        delivered: dict[int, Delivered],
-        old: Progress,
-        new: Progress,
-    ) -> dict[str, PipelineProgress]:
-        """The counters of every instance that is declared or was in this epoch."""
-        kept = self._known() | {p.instance for p in plan.pipelines}
-        pipelines = {i: counters for i, counters in old.pipelines.items() if int(i) in kept}
-        for instance in members.keys() - {p.instance for p in plan.pipelines}:  # they left; their last rows count
-            if str(instance) in pipelines:
-                before = pipelines[str(instance)]
-                rows_out = before.rows_out + (delivered[instance].rows or 0)
-                pipelines[str(instance)] = replace(before, rows_out=rows_out)
-        for p in plan.pipelines:
-            before = pipelines.get(str(p.instance), PipelineProgress()).back(old, new.epoch)
-            if delivered[p.instance].failure:  # nothing of this epoch is its: the gap, should it come back, begins here
-                pipelines.setdefault(str(p.instance), before)
-                continue
-            tasks = [r["pipelines"].get(str(p.instance), {}) for r in found.reports.values()]
-            lanes = found.lanes.get(p.instance, {}).values()
-            pipelines[str(p.instance)] = replace(
-                before,
-                rows_out=before.rows_out + (delivered[p.instance].rows or 0),
-                late=before.late + sum(t.get("late", 0) for t in tasks) + sum(lane["late"] for lane in lanes),
-                bad=before.bad + sum(t.get("bad", 0) for t in tasks),
-                sent=sum((Traffic(**r["sent"].get(str(p.instance), {})) for r in found.reports.values()), before.sent),
-                received=sum((Traffic(**lane["received"]) for lane in lanes), before.received),
-                groups=sum(lane["rows"] for lane in lanes),
-                bytes=sum(lane["bytes"] for lane in lanes),
-                epoch=new.epoch,
-                seen_rows=new.rows,
-                seen_bytes=new.bytes,
-            )
-        return pipelines
-
-    def _summary(
-        self, plan: PlanVersion, found: _Collected, progress: Progress, failures: Failures, detached: Detached
-    ) -> EpochSummary:
-        reports = list(found.reports.values())
-        spent: dict[int, float] = defaultdict(float)
-        for report in reports:
-            for instance, facts in report["pipelines"].items():
-                spent[int(instance)] += facts["ms"]
-        for instance, lanes in found.lanes.items():
-            spent[instance] += sum(lane["ms"] for lane in lanes.values())
-        return EpochSummary(
-            epoch=reports[0]["epoch"],
-            plan=plan.version,
-            barrier=Barrier(*reports[0]["barrier"]),
-            ending=reports[0]["ending"],
-            rows=sum(r["rows"] for r in reports),
-            bytes=sum(r["bytes"] for r in reports),
-            values=sum(r["values"] for r in reports),
-            tasks=len(reports),
-            progress=progress,
-            failures=failures,
-            detached=detached,
-            pipeline_ms=dict(spent),
-            state_bytes={i: sum(lane["bytes"] for lane in lanes.values()) for i, lanes in found.lanes.items()},
-        )
-
-
-def _members(plan: PlanVersion, leaving: list[int]) -> Members:
-    ended = {left.pipeline.instance: left.pipeline for left in plan.left if left.pipeline.instance in leaving}
-    return ended | {p.instance: p for p in plan.pipelines}
-
-
-def _detached(plan: PlanVersion, delivered: dict[int, Delivered], old: Progress) -> dict[str, dict[str, str]]:
-    """The sinks that are in the plan and are not written to."""
-    found: dict[str, dict[str, str]] = {}
-    for p in plan.pipelines:
-        key, names = f"{p.instance}/{p.life}", {s.name for s, _ in p.outlets}
-        gone = {k: v for k, v in old.detached.get(key, {}).items() if k in names} | delivered[p.instance].detached
-        found |= {key: gone} if gone else {}
-    return found
