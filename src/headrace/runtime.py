@@ -1,8 +1,8 @@
 """One shared stream while the hub is open: publishes plans, runs the query, knows what really happened.
 
 The hub decides which pipelines should run; this class makes it so. Threads: the hub's callers, Spark's streaming
-thread (`_epoch_done`) and the notice thread (`on_notice`) meet under one condition variable; nobody holds it while
-waiting for Spark.
+thread (`_epoch_done`) and the notice thread (`on_notice`) meet under the condition variable of one `Watch`; nobody
+holds it while waiting for Spark.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import shutil
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.budget import Accounts, Budget, Verdict
+from headrace.account import start_timeout, status_of
 from headrace.control.acks import Ack, Acks
 from headrace.control.log import SignalLog
 from headrace.control.signals import EPOCH, FLUSH, SAVEPOINT, Instant, SignalKind
 from headrace.durable import write_atomic
-from headrace.errors import HeadraceError, StartTimeout, StateDamaged, StreamFailed
+from headrace.errors import HeadraceError, StreamFailed
+from headrace.history import History
 from headrace.ingress.service import GatewayService
 from headrace.keeper import OnEnd, QueryKeeper
-from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
-from headrace.ring0.families import families
+from headrace.program import Left, PipelineDef, StreamDef
 from headrace.sources import SOURCES
 from headrace.sources.journal import JOURNAL
-from headrace.status import StreamStatus, to_datetime
+from headrace.status import StreamStatus
 from headrace.streams import stream_values
+from headrace.streams.checkpoint import checkpoint_id
 from headrace.streams.notices import NoticeBoard
-from headrace.streams.plans import PlanStore, parse_plan
-from headrace.streams.progress import HOLD, Applied, Progress, read_applied, read_progress
-from headrace.streams.quarantine import Quarantine, change_quarantine
+from headrace.streams.plans import PlanStore
+from headrace.streams.progress import HOLD, Progress, read_applied, read_progress
+from headrace.streams.publishing import publish
+from headrace.watch import Watch
 
 if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 # The first epoch pays for Python workers, imports and kernels: 7 to 9 s cold on two cores, several times that when
 # busy.
 START_LIMIT_SECONDS = 120.0
-_RATE_EPOCHS = 20
 
 
 class StreamRuntime:
@@ -67,25 +66,11 @@ class StreamRuntime:
         self._gateway = gateway
         self.plans = PlanStore(directory)
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
-        self._changed = threading.Condition()
+        self._watch, self._history = Watch(), History(stream, self.plans)
         self.keeper = QueryKeeper(
             directory, self.plans, self._launch, lambda guilty: failed(stream.name, guilty, {}), self._wake
         )
         self._committer: EpochCommitter | None = None
-        self._planned = 0
-        self._planned_epoch = -1
-        self._planned_at: float | None = None
-        self._idle: dict[str, Any] | None = None
-        self._held = False
-        self._backlog = 0
-        self._ended = 0  # the plan version that last closed all windows, and whether rows came since
-        self._fed = False
-        values = stream_values(stream)
-        time_budget = values["pipeline_time_budget"]
-        budget = Budget(None if time_budget is None else time_budget / 1000, values["pipeline_state_budget"])
-        self._accounts = Accounts(budget)
-        self._alone: frozenset[int] = frozenset()
-        self._recent: deque[tuple[float, EpochSummary]] = deque(maxlen=_RATE_EPOCHS)
         self.signals = SignalLog(directory)
         self.acks = Acks()
 
@@ -107,11 +92,10 @@ class StreamRuntime:
             write_atomic(self.directory / HOLD, str(id).encode())
 
         deadline = time.monotonic() + timeout
-        with self._changed:
-            self._held = False
+        self._watch.released()
         ack = self.acks.expect(self.signals.emit_data(SAVEPOINT, prepare=hold_behind))
         # Spark asks for the next epoch only when it has logged this one as done.
-        calm = self._await(lambda: ack.done() and (self._held or not self.started), timeout)
+        calm = self._await(lambda: ack.done() and (self._watch.held or not self.started), timeout)
         return ack.result(0).epoch if calm and time.monotonic() <= deadline else None
 
     def control(self, kind: SignalKind, pipelines: Sequence[PipelineDef] = ()) -> Future[Ack]:
@@ -147,43 +131,25 @@ class StreamRuntime:
     ) -> int:
         """Put a new plan version in force from the next epoch on; returns its number. `cancelled` ends that no epoch
         has told of yet are forgotten: a script is taken back."""
-        current = self.plans.current()
-        version = current + 1
-        pending: tuple[Left, ...] = ()
-        if current:
-            old = self.plans.load(current).left
-            # An eof that no committed epoch has carried yet must not be forgotten by skipping a version.
-            pending = old if current > read_progress(self.directory).plan else ()
-            # After a crash between publishing and saving, the catalog tells of ends that the plan knows already.
-            left = tuple(ended for ended in left if ended not in old)
-            if current > self._planned:
-                pending = tuple(ended for ended in pending if ended not in cancelled)
-        with self._changed:
-            self._idle = None
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._let_out(current, pipelines, left)
-        alone = tuple(p.instance for p in pipelines if p.instance in self._alone)
-        self.plans.publish(PlanVersion(version, self.stream, pipelines, ending, (*pending, *left), alone))
-        return version
-
-    def _let_out(self, current: int, pipelines: tuple[PipelineDef, ...], left: tuple[Left, ...]) -> None:
-        """Those who killed a worker and are started again may run from the next plan version on; forget those that no
-        epoch can name any more."""
-        back = {ended.pipeline.instance for ended in left} & {p.instance for p in pipelines}
-        committed = read_progress(self.directory).plan
-
-        def change(old: Quarantine) -> Quarantine:
-            new = old.without(back, current)
-            return replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
-
-        change_quarantine(self.directory, change)
+        self._watch.busy()
+        return publish(
+            self.plans,
+            self.directory,
+            self.stream,
+            pipelines,
+            left,
+            ending=ending,
+            cancelled=cancelled,
+            planned=lambda: self._watch.planned,
+            alone=self._history.alone,
+        )
 
     def end(self, pipelines: tuple[PipelineDef, ...]) -> int:
         """The version of a plan that closes every window in its first epoch: a new one, unless that is in force and no
         row has come since."""
         current = self.plans.current()
         plan = self.plans.load(current) if current else None
-        fed = self._ended == current and self._fed
+        fed = self._history.fed_since_end(current)
         if plan is not None and plan.ending and plan.pipelines == pipelines and not fed:
             return current
         return self.publish(pipelines, ending=stream_values(self.stream)["close_at_end"])
@@ -205,8 +171,7 @@ class StreamRuntime:
         if self.running:
             return
         (self.directory / HOLD).unlink(missing_ok=True)
-        with self._changed:
-            self._idle, self._held, self._planned_at = None, False, None
+        self._watch.begin()
         self._open_gateway()
         try:
             self.keeper.start()
@@ -244,8 +209,7 @@ class StreamRuntime:
         problem = self.keeper.problem
         if problem is not None:
             self.acks.fail(self._stream_failed(problem))
-        with self._changed:
-            self._changed.notify_all()
+        self._watch.wake()
 
     @property
     def committer(self) -> EpochCommitter:
@@ -263,27 +227,15 @@ class StreamRuntime:
         return self._committer
 
     def checkpoint_id(self) -> str:
-        """Names this checkpoint among all that ever were: a fresh one restarts epochs, and sinks must not mix them
-        up."""
-        file, checkpoint = self.directory / "checkpoint.id", self.directory / "checkpoint"
-        if file.exists() != checkpoint.exists() and self.progress.epoch >= 0:
-            kept, gone = (file, checkpoint) if file.exists() else (checkpoint, file)
-            raise StateDamaged(
-                f"stream {self.stream.name} has committed epochs, but {gone} is missing beside {kept}",
-                advice="Restore it from a backup or a savepoint, or drop the stream and create it anew.",
-                path=str(gone),
-            )
-        if not file.exists():
-            self.directory.mkdir(parents=True, exist_ok=True)
-            write_atomic(file, uuid.uuid4().hex.encode())
-        return file.read_text()
+        """The name of the checkpoint that the stream has; see `headrace.streams.checkpoint`."""
+        return checkpoint_id(self.directory, self.stream.name)
 
     def hold(self, timeout: float) -> bool:
         """Let the epoch in flight finish and plan no other; whether that happened in time. The query stays up."""
         if not self.running:
             return True
         self.ask_to_hold()
-        return self._await(lambda: self._held or not self.started, timeout)
+        return self._await(lambda: self._watch.held or not self.started, timeout)
 
     def ask_to_hold(self) -> None:
         """Plan no epoch from now on; the one in flight goes on."""
@@ -298,8 +250,7 @@ class StreamRuntime:
 
     def release(self) -> None:
         """Undo `hold`: somebody needs the query after all."""
-        with self._changed:
-            self._held = False
+        self._watch.released()
         (self.directory / HOLD).unlink(missing_ok=True)
 
     def stop(self) -> None:
@@ -331,39 +282,15 @@ class StreamRuntime:
     def wait_planned(self, version: int, timeout: float = START_LIMIT_SECONDS) -> None:
         """Wait until an epoch with this plan version, or a later one, has really been planned, or the query is stopped
         on purpose."""
-        if not self._await(lambda: self._planned >= version or not self.started, timeout):
-            raise self._start_timeout(version, timeout)
-
-    def _start_timeout(self, version: int, timeout: float) -> StartTimeout:
-        """Says who waited for what, and what the stream did instead."""
-        schema, applied, plan = self.stream.schema, read_applied(self.directory), self.plans.load(version)
-        decoded = applied.columns if applied else ()
-        columns = [schema[i].name for i in plan.view.indexes(len(schema)) if i not in decoded]
-        here = set(self._subscribers(applied)) if applied else set()
-        names = [p.name for p in plan.pipelines if p.name not in here]
-        waited = f"pipeline {', '.join(names)} waited" if names else "somebody waited"
-        wanted = f" that decodes {', '.join(columns)}" if columns else ""
-        if self._planned_at is None:
-            instead = "its query has planned none since it was started"
-        else:
-            spent = time.monotonic() - self._planned_at
-            instead = f"epoch {self._planned_epoch}, with plan version {self._planned}, was planned {spent:.0f} s ago"
-        return StartTimeout(
-            f"{waited} {timeout:g} s for an epoch of stream {self.stream.name} with plan version {version}{wanted}; "
-            f"{instead}",
-            advice="The machine may be busy with a long epoch: try again, or make max_epoch_bytes smaller.",
-            stream=self.stream.name,
-            version=version,
-            pipelines=names,
-            columns=columns,
-        )
+        if not self._await(lambda: self._watch.planned >= version or not self.started, timeout):
+            raise start_timeout(self.stream, self.directory, self.plans, self._watch, version, timeout)
 
     def wait_exhausted(self, timeout: float | None) -> bool:
         """Wait until the source has nothing more under the newest plan, or the query was stopped because nobody needs
         it; whether that happened in time."""
 
         def over() -> bool:
-            idle = self._idle
+            idle = self._watch.idle
             if not self.started:
                 return True
             return idle is not None and idle["plan"] == self.plans.current() and bool(idle["exhausted"])
@@ -372,15 +299,7 @@ class StreamRuntime:
 
     def _await(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait for `condition`, woken by notices; raises StreamFailed when the query dies meanwhile."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while not condition():
-                self.raise_failure()
-                left = 0.5 if deadline is None else min(0.5, deadline - time.monotonic())
-                if left <= 0:
-                    return False
-                self._changed.wait(left)
-            return True
+        return self._watch.wait(condition, timeout, self.raise_failure)
 
     def raise_failure(self) -> None:
         """Raise StreamFailed if the query has died."""
@@ -402,44 +321,21 @@ class StreamRuntime:
 
     def on_notice(self, notice: dict[str, Any]) -> None:
         """A word from the planning process."""
-        with self._changed:
-            if notice["kind"] == "planned":
-                self._planned = max(self._planned, int(notice["plan"]))
-                self._planned_epoch, self._planned_at = int(notice["epoch"]), time.monotonic()
-                self._backlog = int(notice["backlog"])
-                self._idle = None
-            elif notice["kind"] == "idle":
-                self._planned = max(self._planned, int(notice["plan"]))
-                self._backlog = 0
-                self._idle = notice
-            else:
-                self._held = True
-            self._changed.notify_all()
+        self._watch.on_notice(notice)
 
     def _epoch_done(self, summary: EpochSummary) -> None:
         if summary.barrier.kind != EPOCH.name:
             self.signals.carried(summary.barrier.id)
-        with self._changed:
-            self._recent.append((time.monotonic(), summary))
-            if summary.ending:
-                self._ended, self._fed = summary.plan, False
-            elif summary.rows:
-                self._fed = True
-            self._changed.notify_all()
+        with self._watch.changed:
+            self._history.add(summary)
+            self._watch.changed.notify_all()
         self.acks.seen(summary.barrier, summary.epoch)
-        verdict = self._judge(summary)
+        verdict = self._history.judge(summary)
         failures = verdict.over | summary.failures
         # With nobody to drop, the hub only publishes the plan again: those to be measured alone have changed.
-        if failures or summary.detached or verdict.alone != self._alone:
-            self._alone = verdict.alone
+        if failures or summary.detached or verdict.alone != self._history.alone:
+            self._history.alone = verdict.alone
             self._failed(self.stream.name, failures, summary.detached)
-
-    def _judge(self, summary: EpochSummary) -> Verdict:
-        """Who costs too much. An epoch without rows tells nothing about it."""
-        if not summary.rows or self._accounts.budget == Budget():
-            return Verdict({}, self._alone)
-        shared = families(parse_plan(self.plans.text(summary.plan)))
-        return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
 
     # --- status -----------------------------------------------------------------------------------
 
@@ -450,48 +346,23 @@ class StreamRuntime:
     @property
     def recent(self) -> list[EpochSummary]:
         """The newest epochs since the hub was opened, oldest first."""
-        return [summary for _, summary in list(self._recent)]
+        return self._history.recent
 
     def spent_ms(self, instance: int) -> float | None:
         """Time that an instance took in the newest epoch, over all tasks."""
-        return self._recent[-1][1].pipeline_ms.get(instance) if self._recent else None
-
-    def _subscribers(self, applied: Applied) -> dict[str, list[str]]:
-        """Who was in the newest planned epoch, with the columns that each needs."""
-        schema = self.stream.schema
-        plan = parse_plan(self.plans.text(applied.version))
-        present = [p for p in plan.pipelines if p.instance not in applied.out]
-        views = {p.name: p.program.view for p in present}
-        return {
-            name: ["*"] if view.kind == "ALL" else [schema[i].name for i in view.indexes(len(schema))]
-            for name, view in views.items()
-        }
+        recent = self.recent
+        return recent[-1].pipeline_ms.get(instance) if recent else None
 
     def status(self) -> StreamStatus:
         """What really happened, as far as it is known."""
-        progress, applied = self.progress, read_applied(self.directory)
-        recent = list(self._recent)
         query: Any = self.keeper.query
         last = query.last_epoch() if query is not None else None
-        seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
-        rows = sum(s.rows for _, s in recent[1:])
-        size = sum(s.bytes for _, s in recent[1:])
-        return StreamStatus(
-            name=self.stream.name,
-            running=self.running,
-            epoch=progress.epoch,
-            projection_version=applied.version if applied else 0,
-            decoding_columns=[self.stream.schema[i].name for i in applied.columns] if applied and self.running else [],
-            columns_declared=len(self.stream.schema),
-            subscribers=self._subscribers(applied) if applied and self.running else {},
-            rows=progress.rows,
-            bytes=progress.bytes,
-            bad=dict(progress.bad),
-            dead_letters=progress.dead_letters,
-            watermark=to_datetime(progress.watermark),
-            far_future=progress.future,
-            lag_bytes=self._backlog,
-            epoch_ms=last[1] if last else None,
-            rows_per_s=rows / seconds if seconds else 0.0,
-            mb_per_s=size / seconds / 1e6 if seconds else 0.0,
+        return status_of(
+            self.stream,
+            self.directory,
+            self.plans,
+            self._watch,
+            self._history,
+            self.running,
+            last[1] if last else None,
         )

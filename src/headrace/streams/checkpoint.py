@@ -1,0 +1,27 @@
+"""The name of a stream's checkpoint."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from headrace.durable import write_atomic
+from headrace.errors import StateDamaged
+from headrace.streams.progress import read_progress
+
+
+def checkpoint_id(directory: Path, stream: str) -> str:
+    """Names this checkpoint among all that ever were: a fresh one restarts epochs, and sinks must not mix them up.
+    Raises StateDamaged when a stream that has committed has lost its checkpoint, or the name of it."""
+    file, checkpoint = directory / "checkpoint.id", directory / "checkpoint"
+    if file.exists() != checkpoint.exists() and read_progress(directory).epoch >= 0:
+        kept, gone = (file, checkpoint) if file.exists() else (checkpoint, file)
+        raise StateDamaged(
+            f"stream {stream} has committed epochs, but {gone} is missing beside {kept}",
+            advice="Restore it from a backup or a savepoint, or drop the stream and create it anew.",
+            path=str(gone),
+        )
+    if not file.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, uuid.uuid4().hex.encode())
+    return file.read_text()

@@ -1,0 +1,60 @@
+"""Puts plan versions in force, so that no end is forgotten or told twice, whatever crashed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
+from headrace.streams.plans import PlanStore
+from headrace.streams.progress import read_progress
+from headrace.streams.quarantine import Quarantine, change_quarantine
+
+
+def publish(
+    plans: PlanStore,
+    directory: Path,
+    stream: StreamDef,
+    pipelines: tuple[PipelineDef, ...],
+    left: tuple[Left, ...],
+    *,
+    ending: bool,
+    cancelled: tuple[Left, ...],
+    planned: Callable[[], int],
+    alone: frozenset[int],
+) -> int:
+    """Publish the next plan version of a stream; returns its number.
+
+    `cancelled` ends are forgotten if the version that has them is newer than `planned`, which tells the newest that an
+    epoch was planned with. Instances in `alone` share no pass.
+    """
+    current = plans.current()
+    version = current + 1
+    pending: tuple[Left, ...] = ()
+    if current:
+        old = plans.load(current).left
+        # An eof that no committed epoch has carried yet must not be forgotten by skipping a version.
+        pending = old if current > read_progress(directory).plan else ()
+        # After a crash between publishing and saving, the catalog tells of ends that the plan knows already.
+        left = tuple(ended for ended in left if ended not in old)
+        if current > planned():
+            pending = tuple(ended for ended in pending if ended not in cancelled)
+    directory.mkdir(parents=True, exist_ok=True)
+    _let_out(directory, current, pipelines, left)
+    own_pass = tuple(p.instance for p in pipelines if p.instance in alone)
+    plans.publish(PlanVersion(version, stream, pipelines, ending, (*pending, *left), own_pass))
+    return version
+
+
+def _let_out(directory: Path, current: int, pipelines: tuple[PipelineDef, ...], left: tuple[Left, ...]) -> None:
+    """Those who killed a worker and are started again may run from the next plan version on; forget those that no
+    epoch can name any more."""
+    back = {ended.pipeline.instance for ended in left} & {p.instance for p in pipelines}
+    committed = read_progress(directory).plan
+
+    def change(old: Quarantine) -> Quarantine:
+        new = old.without(back, current)
+        return replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
+
+    change_quarantine(directory, change)
