@@ -11,27 +11,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import threading
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from headrace import savepoints
+from headrace.chores import Chores
 from headrace.control.acks import Ack
 from headrace.control.signals import GRACEFUL_END, QUICK_END
 from headrace.describe import describe, live_stream, show
 from headrace.draft import Draft
+from headrace.ending import DRAIN_SECONDS, Ending
+from headrace.engine import launch, settle
 from headrace.errors import (
     AddressInUse,
     BadOption,
     GatewayFailed,
     HubClosed,
-    SessionMismatch,
     StartTimeout,
     StopTimeout,
     StreamFailed,
@@ -40,11 +39,12 @@ from headrace.errors import (
 )
 from headrace.ingress.service import GatewayService
 from headrace.objects import Pipeline, Stream
-from headrace.program import Meaning, PipelineDef
+from headrace.program import PipelineDef
 from headrace.results import Result
 from headrace.runtime import START_LIMIT_SECONDS, StreamRuntime
 from headrace.sql import LiveStream, parse_script
-from headrace.status import State, Waited
+from headrace.status import Waited
+from headrace.streams import transitions
 from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.progress import read_progress
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.spark.session import Engine
-
-DRAIN_SECONDS = 60.0
 
 
 def connect(
@@ -101,57 +99,37 @@ class Hub:
         start_timeout: float,
     ) -> None:
         self._state = StateDir.open(state_dir.absolute())
-        self._closed = self._draining = False
-        self._spark, self._master, self._verbose, self._buckets = spark, master, verbose, buckets
+        self._closed = False
+        self._master, self._verbose, self._buckets = master, verbose, buckets
         self._start_timeout = start_timeout
         self._lock = threading.RLock()
-        self._engine: Engine | None = None
         self._runtimes: dict[str, StreamRuntime] = {}
         self._starting: dict[str, int] = {}  # streams with pipelines that wait for a plan version to be planned
-        self._chores: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._chores = Chores()
+        self._ending = Ending(self._lock, self._started, lambda name: self._catalog.running(name), self._finished)
         self._gateway = GatewayService(self._state.path / "gateway.log")
         try:
             self._file = CatalogFile(self._state.path)
             self._catalog = self._file.read()
             self._state.sweep(self._catalog.streams)
-            self._meaning = self._settle_meaning()
+            self._meaning, self._engine = settle(spark, self._catalog)
             self._board = NoticeBoard(self._on_notice)
         except BaseException:
             self._state.close()
             raise
-        self._janitor = threading.Thread(target=self._do_chores, name="headrace-chores", daemon=True)
-        self._janitor.start()
+        self._chores.start()
         try:
             for stream in self._catalog.streams:  # a crash may have kept a failure from the catalog
                 directory = self._state.stream(stream)
                 killers = {str(q.instance): q.reason for q in read_quarantine(directory).out if q.until is None}
                 self._drop_failed(stream, read_progress(directory).failures | killers)
                 self._detach(stream, _by_instance(read_progress(directory).detached))
-            self._begin_again()
+            with self._lock:
+                self._change(transitions.reopened(self._catalog))
             self._make_so(set(self._catalog.streams), set())
         except BaseException:
             self.close()
             raise
-
-    def _settle_meaning(self) -> Meaning:
-        """What SQL means here: the handed-in session's time zone, or UTC; it must be what the stored plans mean."""
-        meaning = Meaning()
-        if self._spark is not None:
-            meaning = Meaning(time_zone=str(self._spark.conf.get("spark.sql.session.timeZone")))
-            from headrace.spark.session import adopt
-
-            self._engine = adopt(self._spark, meaning)
-        for record in self._catalog.pipelines.values():
-            stored = record.definition.program.meaning
-            if stored != meaning:
-                raise SessionMismatch(
-                    f"pipeline {record.definition.name} was planned for time zone {stored.time_zone}, "
-                    f"not {meaning.time_zone}",
-                    advice=f"Hand in a session with spark.sql.session.timeZone = {stored.time_zone}.",
-                    wanted=stored.time_zone,
-                    found=meaning.time_zone,
-                )
-        return meaning
 
     # --- scripts ----------------------------------------------------------------------------------
 
@@ -207,17 +185,19 @@ class Hub:
         self._file.save(catalog)
         self._catalog = catalog
 
+    def _change(self, catalog: Catalog) -> bool:
+        """Save the catalog if it is another one; whether it is. Under the lock."""
+        if catalog is self._catalog:
+            return False
+        self._save(catalog)
+        return True
+
     def _forget(self, streams: set[str]) -> None:
         """Remove streams with their pipelines, first from the catalog and then from the disk: a crash in between leaves
         directories that nobody names, never a new stream with an old one's progress."""
         runtimes = {name: self._runtime_of(name) for name in streams}
-        catalog = self._catalog
-        for name in streams:
-            for record in list(catalog.of_stream(name)):
-                catalog = catalog.without("pipeline", record.definition.name)
-            catalog = catalog.without("stream", name)
         if streams:
-            self._save(catalog)
+            self._save(transitions.without_streams(self._catalog, streams))
         for name, runtime in runtimes.items():
             runtime.forget()
             del self._runtimes[name]
@@ -266,7 +246,7 @@ class Hub:
                 version = runtime.publish(pipelines, ended)
                 if start and pipelines:
                     self._starting[name] = version
-                    self._mark(self._instances_in(name, "finished"), "starting", "its stream goes on")
+                    self._change(transitions.going_on(self._catalog, name))
                 if ended:
                     self._save(self._catalog.without_ends(name))
                 if pipelines and start:
@@ -304,38 +284,21 @@ class Hub:
 
     # --- states -----------------------------------------------------------------------------------
 
-    def _instances_in(self, stream: str, *states: State) -> list[int]:
-        return [r.definition.instance for r in self._catalog.of_stream(stream) if r.state in states]
-
-    def _mark(self, instances: Collection[int], state: State, reason: str) -> None:
-        """Note a change of state. Under the lock."""
-        catalog = self._catalog.marked(instances, state, reason)
-        if catalog is not self._catalog:
-            self._save(catalog)
-
-    def _begin_again(self) -> None:
-        """The states as a hub finds them when it is opened."""
-        with self._lock:
-            for name in self._catalog.streams:
-                again = self._instances_in(name, "created", "running", "finished")
-                self._mark(again, "starting", "the hub was opened")
-                self._mark(self._instances_in(name, "stopping"), "stopped", "the hub was closed")
-
     def _planned(self, stream: str, version: int) -> None:
         """An epoch with this plan version was planned: who waited for it runs."""
         with self._lock:
             if self._closed or self._starting.get(stream, version + 1) > version:
                 return
             del self._starting[stream]
-            self._mark(self._instances_in(stream, "starting"), "running", "its first epoch is planned")
+            self._change(transitions.planned(self._catalog, stream))
 
     def _stopped(self, pipelines: Sequence[PipelineDef], reason: str) -> None:
         with self._lock:
             if not self._closed:
-                ended = {(p.instance, p.life) for p in pipelines}
-                records = self._catalog.pipelines.values()
-                now = [r.definition for r in records if r.state == "stopping"]
-                self._mark([d.instance for d in now if (d.instance, d.life) in ended], "stopped", reason)
+                self._change(transitions.stopped(self._catalog, pipelines, reason))
+
+    def _finished(self, pipelines: Sequence[PipelineDef]) -> None:
+        self._change(self._catalog.marked([p.instance for p in pipelines], "finished", "its source has ended"))
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -395,13 +358,7 @@ class Hub:
         with self._lock:
             self._require_open()
             if self._engine is None:
-                from headrace.spark.session import start
-
-                if "HEADRACE_FAULT" in os.environ:  # a fault in a task must take this process with it
-                    os.environ.setdefault("HEADRACE_FAULT_PID", str(os.getpid()))
-                log = None if self._verbose else self._state.path / "spark.log"
-                self._engine = start(self._master, log, self._meaning)
-                self._state.record_owner(self._engine.jvm_pid)
+                self._engine = launch(self._state, self._master, self._verbose, self._meaning)
             return self._engine
 
     # --- savepoints -------------------------------------------------------------------------------
@@ -429,56 +386,12 @@ class Hub:
 
         Whether that happened in time. Raises StreamFailed if a query dies. A source that never ends is waited for.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        for runtime in self._started():
-            if not runtime.wait_exhausted(_left(deadline)) or self._draining:
-                return False
-        while runtimes := self._started():
-            for runtime in runtimes:
-                if not self._end(runtime, deadline):
-                    return False
-        return True
-
-    def _end(self, runtime: StreamRuntime, deadline: float | None) -> bool:
-        """Close all windows of a stream and stop it, unless somebody joins meanwhile; whether that went in time."""
-        with self._lock:
-            if self._draining:
-                return False
-            if not runtime.started:  # nobody needed it any more
-                return True
-            pipelines = self._catalog.running(runtime.stream.name)
-            version = runtime.end(pipelines)
-        if not runtime.wait_exhausted(_left(deadline)):
-            return False
-        with self._lock:
-            if self._draining:
-                return False
-            if runtime.plans.current() == version:
-                runtime.stop()
-                self._mark([p.instance for p in pipelines], "finished", "its source has ended")
-        return True
+        return self._ending.wait(timeout)
 
     def drain(self, timeout: float = DRAIN_SECONDS, told: Callable[[Waited], None] = lambda waited: None) -> bool:
         """Let every epoch in flight finish, then stop the queries; whether all finished in time. `told` hears of each
         stream that was waited for."""
-        began = time.monotonic()
-        calm = True
-        with self._lock:
-            self._draining = True  # nobody may close all windows now because a source seems to have ended
-        try:
-            runtimes = self._started()
-            for runtime in runtimes:
-                runtime.ask_to_hold()
-            for runtime in runtimes:
-                done = True
-                with contextlib.suppress(StreamFailed):  # a query that died has nothing in flight
-                    done = runtime.hold(max(0.0, began + timeout - time.monotonic()))
-                told(Waited(runtime.stream.name, runtime.newest_epoch, time.monotonic() - began, done))
-                runtime.stop()
-                calm = calm and done
-        finally:
-            self._draining = False
-        return calm
+        return self._ending.drain(timeout, told)
 
     def _started(self) -> list[StreamRuntime]:
         """The streams with a query, dead ones included: their failure must be told, not passed over."""
@@ -503,11 +416,11 @@ class Hub:
             steps.callback(self._board.close)
             if self._engine is not None:
                 steps.callback(self._engine.stop)
-            steps.callback(self._chores.put, None)
+            steps.callback(self._chores.close)
             steps.callback(self._gateway.stop)
             for runtime in self._runtimes.values():
                 steps.callback(runtime.close)
-        self._janitor.join(timeout=5)
+        self._chores.join(timeout=5)
 
     def __enter__(self) -> Hub:
         return self
@@ -548,49 +461,26 @@ class Hub:
         if not found and not detached:  # who is to be measured alone has changed
             self._chores.put(lambda: self._make_so({stream.lower()}, set(), start=False))
 
-    def _do_chores(self) -> None:
-        while (chore := self._chores.get()) is not None:
-            # A dead query is told to those who wait for it; a slow one has the plan and will come to it.
-            with contextlib.suppress(HubClosed, StreamFailed, StartTimeout, StopTimeout):
-                chore()
-
     def _drop_failed(self, stream: str, failures: dict[str, str]) -> None:
         """The next plan version does without the pipelines that failed; their error is kept."""
         with self._lock:
             self._require_open()
-            catalog = self._catalog
-            for record in list(catalog.of_stream(stream)):
-                reason = failures.get(str(record.definition.instance))
-                if reason is not None and record.desired == "running":
-                    catalog = catalog.with_pipeline(record.to("failed", reason))
-                    catalog = catalog.with_end(record.definition, flush=False)
-            if catalog is self._catalog:
+            if not self._change(transitions.failed(self._catalog, stream, failures)):
                 return
-            self._save(catalog)
         self._make_so({stream.lower()}, set(), start=False)
 
     def _detach(self, stream: str, detached: Mapping[int, dict[str, str]]) -> None:
         """The next plan version writes no longer to the sinks that failed; their pipelines go on with the others."""
         with self._lock:
             self._require_open()
-            catalog = self._catalog
-            for record in list(catalog.of_stream(stream)):
-                new = detached.get(record.definition.instance, {})
-                if record.desired == "running" and new.keys() - record.detached.keys():
-                    catalog = catalog.with_pipeline(replace(record, detached=record.detached | new))
-            if catalog is self._catalog:
+            if not self._change(transitions.detached(self._catalog, stream, detached)):
                 return
-            self._save(catalog)
         self._make_so({stream.lower()}, set(), start=False)
 
     @property
     def catalog(self) -> Catalog:
         """What is declared now."""
         return self._catalog
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def _end_of(ack: Future[Ack]) -> str:

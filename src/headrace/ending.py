@@ -1,0 +1,89 @@
+"""The end of all streams of a hub: because their sources have ended, or because the hub is to stop.
+
+The two never mix: while the hub drains, no window is closed because a source seems to have ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from threading import RLock
+
+from headrace.errors import StreamFailed
+from headrace.program import PipelineDef
+from headrace.runtime import StreamRuntime
+from headrace.status import Waited
+
+DRAIN_SECONDS = 60.0
+
+
+class Ending:
+    """Ends the streams that `started` gives: those with a query, dead ones included. `lock` is the hub's; `running` are
+    the pipelines that a stream should run, and `finished` hears, under the lock, of those whose source has ended."""
+
+    def __init__(
+        self,
+        lock: RLock,
+        started: Callable[[], list[StreamRuntime]],
+        running: Callable[[str], tuple[PipelineDef, ...]],
+        finished: Callable[[Sequence[PipelineDef]], None],
+    ) -> None:
+        self._lock, self._started, self._running, self._finished = lock, started, running, finished
+        self._draining = False
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until every source is drained, then close all windows, commit, and stop; whether that went in time."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for runtime in self._started():
+            if not runtime.wait_exhausted(_left(deadline)) or self._draining:
+                return False
+        while runtimes := self._started():
+            for runtime in runtimes:
+                if not self._end(runtime, deadline):
+                    return False
+        return True
+
+    def _end(self, runtime: StreamRuntime, deadline: float | None) -> bool:
+        """Close all windows of a stream and stop it, unless somebody joins meanwhile; whether that went in time."""
+        with self._lock:
+            if self._draining:
+                return False
+            if not runtime.started:  # nobody needed it any more
+                return True
+            pipelines = self._running(runtime.stream.name)
+            version = runtime.end(pipelines)
+        if not runtime.wait_exhausted(_left(deadline)):
+            return False
+        with self._lock:
+            if self._draining:
+                return False
+            if runtime.plans.current() == version:
+                runtime.stop()
+                self._finished(pipelines)
+        return True
+
+    def drain(self, timeout: float, told: Callable[[Waited], None]) -> bool:
+        """Let every epoch in flight finish, then stop; whether all finished in time."""
+        began = time.monotonic()
+        calm = True
+        with self._lock:
+            self._draining = True  # nobody may close all windows now because a source seems to have ended
+        try:
+            runtimes = self._started()
+            for runtime in runtimes:
+                runtime.ask_to_hold()
+            for runtime in runtimes:
+                done = True
+                with contextlib.suppress(StreamFailed):  # a query that died has nothing in flight
+                    done = runtime.hold(max(0.0, began + timeout - time.monotonic()))
+                told(Waited(runtime.stream.name, runtime.newest_epoch, time.monotonic() - began, done))
+                runtime.stop()
+                calm = calm and done
+        finally:
+            self._draining = False
+        return calm
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

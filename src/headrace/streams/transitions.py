@@ -1,0 +1,71 @@
+"""How the states of pipelines change with what happens to their streams.
+
+Pure: a catalog in, a catalog out; the same object when nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from headrace.program import PipelineDef
+from headrace.status import State
+from headrace.streams.catalog import Catalog
+
+
+def reopened(catalog: Catalog) -> Catalog:
+    """The states as a hub finds them when it is opened."""
+    for name in catalog.streams:
+        again = _instances_in(catalog, name, "created", "running", "finished")
+        catalog = catalog.marked(again, "starting", "the hub was opened")
+        catalog = catalog.marked(_instances_in(catalog, name, "stopping"), "stopped", "the hub was closed")
+    return catalog
+
+
+def going_on(catalog: Catalog, stream: str) -> Catalog:
+    """A stream whose source had ended runs again."""
+    return catalog.marked(_instances_in(catalog, stream, "finished"), "starting", "its stream goes on")
+
+
+def planned(catalog: Catalog, stream: str) -> Catalog:
+    """An epoch with the newest plan of a stream was planned: who waited for it runs."""
+    return catalog.marked(_instances_in(catalog, stream, "starting"), "running", "its first epoch is planned")
+
+
+def stopped(catalog: Catalog, pipelines: Sequence[PipelineDef], reason: str) -> Catalog:
+    """These have come to their end. One that was started again meanwhile has another life, and is left alone."""
+    ended = {(p.instance, p.life) for p in pipelines}
+    now = [r.definition for r in catalog.pipelines.values() if r.state == "stopping"]
+    return catalog.marked([d.instance for d in now if (d.instance, d.life) in ended], "stopped", reason)
+
+
+def failed(catalog: Catalog, stream: str, failures: Mapping[str, str]) -> Catalog:
+    """Without the pipelines of a stream that failed, by instance; their error is kept."""
+    for record in list(catalog.of_stream(stream)):
+        reason = failures.get(str(record.definition.instance))
+        if reason is not None and record.desired == "running":
+            catalog = catalog.with_pipeline(record.to("failed", reason))
+            catalog = catalog.with_end(record.definition, flush=False)
+    return catalog
+
+
+def detached(catalog: Catalog, stream: str, lost: Mapping[int, dict[str, str]]) -> Catalog:
+    """Without the sinks that are `lost`, by instance; their pipelines go on with the others."""
+    for record in list(catalog.of_stream(stream)):
+        new = lost.get(record.definition.instance, {})
+        if record.desired == "running" and new.keys() - record.detached.keys():
+            catalog = catalog.with_pipeline(replace(record, detached=record.detached | new))
+    return catalog
+
+
+def without_streams(catalog: Catalog, streams: Iterable[str]) -> Catalog:
+    """Without these streams and their pipelines."""
+    for name in streams:
+        for record in list(catalog.of_stream(name)):
+            catalog = catalog.without("pipeline", record.definition.name)
+        catalog = catalog.without("stream", name)
+    return catalog
+
+
+def _instances_in(catalog: Catalog, stream: str, *states: State) -> list[int]:
+    return [r.definition.instance for r in catalog.of_stream(stream) if r.state in states]
