@@ -14,6 +14,7 @@ import pytest
 
 import headrace
 from headrace.checking import check_script
+from headrace.conductor import Conductor
 from headrace.control.acks import Ack
 from headrace.control.signals import Barrier, SignalKind
 from headrace.errors import (
@@ -126,7 +127,7 @@ def test_waiting_too_long_for_the_first_epoch_says_who_waited_for_what_and_leave
 
     monkeypatch.setattr(Hub, "_start_engine", lambda self: None)
     monkeypatch.setattr(StreamRuntime, "start", start)
-    hub._start_timeout = 0.05
+    hub._conductor.start_timeout = 0.05
     hub.sql("DROP STREAM s; " + STREAM.format(rows=10).replace("id BIGINT", "id BIGINT, v INT"))
     runtime = hub.runtime("s")
     with pytest.raises(StartTimeout) as failure:
@@ -217,7 +218,7 @@ def test_a_drop_that_a_crash_kept_from_the_plan_is_told_when_the_hub_is_opened_a
         first.sql("STOP PIPELINE p")
         instance = first.record("p").definition.instance
         with monkeypatch.context() as crashing:
-            crashing.setattr(Hub, "_make_so", lambda *given: None)  # dies right after the catalog is saved
+            crashing.setattr(Conductor, "make_so", lambda *given: None)  # dies right after the catalog is saved
             first.sql("DROP PIPELINE p")
     for _ in range(2):  # and again, between publishing the plan and saving that it was
         saved = CatalogFile(tmp_path / "state").read()
@@ -356,7 +357,7 @@ def test_starting_a_pipeline_again_keeps_the_state_of_a_stopped_one_and_none_of_
     runtime, instance = hub.runtime("s"), hub.record("p").definition.instance
     hub.sql("STOP PIPELINE p; START PIPELINE p")
     assert runtime.plans.load(runtime.plans.current()).left == ()
-    hub._drop_failed("s", {str(instance): "why"})
+    hub._conductor.drop_failed("s", {str(instance): "why"})
     write_progress(runtime.directory, replace(runtime.progress, plan=runtime.plans.current()))
     hub.sql("START PIPELINE p")
     plan = runtime.plans.load(runtime.plans.current())

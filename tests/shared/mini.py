@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.bridge.messages import Row
+from headrace.conductor import Conductor
 from headrace.hub import Hub
 from headrace.program import SinkDef
 from headrace.ring1.packed import PackedStore
@@ -210,7 +211,9 @@ class Mini:
         patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
         # The hub drops failed pipelines in a thread of its own; here nothing happens unless it is told to.
         patch.setattr(
-            Hub, "_report_failures", lambda hub, stream, failures, detached: self.failed.append((stream, failures))
+            Conductor,
+            "report_failures",
+            lambda conductor, stream, failures, detached: self.failed.append((stream, failures)),
         )
         self.failed: list[tuple[str, dict[int, str]]] = []
         self.query: MiniQuery | None = None
@@ -241,7 +244,7 @@ class Mini:
         worked = self.query is not None and not self.query.over and self.query.step()
         while self.failed:
             stream, failures = self.failed.pop()
-            self.hub._drop_failed(stream, {str(instance): reason for instance, reason in failures.items()})
+            self.hub._conductor.drop_failed(stream, {str(instance): reason for instance, reason in failures.items()})
         return worked
 
     def drain(self) -> bool:

@@ -1,0 +1,278 @@
+"""Makes what is declared so: one catalog, the runtimes of its streams, and what happens to them.
+
+Whoever changes the catalog holds `lock`; nobody holds it while waiting for an epoch. Spark's streaming thread and the
+notice thread never take it: they leave chores.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from headrace.chores import Chores
+from headrace.control.acks import Ack
+from headrace.control.signals import GRACEFUL_END
+from headrace.ending import DRAIN_SECONDS
+from headrace.errors import HubClosed, StopTimeout, UnknownStream
+from headrace.ingress.service import GatewayService
+from headrace.program import PipelineDef
+from headrace.runtime import StreamRuntime
+from headrace.streams import transitions
+from headrace.streams.catalog import Catalog, CatalogFile
+from headrace.streams.notices import NoticeBoard
+from headrace.streams.progress import read_progress
+from headrace.streams.quarantine import read_quarantine
+from headrace.streams.state_dir import StateDir
+from headrace.undo import take_back
+
+if TYPE_CHECKING:
+    from headrace.spark.session import Engine
+
+
+class Conductor:
+    """The streams of one hub. `engine` gives the Spark session, `start_timeout` is how long a plan may take."""
+
+    def __init__(
+        self,
+        state: StateDir,
+        file: CatalogFile,
+        catalog: Catalog,
+        gateway: GatewayService,
+        engine: Callable[[], Engine],
+        start_timeout: float,
+    ) -> None:
+        self._state, self._file, self._gateway, self._engine = state, file, gateway, engine
+        self.catalog, self.start_timeout = catalog, start_timeout
+        self.closed = False
+        self.lock = threading.RLock()
+        self.runtimes: dict[str, StreamRuntime] = {}
+        self._starting: dict[str, int] = {}  # streams with pipelines that wait for a plan version to be planned
+        self.chores = Chores()
+        self.board = NoticeBoard(self._on_notice)
+
+    def go_on(self) -> None:
+        """Go on with what ran when the state directory was last let go of."""
+        for stream in self.catalog.streams:  # a crash may have kept a failure from the catalog
+            directory = self._state.stream(stream)
+            killers = {str(q.instance): q.reason for q in read_quarantine(directory).out if q.until is None}
+            self.drop_failed(stream, read_progress(directory).failures | killers)
+            self.detach(stream, _by_instance(read_progress(directory).detached))
+        with self.lock:
+            self._change(transitions.reopened(self.catalog))
+        self.make_so(set(self.catalog.streams), set())
+
+    def release(self) -> None:
+        """End all queries at once, whatever fails on the way, and take no more bytes and chores."""
+        with contextlib.ExitStack() as steps:  # the last first
+            steps.callback(self.chores.close)
+            steps.callback(self._gateway.stop)
+            for runtime in self.runtimes.values():
+                steps.callback(runtime.close)
+
+    def runtime_of(self, name: str) -> StreamRuntime:
+        """The running side of a stream. Raises UnknownStream. Under the lock."""
+        found = self.runtimes.get(name.lower())
+        if found is None:
+            stream = self.catalog.stream(name)
+            if stream is None:
+                raise UnknownStream(f"there is no stream {name}", name=name)
+            directory = self._state.stream(name.lower())
+            found = StreamRuntime(
+                stream,
+                directory,
+                self.board,
+                self._engine,
+                self.report_failures,
+                self._instances,
+                self._gateway,
+            )
+            self.runtimes[name.lower()] = found
+        return found
+
+    def started(self) -> list[StreamRuntime]:
+        """The streams with a query, dead ones included: their failure must be told, not passed over."""
+        with self.lock:
+            return [r for r in self.runtimes.values() if r.started]
+
+    def require_open(self) -> None:
+        """Raise HubClosed if the hub is closed."""
+        if self.closed:
+            raise HubClosed("the hub is closed", advice="Open it again with headrace.connect(...).")
+
+    # --- what is declared --------------------------------------------------------------------------
+
+    def take_back(self, before: Catalog, after: Catalog, touched: set[str]) -> None:
+        """Undo a script that changed the catalog from `before` to `after`, and plan the streams in `touched` without
+        it."""
+        with self.lock:
+            if self.closed:
+                return
+            catalog = take_back(self.catalog, before, after)
+            changed = {n for n in after.streams if self.catalog.streams.get(n) != catalog.streams.get(n)}
+            cancelled = tuple(e for e in after.ended if e not in before.ended)
+            self.forget(changed)
+            self.save(catalog)
+            for name in touched & set(catalog.streams):
+                runtime, pipelines = self.runtime_of(name), catalog.running(name)
+                runtime.publish(pipelines, catalog.ended_on(name), cancelled=cancelled)
+                self.save(self.catalog.without_ends(name))
+                if not pipelines:
+                    runtime.stop()
+
+    def save(self, catalog: Catalog) -> None:
+        """Declare this, durably. Under the lock."""
+        self._file.save(catalog)
+        self.catalog = catalog
+
+    def _change(self, catalog: Catalog) -> bool:
+        """Save the catalog if it is another one; whether it is. Under the lock."""
+        if catalog is self.catalog:
+            return False
+        self.save(catalog)
+        return True
+
+    def forget(self, streams: set[str]) -> None:
+        """Remove streams with their pipelines, first from the catalog and then from the disk: a crash in between leaves
+        directories that nobody names, never a new stream with an old one's progress."""
+        runtimes = {name: self.runtime_of(name) for name in streams}
+        if streams:
+            self.save(transitions.without_streams(self.catalog, streams))
+        for name, runtime in runtimes.items():
+            runtime.forget()
+            del self.runtimes[name]
+
+    # --- what runs ---------------------------------------------------------------------------------
+
+    def make_so(
+        self,
+        streams: set[str],
+        waits: set[str],
+        graceful: Mapping[str, Sequence[PipelineDef]] = MappingProxyType({}),
+        start: bool = True,
+    ) -> None:
+        """Bring each stream's query in line with the catalog, and wait for the new plan on those in `waits`. Pipelines
+        in `graceful` end with a barrier: this returns when everything before it is in their sinks. Without `start`, a
+        query that was stopped stays so."""
+        for name in sorted(streams):
+            ending, ack = graceful.get(name, ()), None
+            with self.lock:
+                runtime = self.runtime_of(name)
+                pipelines = self.catalog.running(name)
+                ended = self.catalog.ended_on(name)
+                if not pipelines and not ended and not runtime.running:
+                    continue
+                if ending and runtime.running:  # before the plan: its first epoch is to carry the barrier
+                    ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
+                version = runtime.publish(pipelines, ended)
+                if start and pipelines:
+                    self._starting[name] = version
+                    self._change(transitions.going_on(self.catalog, name))
+                if ended:
+                    self.save(self.catalog.without_ends(name))
+                if pipelines and start:
+                    runtime.start()
+                elif not runtime.running:
+                    self.stopped(ending, "its stream was not running")
+                    continue  # the eof waits in the plan for the stream's next epoch
+            if name in waits or not pipelines:
+                runtime.wait_planned(version, self.start_timeout)
+                self._planned(name, version)
+            if ack is not None:
+                self._await_end(ack, ending)
+            if not pipelines:
+                runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
+                with self.lock:
+                    if self.catalog.running(name):  # somebody has joined meanwhile
+                        runtime.release()
+                    else:
+                        runtime.stop()
+
+    def _await_end(self, ack: Future[Ack], ending: Sequence[PipelineDef]) -> None:
+        """Wait until all rows before a graceful end are in the sinks; the pipelines are stopped then, at the latest
+        when the barrier comes through after all."""
+        ack.add_done_callback(lambda done: self.chores.put(lambda: self.stopped(ending, _end_of(done))))
+        try:
+            ack.result(DRAIN_SECONDS)
+        except TimeoutError:
+            names = ", ".join(p.name for p in ending)
+            raise StopTimeout(
+                f"{names} did not come to an end in {DRAIN_SECONDS:g} s",
+                advice="It ends when the epoch in flight is committed. STOP PIPELINE ... NOW does not wait for that.",
+                names=names,
+            ) from None
+        self.stopped(ending, _end_of(ack))
+
+    # --- states -----------------------------------------------------------------------------------
+
+    def _planned(self, stream: str, version: int) -> None:
+        """An epoch with this plan version was planned: who waited for it runs."""
+        with self.lock:
+            if self.closed or self._starting.get(stream, version + 1) > version:
+                return
+            del self._starting[stream]
+            self._change(transitions.planned(self.catalog, stream))
+
+    def stopped(self, pipelines: Sequence[PipelineDef], reason: str) -> None:
+        """These have come to their end."""
+        with self.lock:
+            if not self.closed:
+                self._change(transitions.stopped(self.catalog, pipelines, reason))
+
+    def finished(self, pipelines: Sequence[PipelineDef]) -> None:
+        """The source of these has ended. Under the lock."""
+        self._change(self.catalog.marked([p.instance for p in pipelines], "finished", "its source has ended"))
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def _on_notice(self, notice: dict[str, Any]) -> None:
+        runtime = self.runtimes.get(str(notice.get("stream", "")).lower())
+        if runtime is not None:
+            runtime.on_notice(notice)
+            name, plan = runtime.stream.name.lower(), int(notice.get("plan", 0))
+            if plan >= self._starting.get(name, plan + 1):
+                self.chores.put(lambda: self._planned(name, plan))
+
+    def _instances(self) -> set[int]:
+        """The instances that are declared. Called in Spark's streaming thread too: a catalog never changes."""
+        return {record.definition.instance for record in self.catalog.pipelines.values()}
+
+    def report_failures(self, stream: str, failures: dict[int, str], detached: dict[int, dict[str, str]]) -> None:
+        """Called in Spark's streaming thread, which must not wait for the hub's lock."""
+        found = {str(instance): reason for instance, reason in failures.items()}
+        if detached:
+            self.chores.put(lambda: self.detach(stream, detached))
+        if found:
+            self.chores.put(lambda: self.drop_failed(stream, found))
+        if not found and not detached:  # who is to be measured alone has changed
+            self.chores.put(lambda: self.make_so({stream.lower()}, set(), start=False))
+
+    def drop_failed(self, stream: str, failures: dict[str, str]) -> None:
+        """The next plan version does without the pipelines that failed; their error is kept."""
+        with self.lock:
+            self.require_open()
+            if not self._change(transitions.failed(self.catalog, stream, failures)):
+                return
+        self.make_so({stream.lower()}, set(), start=False)
+
+    def detach(self, stream: str, detached: Mapping[int, dict[str, str]]) -> None:
+        """The next plan version writes no longer to the sinks that failed; their pipelines go on with the others."""
+        with self.lock:
+            self.require_open()
+            if not self._change(transitions.detached(self.catalog, stream, detached)):
+                return
+        self.make_so({stream.lower()}, set(), start=False)
+
+
+def _end_of(ack: Future[Ack]) -> str:
+    if (problem := ack.exception()) is not None:
+        return f"the stream ended first: {problem}"
+    return f"all rows before {ack.result().signal} are in its sinks"
+
+
+def _by_instance(detached: Mapping[str, dict[str, str]]) -> dict[int, dict[str, str]]:
+    """The detached sinks of a stream's progress, whose keys are "instance/life"."""
+    return {int(key.partition("/")[0]): sinks for key, sinks in detached.items()}
