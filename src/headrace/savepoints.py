@@ -92,16 +92,17 @@ def take(target: Path, streams: Mapping[str, Standing], catalog: Callable[[], Ca
     """
     refuse_existing(target)
     barrier = Barrier(SAVEPOINT.name, 1)
-    aligner: BarrierAligner[None] = BarrierAligner(f"savepoint {target.name}", streams, blocking=True)
-    deadline, cuts = time.monotonic() + timeout, []
+    aligner: BarrierAligner[None] = BarrierAligner(f"savepoint {target.name}", streams, blocking=True, limit=timeout)
+    aligner.expect(barrier)
+    cuts = []
     try:
         for name, stream in streams.items():
-            left = max(0.0, deadline - time.monotonic())
-            epoch = stream.stand_still(left) if stream.running else stream.progress.epoch
+            epoch = stream.stand_still(aligner.time_left()) if stream.running else stream.progress.epoch
             if epoch is not None:
                 aligner.offer(name, barrier)
                 cut = Cut(stream.stream.name, stream.directory.name, stream.checkpoint_id(), epoch)
                 cuts.append((stream.directory, cut))
+        aligner.check_time()
         aligner.require(barrier)
         half = collect(target, catalog(), cuts)
     finally:

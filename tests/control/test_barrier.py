@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -26,6 +27,7 @@ from headrace.errors import (
     BarrierOverlap,
     DuplicateBarrier,
     HeadraceError,
+    InternalError,
     MissingInput,
     SurplusBarrier,
     UnknownInput,
@@ -124,6 +126,25 @@ def test_a_missing_input_is_named_after_the_time_limit_and_not_before() -> None:
     with pytest.raises(MissingInput) as caught:
         aligner.check_time()
     assert caught.value.params["missing"] == ["a", "c"]
+
+
+def test_an_expected_barrier_waits_from_then_on_and_nobody_need_have_brought_it() -> None:
+    now = [0.0]
+    aligner: BarrierAligner[str] = BarrierAligner("x", ["a", "b"], limit=5.0, clock=lambda: now[0])
+    assert aligner.time_left() == math.inf  # nothing is pending
+    aligner.expect(barrier(1))
+    with pytest.raises(InternalError):
+        aligner.expect(barrier(2))
+    now[0] = 3.0
+    assert aligner.time_left() == 2.0
+    now[0] = 5.5
+    assert aligner.time_left() == 0.0
+    with pytest.raises(MissingInput) as nobody:
+        aligner.check_time()
+    assert nobody.value.params["missing"] == ["a", "b"]
+    assert aligner.offer("a", barrier(1)) == []
+    assert aligner.offer("b", barrier(1)) == [barrier(1)]
+    aligner.check_time()  # it is complete
 
 
 def test_a_fan_in_that_has_read_all_knows_who_never_spoke() -> None:

@@ -11,6 +11,7 @@ consistent cut. Signals that are instant pass at once in any case.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -32,7 +33,8 @@ _DEFECT = "This is a defect of headrace; the epoch is not committed and will be 
 
 class BarrierAligner(Generic[T]):
     """The alignment of one channel at one fan-in. `where` names it in errors; `limit` is how long, in seconds of
-    `clock`, a barrier may wait for its last input before `check_time` calls it missing."""
+    `clock`, a barrier may wait for its last input before `check_time` calls it missing: from its first arrival on, or
+    from when it is expected."""
 
     def __init__(
         self,
@@ -115,6 +117,18 @@ class BarrierAligner(Generic[T]):
             for item in waiting:
                 passed += self.offer(name, item)
         return passed
+
+    def expect(self, barrier: Barrier) -> None:
+        """Begin to wait for a barrier that nobody has brought yet."""
+        if self._pending is not None or self.ended:
+            raise InternalError(f"{self.where} cannot expect {barrier} while {self._pending or self._done} is there")
+        self._pending, self._since = barrier, self._clock()
+
+    def time_left(self) -> float:
+        """How long the pending barrier may still wait, never less than 0; without one, or a limit, for ever."""
+        if self._pending is None or self._limit is None:
+            return math.inf
+        return max(0.0, self._since + self._limit - self._clock())
 
     def check_time(self) -> None:
         """Raise MissingInput when the pending barrier has waited longer than the limit."""
