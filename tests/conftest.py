@@ -20,16 +20,6 @@ settings.register_profile("ci", deadline=None, derandomize=True, suppress_health
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """When tests run side by side, those on the run's session stay together, and so do those that start Spark in
-    processes of their own."""
-    for item in items:
-        if "spark_of_the_run" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("session"))
-        elif item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("processes"))
-
-
 @pytest.fixture(scope="session")
 def crash_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of `headrace.faults.crash_point`. Workers know its name from the start, because they inherit it."""
