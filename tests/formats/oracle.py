@@ -20,6 +20,10 @@ class Bad(Exception):
     """A bad record or value; the argument is the reason word."""
 
 
+class Beyond(Exception):
+    """An instant that Spark and Arrow can hold and Python's datetime cannot: the oracle has no opinion."""
+
+
 class _Any:
     """Equal to everything: the text of an object inside an object."""
 
@@ -329,4 +333,4 @@ def _moment(name: str, text: str) -> dt.datetime:
     try:
         return local.replace(tzinfo=dt.UTC) - shift
     except OverflowError:
-        raise ValueError from None
+        raise Beyond from None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption, HeaderMismatch
@@ -35,7 +35,10 @@ def table(decoded: Decoded) -> list[list[Any]]:
 
 
 def assert_as_oracle(data: bytes, s: Schema, dialect: Dialect) -> None:
-    rows, bad = oracle.decode_csv(data, s, dialect)
+    try:
+        rows, bad = oracle.decode_csv(data, s, dialect)
+    except oracle.Beyond:
+        reject()
     decoded = make(s, dialect).decode(data, range(len(s)), "o", 0)
     assert verdicts(decoded) == bad
     assert len(rows) == decoded.rows

@@ -33,7 +33,8 @@ def script(name: str) -> str:
 
 
 def show(duration: float, verbose: bool = False, master: str | None = None, console: Console | None = None) -> None:
-    """Run the demo for about `duration` seconds. Ctrl-C ends it early and cleanly."""
+    """Run the demo for about `duration` seconds, at least half of them with pipelines running, however long Spark took
+    to start. Ctrl-C ends it early and cleanly."""
     out = console or Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as state, Interrupts(_ENDING) as interrupts:
         try:
@@ -53,7 +54,7 @@ def _show(
         finally:
             interrupts.install()  # Spark has taken SIGINT while it started
         out.print(f"three pipelines on one stream are running after {time.monotonic() - began:.0f} s")
-        _watch(hub, out, began + duration, interrupts)
+        _watch(hub, out, max(began + duration, time.monotonic() + duration / 2), interrupts)
         decoded = {name: stream.status().decoding_columns for name, stream in hub.streams.items()}
         hub.drain()
         _results(hub, decoded, out)
