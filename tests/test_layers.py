@@ -47,7 +47,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("checking",),
     ("savepoints",),
     ("spark",),
-    ("engine", "keeper", "watch", "history"),
+    ("engine", "history", "intake", "keeper", "watch"),
     ("account",),
     ("runtime", "objects"),
     ("describe", "ending"),

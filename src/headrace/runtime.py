@@ -8,7 +8,6 @@ holds it while waiting for Spark.
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -19,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 from headrace.account import start_timeout, status_of
 from headrace.control.acks import Ack, Acks
 from headrace.control.log import SignalLog
-from headrace.control.signals import EPOCH, FLUSH, SAVEPOINT, Instant, SignalKind
+from headrace.control.sending import send_control
+from headrace.control.signals import EPOCH, FLUSH, SAVEPOINT, Signal, SignalKind
 from headrace.durable import write_atomic
 from headrace.errors import HeadraceError, StreamFailed
 from headrace.history import History
 from headrace.ingress.service import GatewayService
+from headrace.intake import Intake
 from headrace.keeper import OnEnd, QueryKeeper
 from headrace.program import Left, PipelineDef, StreamDef
-from headrace.sources import SOURCES
-from headrace.sources.journal import JOURNAL
 from headrace.status import StreamStatus
 from headrace.streams import stream_values
 from headrace.streams.checkpoint import checkpoint_id
@@ -63,7 +62,7 @@ class StreamRuntime:
         gateway: GatewayService,
     ) -> None:
         self.stream, self.directory = stream, directory
-        self._gateway = gateway
+        self._intake = Intake(gateway, stream, directory)
         self.plans = PlanStore(directory)
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
         self._watch, self._history = Watch(), History(stream, self.plans)
@@ -101,24 +100,13 @@ class StreamRuntime:
     def control(self, kind: SignalKind, pipelines: Sequence[PipelineDef] = ()) -> Future[Ack]:
         """Send a signal through the control channel, past the rows, to the committer. An instant is answered at once,
         a barrier when every sink has come to it."""
-        signal = self.signals.emit_control(kind)
-        ack = self.acks.expect(signal)
 
-        def deliver() -> None:
-            try:
-                if kind is FLUSH:
-                    self._gateway.sync(self.stream.name)
-                self.committer.control(signal, pipelines)
-            except Exception as problem:
-                self.acks.refused(signal, problem)
-            else:
-                self.acks.seen(signal, self.progress.epoch)
+        def act(signal: Signal) -> None:
+            if kind is FLUSH:
+                self._intake.sync()
+            self.committer.control(signal, pipelines)
 
-        if isinstance(signal, Instant):
-            deliver()
-        else:
-            threading.Thread(target=deliver, name="headrace-control", daemon=True).start()
-        return ack
+        return send_control(self.signals, self.acks, kind, act, lambda: self.progress.epoch)
 
     # --- plans ------------------------------------------------------------------------------------
 
@@ -172,7 +160,7 @@ class StreamRuntime:
             return
         (self.directory / HOLD).unlink(missing_ok=True)
         self._watch.begin()
-        self._open_gateway()
+        self._intake.open()
         try:
             self.keeper.start()
         except HeadraceError:
@@ -180,18 +168,9 @@ class StreamRuntime:
         except Exception as problem:
             raise self._stream_failed(f"{type(problem).__name__}: {problem}") from problem
 
-    def _open_gateway(self) -> None:
-        """A pushed stream takes bytes as long as its query is meant to run."""
-        kind = SOURCES[self.stream.source]
-        if kind.pushed:
-            self._gateway.open(self.stream, self.directory / "source" / JOURNAL, kind.values(self.stream))
-
     def ingress(self) -> dict[str, Any]:
         """What the gateway says of this stream: addresses and metrics; empty when it takes no bytes."""
-        if not SOURCES[self.stream.source].pushed:
-            return {}
-        metrics = self._gateway.metrics(self.stream.name)
-        return {} if metrics is None else {"addresses": self._gateway.addresses(self.stream.name), **metrics}
+        return self._intake.facts()
 
     def _launch(self, ended: OnEnd) -> StreamQuery:
         from headrace.spark.query import StreamQuery
@@ -256,7 +235,7 @@ class StreamRuntime:
     def stop(self) -> None:
         """End the query at once; an epoch in flight will be run again by the next start. What a pushed stream has taken
         and nobody has read waits in its journal."""
-        self._gateway.close(self.stream.name)
+        self._intake.close()
         self.keeper.stop()
         self._wake()
         self.acks.fail(self._gone("was stopped"))

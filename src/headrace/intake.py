@@ -1,0 +1,39 @@
+"""The bytes of one pushed stream: when the gateway takes them. A stream that reads by itself has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headrace.ingress.service import GatewayService
+from headrace.program import StreamDef
+from headrace.sources import SOURCES
+from headrace.sources.journal import JOURNAL
+
+
+class Intake:
+    """What the hub's gateway does for one stream, whose state is in `directory`."""
+
+    def __init__(self, gateway: GatewayService, stream: StreamDef, directory: Path) -> None:
+        self._gateway, self._stream, self._directory = gateway, stream, directory
+
+    def open(self) -> None:
+        """Take bytes from now on: a pushed stream does so as long as its query is meant to run."""
+        kind = SOURCES[self._stream.source]
+        if kind.pushed:
+            self._gateway.open(self._stream, self._directory / "source" / JOURNAL, kind.values(self._stream))
+
+    def sync(self) -> None:
+        """Returns when everything that was taken so far is in the journal."""
+        self._gateway.sync(self._stream.name)
+
+    def close(self) -> None:
+        """Take no more. What nobody has read waits in the journal."""
+        self._gateway.close(self._stream.name)
+
+    def facts(self) -> dict[str, Any]:
+        """What the gateway says of this stream: addresses and metrics; empty when it takes no bytes."""
+        if not SOURCES[self._stream.source].pushed:
+            return {}
+        metrics = self._gateway.metrics(self._stream.name)
+        return {} if metrics is None else {"addresses": self._gateway.addresses(self._stream.name), **metrics}
