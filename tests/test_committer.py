@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,11 @@ def test_a_pipeline_that_failed_is_not_heard_until_it_begins_anew(tmp_path: Path
     assert list(running.commit(first, "x")) == [1]
     # Planned before the failure was known: it would have a hole now.
     assert running.commit(first, "2") == {}
-    assert list(read_progress(tmp_path).failures) == ["1"]
+    assert list(read_progress(tmp_path).failures) == ["1/0"]
     assert running.held(CASTS) == [1]
     # Started again before any epoch went without it.
-    second = running.publish(2, CASTS, NEIGHBOUR, left=(Left(CASTS, flush=False),))
+    again = replace(CASTS, life=1)
+    second = running.publish(2, again, NEIGHBOUR, left=(Left(CASTS, flush=False),))
     assert running.commit(second, "3") == {}
     assert read_progress(tmp_path).failures == {}
     assert running.held(CASTS) == [1, 3]
@@ -86,7 +88,8 @@ def test_what_a_pipeline_missed_is_a_gap_that_lasts(tmp_path: Path) -> None:
     # It comes back a second time, after a failure: the epoch in which it failed is missed too.
     again = running.publish(4, CASTS, NEIGHBOUR)
     running.commit(again, "x")
-    running.commit(running.publish(5, CASTS, NEIGHBOUR, left=(Left(CASTS, flush=False, number=9),)), "5")
+    back = running.publish(5, replace(CASTS, life=1), NEIGHBOUR, left=(Left(CASTS, flush=False, number=9),))
+    running.commit(back, "5")
     found = read_progress(tmp_path).pipelines
     assert [(g.first, g.last, g.rows) for g in found["1"].gaps] == [(1, 2, 2), (4, 4, 1)]
     assert (found["1"].missed_rows, found["1"].rows_out, found["2"].rows_out) == (3, 3, 6)

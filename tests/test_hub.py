@@ -20,6 +20,7 @@ from headrace.control.signals import Barrier, SignalKind
 from headrace.errors import (
     BadName,
     BadOption,
+    IllegalTransition,
     MissingJava,
     NoSink,
     SessionMismatch,
@@ -53,6 +54,9 @@ class Query:
 
     def stop(self) -> None:
         """It is gone."""
+
+    def last_epoch(self) -> None:
+        """There was none."""
 
 
 @pytest.fixture
@@ -357,7 +361,7 @@ def test_starting_a_pipeline_again_keeps_the_state_of_a_stopped_one_and_none_of_
     runtime, instance = hub.runtime("s"), hub.record("p").definition.instance
     hub.sql("STOP PIPELINE p; START PIPELINE p")
     assert runtime.plans.load(runtime.plans.current()).left == ()
-    hub._conductor.drop_failed("s", {str(instance): "why"})
+    hub._conductor.drop_failed("s", {hub.record("p").definition.run: "why"})
     write_progress(runtime.directory, replace(runtime.progress, plan=runtime.plans.current()))
     hub.sql("START PIPELINE p")
     plan = runtime.plans.load(runtime.plans.current())
@@ -458,3 +462,48 @@ def test_stopping_a_stream_whose_query_is_being_mended_waits_for_no_lock_twice(
         runtime.stop()
     assert done.wait(5)
     hub._engine = None
+
+
+def test_a_pipeline_runs_when_its_first_epoch_is_planned_whoever_joins_after_it(
+    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def join_meanwhile(self: StreamRuntime, version: int, timeout: float = 0) -> None:
+        monkeypatch.setattr(StreamRuntime, "wait_planned", lambda self, version, timeout: time.sleep(0.5))
+        threading.Thread(target=hub.sql, args=("CREATE PIPELINE q INTO m AS SELECT id FROM s",)).start()
+        until(lambda: "q" in hub.pipelines, "another pipeline has joined")
+
+    monkeypatch.setattr(StreamRuntime, "wait_planned", join_meanwhile)
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    assert {name: p.status().state for name, p in hub.pipelines.items()} == {"p": "running", "q": "starting"}
+    until(lambda: hub.pipelines["q"].status().state == "running", "the other one runs too")
+    hub.runtime("s").stop()
+
+
+def test_a_chore_that_goes_wrong_is_told_and_the_next_is_done(
+    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.chores.AGAIN_SECONDS", 0.05)
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s; CREATE PIPELINE q INTO m AS SELECT id FROM s")
+    conductor, runtime = hub._conductor, hub.runtime("s")
+
+    def illegal() -> None:
+        raise IllegalTransition("from here to there")
+
+    conductor.chores.put("s", illegal)
+    until(lambda: "from here to there" in runtime.status().problem, "the defect is told")
+    save, full = CatalogFile.save, threading.Event()
+
+    def no_room(self: CatalogFile, catalog: Catalog) -> None:
+        if not full.is_set():
+            raise OSError(28, "No space left on device")
+        save(self, catalog)
+
+    monkeypatch.setattr(CatalogFile, "save", no_room)
+    conductor.report_failures("s", {hub.record("p").definition.run: "why"}, {})
+    until(lambda: "No space left" in runtime.status().problem, "the full disk is told")
+    assert hub.pipelines["p"].status().state == "running"
+    full.set()
+    until(lambda: hub.pipelines["p"].status().state == "failed", "it is done when there is room again")
+    until(lambda: runtime.status().problem == "", "all is well")
+    assert hub.pipelines["q"].status().state == "running"
+    runtime.stop()

@@ -22,6 +22,7 @@ def status_of(
     history: History,
     running: bool,
     epoch_ms: float | None,
+    problem: str,
 ) -> StreamStatus:
     """What really happened, as far as it is known. `epoch_ms` is how long Spark says the last epoch took."""
     progress, applied = read_progress(directory), read_applied(directory)
@@ -44,6 +45,7 @@ def status_of(
         epoch_ms=epoch_ms,
         rows_per_s=rows_per_s,
         mb_per_s=mb_per_s,
+        problem=problem,
     )
 
 

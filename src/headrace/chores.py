@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Callable
 
 from headrace.errors import HubClosed, StartTimeout, StopTimeout, StreamFailed
 
+AGAIN_SECONDS = 2.0
+_log = logging.getLogger(__name__)
+
 
 class Chores:
-    """Runs chores one after the other, in the order in which they came, in a thread of its own."""
+    """Runs chores one after the other, in the order in which they came, in a thread of its own. `told` hears, there, of
+    which stream each was and what went wrong with it, if anything did; no chore keeps the next from being done."""
 
-    def __init__(self) -> None:
-        self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue()
+    def __init__(self, told: Callable[[str, Exception | None], None]) -> None:
+        self._told = told
+        self._waiting: queue.Queue[tuple[str, Callable[[], None]] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="headrace-chores", daemon=True)
 
     def start(self) -> None:
         """Begin; what was put before waits for this."""
         self._thread.start()
 
-    def put(self, chore: Callable[[], None]) -> None:
+    def put(self, stream: str, chore: Callable[[], None]) -> None:
         """Have it done soon. Never waits."""
-        self._waiting.put(chore)
+        self._waiting.put((stream, chore))
+
+    def later(self, stream: str, chore: Callable[[], None]) -> None:
+        """Have it done when some time has passed: its time has not come yet."""
+        timer = threading.Timer(AGAIN_SECONDS, self.put, (stream, chore))
+        timer.daemon = True
+        timer.start()
 
     def close(self) -> None:
         """Do nothing that is put from now on."""
@@ -34,7 +45,17 @@ class Chores:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        while (chore := self._waiting.get()) is not None:
-            # A dead query is told to those who wait for it; a slow one has the plan and will come to it.
-            with contextlib.suppress(HubClosed, StreamFailed, StartTimeout, StopTimeout):
-                chore()
+        while (given := self._waiting.get()) is not None:
+            self._told(given[0], self._do(*given))
+
+    def _do(self, stream: str, chore: Callable[[], None]) -> Exception | None:
+        try:
+            chore()
+        except (HubClosed, StreamFailed, StartTimeout, StopTimeout):
+            return None  # a dead query is told to those who wait for it; a slow one has the plan and will come to it
+        except Exception as problem:  # nobody is above this thread to hear of it
+            _log.warning("stream %s: %s", stream, problem, exc_info=not isinstance(problem, OSError))
+            if isinstance(problem, OSError):  # a full disk may have room again
+                self.later(stream, chore)
+            return problem
+        return None

@@ -50,17 +50,18 @@ class Conductor:
         self.closed = False
         self.lock = threading.RLock()
         self.runtimes: dict[str, StreamRuntime] = {}
-        self._starting: dict[str, int] = {}  # streams with pipelines that wait for a plan version to be planned
-        self.chores = Chores()
+        # By stream, who waits for which plan version to be planned. The inner ones never change: any thread may look.
+        self._starting: dict[str, dict[str, int]] = {}
+        self.chores = Chores(self._chore_done)
         self.board = NoticeBoard(self._on_notice)
 
     def go_on(self) -> None:
         """Go on with what ran when the state directory was last let go of."""
         for stream in self.catalog.streams:  # a crash may have kept a failure from the catalog
             directory = self._state.stream(stream)
-            killers = {str(q.instance): q.reason for q in read_quarantine(directory).out if q.until is None}
+            killers = {q.run: q.reason for q in read_quarantine(directory).out if q.until is None}
             self.drop_failed(stream, read_progress(directory).failures | killers)
-            self.detach(stream, _by_instance(read_progress(directory).detached))
+            self.detach(stream, read_progress(directory).detached)
         with self.lock:
             self._change(transitions.reopened(self.catalog))
         self.make_so(set(self.catalog.streams), set())
@@ -169,8 +170,10 @@ class Conductor:
                     ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
                 version = runtime.publish(pipelines, ended)
                 if start and pipelines:
-                    self._starting[name] = version
                     self._change(transitions.going_on(self.catalog, name))
+                    known = self._starting.get(name, {})
+                    keys = transitions.starting(self.catalog, name)
+                    self._starting[name] = {key: known.get(key, version) for key in keys}
                 if ended:
                     self.save(self.catalog.without_ends(name))
                 if pipelines and start:
@@ -182,7 +185,7 @@ class Conductor:
                 runtime.wait_planned(version, self.start_timeout)
                 self._planned(name, version)
             if ack is not None:
-                self._await_end(ack, ending)
+                self._await_end(name, ack, ending)
             if not pipelines:
                 runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
                 with self.lock:
@@ -191,10 +194,10 @@ class Conductor:
                     else:
                         runtime.stop()
 
-    def _await_end(self, ack: Future[Ack], ending: Sequence[PipelineDef]) -> None:
+    def _await_end(self, stream: str, ack: Future[Ack], ending: Sequence[PipelineDef]) -> None:
         """Wait until all rows before a graceful end are in the sinks; the pipelines are stopped then, at the latest
         when the barrier comes through after all."""
-        ack.add_done_callback(lambda done: self.chores.put(lambda: self.stopped(ending, _end_of(done))))
+        ack.add_done_callback(lambda done: self.chores.put(stream, lambda: self.stopped(ending, _end_of(done))))
         try:
             ack.result(DRAIN_SECONDS)
         except TimeoutError:
@@ -211,10 +214,11 @@ class Conductor:
     def _planned(self, stream: str, version: int) -> None:
         """An epoch with this plan version was planned: who waited for it runs."""
         with self.lock:
-            if self.closed or self._starting.get(stream, version + 1) > version:
-                return
-            del self._starting[stream]
-            self._change(transitions.planned(self.catalog, stream))
+            waiting = self._starting.get(stream, {})
+            now = {key for key, first in waiting.items() if first <= version}
+            if now and not self.closed:
+                self._change(transitions.planned(self.catalog, stream, now))
+                self._starting[stream] = {key: first for key, first in waiting.items() if key not in now}
 
     def stopped(self, pipelines: Sequence[PipelineDef], reason: str) -> None:
         """These have come to their end."""
@@ -233,22 +237,26 @@ class Conductor:
         if runtime is not None:
             runtime.on_notice(notice)
             name, plan = runtime.stream.name.lower(), int(notice.get("plan", 0))
-            if plan >= self._starting.get(name, plan + 1):
-                self.chores.put(lambda: self._planned(name, plan))
+            if any(first <= plan for first in self._starting.get(name, {}).values()):
+                self.chores.put(name, lambda: self._planned(name, plan))
 
     def _instances(self) -> set[int]:
         """The instances that are declared. Called in Spark's streaming thread too: a catalog never changes."""
         return {record.definition.instance for record in self.catalog.pipelines.values()}
 
-    def report_failures(self, stream: str, failures: dict[int, str], detached: dict[int, dict[str, str]]) -> None:
-        """Called in Spark's streaming thread, which must not wait for the hub's lock."""
-        found = {str(instance): reason for instance, reason in failures.items()}
+    def report_failures(self, stream: str, failures: dict[str, str], detached: dict[str, dict[str, str]]) -> None:
+        """Called in Spark's streaming thread, which must not wait for the hub's lock. Both are by `PipelineDef.run`."""
         if detached:
-            self.chores.put(lambda: self.detach(stream, detached))
-        if found:
-            self.chores.put(lambda: self.drop_failed(stream, found))
-        if not found and not detached:  # who is to be measured alone has changed
-            self.chores.put(lambda: self.make_so({stream.lower()}, set(), start=False))
+            self.chores.put(stream, lambda: self.detach(stream, detached))
+        if failures:
+            self.chores.put(stream, lambda: self.drop_failed(stream, failures))
+        if not failures and not detached:  # who is to be measured alone has changed
+            self.chores.put(stream, lambda: self.make_so({stream.lower()}, set(), start=False))
+
+    def _chore_done(self, stream: str, problem: Exception | None) -> None:
+        runtime = self.runtimes.get(stream.lower())
+        if runtime is not None:
+            runtime.trouble = "" if problem is None else f"{type(problem).__name__}: {problem}"
 
     def drop_failed(self, stream: str, failures: dict[str, str]) -> None:
         """The next plan version does without the pipelines that failed; their error is kept."""
@@ -258,7 +266,7 @@ class Conductor:
                 return
         self.make_so({stream.lower()}, set(), start=False)
 
-    def detach(self, stream: str, detached: Mapping[int, dict[str, str]]) -> None:
+    def detach(self, stream: str, detached: Mapping[str, dict[str, str]]) -> None:
         """The next plan version writes no longer to the sinks that failed; their pipelines go on with the others."""
         with self.lock:
             self.require_open()
@@ -271,8 +279,3 @@ def _end_of(ack: Future[Ack]) -> str:
     if (problem := ack.exception()) is not None:
         return f"the stream ended first: {problem}"
     return f"all rows before {ack.result().signal} are in its sinks"
-
-
-def _by_instance(detached: Mapping[str, dict[str, str]]) -> dict[int, dict[str, str]]:
-    """The detached sinks of a stream's progress, whose keys are "instance/life"."""
-    return {int(key.partition("/")[0]): sinks for key, sinks in detached.items()}

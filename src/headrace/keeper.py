@@ -19,7 +19,7 @@ from typing import Protocol
 from headrace.errors import WorkerDied
 from headrace.streams.culprit import Search
 from headrace.streams.plans import PlanStore
-from headrace.streams.progress import read_applied
+from headrace.streams.progress import Applied, read_applied
 from headrace.streams.quarantine import Quarantined, change_quarantine, read_quarantine
 
 OnEnd = Callable[[str | None], None]
@@ -43,7 +43,8 @@ class Query(Protocol):
 
 class QueryKeeper:
     """One stream's query. `launch` starts one that tells its end to the function it is given, in a thread of its own;
-    `failed` gets the instances that killed workers; `changed` is called after the query's state has changed.
+    `failed` gets those that killed workers, by `PipelineDef.run`; `changed` is called after the query's state has
+    changed.
 
     Any thread may call; `launch` runs under the keeper's lock, the other two outside of it.
     """
@@ -53,7 +54,7 @@ class QueryKeeper:
         directory: Path,
         plans: PlanStore,
         launch: Callable[[OnEnd], Query],
-        failed: Callable[[dict[int, str]], None],
+        failed: Callable[[dict[str, str]], None],
         changed: Callable[[], None],
     ) -> None:
         self._directory, self._plans, self._launch = directory, plans, launch
@@ -100,7 +101,7 @@ class QueryKeeper:
         self.query = self._launch(lambda problem: self._on_end(life, problem))
 
     def _on_end(self, life: int, problem: str | None) -> None:
-        guilty: dict[int, str] = {}
+        guilty: dict[str, str] = {}
         with self._lock:
             if life != self._life:  # stopped on purpose
                 return
@@ -112,7 +113,7 @@ class QueryKeeper:
             self._failed(guilty)
         self._changed()
 
-    def _mend(self, problem: str | None) -> dict[int, str]:
+    def _mend(self, problem: str | None) -> dict[str, str]:
         """Let the query go on if that can be; who was found guilty, if anybody was."""
         lived, self._lived = self._lived, False
         applied = read_applied(self._directory)
@@ -124,17 +125,17 @@ class QueryKeeper:
                 self._search.lived()
             else:
                 self._search.died()
-            return self._look_on(problem, applied.epoch)
+            return self._look_on(problem, applied)
         elif self._retried != applied.epoch:
             self._retried = applied.epoch
             self._relaunch()
         else:
             plan = read_quarantine(self._directory).apply(self._plans.load(applied.version))
             self._search = Search([p.instance for p in plan.pipelines])
-            return self._look_on(problem, applied.epoch)
+            return self._look_on(problem, applied)
         return {}
 
-    def _look_on(self, problem: str, epoch: int) -> dict[int, str]:
+    def _look_on(self, problem: str, applied: Applied) -> dict[str, str]:
         assert self._search is not None
         probe, guilty = self._search.probe, self._search.guilty
         if probe is not None:
@@ -147,15 +148,15 @@ class QueryKeeper:
             self.problem = problem
             return {}
         reason = WorkerDied(
-            f"the Python worker dies whenever this pipeline runs in epoch {epoch}",
+            f"the Python worker dies whenever this pipeline runs in epoch {applied.epoch}",
             advice="It may need more memory than there is, or have met a defect in native code. Make it smaller "
             "(fewer groups, shorter windows), then start it again: it begins anew.",
-            epoch=epoch,
+            epoch=applied.epoch,
         ).render()
-        entry = Quarantined(guilty, reason)
+        entry = Quarantined(guilty, reason, life=self._plans.load(applied.version).known[guilty].life)
         change_quarantine(self._directory, lambda found: replace(found, out=(*found.out, entry)))
         self._relaunch()
-        return {guilty: reason}
+        return {entry.run: reason}
 
     def _set_probe(self, probe: tuple[int, ...] | None) -> None:
         change_quarantine(self._directory, lambda found: replace(found, probe=probe))

@@ -224,6 +224,11 @@ class PipelineDef:
         return (*((sink, self.program.output) for sink in self.sinks), *late)
 
     @property
+    def run(self) -> str:
+        """Tells this life of the instance from the others."""
+        return f"{self.instance}/{self.life}"
+
+    @property
     def lane(self) -> int:
         """What its lanes are called, and its state is kept under."""
         return self.instance if self.heir_of is None else self.heir_of
@@ -273,6 +278,11 @@ class PlanVersion:
     ending: bool = False
     left: tuple[Left, ...] = ()
     alone: tuple[int, ...] = ()
+
+    @property
+    def known(self) -> dict[int, PipelineDef]:
+        """Whom an epoch may be about, by instance: those who left, and those who run."""
+        return {left.pipeline.instance: left.pipeline for left in self.left} | {p.instance: p for p in self.pipelines}
 
     @property
     def view(self) -> View:

@@ -48,8 +48,8 @@ START_LIMIT_SECONDS = 120.0
 
 
 class StreamRuntime:
-    """The running side of one stream. `failed` is called, outside the lock, with instances that failed in an epoch;
-    `known` says which instances are still declared."""
+    """The running side of one stream. `failed` is called, outside the lock, with those that failed in an epoch and
+    the sinks that did, by `PipelineDef.run`; `known` says which instances are still declared."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class StreamRuntime:
         directory: Path,
         board: NoticeBoard,
         engine: Callable[[], Engine],
-        failed: Callable[[str, dict[int, str], dict[int, dict[str, str]]], None],
+        failed: Callable[[str, dict[str, str], dict[str, dict[str, str]]], None],
         known: Callable[[], set[int]],
         gateway: GatewayService,
     ) -> None:
@@ -70,6 +70,7 @@ class StreamRuntime:
             directory, self.plans, self._launch, lambda guilty: failed(stream.name, guilty, {}), self._wake
         )
         self._committer: EpochCommitter | None = None
+        self.trouble = ""  # what the hub could not do for the stream the last time it tried
         self.signals = SignalLog(directory)
         self.acks = Acks()
 
@@ -314,7 +315,12 @@ class StreamRuntime:
         # With nobody to drop, the hub only publishes the plan again: those to be measured alone have changed.
         if failures or summary.detached or verdict.alone != self._history.alone:
             self._history.alone = verdict.alone
-            self._failed(self.stream.name, failures, summary.detached)
+            known = self.plans.load(summary.plan).known
+            self._failed(
+                self.stream.name,
+                {known[i].run: reason for i, reason in failures.items()},
+                {known[i].run: sinks for i, sinks in summary.detached.items()},
+            )
 
     # --- status -----------------------------------------------------------------------------------
 
@@ -344,4 +350,5 @@ class StreamRuntime:
             self._history,
             self.running,
             last[1] if last else None,
+            self.keeper.problem or self.trouble,
         )

@@ -91,7 +91,7 @@ class StreamStatus(HtmlTable):
     `*` for all) are those of the newest planned epoch; `epoch` is the newest committed one, and `rows`, `bytes`, `bad`
     and `watermark` are as of it; rates are over the last epochs. `bad` counts by reason what was rejected for all or
     concerned a pipeline; `dead_letters` are in the stream's sink; `far_future` rows did not move the watermark
-    (option max_future).
+    (option max_future). `problem` is why the query died, or what keeps the hub from doing its part.
     """
 
     name: str
@@ -111,6 +111,7 @@ class StreamStatus(HtmlTable):
     mb_per_s: float
     dead_letters: int = 0
     far_future: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True)

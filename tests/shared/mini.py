@@ -127,10 +127,9 @@ class MiniQuery:
         progress = read_progress(self.planner.directory)
         # Who should have been in it, not whom the task was given: nobody else may be left out.
         plan = self.planner.plans.load(parse_plan(part.plan).version)
-        gone = {int(i) for i, reason in progress.failures.items() if reason} | set(
-            read_quarantine(self.planner.directory).reasons(plan.version)
-        )
-        instances = {p.instance: p.name for p in plan.pipelines if p.instance not in gone}
+        gone = read_quarantine(self.planner.directory).reasons(plan.version)
+        heard = [p for p in plan.pipelines if p.instance not in gone and p.run not in progress.failures]
+        instances = {p.instance: p.name for p in heard}
         kept.epochs.append(Epoch(part.epoch, instances, kept.rows, progress.rows - kept.rows))
         kept.rows = progress.rows
         self.planner.commit(kept.end or {})
@@ -215,7 +214,7 @@ class Mini:
             "report_failures",
             lambda conductor, stream, failures, detached: self.failed.append((stream, failures)),
         )
-        self.failed: list[tuple[str, dict[int, str]]] = []
+        self.failed: list[tuple[str, dict[str, str]]] = []
         self.query: MiniQuery | None = None
         self.hub = self.open()
 
@@ -244,7 +243,7 @@ class Mini:
         worked = self.query is not None and not self.query.over and self.query.step()
         while self.failed:
             stream, failures = self.failed.pop()
-            self.hub._conductor.drop_failed(stream, {str(instance): reason for instance, reason in failures.items()})
+            self.hub._conductor.drop_failed(stream, failures)
         return worked
 
     def drain(self) -> bool:

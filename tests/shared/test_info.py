@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from headrace.conductor import Conductor
 from headrace.errors import InUse
 from headrace.status import StreamStatus
 from tests.e2e.support import put
-from tests.shared.mini import Mini
+from tests.shared.mini import Crash, Mini
 
 ALL = ["a", "b", "c", "d"]
 
@@ -175,3 +176,25 @@ def test_a_pipeline_that_keeps_too_much_state_is_stopped_and_its_neighbour_is_no
     assert 0 < int(row["state_bytes"]) < 4_000
     assert float(row["epoch_ms"]) >= 0
     mini.hub.close()
+
+
+def test_a_crash_just_after_a_failed_pipeline_is_started_again_leaves_it_started(mini: Mini) -> None:
+    create(mini, fails="10 / (c - 2) AS q FROM s", kills="a FROM s", fine="a FROM s")
+    mini.checkpoint.killers = {"kills"}
+    put(mini.directory.parent / "in" / "000.json", ['{"a": 1, "c": 2}'])
+    while mini.hub.pipelines["fails"].status().state != "failed":
+        assert mini.step() or mini.step()
+    assert mini.hub.pipelines["kills"].status().state == "failed"
+    assert mini.hub.pipelines["fine"].status().state == "running"
+    mini.checkpoint.killers.clear()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Conductor, "make_so", _crash)  # right after the catalog is saved
+        mini.hub.sql("START PIPELINE fails; START PIPELINE kills")
+    mini.crash()
+    feed(mini, 6, 8)
+    assert {p.status().state for p in mini.hub.pipelines.values()} == {"running"}
+    assert output(mini, "kills") == [(6,), (7,)]
+
+
+def _crash(*given: object) -> None:
+    raise Crash

@@ -137,13 +137,8 @@ class EpochCommitter:
 
     def _still_failed(self, plan: PlanVersion, before: Progress) -> Failures:
         """The instances that failed in an earlier epoch, while this one was already planned with them: what they say
-        now is not wanted. One that leaves in this very epoch, perhaps to come back, begins anew."""
-        if not before.failures:
-            return {}
-        told = self._plans.load(before.plan).left if before.plan else ()
-        anew = {instance for instance, _ in {left.key for left in plan.left} - {left.key for left in told}}
-        present = {p.instance for p in plan.pipelines} - anew
-        return {int(i): reason for i, reason in before.failures.items() if int(i) in present}
+        now is not wanted. One that was started again has another life."""
+        return {p.instance: before.failures[p.run] for p in plan.pipelines if p.run in before.failures}
 
     def _align_lanes(self, members: Members, epoch: int, barrier: Barrier, found: Collected) -> None:
         """Every bucket of every pipeline that had rows or ended in this epoch has come to its barrier."""
@@ -171,7 +166,7 @@ class EpochCommitter:
                 if debt.pipeline.instance == p.instance:
                     debts[debt.sink].append(self._key(debt.pipeline, debt.epoch))
             delivery = Delivery(p, partial(self.sink, p), self._key(p, epoch), barrier, debts)
-            gone = before.detached.get(f"{p.instance}/{p.life}", {})
+            gone = before.detached.get(p.run, {})
             delivered[p.instance] = delivery.deliver(
                 found.receipts.get(p.instance, {}),
                 found.failures.get(p.instance, ""),

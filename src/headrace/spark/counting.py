@@ -41,7 +41,7 @@ def progress_after(
         old.rows + sum(r["rows"] for r in reports),
         old.bytes + sum(r["bytes"] for r in reports),
         bad,
-        failures={str(i): d.failure for i, d in delivered.items() if d.failure and i not in quit_at_once},
+        failures={members[i].run: d.failure for i, d in delivered.items() if d.failure and i not in quit_at_once},
         detached=_detached(plan, delivered, old),
         debts=debts,
         dead_letters=old.dead_letters + letters,
@@ -95,7 +95,7 @@ def _detached(plan: PlanVersion, delivered: dict[int, Delivered], old: Progress)
     """The sinks that are in the plan and are not written to."""
     found: dict[str, dict[str, str]] = {}
     for p in plan.pipelines:
-        key, names = f"{p.instance}/{p.life}", {s.name for s, _ in p.outlets}
+        key, names = p.run, {s.name for s, _ in p.outlets}
         gone = {k: v for k, v in old.detached.get(key, {}).items() if k in names} | delivered[p.instance].detached
         found |= {key: gone} if gone else {}
     return found

@@ -24,10 +24,11 @@ KEPT_GAPS = 16
 class Progress:
     """The stream after its newest committed epoch. `watermark` is in microseconds; counters are since the beginning.
 
-    `failures` are instances that failed and are still in the plan: durable before the epoch is, so a crash cannot let a
-    pipeline go on with a hole in its output. `closed` counts the windows that the newest epoch closed, `future`
-    all rows that were too far ahead of the clock to move the watermark. `detached` are sinks, by "instance/life", that
-    failed and are still in the plan. `debts` are epochs that a sink has promised and not shown yet.
+    `failures` are those that failed and are still in the plan, by `PipelineDef.run`: durable before the epoch is, so a
+    crash cannot let a pipeline go on with a hole in its output. `closed` counts the windows that the newest epoch
+    closed, `future` all rows that were too far ahead of the clock to move the watermark. `detached` are sinks that
+    failed and are still in the plan, by `PipelineDef.run`. `debts` are epochs that a sink has promised and not shown
+    yet.
     """
 
     epoch: int = -1

@@ -41,20 +41,20 @@ def publish(
         if current > planned():
             pending = tuple(ended for ended in pending if ended not in cancelled)
     directory.mkdir(parents=True, exist_ok=True)
-    _let_out(directory, current, pipelines, left)
+    _let_out(directory, current, pipelines)
     own_pass = tuple(p.instance for p in pipelines if p.instance in alone)
     plans.publish(PlanVersion(version, stream, pipelines, ending, (*pending, *left), own_pass))
     return version
 
 
-def _let_out(directory: Path, current: int, pipelines: tuple[PipelineDef, ...], left: tuple[Left, ...]) -> None:
+def _let_out(directory: Path, current: int, pipelines: tuple[PipelineDef, ...]) -> None:
     """Those who killed a worker and are started again may run from the next plan version on; forget those that no
     epoch can name any more."""
-    back = {ended.pipeline.instance for ended in left} & {p.instance for p in pipelines}
+    lives = {p.instance: p.life for p in pipelines}
     committed = read_progress(directory).plan
 
     def change(old: Quarantine) -> Quarantine:
-        new = old.without(back, current)
+        new = old.without({q.instance for q in old.out if lives.get(q.instance, q.life) != q.life}, current)
         return replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
 
     change_quarantine(directory, change)

@@ -25,6 +25,12 @@ class Quarantined:
     instance: int
     reason: str
     until: int | None = None
+    life: int = 0
+
+    @property
+    def run(self) -> str:
+        """As `PipelineDef.run`."""
+        return f"{self.instance}/{self.life}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Pure: a catalog in, a catalog out; the same object when nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.program import PipelineDef
@@ -27,9 +27,15 @@ def going_on(catalog: Catalog, stream: str) -> Catalog:
     return catalog.marked(_instances_in(catalog, stream, "finished"), "starting", "its stream goes on")
 
 
-def planned(catalog: Catalog, stream: str) -> Catalog:
-    """An epoch with the newest plan of a stream was planned: who waited for it runs."""
-    return catalog.marked(_instances_in(catalog, stream, "starting"), "running", "its first epoch is planned")
+def starting(catalog: Catalog, stream: str) -> list[str]:
+    """Who waits for a first epoch, by `PipelineDef.run`."""
+    return [r.definition.run for r in catalog.of_stream(stream) if r.state == "starting"]
+
+
+def planned(catalog: Catalog, stream: str, runs: Collection[str]) -> Catalog:
+    """An epoch with these was planned: they run."""
+    waiting = [r.definition for r in catalog.of_stream(stream) if r.state == "starting"]
+    return catalog.marked([d.instance for d in waiting if d.run in runs], "running", "its first epoch is planned")
 
 
 def stopped(catalog: Catalog, pipelines: Sequence[PipelineDef], reason: str) -> Catalog:
@@ -40,19 +46,20 @@ def stopped(catalog: Catalog, pipelines: Sequence[PipelineDef], reason: str) -> 
 
 
 def failed(catalog: Catalog, stream: str, failures: Mapping[str, str]) -> Catalog:
-    """Without the pipelines of a stream that failed, by instance; their error is kept."""
+    """Without the pipelines of a stream that failed, by `PipelineDef.run`; their error is kept. One that was started
+    again since is left alone."""
     for record in list(catalog.of_stream(stream)):
-        reason = failures.get(str(record.definition.instance))
+        reason = failures.get(record.definition.run)
         if reason is not None and record.desired == "running":
             catalog = catalog.with_pipeline(record.to("failed", reason))
             catalog = catalog.with_end(record.definition, flush=False)
     return catalog
 
 
-def detached(catalog: Catalog, stream: str, lost: Mapping[int, dict[str, str]]) -> Catalog:
-    """Without the sinks that are `lost`, by instance; their pipelines go on with the others."""
+def detached(catalog: Catalog, stream: str, lost: Mapping[str, dict[str, str]]) -> Catalog:
+    """Without the sinks that are `lost`, by `PipelineDef.run`; their pipelines go on with the others."""
     for record in list(catalog.of_stream(stream)):
-        new = lost.get(record.definition.instance, {})
+        new = lost.get(record.definition.run, {})
         if record.desired == "running" and new.keys() - record.detached.keys():
             catalog = catalog.with_pipeline(replace(record, detached=record.detached | new))
     return catalog
