@@ -8,7 +8,6 @@ pipeline) asks it before each batch, does what it says, and tells it what the re
     match pressure.offer(rows=100, size=8192):     # TAKE, SPILL, DROP or PAUSE
         ...
     pressure.release(rows=100, size=8192)          # the reader is done with the oldest 100
-    pressure.refill(8192)                          # ... and this much moved from the spill into the buffer
 
 **What holds**, whatever is called in whatever order:
 
@@ -47,12 +46,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """A strategy with its bounds. `then` is what a full spill does: `drop` the newest or `pause` the source."""
+    """A strategy with its bounds. A full spill drops the newest."""
 
     strategy: Strategy
     max_bytes: int
     max_spill_bytes: int = 0
-    then: Literal["drop", "pause"] = "drop"
 
     def __post_init__(self) -> None:
         if self.max_bytes < 1 or self.max_spill_bytes < 0:
@@ -101,13 +99,14 @@ class Backpressure:
         limits = self.limits
         if not self.open and not control:
             return Verdict.PAUSE
-        if self._spill == 0 and (self._buffered == 0 or self._buffered + size <= limits.max_bytes):
+        # What has no bytes needs no room; in a spill, which is known by its bytes, it could be overtaken.
+        if self._spill == 0 and (self._buffered == 0 or size == 0 or self._buffered + size <= limits.max_bytes):
             verdict = Verdict.TAKE
         elif limits.strategy == "spill" and (control or self._spill + size <= limits.max_spill_bytes):
             verdict = Verdict.SPILL
         elif control:
             verdict = Verdict.TAKE
-        elif limits.strategy == "drop" or (limits.strategy == "spill" and limits.then == "drop"):
+        elif limits.strategy != "pause":
             verdict = Verdict.DROP
         else:
             self.open = False
@@ -133,7 +132,7 @@ class Backpressure:
 
     def release(self, rows: int, size: int) -> None:
         """The reader is done with the oldest rows: from the buffer first, which holds the oldest, then from the
-        spill, for owners that read it in place."""
+        spill, which is read in place."""
         if rows > self._rows or size > self.held:
             raise ValueError(f"{rows} rows of {size} bytes are more than the {self._rows} of {self.held} that are held")
         self._rows -= rows
@@ -142,29 +141,11 @@ class Backpressure:
         self._spill -= size - own
         self._reopen()
 
-    @property
-    def refillable(self) -> int:
-        """How many spilled bytes the buffer has room for now."""
-        return min(self._spill, max(0, self.limits.max_bytes - self._buffered))
-
-    def refill(self, size: int) -> None:
-        """The oldest spilled bytes moved into the buffer: as many as are refillable, or one batch into an empty
-        buffer."""
-        if size > self._spill or (self._buffered and size > self.refillable):
-            raise ValueError(f"{size} bytes cannot move: {self._spill} are spilled, {self.refillable} have room")
-        self._spill -= size
-        self._buffered += size
-        self._reopen()
-
     def _reopen(self) -> None:
         """After room was made: a paused source may go on, and what was dropped is over."""
         self._dropping = False
-        if not self.open:
-            spills = self.limits.strategy == "spill"
-            held, most = (
-                (self._spill, self.limits.max_spill_bytes) if spills else (self._buffered, self.limits.max_bytes)
-            )
-            self.open = held <= most * RESUME_AT
+        if not self.open:  # only the strategy pause closes
+            self.open = self._buffered <= self.limits.max_bytes * RESUME_AT
 
     @property
     def held(self) -> int:

@@ -15,8 +15,10 @@ gateway then flushes its journals and ends too. It runs on uvloop where that is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -98,7 +100,8 @@ class Gateway:
         if shared is None:
             site = Site(name, route)
             shared = HttpServer(site, await self._listen(site.connect, host, port))
-            self.https[shared.server.sockets[0].getsockname()[:2]] = shared
+            names = [s.getsockname()[:2] for s in shared.server.sockets] + ([(host, port)] if port else [])
+            self.https.update(dict.fromkeys(names, shared))
         shared.site.routes[name] = route
         found.http = shared
         found.addresses.append(f"http://{_shown(shared.server.sockets[0].getsockname())}/ingest/{quote(name)}")
@@ -124,7 +127,7 @@ class Gateway:
         for client in found.clients:
             client.cancel()
         if found.http is not None:
-            del found.http.site.routes[name.lower()]
+            found.http.site.remove(name.lower())
             if not found.http.site.routes:
                 found.http.server.close()
                 self.https = {key: server for key, server in self.https.items() if server is not found.http}
@@ -133,7 +136,7 @@ class Gateway:
         for connection in list(found.ingress.peers):
             connection.abort()
         await asyncio.sleep(0)  # connections are told that they are lost
-        found.ingress.close()
+        await found.ingress.close()
 
     async def do(self, order: dict[str, Any]) -> dict[str, Any]:
         """Carry out an order of the hub."""
@@ -146,7 +149,7 @@ class Gateway:
         found = self.streams.get(order["name"].lower())
         if order["do"] == "sync":
             if found is not None:
-                found.ingress.sync()
+                await found.ingress.sync()
             return {}
         return {"metrics": found.ingress.metrics() if found else None}
 
@@ -188,7 +191,15 @@ def run(main: Coroutine[Any, Any, None]) -> None:
             runner.run(main)
 
 
+def raise_file_limit() -> None:
+    """Every connection is an open file: allow as many as the system lets us."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def main() -> None:
+    raise_file_limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the hub, which then ends our input
     gc.freeze()  # what is loaded by now stays
     run(serve())

@@ -39,14 +39,22 @@ class Route:
 
 
 class Site:
-    """One address and the streams it serves. `fallback` has the limits and counters of connections as such: those of
-    the first stream."""
+    """One address and the streams it serves. Connections as such have the limits and counters of its first stream."""
 
     def __init__(self, name: str, route: Route) -> None:
         self.routes = {name: route}
-        self.fallback = route
         self.peers: set[HttpPeer] = set()
         self.body_bytes = 0
+
+    @property
+    def fallback(self) -> Route:
+        return next(iter(self.routes.values()))
+
+    def remove(self, name: str) -> None:
+        """A stream is closed: its connections are now those of the others."""
+        route = self.routes.pop(name)
+        for peer in self.peers if self.routes else ():
+            peer.leave(route)
 
     def connect(self) -> HttpPeer:
         return HttpPeer(self)
@@ -56,8 +64,8 @@ class HttpPeer(asyncio.Protocol):
     """One connection. It is an origin of every stream that it sends to."""
 
     def __init__(self, site: Site) -> None:
-        self._site, self._limits = site, site.fallback
-        self._counters = site.fallback.ingress.counters.of("http")
+        self._site = site
+        self._belong(site.fallback)
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._origins: dict[str, tuple[StreamIngress, Origin]] = {}
@@ -67,6 +75,17 @@ class HttpPeer(asyncio.Protocol):
         self._closing = self._busy = self._eof = False
         self._timer = self._loop.call_later(1.0, self._watch)
         self._reset()
+
+    def _belong(self, route: Route) -> None:
+        self._limits, self._counters = route, route.ingress.counters.of("http")
+
+    def leave(self, route: Route) -> None:
+        """A stream is closed. When it is opened again, it knows nothing of our origin."""
+        self._origins = {name: known for name, known in self._origins.items() if known[0] is not route.ingress}
+        if self._limits is route:
+            self._counters["closed"] += 1
+            self._belong(self._site.fallback)
+            self._counters["opened"] += 1
 
     def _reset(self) -> None:
         self._url, self._header_bytes, self._headers_done = b"", 0, False

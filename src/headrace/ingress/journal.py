@@ -54,8 +54,9 @@ class Journal:
         self._count = 0
         self._unwritten = b""  # a ready record that did not fit on the disk
         self._dirty = False
-        self._full: list[int] = []  # handles of files that are full and not synced
-        self.problem = ""
+        self._full: list[int] = []  # handles of files that are not synced and that nothing is written to
+        self._listed = True  # whether the names of the newest files are synced
+        self._unwritable = self._unsyncable = ""
         self._recover()
         self.held = self.address - self._consumed[0]
 
@@ -89,20 +90,36 @@ class Journal:
         # A machine that died may have lost what a consumer had read: addresses never go back.
         self.address = max(self.address, self._consumed[0])
         self._open(max(newest, self._consumed[1]) + 1)
+        self._list()
         self._delete()
 
     def _open(self, number: int) -> None:
-        self.number = number
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._segment = os.open(disk.segment_path(self.directory, number), flags, 0o644)
-        self._ready = os.open(disk.ready_path(self.directory, number), flags, 0o644)
-        fsync(self.directory)
-        self._segment_end = self._ready_end = 0
-        self._lowest[number] = number
+        """Go on in files of a new number; if they cannot be had, nothing has happened."""
         # Every ready log begins with a record, so that counters and address survive the files before it.
         first = disk.encode_record(0, number, 0, self.address, _NOTHING, self.counters.to_array())
-        _write(self._ready, memoryview(first), 0)
-        self._ready_end = len(first)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        path = disk.ready_path(self.directory, number)
+        hidden = path.with_name(f".{path.name}")  # readers leave the log before as soon as they see the next one
+        handles: list[int] = []
+        try:
+            for name in (disk.segment_path(self.directory, number), hidden):
+                handles.append(os.open(name, flags, 0o644))
+            _write(handles[1], memoryview(first), 0)
+            os.rename(hidden, path)
+        except OSError:
+            for handle in handles:
+                os.close(handle)
+            raise
+        self.number, (self._segment, self._ready) = number, handles
+        self._segment_end, self._ready_end = 0, len(first)
+        self._lowest[number] = number
+        self._listed = False
+
+    def _list(self) -> None:
+        """Make the names of the newest files survive the machine."""
+        if not self._listed:
+            fsync(self.directory)
+            self._listed = True
 
     def _note(self, number: int, lowest: int) -> None:
         self._lowest[number] = min(lowest, self._lowest.get(number, number))
@@ -154,27 +171,39 @@ class Journal:
 
     # --- blocks -----------------------------------------------------------------------------------
 
+    @property
+    def problem(self) -> str:
+        """Why the disk does not take what came; empty when it does."""
+        return self._unwritable or self._unsyncable
+
     def flush(self) -> bool:
         """Write what was appended, and what it completes. If the disk does not take it, nothing is lost: `problem` says
         why, and the next flush tries again. Whether everything is written."""
         try:
             self._flush()
         except OSError as problem:
-            self.problem = f"the journal cannot be written: {problem.strerror or problem}"
+            self._unwritable = f"the journal cannot be written: {problem.strerror or problem}"
             return False
-        self.problem = ""
+        self._unwritable = ""
         return True
 
     def _flush(self) -> None:
         if self._unwritten:
             self._write_ready()
-        if not self._count:
-            return
+        if self._count:
+            self._write_block()
+        self._list()
+        # Only now: buffers in the arena refer to the segment that they will be written to.
+        if self._segment_end >= self.segment_bytes:
+            self._roll()
+
+    def _write_block(self) -> None:
         with memoryview(self._arena)[: self._at] as block:
             _write(self._segment, block, self._segment_end)
+        arrivals = np.frombuffer(self._arrivals, np.int64, 7 * self._count).reshape(-1, 7).copy()
+        found = self.shredder.arrive(arrivals)
         self._segment_end += self._at
-        found = self._shred()
-        self._at = 0
+        self._at = self._count = 0
         if len(self._arena) > ARENA:
             self._arena = bytearray(ARENA)
         self._unwritten = disk.encode_record(
@@ -190,37 +219,55 @@ class Journal:
         self._ready_end += len(self._unwritten)
         self._unwritten = b""
         self._dirty = True
-        if self._segment_end >= self.segment_bytes:
-            self._roll()
-
-    def _shred(self) -> Shredded:
-        arrivals = np.frombuffer(self._arrivals, np.int64, 7 * self._count).reshape(-1, 7).copy()
-        self._count = 0
-        return self.shredder.arrive(arrivals)
 
     def _roll(self) -> None:
-        self._full += [self._segment, self._ready]
+        full = [self._segment, self._ready]
         self._open(self.number + 1)
-        self._delete()
+        self._full += full
+        self._dirty = True  # the new log has its first record
+        self._list()
+        self._tidy()
+
+    # --- syncing ----------------------------------------------------------------------------------
 
     def unsynced(self) -> list[int]:
-        """Handles of all that was flushed and not synced: for `sync_all`, which another thread may call."""
-        handles, self._full = self._full, []
-        if self._dirty:
-            handles += [os.dup(self._segment), os.dup(self._ready)]
-            self._dirty = False
+        """Handles of all that was flushed and not synced: for `sync_all`, which another thread may call; `synced` must
+        be told what came of it. Raises OSError, without effect, when there are no handles left."""
+        current = [self._segment, self._ready] if self._dirty else []
+        copies: list[int] = []
+        try:
+            copies += map(os.dup, current)
+        except OSError:
+            sync_all(copies, really=False)
+            raise
+        handles, self._full, self._dirty = self._full + copies, [], False
         return handles
 
+    def synced(self, left: list[int], problem: OSError | None) -> None:
+        """Syncing ended, with these handles left: they are tried again, and until then `problem` says why."""
+        self._full = left + self._full
+        self._unsyncable = f"the journal cannot be synced: {problem.strerror or problem}" if problem else ""
+
     def sync(self) -> None:
-        """Make everything that was flushed survive the machine."""
-        sync_all(self.unsynced())
+        """Make everything that was flushed survive the machine. Raises OSError when the disk does not."""
+        handles: list[int] = []
+        try:
+            handles = self.unsynced()
+            sync_all(handles)
+        except OSError as problem:
+            self.synced(handles, problem)
+            raise
+        self.synced([], None)
 
     def close(self) -> None:
-        """Flush, sync, and let go of the directory."""
-        self.flush()
-        self.sync()
-        for handle in (self._segment, self._ready, self._lock):
-            os.close(handle)
+        """Flush, sync, and let go of the directory. Raises OSError when the disk does not take it."""
+        try:
+            if not self.flush():
+                raise OSError(self.problem)
+            self.sync()
+        finally:
+            for handle in (*self._full, self._segment, self._ready, self._lock):
+                os.close(handle)
 
     # --- consumers --------------------------------------------------------------------------------
 
@@ -231,8 +278,10 @@ class Journal:
         if self._consumed == before:
             return False
         self.held -= self._consumed[0] - before[0]
-        self.flush()
-        self._delete()
+        with contextlib.suppress(OSError):
+            self._delete()  # needs no room, and a full disk gets some
+        if self.flush():
+            self._tidy()
         return True
 
     def _read_consumers(self) -> None:
@@ -248,19 +297,25 @@ class Journal:
         """Remove the files that no consumer, no record to be read and no open record needs."""
         at = min(self._consumed[1], self.number)
         for number in [n for n in self._lowest if n < at]:
-            del self._lowest[number]
             disk.ready_path(self.directory, number).unlink(missing_ok=True)
-        self._carry(at)
+            del self._lowest[number]
         lowest = self.shredder.lowest()
         needed = min(at, *self._lowest.values(), at if lowest is None else disk.place_of(lowest)[0])
         for path in self.directory.glob("segment-????????.raw"):
             if int(path.name[8:16]) < needed:
                 path.unlink(missing_ok=True)
 
-    def _carry(self, at: int) -> None:
+    def _tidy(self) -> None:
+        """Delete, and carry what keeps segments from being deleted. Only after a flush: what is carried goes where the
+        arena would. If the disk refuses, files stay until the next time."""
+        with contextlib.suppress(OSError):
+            self._carry()
+            self._delete()
+
+    def _carry(self) -> None:
         """Copy the beginnings of open records out of segments that nobody else needs: a client that sends a byte an
         hour must not keep a segment of 64 MB."""
-        waiting = self.shredder.waiting_below(disk.reference(at, 0))
+        waiting = self.shredder.waiting_below(disk.reference(min(self._consumed[1], self.number), 0))
         if not len(waiting):
             return
         moved = []
@@ -281,11 +336,11 @@ class Journal:
 
 
 def sync_all(handles: list[int], really: bool = True) -> None:
-    """Sync and close."""
-    for handle in handles:
+    """Sync and close. If that raises OSError, the handles that are left are neither."""
+    while handles:
         if really:
-            os.fdatasync(handle)
-        os.close(handle)
+            os.fdatasync(handles[0])
+        os.close(handles.pop(0))
 
 
 def _good_bytes(segment: Path) -> int:

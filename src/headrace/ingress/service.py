@@ -31,6 +31,7 @@ class GatewayService:
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._orders: dict[str, dict[str, Any]] = {}  # what to open again
         self._addresses: dict[str, list[str]] = {}
+        self._lost: set[str] = set()  # what a new process could not open yet
         self._id = 0
         self.restarts = 0
 
@@ -52,8 +53,9 @@ class GatewayService:
             if self._orders.pop(name.lower(), None) is None:
                 return
             self._addresses.pop(name.lower(), None)
+            self._lost.discard(name.lower())
             if self._orders:
-                with contextlib.suppress(errors.GatewayFailed):  # then it takes no bytes either
+                with contextlib.suppress(errors.HeadraceError):  # it takes no bytes any more; its log says what failed
                     self._ask({"do": "close", "name": name})
             else:
                 self.stop()
@@ -81,6 +83,7 @@ class GatewayService:
         with self._lock:
             process, self._process = self._process, None
             self._orders.clear()
+            self._lost.clear()
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
@@ -91,8 +94,12 @@ class GatewayService:
                 process.wait()
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Give an order to the process, which is started if there is none."""
         if self._process is None or self._process.poll() is not None:
             self._start()
+        return self._exchange(order)
+
+    def _exchange(self, order: dict[str, Any]) -> dict[str, Any]:
         process = self._process
         assert process is not None and process.stdin is not None
         self._id += 1
@@ -103,6 +110,7 @@ class GatewayService:
             while True:
                 answer = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
                 if answer is None:
+                    self._answers.put(None)  # for whoever asks next
                     raise OSError("it ended")
                 if answer["id"] == self._id:
                     break
@@ -115,21 +123,36 @@ class GatewayService:
         return answer
 
     def _start(self) -> None:
+        """A new process takes bytes for all streams that the one before did, on the same addresses."""
         self._answers = queue.Queue()
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # what it did not read is lost with it
                 self._process.stdin.close()
-        with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "headrace.ingress.gateway"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
+        try:
+            with open(self._log, "ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "headrace.ingress.gateway"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                )
+        except OSError as problem:
+            raise errors.GatewayFailed(f"the gateway cannot be started: {problem}") from None
         watch = threading.Thread(
             target=self._listen, args=(self._process, self._answers), name="headrace-gateway", daemon=True
         )
         watch.start()
+        if self._orders:
+            self.restarts += 1
+            self._lost = set(self._orders)
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Open what is not open yet. What fails is tried again by `_revive`."""
+        for name in list(self._lost):
+            with contextlib.suppress(errors.HeadraceError):
+                self._addresses[name] = self._exchange(self._orders[name])["addresses"]
+                self._lost.discard(name)
 
     def _listen(self, process: subprocess.Popen[bytes], answers: queue.Queue[dict[str, Any] | None]) -> None:
         assert process.stdout is not None
@@ -141,21 +164,26 @@ class GatewayService:
         self._revive(process)
 
     def _revive(self, process: subprocess.Popen[bytes]) -> None:
-        """The process died and nobody asked it to: begin again, on the same addresses."""
-        time.sleep(RESTART_SECONDS)
-        with self._lock:
-            if self._process is not process or not self._orders:
-                return
-            self.restarts += 1
-            for name, order in list(self._orders.items()):
-                with contextlib.suppress(errors.HeadraceError):  # asked again when somebody wants to know
-                    self._addresses[name] = self._ask(order)["addresses"]
+        """The process died and nobody asked it to: see that there is a new one and that it takes bytes for all
+        streams."""
+        while True:
+            time.sleep(RESTART_SECONDS)
+            with self._lock:
+                if not self._orders:
+                    return
+                if self._process is process:
+                    with contextlib.suppress(errors.GatewayFailed):
+                        self._start()
+                else:
+                    self._reopen()
+                if self._process is not process and not self._lost:
+                    return
 
 
 def _fixed(order: dict[str, Any], addresses: list[str]) -> dict[str, Any]:
     """The order that opens a stream on the addresses it has: a port that was chosen stays."""
     values = dict(order["values"])
-    if values.get("listen") and addresses:
+    if values.get("listen") and not values["listen"][1] and addresses:
         host, _, port = addresses[0].split("://")[1].split("/")[0].rpartition(":")
         values["listen"] = [host.strip("[]"), int(port)]
     return {**order, "values": values}

@@ -46,7 +46,8 @@ class StreamIngress:
         self._waiting: list[Callable[[], None]] = []
         self._closing: list[int] = []
         self._next, self._first = 0, self.journal.number  # a journal is opened with a new number each time
-        self._paused = self._scheduled = False
+        self._paused = self._scheduled = self._closed = False
+        self._syncing: asyncio.Future[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._every(POLL_SECONDS, self._poll)
         self._every(SWEEP_SECONDS, self._sweep)
@@ -65,8 +66,12 @@ class StreamIngress:
         counters["opened"] += 1
         self.peers.add(peer)
         if self._paused:
-            peer.pause()
+            self.loop.call_soon(self._pause_new, peer)  # uvloop begins to read after this, whatever we say now
         return True
+
+    def _pause_new(self, peer: Peer) -> None:
+        if self._paused:
+            peer.pause()
 
     def leave(self, peer: Peer, clean: bool) -> None:
         """A connection is over. A last record without its delimiter is kept if the stream wants that and the other
@@ -96,7 +101,7 @@ class StreamIngress:
     @property
     def open(self) -> bool:
         """Whether there is room for more."""
-        return self.pressure.open and not self._paused and not self.journal.problem
+        return self.pressure.open and not (self._paused or self._closed or self.journal.problem)
 
     # --- bytes ------------------------------------------------------------------------------------
 
@@ -208,12 +213,15 @@ class StreamIngress:
 
     def _flush(self) -> None:
         self._scheduled = False
-        if not self.journal.flush():
+        if self._closed:
+            return
+        if self.journal.flush() and self.settings.fsync == "always":
+            with contextlib.suppress(OSError):  # then the journal has a problem
+                self.journal.sync()
+        if self.journal.problem:  # nothing is acknowledged
             self._pause()
             self.loop.call_later(1.0, self.schedule)  # the disk may have room again
             return
-        if self.settings.fsync == "always":
-            self.journal.sync()
         closing, self._closing = self._closing, []
         lost = sum(map(self.journal.close_origin, closing))
         if lost:
@@ -225,7 +233,9 @@ class StreamIngress:
 
     def _poll(self) -> None:
         held = self.journal.held
-        if self.journal.poll():
+        try:
+            self.journal.poll()
+        finally:
             self.pressure.release(0, held - self.journal.held)
         self._go_on()
 
@@ -246,17 +256,35 @@ class StreamIngress:
         for peer in [] if self._paused else list(self.peers):
             peer.expire(now)
 
-    def sync(self) -> None:
+    async def sync(self) -> None:
         """Write and sync everything that came so far. Raises OSError when the disk does not take it."""
+        await self._wait_for_sync()
         if not self.journal.flush():
             raise OSError(self.journal.problem)
         self.journal.sync()
 
+    async def _wait_for_sync(self) -> None:
+        while self._syncing is not None:
+            await asyncio.wait([self._syncing])
+
     def _sync(self) -> None:
         """In another thread: a disk may take its time, and connections should not notice."""
-        handles = self.journal.unsynced()
+        if self._syncing is not None:
+            return
+        try:
+            handles = self.journal.unsynced()
+        except OSError as problem:
+            self._synced([], problem)
+            return
         if handles:
-            self.loop.run_in_executor(None, sync_all, handles, self.settings.fsync == "second")
+            self._syncing = self.loop.run_in_executor(None, sync_all, handles, self.settings.fsync == "second")
+            self._syncing.add_done_callback(lambda future: self._synced(handles, future.exception()))
+
+    def _synced(self, left: list[int], problem: BaseException | None) -> None:
+        self._syncing = None
+        self.journal.synced(left, problem if isinstance(problem, OSError) else None)
+        if self.journal.problem:
+            self._pause()
 
     def _every(self, seconds: float, act: Callable[[], None]) -> None:
         def again() -> None:
@@ -286,10 +314,12 @@ class StreamIngress:
             "problem": self.journal.problem,
         }
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """After all connections are gone: flush and let go."""
         for timer in self._timers:
             timer.cancel()
+        await self._wait_for_sync()
         self._flush()
+        self._closed = True
         with contextlib.suppress(OSError):
             self.journal.close()

@@ -1,0 +1,261 @@
+"""What the gateway does when the disk, the system or the hub fails it: nothing is acknowledged that could be lost, and
+it goes on when the trouble is over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.ingress import journal as module
+from headrace.ingress.gateway import raise_file_limit
+from headrace.ingress.journal import Journal
+from headrace.ingress.ready import Place, ReadyLog, commit
+from tests.ingress.test_gateway import Site, ask, post, run, serving, statuses, until
+from tests.ingress.test_journal import Sender, read
+
+
+class Failing:
+    """A function that fails while `on`."""
+
+    def __init__(self, real: Callable[..., Any], code: int) -> None:
+        self.real, self.code, self.on = real, code, False
+
+    def __call__(self, *given: Any) -> Any:
+        if self.on:
+            raise OSError(self.code, os.strerror(self.code))
+        return self.real(*given)
+
+
+def test_a_segment_that_cannot_be_changed_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path, 1)
+    sender = Sender(journal, 1)
+    opening = Failing(os.open, 24)
+    monkeypatch.setattr(os, "open", opening)
+    for turn in range(20):
+        opening.on = turn % 4 != 3
+        sender.send(b"a line of this turn, %d\nand half of" % turn)
+        assert journal.flush() == (not opening.on)
+        opening.on = False
+        assert read(tmp_path) == sender.whole
+    assert journal.flush()
+    journal.sync()
+    assert len(list(tmp_path.glob("ready-*"))) > 3
+    journal.close()
+
+
+def test_a_log_that_did_not_take_a_record_is_not_changed_under_later_buffers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, 100)
+    sender = Sender(journal, 1)
+    writing = Failing(os.pwrite, 28)
+    sender.send(b"x" * 120 + b"\n")
+
+    def only_the_log(handle: int, data: memoryview, at: int) -> int:
+        return int((writing if handle == journal._ready else writing.real)(handle, data, at))
+
+    monkeypatch.setattr(os, "pwrite", only_the_log)
+    writing.on = True
+    assert not journal.flush()
+    sender.send(b"for the old segment\n")
+    writing.on = False
+    assert journal.flush()
+    assert read(tmp_path) == sender.whole
+    journal.close()
+
+
+def test_a_shredder_that_fails_finds_the_same_buffers_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path, 1 << 20)
+    sender = Sender(journal, 1)
+    sender.send(b"one\ntw")
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.shredder, "arrive", lambda _: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(MemoryError):
+            journal.flush()
+    sender.send(b"o\n")
+    assert journal.flush()
+    assert read(tmp_path) == [b"one", b"two"]
+    journal.close()
+
+
+def test_consumers_that_move_while_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path, 100)
+    slow, busy = Sender(journal, 99), Sender(journal, 1)
+    slow.send(b"open, ")
+    for i in range(20):
+        busy.send(b"a line of the busy one, %d\n" % i)
+        journal.flush()
+    busy.send(b"in the arena\n")
+    log = ReadyLog(tmp_path)
+    log.follow(Place())
+    end = log.advance(Place(), None)
+    before = len(list(tmp_path.glob("*")))
+    writing = Failing(os.pwrite, 28)
+    monkeypatch.setattr(os, "pwrite", writing)
+    writing.on = True
+    commit(tmp_path, "stream", end)
+    assert journal.poll()
+    assert journal.held == len(b"open, in the arena\n")
+    assert len(list(tmp_path.glob("*"))) < before  # room for the flush to come
+    writing.on = False
+    slow.send(b"closed\n")
+    assert journal.flush()
+    assert sorted(read(tmp_path, end)) == [b"in the arena", b"open, closed"]
+    journal.close()
+
+
+def test_what_cannot_be_carried_is_released_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(tmp_path, "tcp", {})
+
+    async def main() -> None:
+        async with serving(site):
+            ingress = site.ingress
+            ingress.journal.segment_bytes = 1000
+            _, slow = await site.connect()
+            slow.write(b'{"a":')
+            _, busy = await site.connect()
+            for _ in range(30):
+                busy.write(b'{"a":2}' + b" " * 100 + b"\n")
+                await asyncio.sleep(0.01)
+            await until(lambda: ingress.counters.of("tcp")["bytes"] == 30 * 108 + 5 and not ingress._scheduled)
+            failing = Failing(ingress.journal._carry, 5)
+            failing.on = True
+            monkeypatch.setattr(ingress.journal, "_carry", failing)
+            assert len(site.read()) == 30
+            await until(lambda: ingress.pressure.held == ingress.journal.held == 5)
+            failing.on = False
+            slow.write(b"1}\n")
+            await until(lambda: site.read() == [b'{"a":1}'])
+
+    run(main)
+
+
+@pytest.mark.parametrize("fsync", ["always", "second"])
+def test_what_cannot_be_synced_is_not_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str) -> None:
+    site = Site(tmp_path, "http", {"fsync": fsync})
+    syncing = Failing(os.fdatasync, 5)
+    monkeypatch.setattr(os, "fdatasync", syncing)
+
+    async def main() -> None:
+        async with serving(site):
+            syncing.on = True
+            asked = [asyncio.ensure_future(ask(site, post(b'{"a":1}', b"Connection: close")))]
+            await until(lambda: "cannot be synced" in site.ingress.metrics()["problem"])
+            if fsync == "always":
+                assert not (await asyncio.wait(asked, timeout=0.3))[0]
+            assert site.ingress.metrics()["state"] == "paused"
+            assert statuses(await ask(site, post(b'{"a":2}', b"Connection: close"))) == [429]
+            with pytest.raises(OSError):
+                await site.ingress.sync()
+            syncing.on = False
+            assert statuses(await asked[0]) == [204]
+            await until(lambda: site.ingress.open)
+            assert not site.ingress.journal.unsynced()
+            assert statuses(await ask(site, post(b'{"a":3}', b"Connection: close"))) == [204]
+            assert site.read() == [b'{"a":1}', b'{"a":3}']
+
+    run(main)
+
+
+def test_a_sync_waits_for_the_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(tmp_path, "http", {})
+    gate, entered = threading.Event(), threading.Event()
+
+    def slowly(handle: int) -> None:
+        entered.set()
+        gate.wait(10)
+
+    async def main() -> None:
+        async with serving(site):
+            monkeypatch.setattr(os, "fdatasync", slowly)
+            assert statuses(await ask(site, post(b'{"a":1}', b"Connection: close"))) == [204]
+            await until(entered.is_set)
+            asked = asyncio.ensure_future(site.ingress.sync())
+            assert not (await asyncio.wait([asked], timeout=0.2))[0]
+            gate.set()
+            await asked
+
+    run(main)
+
+
+def test_a_connection_outlives_a_stream_that_is_closed_and_opened_again(tmp_path: Path) -> None:
+    first = Site(tmp_path, "http", {"max_connections": "3"}, name="s")
+    other = Site(tmp_path, "http", {}, name="t")
+
+    async def main() -> None:
+        async with serving(first) as gateway:
+            other.values = {**other.values, "listen": ["127.0.0.1", first.port]}
+            await other.open(gateway)
+            reader, writer = await first.connect()
+
+            async def send(body: bytes, path: bytes = b"/ingest/s") -> list[int]:
+                writer.write(post(body, path=path))
+                return statuses(await reader.readuntil(b"\r\n\r\n"))
+
+            for i in range(3):
+                assert await send(b'{"a":%d}' % i) == [204]
+            old = first.ingress
+            await gateway.close("s")
+            assert not old.open
+            assert not old.take_body(old.begin_origin("http"), b"{}\n", lambda: None)
+            assert await send(b"{}") == [404]
+            assert other.counters("http")["refused"] == 1  # the connection is now one of the other stream's
+            assert other.ingress.metrics()["classes"]["http"]["open"] == 1
+            first.values = {**first.values, "listen": ["127.0.0.1", first.port]}
+            await first.open(gateway)
+            assert await send(b'{"a":3}') == [204]
+            assert first.read() == [b'{"a":%d}' % i for i in range(4)]
+            writer.close()
+            await until(lambda: other.ingress.metrics()["classes"]["http"]["open"] == 0)
+
+    run(main)
+
+
+def test_streams_share_an_address_by_the_name_that_they_give_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    sites = [Site(tmp_path, "http", {"listen": f"localhost:{port}"}, name=name) for name in ("s", "t")]
+
+    async def main() -> None:
+        async with serving(*sites) as gateway:
+            assert statuses(await ask(sites[0], post(b"{}", b"Connection: close", path=b"/ingest/t"))) == [204]
+            assert sites[1].read() == [b"{}"]
+            for name in ("s", "t"):
+                await gateway.close(name)
+            assert not gateway.https
+
+    run(main)
+
+
+def test_a_connection_that_comes_while_the_stream_is_paused_waits_too(tmp_path: Path) -> None:
+    site = Site(tmp_path, "tcp", {"max_journal_bytes": "1MiB"})
+
+    async def main() -> None:
+        async with serving(site):
+            _, first = await site.connect()
+            first.write(b" " * (2 << 20))
+            await until(lambda: site.ingress.metrics()["state"] == "paused")
+            _, second = await site.connect()
+            second.write(b" " * (2 << 20))
+            await asyncio.sleep(0.3)
+            assert site.ingress.journal.held <= (1 << 20) + 2 * module.LARGEST_READ
+
+    run(main)
+
+
+def test_the_gateway_may_open_as_many_files_as_the_system_allows() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard) - 1, hard))
+        raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

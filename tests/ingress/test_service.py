@@ -1,0 +1,68 @@
+"""The hub's handle on its gateway process: a process that dies is replaced by one that knows the same streams."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import ExternalError
+from headrace.ingress.service import GatewayService
+from tests.e2e.support import until
+from tests.ingress.test_gateway import Site
+
+
+def place(service: GatewayService, name: str) -> tuple[str, int]:
+    host, _, port = service.addresses(name)[0].split("://")[1].split("/")[0].rpartition(":")
+    return host, int(port)
+
+
+def taken(address: tuple[str, int]) -> bool:
+    client = http.client.HTTPConnection(*address, timeout=10)
+    try:
+        client.request("POST", "/ingest/s", b"{}")
+        return client.getresponse().status == 204
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        client.close()
+
+
+def test_whoever_asks_a_dead_gateway_at_once_leaves_no_stream_deaf(tmp_path: Path) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+    sites = [Site(tmp_path, kind, {}, name=name) for kind, name in (("http", "s"), ("tcp", "t"))]
+    try:
+        for site in sites:
+            service.open(site.definition, site.directory, site.values)
+        before = place(service, "s"), place(service, "t")
+        process = service._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        with socket.create_server(before[1]):  # one stream cannot be opened again now
+            found = service.metrics("s")
+            assert found is not None and found["problem"] == ""
+            assert taken(before[0])
+            assert service.metrics("t") is None
+        until(lambda: service.metrics("t") is not None, "the other stream is open again", 10)
+        assert (place(service, "s"), place(service, "t")) == before
+        assert service.restarts == 1
+    finally:
+        service.stop()
+
+
+def test_a_journal_that_does_not_close_well_is_closed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+
+    def fail(order: dict[str, Any]) -> dict[str, Any]:
+        raise ExternalError("Input/output error")
+
+    monkeypatch.setattr(service, "_ask", fail)
+    service._orders = {"s": {}, "t": {}}
+    service.close("s")
+    assert set(service._orders) == {"t"}
