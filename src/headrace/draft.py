@@ -323,7 +323,7 @@ class Draft:
             record = self.catalog.pipeline(name)
             return record.definition.sql if record else ""
         found = self.catalog.stream(name) if kind == "stream" else self.catalog.sink(name)
-        return found.sql if found else ""
+        return _without_token(found.sql) if found else ""
 
     def _refuse_stream_in_use(self, name: str, span: Span) -> None:
         users = [p.definition.name for p in self.catalog.of_stream(name)]
@@ -346,6 +346,13 @@ class Draft:
                 name=name,
                 users=users,
             )
+
+
+def _without_token(sql: str) -> str:
+    """The text of a CREATE STREAM as it may be shown: who reads it need not be who may send."""
+    statement = parse_script(sql)[0]
+    span = statement.spans.get("token") if isinstance(statement, CreateStream) else None
+    return sql if span is None else f"{sql[: span.start]}token = '***'{sql[span.end :]}"
 
 
 @contextmanager
