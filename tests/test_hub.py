@@ -20,13 +20,17 @@ from headrace.control.signals import Barrier, SignalKind
 from headrace.errors import (
     BadName,
     BadOption,
+    ExternalError,
+    HeadraceError,
     IllegalTransition,
     MissingJava,
     NoSink,
     SessionMismatch,
     StartTimeout,
     StateDamaged,
+    StateInUse,
     StateTooNew,
+    StopTimeout,
     StreamFailed,
     UnknownStream,
 )
@@ -507,3 +511,59 @@ def test_a_chore_that_goes_wrong_is_told_and_the_next_is_done(
     until(lambda: runtime.status().problem == "", "all is well")
     assert hub.pipelines["q"].status().state == "running"
     runtime.stop()
+
+
+def test_an_end_that_takes_too_long_keeps_no_other_stream_from_its_plan_and_stops_the_query_when_it_comes(
+    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.chores.AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr("headrace.conductor.DRAIN_SECONDS", 0.05)
+    hub.sql(STREAM.format(rows=10).replace("STREAM s", "STREAM t"))
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM t; CREATE PIPELINE r INTO m AS SELECT id FROM t")
+    late: Future[Ack] = Future()
+    monkeypatch.setattr(StreamRuntime, "barrier", lambda self, kind, plan=0: late)
+    with pytest.raises(StopTimeout):
+        hub.sql("STOP PIPELINE p; DROP PIPELINE q; STOP PIPELINE r NOW")
+    first, second = hub.runtime("s"), hub.runtime("t")
+    assert {name: p.status().state for name, p in hub.pipelines.items()} == {"p": "stopping", "r": "stopped"}
+    assert second.plans.load(second.plans.current()).pipelines == ()
+    assert not second.running
+    first.on_notice({"kind": "planned", "plan": first.plans.current(), "epoch": 1, "backlog": 0})
+    time.sleep(0.1)
+    assert first.running, "its last epoch is not committed yet"
+    late.set_result(Ack(Barrier("graceful_end", 1), 1))
+    until(lambda: not first.running, "nobody needs it")
+    until(lambda: hub.pipelines["p"].status().state == "stopped", "it has come to its end")
+
+
+def test_a_stream_whose_last_pipeline_failed_in_a_long_epoch_is_stopped_after_it(
+    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def long(self: StreamRuntime, version: int, timeout: float = 0) -> None:
+        waited.set()
+        raise StartTimeout("an epoch is in flight")
+
+    monkeypatch.setattr("headrace.chores.AGAIN_SECONDS", 0.02)
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    runtime, waited = hub.runtime("s"), threading.Event()
+    monkeypatch.setattr(StreamRuntime, "wait_planned", long)
+    hub._conductor.report_failures("s", {hub.record("p").definition.run: "why"}, {})
+    assert waited.wait(5)
+    assert runtime.running
+    runtime.on_notice({"kind": "planned", "plan": runtime.plans.current(), "epoch": 1, "backlog": 0})
+    until(lambda: not runtime.running, "nobody needs it")
+
+
+@pytest.mark.parametrize("problem", [StateInUse("journal"), ExternalError("no DuckDB"), StateDamaged("checkpoint")])
+def test_a_script_whose_stream_cannot_be_started_has_no_effect(
+    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch, problem: HeadraceError
+) -> None:
+    def refused(self: StreamRuntime) -> None:
+        raise problem
+
+    monkeypatch.setattr(StreamRuntime, "start", refused)
+    with pytest.raises(type(problem)):
+        hub.sql("CREATE SINK other WITH (type = 'memory'); CREATE PIPELINE p INTO other AS SELECT id FROM s")
+    assert hub.pipelines == {}
+    assert hub.catalog.sink("other") is None

@@ -51,6 +51,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("account",),
     ("runtime", "objects"),
     ("describe", "ending"),
+    ("published",),
     ("conductor",),
     ("hub",),
     ("view",),

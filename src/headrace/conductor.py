@@ -17,9 +17,10 @@ from headrace.chores import Chores
 from headrace.control.acks import Ack
 from headrace.control.signals import GRACEFUL_END
 from headrace.ending import DRAIN_SECONDS
-from headrace.errors import HubClosed, StopTimeout, UnknownStream
+from headrace.errors import HubClosed, StartTimeout, StopTimeout, UnknownStream
 from headrace.ingress.service import GatewayService
 from headrace.program import PipelineDef
+from headrace.published import Published, end_of, noting, weightiest
 from headrace.runtime import StreamRuntime
 from headrace.streams import transitions
 from headrace.streams.catalog import Catalog, CatalogFile
@@ -157,47 +158,81 @@ class Conductor:
     ) -> None:
         """Bring each stream's query in line with the catalog, and wait for the new plan on those in `waits`. Pipelines
         in `graceful` end with a barrier: this returns when everything before it is in their sinks. Without `start`, a
-        query that was stopped stays so."""
+        query that was stopped stays so. What goes wrong with one stream keeps no other from getting its plan."""
+        problems: list[Exception] = []
+        published: list[Published] = []
         for name in sorted(streams):
-            ending, ack = graceful.get(name, ()), None
-            with self.lock:
-                runtime = self.runtime_of(name)
-                pipelines = self.catalog.running(name)
-                ended = self.catalog.ended_on(name)
-                if not pipelines and not ended and not runtime.running:
-                    continue
-                if ending and runtime.running:  # before the plan: its first epoch is to carry the barrier
-                    ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
-                version = runtime.publish(pipelines, ended)
-                if start and pipelines:
-                    self._change(transitions.going_on(self.catalog, name))
-                    known = self._starting.get(name, {})
-                    keys = transitions.starting(self.catalog, name)
-                    self._starting[name] = {key: known.get(key, version) for key in keys}
-                if ended:
-                    self.save(self.catalog.without_ends(name))
-                if pipelines and start:
-                    runtime.start()
-                elif not runtime.running:
-                    self.stopped(ending, "its stream was not running")
-                    continue  # the eof waits in the plan for the stream's next epoch
-            if name in waits or not pipelines:
-                runtime.wait_planned(version, self.start_timeout)
-                self._planned(name, version)
-            if ack is not None:
-                self._await_end(name, ack, ending)
-            if not pipelines:
-                runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
-                with self.lock:
-                    if self.catalog.running(name):  # somebody has joined meanwhile
-                        runtime.release()
-                    else:
-                        runtime.stop()
+            with noting(problems):
+                published += self._publish(name, graceful.get(name, ()), start)
+        for new in published:
+            with noting(problems):
+                self._follow(new, new.name in waits)
+        if problems:
+            raise weightiest(problems)
+
+    def _publish(self, name: str, ending: Sequence[PipelineDef], start: bool) -> list[Published]:
+        """Publish a stream's plan and start its query if need be; nothing when there is nothing to wait for then."""
+        with self.lock:
+            runtime, ack = self.runtime_of(name), None
+            pipelines = self.catalog.running(name)
+            ended = self.catalog.ended_on(name)
+            if not pipelines and not ended and not runtime.running:
+                return []
+            if ending and runtime.running:  # before the plan: its first epoch is to carry the barrier
+                ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
+            version = runtime.publish(pipelines, ended)
+            if start and pipelines:
+                self._change(transitions.going_on(self.catalog, name))
+                known = self._starting.get(name, {})
+                keys = transitions.starting(self.catalog, name)
+                self._starting[name] = {key: known.get(key, version) for key in keys}
+            if ended:
+                self.save(self.catalog.without_ends(name))
+            if pipelines and start:
+                runtime.start()
+            elif not runtime.running:
+                self.stopped(ending, "its stream was not running")
+                return []  # the eof waits in the plan for the stream's next epoch
+            return [Published(name, runtime, version, bool(pipelines), ending, ack)]
+
+    def _follow(self, new: Published, wait: bool) -> None:
+        """Wait until what was published is so."""
+        try:
+            if wait or not new.needed:
+                new.runtime.wait_planned(new.version, self.start_timeout)
+                self._planned(new.name, new.version)
+            if new.ack is not None:
+                self._await_end(new.name, new.ack, new.ending)
+        except (StartTimeout, StopTimeout):
+            if not new.needed:
+                self._rest_later(new)
+            raise
+        if not new.needed:
+            self._rest(new)
+
+    def _rest_later(self, new: Published) -> None:
+        """Stop the query of a stream that nobody needs when it has come to the plan that says so."""
+        if new.reached:
+            self._rest(new)
+        elif new.runtime.running:
+            self.chores.later(new.name, lambda: self._rest_later(new))
+
+    def _rest(self, new: Published) -> None:
+        """Stop the query of a stream that nobody needs."""
+        runtime = new.runtime
+        runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
+        with self.lock:
+            if self.closed or self.runtimes.get(new.name) is not runtime:
+                return
+            if self.catalog.running(new.name):  # somebody has joined meanwhile
+                runtime.release()
+            else:
+                runtime.stop()
 
     def _await_end(self, stream: str, ack: Future[Ack], ending: Sequence[PipelineDef]) -> None:
         """Wait until all rows before a graceful end are in the sinks; the pipelines are stopped then, at the latest
         when the barrier comes through after all."""
-        ack.add_done_callback(lambda done: self.chores.put(stream, lambda: self.stopped(ending, _end_of(done))))
+        ack.add_done_callback(lambda done: self.chores.put(stream, lambda: self.stopped(ending, end_of(done))))
         try:
             ack.result(DRAIN_SECONDS)
         except TimeoutError:
@@ -207,7 +242,7 @@ class Conductor:
                 advice="It ends when the epoch in flight is committed. STOP PIPELINE ... NOW does not wait for that.",
                 names=names,
             ) from None
-        self.stopped(ending, _end_of(ack))
+        self.stopped(ending, end_of(ack))
 
     # --- states -----------------------------------------------------------------------------------
 
@@ -273,9 +308,3 @@ class Conductor:
             if not self._change(transitions.detached(self.catalog, stream, detached)):
                 return
         self.make_so({stream.lower()}, set(), start=False)
-
-
-def _end_of(ack: Future[Ack]) -> str:
-    if (problem := ack.exception()) is not None:
-        return f"the stream ended first: {problem}"
-    return f"all rows before {ack.result().signal} are in its sinks"

@@ -24,11 +24,9 @@ from headrace.draft import Draft
 from headrace.ending import DRAIN_SECONDS, Ending
 from headrace.engine import launch, settle
 from headrace.errors import (
-    AddressInUse,
     BadOption,
-    GatewayFailed,
-    StartTimeout,
-    StreamFailed,
+    HeadraceError,
+    StopTimeout,
     UnknownPipeline,
     UnknownStream,
 )
@@ -119,8 +117,9 @@ class Hub:
         """Run a script: all of its statements take effect, or none. Returns one result per statement.
 
         Pipelines of one script that read the same stream join it in the same epoch. Returns when that epoch is planned.
-        When a query dies, or plans nothing in time, the script is taken back and the error raised; only the state of
-        what it dropped or replaced may be gone by then.
+        When a query dies, plans nothing in time or cannot be started, the script is taken back and the error raised;
+        only the state of what it dropped or replaced may be gone by then. StopTimeout takes nothing back: what was
+        stopped ends when its stream comes to it.
         """
         with self._lock:
             self._conductor.require_open()
@@ -134,15 +133,19 @@ class Hub:
             if draft.catalog != self.catalog:
                 self._conductor.save(draft.catalog)
         touched = {stream for stream in draft.touched if draft.catalog.stream(stream) is not None}
+        quick = [p for ended in draft.quick.values() for p in ended]
         for name in draft.quick.keys() & touched:
             if self.runtime(name).running:
                 self.runtime(name).control(QUICK_END, draft.quick[name])
         try:
             self._conductor.make_so(touched, draft.waits, draft.graceful)
-        except (StreamFailed, StartTimeout, AddressInUse, GatewayFailed):
+        except StopTimeout:  # what is declared stands, and comes to be
+            self._conductor.stopped(quick, "it was stopped at once")
+            raise
+        except HeadraceError:
             self._conductor.take_back(before, draft.catalog, touched)
             raise
-        self._conductor.stopped([p for ended in draft.quick.values() for p in ended], "it was stopped at once")
+        self._conductor.stopped(quick, "it was stopped at once")
         for savepoint, stream in draft.savepoints:
             self.savepoint(savepoint, stream)
         return results

@@ -223,6 +223,11 @@ class StreamRuntime:
             write_atomic(self.directory / HOLD, b"")
 
     @property
+    def planned(self) -> int:
+        """The newest plan version that an epoch was planned with since the hub was opened; 0 before the first."""
+        return self._watch.planned
+
+    @property
     def newest_epoch(self) -> int:
         """The newest epoch that was planned; -1 before the first."""
         applied = read_applied(self.directory)
