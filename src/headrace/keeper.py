@@ -131,7 +131,7 @@ class QueryKeeper:
             self._relaunch()
         else:
             plan = read_quarantine(self._directory).apply(self._plans.load(applied.version))
-            self._search = Search([p.instance for p in plan.pipelines])
+            self._search = Search(list(dict.fromkeys([*(p.instance for p in plan.pipelines), *applied.leaving])))
             return self._look_on(problem, applied)
         return {}
 

@@ -54,7 +54,7 @@ class Epoch:
 @dataclass
 class Checkpoint:
     """What outlives the process. `crash` names the place at which the next epoch ends the process, `killers` the
-    pipelines that kill the worker they run in."""
+    pipelines that kill the worker they run in, `killers_at_end` those that do so when they leave with their state."""
 
     end: dict[str, Any] | None = None
     logged: tuple[dict[str, Any], dict[str, Any]] | None = None
@@ -63,6 +63,7 @@ class Checkpoint:
     kept: dict[SinkKey, list[Any]] = field(default_factory=dict)
     crash: str = ""
     killers: set[str] = field(default_factory=set)
+    killers_at_end: set[str] = field(default_factory=set)
     rows: int = 0
 
     def die(self, place: str) -> None:
@@ -98,7 +99,8 @@ class MiniQuery:
             kept.die("logged")
         parts: list[Any] = list(self.planner.partitions(*kept.logged))
         names = {p.name for p in parse_plan(parts[0].plan).pipelines}
-        if names & kept.killers:
+        flushed = {left.pipeline.name for left in parts[0].leaving if left.flush or not left.drop}
+        if names & kept.killers or flushed & kept.killers_at_end:
             self._end(DEATH)
             return True
         messages = [row for part in parts for row in self._task(part)]

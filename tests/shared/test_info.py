@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.conductor import Conductor
-from headrace.errors import InUse
+from headrace.errors import InUse, StopTimeout
 from headrace.status import StreamStatus
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini
@@ -198,3 +198,29 @@ def test_a_crash_just_after_a_failed_pipeline_is_started_again_leaves_it_started
 
 def _crash(*given: object) -> None:
     raise Crash
+
+
+@pytest.mark.parametrize("how", ["CLOSE WINDOWS", ""])
+def test_a_pipeline_that_kills_its_worker_while_it_leaves_is_found_and_leaves_without_its_state(
+    mini: Mini, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("headrace.conductor.DRAIN_SECONDS", 0.05)
+    create(mini, dear="c, count(*) AS n FROM s GROUP BY c", other="count(*) AS n FROM s", fine="a FROM s")
+    feed(mini, 0, 5)
+    mini.checkpoint.killers_at_end = {"dear"}
+    before = output(mini, "dear")
+    with pytest.raises(StopTimeout):
+        mini.hub.sql(f"STOP PIPELINE dear {how}")
+    feed(mini, 5, 8)
+    assert {n: p.status().state for n, p in mini.hub.pipelines.items()} == {
+        "dear": "failed",
+        "other": "running",
+        "fine": "running",
+    }
+    assert "[WORKER_DIED]" in mini.hub.pipelines["dear"].status().error
+    assert output(mini, "dear") == before
+    assert output(mini, "fine") == [(i,) for i in range(8)]
+    assert mini.hub.runtime("s").progress.epoch == len(mini.checkpoint.epochs) - 1
+    mini.hub.sql("START PIPELINE dear")
+    feed(mini, 8, 9)
+    assert output(mini, "dear")[len(before) :] == [(2, 1)], "it begins anew"

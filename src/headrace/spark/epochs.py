@@ -157,20 +157,23 @@ class EpochPlanner:
         quarantine = read_quarantine(self.directory)
         probing = quarantine.probe is not None
         allowed = quarantine.apply(plan)
-        out = tuple(p.instance for p in plan.pipelines if p not in allowed.pipelines)
-        plan = allowed
+        forbidden = {p.instance for p in plan.pipelines if p not in allowed.pipelines}
+        plan, asked = allowed, plan.left
         if plan is not parse_plan(text):
             text = dump(plan)
         known = self.plans.load(start["plan"]).left if start["plan"] else ()
         ended = {left.key for left in known}
         leaving = tuple({left.pipeline.instance: left for left in plan.left if left.key not in ended}.values())
+        muted = {left.pipeline.instance for left in leaving if left not in asked}
+        out = tuple(sorted(forbidden | muted))
+        looked_at = tuple(left.pipeline.instance for left in leaving if left.flush or not left.drop)
         splits: list[Split | None] = list(self.source.splits(start["source"], end["source"], self.parallelism)) or [
             None
         ]
         barrier = Barrier(end["barrier"][1], end["barrier"][0]) if end["barrier"] != start["barrier"] else None
         columns = plan.view.indexes(len(plan.stream.schema))
         if not probing:
-            write_applied(self.directory, Applied(plan.version, end["epoch"], columns, out))
+            write_applied(self.directory, Applied(plan.version, end["epoch"], columns, out, looked_at))
             backlog = self.source.backlog(end["source"])
             self._notify("planned", plan=plan.version, epoch=end["epoch"], backlog=backlog)
         return [

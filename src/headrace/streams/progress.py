@@ -99,12 +99,14 @@ class PipelineProgress:
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The projection of the newest planned epoch: which columns it decodes, under which plan version. Instances in
-    `out` are in that plan but on the quarantine list."""
+    `out` are in that plan but on the quarantine list; those `leaving` end in that epoch, and their state is looked
+    at."""
 
     version: int
     epoch: int
     columns: tuple[int, ...]
     out: tuple[int, ...] = ()
+    leaving: tuple[int, ...] = ()
 
 
 def read_progress(stream_dir: Path) -> Progress:

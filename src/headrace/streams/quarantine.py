@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.codec import dump, load
 from headrace.durable import write_atomic
-from headrace.program import PlanVersion
+from headrace.program import PipelineDef, PlanVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,16 @@ class Quarantine:
         return {q.instance: q.reason for q in self.out if q.until is None or version <= q.until}
 
     def apply(self, plan: PlanVersion) -> PlanVersion:
-        """`plan` without those who may not run; `plan` itself when all may."""
+        """`plan` without those who may not run; `plan` itself when all may. Those who leave do so without a look at
+        their state."""
         out = self.reasons(plan.version)
-        kept = tuple(
-            p for p in plan.pipelines if p.instance not in out and (self.probe is None or p.instance in self.probe)
-        )
-        return plan if kept == plan.pipelines else replace(plan, pipelines=kept)
+
+        def may_run(pipeline: PipelineDef) -> bool:
+            return pipeline.instance not in out and (self.probe is None or pipeline.instance in self.probe)
+
+        kept = tuple(p for p in plan.pipelines if may_run(p))
+        left = tuple(e if may_run(e.pipeline) else replace(e, flush=False, drop=True) for e in plan.left)
+        return plan if (kept, left) == (plan.pipelines, plan.left) else replace(plan, pipelines=kept, left=left)
 
     def without(self, instances: Collection[int], version: int) -> Quarantine:
         """These were started again: they are left out of epochs up to `version` only."""

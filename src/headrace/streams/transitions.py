@@ -50,8 +50,10 @@ def failed(catalog: Catalog, stream: str, failures: Mapping[str, str]) -> Catalo
     again since is left alone."""
     for record in list(catalog.of_stream(stream)):
         reason = failures.get(record.definition.run)
-        if reason is not None and record.desired == "running":
-            catalog = catalog.with_pipeline(record.to("failed", reason))
+        if reason is None or not (record.desired == "running" or record.state == "stopping"):
+            continue
+        catalog = catalog.with_pipeline(record.to("failed", reason))
+        if record.desired == "running":  # the end of the others is told already
             catalog = catalog.with_end(record.definition, flush=False)
     return catalog
 
