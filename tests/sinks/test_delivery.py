@@ -156,6 +156,33 @@ def test_an_epoch_that_was_decided_cannot_be_undone_by_its_re_run(tmp_path: Path
     assert rig.shown("a") == rig.shown("b") == [1, 2]
 
 
+@pytest.mark.parametrize("staged_in_part", [False, True])
+def test_a_sink_that_is_lost_in_the_re_run_of_a_decided_epoch_keeps_its_promise_first(
+    tmp_path: Path, staged_in_part: bool
+) -> None:
+    """The process dies after the first sink's commit; in the re-run a task cannot stage for the second."""
+    options: tuple[dict[str, str], ...] = ({}, {"on_failure": "detach"})
+    rig = Rig(tmp_path, *options)
+    receipts = rig.staged(0, 1, 2)
+    for name in ("a", "b"):
+        rig.open[name].promise(rig.key(0), receipts[name])
+    rig.open["a"].commit(rig.key(0), receipts["a"])
+    rig = Rig(tmp_path, *options)  # a new process
+    again = rig.staged(0, 1) if staged_in_part else {}
+    result = rig.deliver(0, again, b="cannot stage")
+    assert result.detached == {"b": "cannot stage"} and not result.failure and result.owed == []
+    assert rig.shown("a") == rig.shown("b") == [1, 2]
+
+
+def test_the_only_sink_that_is_lost_in_the_re_run_of_a_decided_epoch_shows_it_and_ends_the_pipeline(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, {"on_failure": "detach"})
+    rig.open["a"].commit(rig.key(0), rig.staged(0, 1)["a"])
+    result = rig.deliver(0, {}, a="cannot stage")
+    assert "every sink is detached" in result.failure and rig.shown("a") == [1]
+
+
 @settings(max_examples=12)
 @given(
     st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.sampled_from(["promise", "commit"])), max_size=8),

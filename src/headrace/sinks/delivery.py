@@ -105,11 +105,12 @@ class Delivery:
         for name in gone:
             self._discard(name)
             del self._sinks[name]
-        for name, reason in lost.items():
-            if name in self._sinks:
-                self._detach(name, reason)
         # An epoch that is run again: what one sink has committed, all had promised. Then no failure can undo it.
         decided = any(self._open(name).committed(self._key) for name in self._sinks)
+        late = {name: reason for name, reason in lost.items() if name in self._sinks}
+        if not decided:
+            for name, reason in late.items():
+                self._detach(name, reason)
         if not failure and not decided:
             failure = self._promise(receipts)
         if failure and not decided:
@@ -117,7 +118,12 @@ class Delivery:
                 self._discard(name)
             self._result.failure = failure
             return self._result
-        self._commit(receipts, decided)
+        self._commit({name: staged for name, staged in receipts.items() if name not in late}, decided)
+        if decided:  # detached behind the epoch that they had promised
+            for name, reason in late.items():
+                self._result.detached.setdefault(name, reason)
+                del self._sinks[name]
+            failure = failure or self._deserted()
         self._result.failure = self._result.failure or failure
         return self._result
 
@@ -132,6 +138,9 @@ class Delivery:
                 if not detaches(sink):
                     return describe(problem)
                 self._detach(name, describe(problem))
+        return self._deserted()
+
+    def _deserted(self) -> str:
         left = any(sink.name in self._sinks for sink in self._pipeline.sinks)
         return "" if left else "\n".join(["every sink is detached", *self._result.detached.values()])
 
