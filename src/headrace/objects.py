@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.control.signals import FLUSH, PING
+from headrace.control.signals import FLUSH, PING, SYNC_TEST
 from headrace.errors import PipelineFailed, UnknownSink
 from headrace.status import ALIVE, PipelineStatus, StreamStatus
 from headrace.streams.progress import PipelineProgress
@@ -54,6 +54,12 @@ class Stream:
         """Wait until all that the sinks and the gateway were given is durable; the newest epoch then. Raises SinkFailed
         when a sink still cannot show an epoch that it owes, TimeoutError when an epoch takes longer to commit."""
         return self._hub.runtime(self.name).control(FLUSH).result(timeout).epoch
+
+    def sync(self, timeout: float = 60.0) -> int:
+        """Send a barrier behind the rows and wait until it has come through: every epoch up to the one that carried it
+        is in the sinks. That epoch. Raises StreamFailed when the stream does not run, TimeoutError when it takes
+        longer."""
+        return self._hub.runtime(self.name).barrier(SYNC_TEST).result(timeout).epoch
 
     def ping(self) -> int:
         """Ask the committer, past the rows, for its newest epoch."""

@@ -6,6 +6,7 @@ fail when the alignment is taken out of the lane or of the committer.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from headrace import faults
 from headrace.bridge.messages import Kind, Row
 from headrace.control.signals import FLUSH, PING, QUICK_END, Barrier
-from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, MissingInput, UnknownInput
+from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, MissingInput, SinkFailed, UnknownInput
 from headrace.program import PlanVersion
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import MemoryStore
@@ -22,7 +23,7 @@ from headrace.spark.committer import EpochCommitter
 from headrace.spark.state_host import LaneProcessor
 from headrace.spark.summary import EpochSummary
 from headrace.streams.plans import PlanStore
-from headrace.streams.progress import read_progress
+from headrace.streams.progress import Debt, read_progress, write_progress
 from tests.ring0.tasks import WORD, at, counting, lines, stream, task
 
 PIPELINE = counting(5, WORD, buckets=2)
@@ -145,3 +146,21 @@ def test_the_committer_acts_on_the_control_channel_past_the_rows(tmp_path: Path)
     assert sink.read().num_rows == 0  # the epoch in flight is lost to it, and that is no failure
     assert driver.summaries[0].failures == {} and read_progress(tmp_path).failures == {}
     driver.committer.control(FLUSH.with_id(4), ())
+
+
+def test_a_flush_names_the_sinks_that_still_owe_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(tmp_path)
+    driver.committer.commit(through_lanes(sent()))
+    progress = read_progress(tmp_path)
+    write_progress(tmp_path, replace(progress, debts=(Debt(replace(PIPELINE, instance=9), "out", 3),)))
+    owing: Any = driver.committer.sink(replace(PIPELINE, instance=9), "out")
+
+    def broken(key: object, staged: object) -> int:
+        raise SinkFailed("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owing, "commit", broken)
+        with pytest.raises(SinkFailed, match="the disk is full") as caught:
+            driver.committer.control(FLUSH.with_id(1), ())
+        assert caught.value.params["sinks"] == ["sink out of instance 9"]
+    driver.committer.control(FLUSH.with_id(2), ())

@@ -139,12 +139,13 @@ def test_signals_are_acknowledged_in_both_channels_with_ids_of_one_counter(hub: 
     for number in range(3):
         put(tmp_path / "in" / f"{number + 1}.json", lines(100 + number * 10, 110 + number * 10))
         ack = runtime.barrier(SYNC_TEST).result(60)
+        assert hub.streams["s"].sync() > ack.epoch
         ids.append(ack.signal.id)
         epochs.append(ack.epoch)
         assert hub.streams["s"].ping() >= ack.epoch
         assert hub.streams["s"].flush() >= ack.epoch
     assert epochs == sorted(set(epochs))  # one epoch each
-    assert ids == sorted(set(ids)) and ids[1] - ids[0] == 3  # a ping and a flush between them
+    assert ids == sorted(set(ids)) and ids[1] - ids[0] == 4  # a sync, a ping and a flush between them
 
 
 def test_a_sink_that_fails_is_detached_or_stops_its_pipeline_and_nothing_is_written_twice(

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from headrace.bridge.messages import STREAM_LANE, Row
-from headrace.control.barrier import BarrierAligner, FanIn, align
-from headrace.control.signals import FLUSH, QUICK_END, Barrier, Signal
-from headrace.errors import HeadraceError, InternalError, SinkFailed, TooManyGroups
+from headrace.control.barrier import FanIn, align
+from headrace.control.signals import QUICK_END, Barrier, Signal
+from headrace.errors import HeadraceError, SinkFailed, TooManyGroups
 from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
@@ -62,20 +62,33 @@ class EpochCommitter:
         pipelines is committed. `flush`: returns when no sink is being written to and none owes an epoch."""
         if signal.kind == QUICK_END.name:
             self._quit |= {(p.instance, p.life) for p in pipelines}
-        elif signal.kind == FLUSH.name:
+        elif isinstance(signal, Barrier):
             with self._busy:
                 self._flush(signal)
 
-    def _flush(self, signal: Signal) -> None:
-        sinks = {f"{name} of instance {instance}": sink for (instance, name), sink in self._sinks.items()}
-        owed = read_progress(self._directory).debts
-        for debt in owed:
-            self.sink(debt.pipeline, debt.sink).commit(self._key(debt.pipeline, debt.epoch), [])
-        if sinks:
-            point: FanIn[None] = FanIn("the committer", sinks)
-            passed = [forwarded for name in sinks for forwarded in point.control.offer(name, signal)]
-            if passed != [signal]:
-                raise InternalError(f"the committer passed {signal} on {len(passed)} times")
+    def _flush(self, signal: Barrier) -> None:
+        """A sink brings the flush when it owes nothing, and it passes when all have. Raises SinkFailed otherwise."""
+        owed: dict[str, list[Debt]] = {_input(instance, name): [] for instance, name in self._sinks}
+        for debt in read_progress(self._directory).debts:
+            owed.setdefault(_input(debt.pipeline.instance, debt.sink), []).append(debt)
+        if not owed:
+            return
+        point: FanIn[None] = FanIn("the committer", owed)
+        point.control.expect(signal)
+        reasons = []
+        for name, debts in owed.items():
+            try:
+                for debt in debts:
+                    self._settle(debt)
+                point.control.offer(name, signal)
+            except HeadraceError as problem:
+                reasons.append(problem.message)
+        if late := point.control.missing:
+            raise SinkFailed(
+                f"{', '.join(late)} cannot write what is owed: {'; '.join(reasons)}",
+                advice="Nothing is lost: it is tried again in every epoch, and by the next flush.",
+                sinks=list(late),
+            )
 
     def sink(self, pipeline: PipelineDef, name: str) -> DriverSink:
         """The driver side of one of a pipeline's sinks; one object for as long as the stream is open."""
@@ -158,7 +171,7 @@ class EpochCommitter:
     def _deliver(
         self, members: Members, epoch: int, barrier: Barrier, found: Collected, before: Progress
     ) -> dict[int, Delivered]:
-        """Bring the epoch to the sinks of every pipeline, and let every pipeline that could do so come to the tail."""
+        """Bring the epoch to the sinks of every pipeline."""
         delivered: dict[int, Delivered] = {}
         for p in members.values():
             debts: dict[str, list[SinkKey]] = defaultdict(list)
@@ -173,12 +186,6 @@ class EpochCommitter:
                 found.lost.get(p.instance, {}),
                 {sink: reason for sink, reason in gone.items() if any(s.name == sink for s, _ in p.outlets)},
             )
-        whole = [f"pipeline {i}" for i, d in delivered.items() if not d.failure]
-        if whole:
-            tail: BarrierAligner[None] = BarrierAligner("the tail of the stream", whole)
-            for name in whole:
-                tail.offer(name, barrier)
-            tail.require(barrier)
         return delivered
 
     def _has_quit(self, pipeline: PipelineDef) -> bool:
@@ -194,9 +201,12 @@ class EpochCommitter:
 
     def _settled(self, debt: Debt) -> bool:
         with contextlib.suppress(HeadraceError):  # then it stays owed
-            self.sink(debt.pipeline, debt.sink).commit(self._key(debt.pipeline, debt.epoch), [])
+            self._settle(debt)
             return True
         return False
+
+    def _settle(self, debt: Debt) -> None:
+        self.sink(debt.pipeline, debt.sink).commit(self._key(debt.pipeline, debt.epoch), [])
 
     def _commit_letters(self, plan: PlanVersion, epoch: int, found: Collected) -> int:
         """Commit the dead letters; how many there are. What fails here holds up the stream: the epoch is not done
@@ -234,3 +244,7 @@ class EpochCommitter:
             letters=letters,
             declared=self._known(),
         )
+
+
+def _input(instance: int, sink: str) -> str:
+    return f"sink {sink} of instance {instance}"
