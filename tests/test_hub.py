@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace import savepoints
 from headrace.checking import check_script
 from headrace.conductor import Conductor
 from headrace.control.acks import Ack
@@ -25,6 +26,7 @@ from headrace.errors import (
     IllegalTransition,
     MissingJava,
     NoSink,
+    SavepointTimeout,
     SessionMismatch,
     StartTimeout,
     StateDamaged,
@@ -35,11 +37,11 @@ from headrace.errors import (
     UnknownStream,
 )
 from headrace.hub import Hub
+from headrace.restoring import read, restore
 from headrace.runtime import StreamRuntime
-from headrace.savepoints import restore
 from headrace.spark.summary import EpochSummary
 from headrace.streams.catalog import Catalog, CatalogFile
-from headrace.streams.progress import Progress, write_progress
+from headrace.streams.progress import HOLD, Progress, write_progress
 from headrace.streams.state_dir import FORMAT
 from headrace.undo import take_back
 from tests.e2e.support import until
@@ -417,6 +419,86 @@ def test_an_interrupted_end_of_two_streams_closes_no_window_of_the_one_that_has_
 def test_a_savepoint_needs_a_stream(tmp_path: Path) -> None:
     with headrace.connect(tmp_path / "state") as empty, pytest.raises(UnknownStream):
         empty.sql("SAVEPOINT monday")
+
+
+class Copying:
+    """A savepoint of `s` whose copy is under way until `go_on`."""
+
+    def __init__(self, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._busy, self._go_on = threading.Event(), threading.Event()
+        real = savepoints.copy_tree
+
+        def slow(source: Path, target: Path) -> None:
+            self._busy.set()
+            assert self._go_on.wait(10)
+            real(source, target)
+
+        monkeypatch.setattr(savepoints, "copy_tree", slow)
+        self._threads = [self.beside(lambda: hub.savepoint("x", "s"))]
+        assert self._busy.wait(10)
+
+    def beside(self, work: Callable[[], object]) -> threading.Thread:
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        return thread
+
+    def waits(self, work: Callable[[], object]) -> None:
+        """`work` begins now, and is not done before the copy is."""
+        thread = self.beside(work)
+        thread.join(0.2)
+        assert thread.is_alive()
+        self._threads.append(thread)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def test_a_stopped_stream_is_not_started_while_it_is_copied(
+    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s; STOP PIPELINE p")
+    copying = Copying(hub, monkeypatch)
+    assert len(hub.sql("SHOW PIPELINES")) == 1  # what is not about the stream goes on
+    copying.waits(lambda: hub.sql("START PIPELINE p"))
+    assert not hub.runtime("s").running
+    copying.go_on()
+    assert hub.runtime("s").running
+    hub.runtime("s").stop()
+
+
+def test_a_stream_is_not_dropped_while_it_is_copied(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state" / "streams" / "s").mkdir(parents=True)
+    (tmp_path / "state" / "streams" / "s" / "progress.json").write_text("{}")
+    copying = Copying(hub, monkeypatch)
+    copying.waits(lambda: hub.sql("DROP STREAM s"))
+    with pytest.raises(SavepointTimeout):  # savepoints of a stream are taken one after the other
+        hub.savepoint("z", "s", timeout=0.01)
+    copying.go_on()
+    assert not hub.streams and [c.stream for c in read(tmp_path / "state" / "savepoints" / "x").cuts] == ["s"]
+    assert (tmp_path / "state" / "savepoints" / "x" / "streams" / "s" / "progress.json").exists()
+
+
+def test_a_shutdown_waits_for_a_copy_and_no_longer(hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    runtime = hub.runtime("s")
+    monkeypatch.setattr(StreamRuntime, "stand_still", lambda self, timeout: 0)
+
+    def plan() -> None:  # as the planning process: it tells of a hold when there is one
+        while runtime.started:
+            if (runtime.directory / HOLD).exists():
+                runtime.on_notice({"kind": "held"})
+            time.sleep(0.01)
+
+    copying = Copying(hub, monkeypatch)
+    copying.beside(plan)
+    ends: list[bool] = []
+    copying.waits(lambda: ends.append(hub.drain(30)))
+    assert runtime.running
+    copying.go_on()
+    assert ends == [True] and not runtime.started
 
 
 def test_a_savepoint_of_a_stream_that_never_ran_can_be_restored(hub: Hub, tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headrace.errors import AlreadyExists, BadSavepoint, MissingInput, SinkAhead
+import headrace
+from headrace.errors import AlreadyExists, BadSavepoint, SavepointTimeout, SinkAhead, UnwritablePath
 from headrace.program import PipelineDef, SinkDef, StreamDef
-from headrace.savepoints import Cut, collect, finish, read, refuse_existing, restore, take
+from headrace.restoring import read, restore
+from headrace.savepoints import Cut, collect, finish, half_of, refuse_existing, take
 from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
 from headrace.streams.progress import Progress
 from tests.ring0.tasks import N, stateless, stream
@@ -31,7 +35,9 @@ def make(root: Path, pipeline: PipelineDef) -> Path:
     catalog = catalog.with_stream(StreamDef("other", other.schema, None, 0, "files", "json", {}))
     target = root / "elsewhere" / "monday"
     target.parent.mkdir()
-    return finish(collect(target, catalog, [(source, Cut("s", "s", "checkpoint", 1))]), target)
+    with half_of(target) as half:
+        collect(half, target.name, catalog, [(source, Cut("s", "s", "checkpoint", 1))])
+        return finish(half, target)
 
 
 def test_a_savepoint_becomes_a_state_directory_anywhere(tmp_path: Path) -> None:
@@ -110,10 +116,42 @@ def test_streams_that_stand_still_are_copied_together_and_go_on(tmp_path: Path) 
 
 def test_a_stream_that_does_not_come_to_a_stand_is_named_and_nothing_stays_held(tmp_path: Path) -> None:
     streams = {name: Standing(tmp_path, name, epoch) for name, epoch in (("s", 4), ("t", None), ("u", 1))}
-    with pytest.raises(MissingInput) as caught:
+    with pytest.raises(SavepointTimeout) as caught:
         take(tmp_path / "x", streams, Catalog, 0.0)
-    assert caught.value.params["missing"] == ["t"]
-    assert all(s.released for s in streams.values()) and not (tmp_path / "x").exists()
+    assert caught.value.params["streams"] == ["t"] and "defect" not in caught.value.render()
+    assert all(s.released for s in streams.values())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "t", "u"]
+
+
+def test_a_copy_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = make(tmp_path, stateless(1, N))
+    source = Standing(tmp_path / "streams", "s", 4)
+
+    def full(*paths: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(UnwritablePath, match="No space left"):
+        take(tmp_path / "savepoints" / "x", {"s": source}, lambda: Catalog().with_stream(source.stream), 1.0)
+    assert list((tmp_path / "savepoints").iterdir()) == [] and source.released
+    with pytest.raises(UnwritablePath, match="No space left"):
+        restore(taken, tmp_path / "again" / "new")
+    assert list((tmp_path / "again").iterdir()) == []
+
+
+def test_what_a_crash_left_of_a_savepoint_is_gone_when_the_hub_is_opened_again(tmp_path: Path) -> None:
+    half, whole = tmp_path / "savepoints" / ".x.0123", tmp_path / "savepoints" / "y"
+    for directory in (half, whole):
+        (directory / "streams").mkdir(parents=True)
+    headrace.connect(tmp_path).close()
+    assert not half.exists() and whole.exists()
+
+
+def test_a_savepoint_whose_catalog_lacks_its_stream_is_refused(tmp_path: Path) -> None:
+    taken = make(tmp_path, stateless(1, N))
+    CatalogFile(taken).save(Catalog())
+    with pytest.raises(BadSavepoint):
+        restore(taken, tmp_path / "new")
 
 
 def test_what_is_no_savepoint_is_refused(tmp_path: Path) -> None:

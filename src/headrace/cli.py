@@ -100,7 +100,7 @@ def restore(
 ) -> None:
     """Make a new state directory of a savepoint, here or on another machine. headrace run goes on from there."""
     with _reported(verbose):
-        from headrace.savepoints import restore as make
+        from headrace.restoring import restore as make
 
         facts = make(savepoint, state_dir, rewind)
     for cut in facts.cuts:

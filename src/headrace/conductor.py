@@ -18,6 +18,7 @@ from headrace.control.acks import Ack
 from headrace.control.signals import GRACEFUL_END
 from headrace.ending import DRAIN_SECONDS
 from headrace.errors import HubClosed, StartTimeout, StopTimeout, UnknownStream
+from headrace.exclusive import Exclusive
 from headrace.ingress.service import GatewayService
 from headrace.program import PipelineDef
 from headrace.published import Published, end_of, noting, weightiest
@@ -50,6 +51,7 @@ class Conductor:
         self.catalog, self.start_timeout = catalog, start_timeout
         self.closed = False
         self.lock = threading.RLock()
+        self.exclusive = Exclusive(self.lock)
         self.runtimes: dict[str, StreamRuntime] = {}
         # By stream, who waits for which plan version to be planned. The inner ones never change: any thread may look.
         self._starting: dict[str, dict[str, int]] = {}
@@ -111,6 +113,7 @@ class Conductor:
         """Undo a script that changed the catalog from `before` to `after`, and plan the streams in `touched` without
         it."""
         with self.lock:
+            self.exclusive.wait(touched | set(after.streams))
             if self.closed:
                 return
             catalog = take_back(self.catalog, before, after)
@@ -173,6 +176,8 @@ class Conductor:
     def _publish(self, name: str, ending: Sequence[PipelineDef], start: bool) -> list[Published]:
         """Publish a stream's plan and start its query if need be; nothing when there is nothing to wait for then."""
         with self.lock:
+            self.exclusive.wait({name})
+            self.require_open()
             runtime, ack = self.runtime_of(name), None
             pipelines = self.catalog.running(name)
             ended = self.catalog.ended_on(name)

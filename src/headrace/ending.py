@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from threading import RLock
 
 from headrace.errors import StreamFailed
+from headrace.exclusive import Exclusive
 from headrace.program import PipelineDef
 from headrace.runtime import StreamRuntime
 from headrace.status import Waited
@@ -19,17 +20,20 @@ DRAIN_SECONDS = 60.0
 
 
 class Ending:
-    """Ends the streams that `started` gives: those with a query, dead ones included. `lock` is the hub's; `running` are
-    the pipelines that a stream should run, and `finished` hears, under the lock, of those whose source has ended."""
+    """Ends the streams that `started` gives: those with a query, dead ones included. `lock` is the hub's, `exclusive`
+    says which streams are copied; `running` are the pipelines that a stream should run, and `finished` hears, under the
+    lock, of those whose source has ended."""
 
     def __init__(
         self,
         lock: RLock,
+        exclusive: Exclusive,
         started: Callable[[], list[StreamRuntime]],
         running: Callable[[str], tuple[PipelineDef, ...]],
         finished: Callable[[Sequence[PipelineDef]], None],
     ) -> None:
-        self._lock, self._started, self._running, self._finished = lock, started, running, finished
+        self._lock, self._exclusive = lock, exclusive
+        self._started, self._running, self._finished = started, running, finished
         self._draining = False
 
     def wait(self, timeout: float | None) -> bool:
@@ -67,10 +71,15 @@ class Ending:
         """Let every epoch in flight finish, then stop; whether all finished in time."""
         began = time.monotonic()
         calm = True
-        with self._lock:
-            self._draining = True  # nobody may close all windows now because a source seems to have ended
-        try:
-            runtimes = self._started()
+        with contextlib.ExitStack() as mine:
+            with self._lock:
+                self._draining = True  # nobody may close all windows now because a source seems to have ended
+                mine.callback(setattr, self, "_draining", False)
+                runtimes = self._started()
+                names = {runtime.stream.name.lower() for runtime in runtimes}
+                # A savepoint lets its streams go on when it is done. One that takes too long finds them stopped.
+                self._exclusive.wait(names, timeout)
+                mine.enter_context(self._exclusive.taken(names))
             for runtime in runtimes:
                 runtime.ask_to_hold()
             for runtime in runtimes:
@@ -80,8 +89,6 @@ class Ending:
                 told(Waited(runtime.stream.name, runtime.newest_epoch, time.monotonic() - began, done))
                 runtime.stop()
                 calm = calm and done
-        finally:
-            self._draining = False
         return calm
 
 

@@ -393,6 +393,11 @@ class BadSavepoint(UserError):
     code = "BAD_SAVEPOINT"
 
 
+class SavepointTimeout(ExternalError):
+    code = "SAVEPOINT_TIMEOUT"
+    retry_helps = True
+
+
 class SinkAhead(UserError):
     code = "SINK_AHEAD"
 

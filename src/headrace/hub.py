@@ -37,7 +37,7 @@ from headrace.runtime import START_LIMIT_SECONDS, StreamRuntime
 from headrace.sql import LiveStream, parse_script
 from headrace.status import Waited
 from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
-from headrace.streams.state_dir import StateDir
+from headrace.streams.state_dir import SAVEPOINTS, StateDir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,11 @@ class Hub:
         conductor = self._conductor
         self._lock = conductor.lock
         self._ending = Ending(
-            self._lock, conductor.started, lambda name: self.catalog.running(name), conductor.finished
+            self._lock,
+            conductor.exclusive,
+            conductor.started,
+            lambda name: self.catalog.running(name),
+            conductor.finished,
         )
         conductor.chores.start()
         try:
@@ -122,9 +126,7 @@ class Hub:
         stopped ends when its stream comes to it.
         """
         with self._lock:
-            self._conductor.require_open()
-            draft = self._draft()
-            results = [draft.apply(statement) for statement in parse_script(text)]
+            draft, results = self._work_out(text)
             dropped = {name.lower() for name in draft.dropped if self.catalog.stream(name) is not None}
             if any(draft.catalog.running(stream) for stream in draft.touched):
                 self._start_engine()  # before anything is stored: without Java the script has no effect
@@ -149,6 +151,18 @@ class Hub:
         for savepoint, stream in draft.savepoints:
             self.savepoint(savepoint, stream)
         return results
+
+    def _work_out(self, text: str) -> tuple[Draft, list[Result]]:
+        """What a script comes to, once nobody copies or stops the streams that it is about. Under the lock."""
+        statements = parse_script(text)
+        while True:
+            self._conductor.require_open()
+            draft = self._draft()
+            results = [draft.apply(statement) for statement in statements]
+            wanted = draft.touched | {name.lower() for name in draft.dropped}
+            if self._conductor.exclusive.is_free(wanted):
+                return draft, results
+            self._conductor.exclusive.wait(wanted)
 
     def check(self, text: str) -> list[Result]:
         """Plan a script against what is declared here, without any effect. Raises what `sql` would raise."""
@@ -218,17 +232,27 @@ class Hub:
     def savepoint(self, name: str, stream: str | None = None, timeout: float = DRAIN_SECONDS) -> Path:
         """Take a consistent cut of a stream, or of all, with their pipelines, while they run. Where it is.
 
-        `headrace restore` makes a state directory of it. Raises MissingInput, naming the streams, when the epochs in
-        flight do not end in time.
+        `headrace restore` makes a state directory of it. Raises SavepointTimeout, naming the streams, when their epochs
+        in flight do not end in time. Scripts that are about these streams wait until it is taken.
         """
-        with self._lock:
-            self._conductor.require_open()
-            names = [stream.lower()] if stream is not None else sorted(self.catalog.streams)
-            if not names:
-                raise UnknownStream("there is no stream to take a savepoint of", advice="Create one first.")
-            runtimes = {n: self._conductor.runtime_of(n) for n in names}
-            target = self._state.path / savepoints.DIRECTORY / name
-        return savepoints.take(target, runtimes, lambda: self.catalog, timeout)
+        exclusive = self._conductor.exclusive
+        with contextlib.ExitStack() as mine:
+            with self._lock:
+                streams = self._to_copy(stream)
+                while not exclusive.is_free(streams):
+                    if not exclusive.wait(streams, timeout):
+                        raise savepoints.too_late(streams, timeout)
+                    streams = self._to_copy(stream)
+                mine.enter_context(exclusive.taken(streams))
+            target = self._state.path / SAVEPOINTS / name
+            return savepoints.take(target, streams, lambda: self.catalog, timeout)
+
+    def _to_copy(self, stream: str | None) -> dict[str, StreamRuntime]:
+        self._conductor.require_open()
+        names = [stream.lower()] if stream is not None else sorted(self.catalog.streams)
+        if not names:
+            raise UnknownStream("there is no stream to take a savepoint of", advice="Create one first.")
+        return {name: self._conductor.runtime_of(name) for name in names}
 
     # --- ends -------------------------------------------------------------------------------------
 

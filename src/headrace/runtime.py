@@ -214,8 +214,12 @@ class StreamRuntime:
         """Let the epoch in flight finish and plan no other; whether that happened in time. The query stays up."""
         if not self.running:
             return True
-        self.ask_to_hold()
-        return self._await(lambda: self._watch.held or not self.started, timeout)
+
+        def held() -> bool:
+            self.ask_to_hold()  # again: who had asked for it before, such as a savepoint, may have undone that
+            return self._watch.held or not self.started
+
+        return self._await(held, timeout)
 
     def ask_to_hold(self) -> None:
         """Plan no epoch from now on; the one in flight goes on."""

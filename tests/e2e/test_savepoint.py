@@ -13,7 +13,7 @@ import pytest
 
 import headrace
 from headrace.errors import AlreadyExists, BadOption, SinkAhead, StateInUse, UnknownStream
-from headrace.savepoints import read, restore
+from headrace.restoring import read, restore
 from headrace.streams.progress import read_progress
 from tests.e2e.support import put, until
 from tests.e2e.test_control import STREAM, Feeder, json_ids, lines, parquet_ids

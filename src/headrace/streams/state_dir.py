@@ -28,6 +28,7 @@ from headrace.durable import write_atomic
 from headrace.errors import StateDamaged, StateInUse, StateTooNew, UnwritablePath
 
 FORMAT = 1
+SAVEPOINTS = "savepoints"
 JVM_GRACE_SECONDS = 30.0
 MAX_COMPONENT = 200  # most file systems allow 255 bytes, and encrypted ones less
 
@@ -88,12 +89,15 @@ class StateDir:
         return self.path / "streams" / written
 
     def sweep(self, streams: Collection[str]) -> None:
-        """Remove what streams that are none of these left behind: a crash may have kept a drop from finishing."""
+        """Remove what streams that are none of these left behind, and savepoints that are not whole: a crash may have
+        kept a drop, or a copy, from finishing."""
         directory = self.path / "streams"
         known = {self.stream(name) for name in streams}
         for entry in list(directory.iterdir()) if directory.exists() else []:
             if entry not in known:
                 shutil.rmtree(entry, ignore_errors=True)
+        for half in (self.path / SAVEPOINTS).glob(".*"):
+            shutil.rmtree(half, ignore_errors=True)
 
     def close(self) -> None:
         """Give up ownership. The directory stays."""
