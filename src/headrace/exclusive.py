@@ -29,8 +29,8 @@ class Exclusive:
 
     @contextlib.contextmanager
     def taken(self, streams: Collection[str]) -> Iterator[None]:
-        """Have streams that are free. Enter it under the lock, and let go of that inside."""
-        mine = set(streams)
+        """Have those of these streams that are free. Enter it under the lock, and let go of that inside."""
+        mine = set(streams) - self._taken
         self._taken |= mine
         try:
             yield
