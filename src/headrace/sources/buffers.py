@@ -6,7 +6,8 @@ are those of the bytes in order, whatever the order of the files. For replays, t
 directory.
 
 What was listed is kept in a log (with the places of its delimiters) before it is used: a restart feeds the shredder
-with the same buffers in the same order, and so finds the same units under the same numbers.
+with the same buffers in the same order, and so finds the same units under the same numbers. An origin is forgotten when
+it has ended, all of it is committed, and its files are gone.
 
 unit of parallelism: a record, or the whole records of a buffer; delivery: exactly once into an epoch, replayable as
 long as the files stay.
@@ -14,10 +15,10 @@ long as the files stay.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,10 +32,11 @@ from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.ingress.delimiting import Delimiting, finder_of
 from headrace.ingress.shredder import SequenceShredder, Shredded, bad_sequence
-from headrace.ingress.shredder_kernels import U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
+from headrace.ingress.shredder_kernels import U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.options import Option, choice, text
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
+from headrace.sources.bufferlog import BufferLog, Forgotten
 from headrace.sources.filelog import changed
 from headrace.sources.push import verify_delimited
 from headrace.sources.reading import CHUNK
@@ -42,6 +44,7 @@ from headrace.sources.reading import CHUNK
 NAME = re.compile(r"(?P<origin>.+)\.(?P<sequence>\d+)\.(?P<kind>buf|end)")
 POLL = 0.1  # seconds between listings, at least
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
+FORGET_AT = 256  # lines of the log, at least, before it is worth a look
 _ENDS = 1
 
 
@@ -109,15 +112,28 @@ class Buffers:
         self.keep_last: bool = values["last_record"] == "keep"
         self.clock = clock
         self.shredder = SequenceShredder(finder.states)
-        self._log = state_dir / "buffers.log"
-        self._buffers: list[tuple[str, int]] = []  # (path, size), by reference
-        self._known: set[str] = set()
+        self._log = BufferLog(state_dir / "buffers.log")
+        self._forget_at = FORGET_AT
+        self._buffers: dict[int, tuple[str, int]] = {}  # reference -> path, size
+        self._known: dict[str, int] = {}  # path -> reference
+        self._next_buffer = self._next_origin = 0
         self._origins: dict[str, int] = {}
-        self._ended: set[int] = set()
+        self._ended: set[int] = set()  # their last buffer is here
+        self._complete: set[int] = set()  # ... and all before it
+        self._first = self._begin = 0  # number and address of the first unit that is not committed
         self._units: list[Unit] = []
+        self._owners: list[int] = []  # the origin of each unit
         self._ends: list[int] = []  # the address after each unit
+        self._committed: Counter[int] = Counter()  # units by origin
         self._next_poll = 0.0
-        self._restore()
+        self._unsettled = False  # whether a file was still being written
+        head, kept = self._log.read()
+        if kept:
+            self._take(kept, self.shredder.arrive(*self._arrivals(kept)))
+        moved = head.address - self._address(head.skip)
+        self._drop(head.skip)
+        self._first, self._begin = head.unit, head.address
+        self._ends = [end + moved for end in self._ends]
 
     def initial(self) -> Offset:
         return {"unit": 0}
@@ -125,32 +141,80 @@ class Buffers:
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
         self._poll()
         at: int = start["unit"]
-        if at >= len(self._units):
+        if at >= self._end:
             return start
-        end = len(self._units)
+        end = self._end
         if max_bytes is not None:
-            end = min(end, max(at + 1, bisect_left(self._ends, self._address(at) + max_bytes + 1)))
+            end = min(end, max(at + 1, self._unit_at(self._address(at) + max_bytes + 1)))
         return {"unit": end}
 
     def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
         low, high = start["unit"], end["unit"]
         begin, total = self._address(low), self._address(high) - self._address(low)
         count = max(1, min(parallelism, -(-total // SMALLEST_SPLIT)))
-        cuts = [low, *(bisect_left(self._ends, begin + total * i // count) for i in range(1, count)), high]
-        return [BufferSplit(self.origin, self._address(a), tuple(self._units[a:b])) for a, b in pairwise(cuts) if b > a]
+        cuts = [low, *(self._unit_at(begin + total * i // count) for i in range(1, count)), high]
+        first = self._first
+        return [
+            BufferSplit(self.origin, self._address(a), tuple(self._units[a - first : b - first]))
+            for a, b in pairwise(cuts)
+            if b > a
+        ]
 
     def exhausted(self, at: Offset) -> bool:
         self._poll(force=True)
-        return int(at["unit"]) >= len(self._units)
+        return int(at["unit"]) >= self._end and not self._unsettled
 
     def backlog(self, at: Offset) -> int:
-        return self._address(len(self._units)) - self._address(at["unit"])
+        return self._address(self._end) - self._address(at["unit"])
 
     def commit(self, end: Offset) -> None:
-        """Nothing to release: the log is what makes offsets meaningful."""
+        count = end["unit"] - self._first
+        if count > 0:
+            self._begin = self._address(end["unit"])
+            self._drop(count)
+            self._first = end["unit"]
+        if self._log.lines >= self._forget_at:
+            self._forget()
+            self._forget_at = max(FORGET_AT, 2 * self._log.lines)
+
+    def _drop(self, count: int) -> None:
+        """The first units are committed."""
+        self._committed.update(self._owners[:count])
+        del self._units[:count], self._owners[:count], self._ends[:count]
+
+    def _forget(self) -> None:
+        """Forget the origins that are complete, committed and gone from the directory: should their names come back,
+        they are new ones."""
+        try:
+            present = set(map(_origin, os.listdir(self.path)))
+        except OSError:  # the next poll says so
+            return
+        pending = set(self._owners)
+        gone = {
+            name: number
+            for name, number in self._origins.items()
+            if number in self._complete and number not in pending and name not in present
+        }
+        if not gone:
+            return
+        skip = self._committed.total() - sum(self._committed[number] for number in gone.values())
+        self._log.forget(Forgotten(self._first, self._begin, skip), set(gone))
+        for name, number in gone.items():
+            del self._origins[name], self._committed[number]
+            self._complete.discard(number)
+        for path in [path for path in self._known if _origin(path) in gone]:
+            del self._buffers[self._known.pop(path)]
+
+    @property
+    def _end(self) -> int:
+        """The number after the last unit."""
+        return self._first + len(self._units)
 
     def _address(self, unit: int) -> int:
-        return self._ends[unit - 1] if unit else 0
+        return self._ends[unit - self._first - 1] if unit > self._first else self._begin
+
+    def _unit_at(self, address: int) -> int:
+        return self._first + bisect_left(self._ends, address)
 
     def _poll(self, force: bool = False) -> None:
         now = self.clock()
@@ -173,14 +237,20 @@ class Buffers:
                 advice="Make it, or correct path.",
                 path=str(self.path),
             ) from None
-        if found:
-            self._add([self._look(path, size) for _, path, size in sorted(found)])
+        looked = [self._look(path, size) for _, path, size in sorted(found)]
+        whole = [one for one in looked if one is not None]
+        self._unsettled = len(whole) < len(looked)
+        if whole:
+            self._add(whole)
 
-    def _look(self, path: str, size: int) -> dict[str, Any]:
-        """What is kept of a buffer."""
-        data = Path(path).read_bytes()
+    def _look(self, path: str, size: int) -> dict[str, Any] | None:
+        """What is kept of a buffer; None if it is still being written, or gone."""
+        try:
+            data = Path(path).read_bytes()
+        except FileNotFoundError:
+            return None
         if len(data) != size:
-            raise changed(path, "is still being written")
+            return None
         outcomes = self.finder.outcomes(data)
         ends = path.endswith(".end") and self.keep_last
         if ends:
@@ -195,34 +265,38 @@ class Buffers:
         """Feed buffers to the shredder, and log those that it accepts. Raises BAD_SEQUENCE at the first that cannot
         be."""
         arrivals, outcomes = self._arrivals(fresh)
-        at = 0
-        while at < len(fresh):
-            found = self.shredder.offer(arrivals, outcomes, at)
+        # The shredder has forgotten an origin that is complete, and would take its numbers again.
+        late = np.flatnonzero(np.isin(arrivals[:, 0], list(self._complete)))
+        at, end, refused = 0, int(late[0]) if len(late) else len(fresh), ""
+        while at < end and refused in ("", "out_of_range"):
+            found = self.shredder.offer(arrivals[:end], outcomes[:end], at)
             if found.accepted > at:
-                self._append(fresh[at : found.accepted])
+                self._log.append(fresh[at : found.accepted])
                 self._take(fresh[at : found.accepted], found)
-            at = found.accepted
-            if found.refused not in ("", "out_of_range"):
-                problem = bad_sequence(arrivals[at], found.refused)
-                problem.message = f"{fresh[at]['path']}: {problem.message}"
-                problem.params["path"] = fresh[at]["path"]
-                raise problem
+            at, refused = found.accepted, found.refused
+        if at < len(fresh):
+            problem = bad_sequence(arrivals[at], refused if at < end else "its_origin_has_ended")
+            problem.message = f"{fresh[at]['path']}: {problem.message}"
+            problem.params["path"] = fresh[at]["path"]
+            raise problem
 
     def _arrivals(self, fresh: list[dict[str, Any]]) -> tuple[Any, Any]:
         rows = []
         for i, one in enumerate(fresh):
-            origin = self._origins.setdefault(one["origin"], len(self._origins))
+            origin = self._origins.setdefault(one["origin"], self._next_origin)
+            self._next_origin += origin == self._next_origin
             first, last, _ = one["outcomes"][0]
             flags = _ENDS if one["ends"] else 0
             # Beyond 63 bits is beyond any ring: let the shredder say so.
             sequence = min(one["sequence"], 2**62 + 1)
-            rows.append([origin, sequence, len(self._buffers) + i, first, last, one["size"], flags])
+            rows.append([origin, sequence, self._next_buffer + i, first, last, one["size"], flags])
         return np.array(rows, np.int64), np.array([one["outcomes"] for one in fresh], np.int32)
 
     def _take(self, accepted: list[dict[str, Any]], found: Shredded) -> None:
         for one in accepted:
-            self._buffers.append((one["path"], one["size"]))
-            self._known.add(one["path"])
+            self._buffers[self._next_buffer] = (one["path"], one["size"])
+            self._known[one["path"]] = self._next_buffer
+            self._next_buffer += 1
             if one["path"].endswith(".end"):
                 self._ended.add(self._origins[one["origin"]])
         places = ((self._buffers[ref], begin, end) for ref, begin, end in found.fragments.tolist())
@@ -232,26 +306,17 @@ class Buffers:
             count = unit[U_FRAGMENTS]
             if unit[U_BYTES]:
                 self._units.append(Unit(tuple(fragments[at : at + count]), bool(unit[U_FLAGS] & UNTERMINATED)))
-                self._ends.append(self._address(len(self._units) - 1) + unit[U_BYTES])
+                self._owners.append(unit[U_ORIGIN])
+                self._ends.append(self._address(self._end - 1) + unit[U_BYTES])
             at += count
-        self._ended -= {origin for origin in self._ended if self.shredder.close_if_complete(origin) is not None}
+        done = {origin for origin in self._ended if self.shredder.close_if_complete(origin) is not None}
+        self._ended -= done
+        self._complete |= done
 
-    def _append(self, fresh: list[dict[str, Any]]) -> None:
-        with open(self._log, "ab") as log:
-            log.write(b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in fresh))
-            log.flush()
-            os.fsync(log.fileno())
 
-    def _restore(self) -> None:
-        if not self._log.exists():
-            return
-        content = self._log.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        os.truncate(self._log, whole)  # a crash cut the last line: nothing of it was promised
-        fresh = [json.loads(line) for line in content[:whole].splitlines()]
-        if fresh:
-            arrivals, outcomes = self._arrivals(fresh)
-            self._take(fresh, self.shredder.arrive(arrivals, outcomes))
+def _origin(path: str) -> str:
+    name = NAME.fullmatch(os.path.basename(path))
+    return name["origin"] if name else ""
 
 
 def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
