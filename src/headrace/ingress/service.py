@@ -174,6 +174,8 @@ class GatewayService:
                 if self._process is process:
                     with contextlib.suppress(errors.GatewayFailed):
                         self._start()
+                elif self._process is None or self._process.poll() is not None:
+                    return  # the next one died as well: another thread sees to that
                 else:
                     self._reopen()
                 if self._process is not process and not self._lost:
