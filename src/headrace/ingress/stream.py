@@ -46,7 +46,7 @@ class StreamIngress:
         self._waiting: list[Callable[[], None]] = []
         self._closing: list[int] = []
         self._next, self._first = 0, self.journal.number  # a journal is opened with a new number each time
-        self._paused = self._scheduled = self._closed = False
+        self.paused = self._scheduled = self._closed = False
         self._syncing: asyncio.Future[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._every(POLL_SECONDS, self._poll)
@@ -65,12 +65,12 @@ class StreamIngress:
         peer.origin = self.begin_origin(kind)
         counters["opened"] += 1
         self.peers.add(peer)
-        if self._paused:
+        if self.paused:
             self.loop.call_soon(self._pause_new, peer)  # uvloop begins to read after this, whatever we say now
         return True
 
     def _pause_new(self, peer: Peer) -> None:
-        if self._paused:
+        if self.paused:
             peer.pause()
 
     def leave(self, peer: Peer, clean: bool) -> None:
@@ -101,7 +101,7 @@ class StreamIngress:
     @property
     def open(self) -> bool:
         """Whether there is room for more."""
-        return self.pressure.open and not (self._paused or self._closed or self.journal.problem)
+        return self.pressure.open and not (self.paused or self._closed or self.journal.problem)
 
     # --- bytes ------------------------------------------------------------------------------------
 
@@ -240,20 +240,20 @@ class StreamIngress:
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._paused and self.pressure.open and not self.journal.problem:
-            self._paused = False
+        if self.paused and self.pressure.open and not self.journal.problem:
+            self.paused = False
             for peer in list(self.peers):
                 peer.resume()
 
     def _pause(self) -> None:
-        if not self._paused:
-            self._paused = True
+        if not self.paused:
+            self.paused = True
             for peer in self.peers:
                 peer.pause()
 
     def _sweep(self) -> None:
         now = self.loop.time()
-        for peer in [] if self._paused else list(self.peers):
+        for peer in [] if self.paused else list(self.peers):
             peer.expire(now)
 
     async def sync(self) -> None:
@@ -306,7 +306,7 @@ class StreamIngress:
         now = self.pressure.now()
         return {
             "classes": self.counters.used(),
-            "state": "paused" if self._paused else now.state,
+            "state": "paused" if self.paused else now.state,
             "journal_bytes": self.journal.held,
             "journal_limit": now.limit_bytes,
             "disk_bytes": self.journal.disk_bytes,

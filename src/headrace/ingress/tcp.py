@@ -44,6 +44,8 @@ class TcpPeer(asyncio.BufferedProtocol):
             return
         self._heard = self.ingress.loop.time()
         self.ingress.received(self.origin, nbytes)
+        if self.ingress.paused:  # it may be new, or there was more to read at once
+            self.pause()
         if self.acks and not self._asked:
             self._asked = True
             self.ingress.when_flushed(self.flushed)
