@@ -95,6 +95,7 @@ def test_every_span_once_and_every_byte_once(name: str, data: st.DataObject) -> 
     assert shredder.waiting == shredder.origins == 0
 
 
+@example(b'"""\n', True)
 @given(st.lists(st.sampled_from(b'a",\n\r'), max_size=80).map(bytes), st.booleans())
 def test_the_finder_of_quoted_records_agrees_with_the_format(text: bytes, escape: bool) -> None:
     text = text.replace(b"\r", b"\\") if escape else text

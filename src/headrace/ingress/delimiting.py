@@ -66,9 +66,8 @@ class Delimiting:
         table[begin, quote] = quoted
         table[quoted, :] = table[escaped, :] = quoted
         table[quoted, quote] = closing
-        if escape in (-1, quote):
-            table[closing, quote] = quoted
-        else:
+        table[closing, quote] = quoted  # two quotes make one, also where there is an escape character
+        if escape not in (-1, quote):
             table[quoted, escape] = escaped
         return Delimiting(table if escape not in (-1, quote) else table[:4], b"\n")
 
