@@ -230,7 +230,7 @@ def test_a_failure_that_a_crash_kept_from_the_catalog_is_known_to_the_next_hub(
         instance = first.pipelines["p"].status().instance
         directory = first.runtime("s").directory
     CatalogFile(place / "state").save(crashed)
-    write_progress(directory, replace(read_progress(directory), failures={str(instance): error}))
+    write_progress(directory, replace(read_progress(directory), failures={f"{instance}/0": error}))
     with headrace.connect(place / "state", spark=spark) as second:
         assert second.pipelines["p"].status().state == "failed"
         assert second.pipelines["p"].status().error == error

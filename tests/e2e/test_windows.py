@@ -7,6 +7,7 @@ its own. What each group gets must be what Spark says about the events, in batch
 from __future__ import annotations
 
 import json
+import os
 import random
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, pairwise
@@ -85,7 +86,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("cuts")
     bounds = [0, 601, 1402, len(lines)]
     for number, (a, b) in enumerate(pairwise(bounds)):
-        put(directory / f"{number}.json", lines[a:b], newline_at_end=number % 2 == 0)
+        path = put(directory / f"{number}.json", lines[a:b], newline_at_end=number % 2 == 0)
+        os.utime(path, (number, number))  # Spark reads files in the order of their times, to the millisecond
     return directory
 
 
