@@ -21,6 +21,7 @@ import headrace
 from headrace.hub import Hub
 
 EPOCH_BYTES = 400_000
+STRATEGIES = ("pause", "drop", "spill")
 LIMIT = 4 << 20
 SPILL = 8 << 20
 CLIENTS = 4
@@ -124,9 +125,10 @@ def _until(fact: object, seconds: float) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Overload a stream, and count every row.")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long each strategy is overloaded")
+    parser.add_argument("--strategy", nargs="+", choices=STRATEGIES, default=STRATEGIES, help="default: each")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
-        for strategy in ("pause", "drop", "spill"):
+        for strategy in arguments.strategy:
             print(overload(Path(root), strategy, arguments.seconds), flush=True)
     return 0
 
