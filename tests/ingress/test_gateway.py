@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import random
 import socket
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import uvloop
 
@@ -366,6 +368,28 @@ def test_requests_are_taken_whole_and_answered_in_order(tmp_path: Path, loop: An
     run(main, loop)
 
 
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "snappy", "bzip2"])
+def test_a_compressed_body_is_its_records(tmp_path: Path, codec: str) -> None:
+    site = Site(tmp_path, "http", {})
+    text = b'{"a":1}\n{"a":2}'
+    if codec == "snappy":
+        packed = pa.Codec("snappy").compress(text, asbytes=True)
+    else:
+        out = pa.BufferOutputStream()
+        name: Any = "bz2" if codec == "bzip2" else codec
+        with pa.CompressedOutputStream(out, name) as file:
+            file.write(text)
+        packed = out.getvalue().to_pybytes()
+
+    async def main() -> None:
+        async with serving(site):
+            header = b"Content-Encoding: " + codec.encode()
+            assert statuses(await ask(site, post(packed, header, b"Connection: close"))) == [204]
+            assert site.read() == text.split(b"\n")
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -373,7 +397,12 @@ def test_requests_are_taken_whole_and_answered_in_order(tmp_path: Path, loop: An
         (post(b"{}"), [401]),
         (post(b"{}", b"Authorization: Bearer wrong"), [401]),
         (post(b"{}", b"Authorization: Bearer secret"), [204]),
-        (post(b"{}", b"Authorization: Bearer secret", b"Content-Encoding: gzip"), [415]),
+        (post(b"{}", b"Authorization: Bearer secret", b"Content-Encoding: br"), [415]),
+        (post(b"{}", b"Authorization: Bearer secret", b"Content-Encoding: gzip"), [400]),
+        (post(gzip.compress(b"{}"), b"Authorization: Bearer secret", b"Content-Encoding: gzip"), [204]),
+        (post(gzip.compress(b"{}")[:-9], b"Authorization: Bearer secret", b"Content-Encoding: gzip"), [400]),
+        (post(gzip.compress(b"x" * 1500), b"Authorization: Bearer secret", b"Content-Encoding: gzip"), [413]),
+        (post(b"\xdc\x0b" + b"x" * 20, b"Authorization: Bearer secret", b"Content-Encoding: snappy"), [413]),
         (post(b"x" * 1500, b"Authorization: Bearer secret"), [413]),
         (
             b"POST /ingest/s HTTP/1.1\r\nAuthorization: Bearer secret\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -76,25 +76,38 @@ class Decompressor:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def decompress(data: bytes, codec: str, origin: str = "buffer") -> bytes:
-    """One compressed buffer, whole. Raises DamagedStream."""
+class TooLong(Exception):
+    """A buffer would become longer than it may."""
+
+
+def decompress(data: bytes, codec: str, origin: str = "buffer", most: int = _MOST) -> bytes:
+    """One compressed buffer, whole. Raises DamagedStream, and TooLong before more than `most` bytes are made."""
     try:
         if codec == "snappy" and not data.startswith(_SNAPPY_HEADER):
+            if _snappy_size(data) > most:
+                raise TooLong
             return _snappy_block(data)
-        return Decompressor(io.BytesIO(data), codec, origin).read(_MOST)
+        found = Decompressor(io.BytesIO(data), codec, origin).read(most + 1)
     except (OSError, ValueError) as problem:
         raise damaged(origin, 0, problem) from problem
+    if len(found) > most:
+        raise TooLong
+    return found
 
 
-def _snappy_block(data: bytes) -> bytes:
+def _snappy_size(data: bytes) -> int:
+    """How long a block says that it becomes."""
     size, shift = 0, 0
     for byte in data[:5]:
         size |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            break
-    else:
-        raise ValueError("no snappy block")
+            return size
+    raise ValueError("no snappy block")
+
+
+def _snappy_block(data: bytes) -> bytes:
+    size = _snappy_size(data)
     if size > _MOST:
         raise ValueError("a snappy block of impossible size")
     codec: Any = pa.Codec("snappy")

@@ -17,6 +17,8 @@ from urllib.parse import unquote
 
 import httptools
 
+from headrace.errors import DamagedStream
+from headrace.formats.codecs import CODECS, TooLong, decompress
 from headrace.ingress.peers import Origin
 from headrace.ingress.stream import StreamIngress
 from headrace.ingress.tcp import keep_alive
@@ -25,6 +27,7 @@ MAX_HEADER_BYTES = 16 << 10
 MAX_PIPELINED = 32  # requests of one connection that wait for their answer
 MAX_BODIES = 256 << 20  # bytes of unfinished bodies, all connections together
 _PREFIX = b"/ingest/"
+_CODECS = {codec.encode(): codec for codec in CODECS} | {b"": "", b"identity": ""}  # by Content-Encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,7 @@ class HttpPeer(asyncio.Protocol):
             return HTTPStatus.METHOD_NOT_ALLOWED
         if route.token and not hmac.compare_digest(self._authorization, b"Bearer " + route.token.encode()):
             return HTTPStatus.UNAUTHORIZED
-        if self._encoding not in (b"", b"identity"):
+        if self._encoding not in _CODECS:
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
         if self._length is not None and self._length > route.max_request_bytes:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
@@ -227,10 +230,10 @@ class HttpPeer(asyncio.Protocol):
         self._answers.append(place)
         self._busy = False
         last = not self._parser.should_keep_alive()
-        status, route, origin = self._refusal, self._route, self._origin
+        route, origin = self._route, self._origin
+        body = self._body()
+        status = self._refusal
         if status is None and route is not None and origin is not None:
-            body = b"".join(self._parts)
-            self._forget_body()
             done = self._answer_later(place, origin, last)
             if not body:
                 done()
@@ -241,6 +244,21 @@ class HttpPeer(asyncio.Protocol):
             self._answer(place, status, last)
         if len(self._answers) > MAX_PIPELINED and self._transport is not None:
             self._transport.pause_reading()
+
+    def _body(self) -> bytes:
+        """The body of a request that is not refused, decompressed; what it becomes is bounded like what was sent."""
+        body = b"".join(self._parts)
+        self._forget_body()
+        codec = _CODECS.get(self._encoding, "")
+        if not codec or not body or self._refusal is not None or self._route is None:
+            return body
+        try:
+            return decompress(body, codec, "the body", self._route.max_request_bytes)
+        except TooLong:
+            self._refusal = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        except DamagedStream:
+            self._refusal = HTTPStatus.BAD_REQUEST
+        return b""
 
     # --- answers ----------------------------------------------------------------------------------
 
