@@ -1,4 +1,4 @@
-"""The user's cache directory, where small scripts are kept that programs of others are started through."""
+"""The user's cache directory: compiled kernels, and small scripts that programs of others are started through."""
 
 from __future__ import annotations
 
@@ -8,11 +8,30 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def cache_directory(env: Mapping[str, str] | None = None) -> Path:
-    """`$XDG_CACHE_HOME/headrace`, by default `~/.cache/headrace`; `env` is `os.environ` unless given."""
+def cache_roots(env: Mapping[str, str] | None = None) -> list[Path]:
+    """Where a cache may lie, the first choice first: `headrace` in `$HEADRACE_CACHE_DIR`, `$XDG_CACHE_HOME` or
+    `~/.cache`. `env` is `os.environ` unless given. Empty where none of them is an absolute path."""
     env = os.environ if env is None else env
-    base = env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or tempfile.gettempdir()) / ".cache"
-    return Path(base) / "headrace"
+    home = env.get("HOME", "")
+    roots = (env.get("HEADRACE_CACHE_DIR"), env.get("XDG_CACHE_HOME"), home and os.path.join(home, ".cache"))
+    return [Path(root) / "headrace" for root in roots if root and os.path.isabs(root)]
+
+
+def cache_directory(env: Mapping[str, str] | None = None) -> Path:
+    """The first of `cache_roots`, else a private temporary directory."""
+    return next(iter(cache_roots(env)), None) or private_directory()
+
+
+def private_directory() -> Path:
+    """A directory under the temporary one that is ours alone: what is cached is run, so nobody else may write there."""
+    shared = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
+    try:
+        shared.mkdir(mode=0o700, exist_ok=True)
+        found = shared.stat()
+        ours = found.st_uid == os.getuid() and found.st_mode & 0o022 == 0
+    except OSError:
+        ours = False
+    return shared if ours else Path(tempfile.mkdtemp(prefix="headrace-"))
 
 
 def install_script(path: Path, content: str) -> None:

@@ -15,9 +15,9 @@ from headrace.formats.kernels import jit
 
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
-    jit.cache_directory.cache_clear()
+    jit.kernel_directory.cache_clear()
     yield
-    jit.cache_directory.cache_clear()
+    jit.kernel_directory.cache_clear()
 
 
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
@@ -29,14 +29,14 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADRACE_CACHE_DIR", str(tmp_path))
-    assert jit.cache_directory() == tmp_path / "headrace" / f"kernels-{jit.stamp()}"
+    assert jit.kernel_directory() == tmp_path / "headrace" / f"kernels-{jit.stamp()}"
 
 
 def test_without_a_home_that_can_be_written_to_the_cache_is_private_and_temporary(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     expected = nowhere(monkeypatch, tmp_path)
-    assert jit.cache_directory().parent == expected
+    assert jit.kernel_directory().parent == expected
     assert expected.stat().st_mode & 0o077 == 0
 
 
@@ -46,8 +46,8 @@ def test_a_temporary_directory_that_others_may_write_to_is_not_trusted(
     trap = nowhere(monkeypatch, tmp_path)
     trap.mkdir()
     trap.chmod(0o777)
-    assert jit.cache_directory().parent != trap
-    assert tmp_path in jit.cache_directory().parents
+    assert jit.kernel_directory().parent != trap
+    assert tmp_path in jit.kernel_directory().parents
 
 
 def test_only_kernels_that_are_compiled_are_loaded_ahead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ingress.delimiting import Delimiting
+from headrace.ingress.kernels.layout import SPANNING
 from headrace.ingress.shredder import Shredded
-from headrace.ingress.shredder_kernels import SPANNING
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
-from headrace.formats.kernels.jit import cache_directory
+from headrace.formats.kernels.jit import kernel_directory
 from headrace.schema import Field, Schema, parse_type
 
 _SCALARS = (
@@ -36,13 +36,13 @@ def ready() -> None:
     for name, types in (("json", _SCALARS + _NESTED), ("csv", _SCALARS)):
         schema = schema_of(types)
         warm_up(FORMATS[name].make(schema, {}), range(len(schema)))
-    (cache_directory() / _READY).touch()
+    (kernel_directory() / _READY).touch()
 
 
 def load() -> None:
     """Load the kernels of json and csv if all of them are compiled. If not, each is compiled when a task needs it: a
     stream needs few of them, and all take half a minute."""
-    if (cache_directory() / _READY).exists():
+    if (kernel_directory() / _READY).exists():
         ready()
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     """Compile what is not compiled yet, and say where it is."""
     began = time.perf_counter()
     ready()
-    print(f"kernels are ready in {cache_directory()} ({time.perf_counter() - began:.1f} s)")
+    print(f"kernels are ready in {kernel_directory()} ({time.perf_counter() - began:.1f} s)")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ import numpy as np
 import xxhash
 
 from headrace.errors import JournalDamaged
+from headrace.ingress.kernels.layout import UNIT_COLUMNS
 from headrace.ingress.shredder import Ints, Shredded
-from headrace.ingress.shredder_kernels import UNIT_COLUMNS
 
 ENTRY = struct.Struct("<IIqqQ")
 ENTRY_MAGIC = 0x31524248

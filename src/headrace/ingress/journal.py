@@ -25,8 +25,8 @@ from headrace.durable import fsync
 from headrace.errors import StateInUse
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
+from headrace.ingress.kernels.layout import U_BYTES, UNIT_COLUMNS
 from headrace.ingress.shredder import SequenceShredder, Shredded
-from headrace.ingress.shredder_kernels import U_BYTES, UNIT_COLUMNS
 
 ARENA = 1 << 20  # a block is at most this, a larger buffer aside; small blocks spread well over tasks
 LARGEST_READ = 64 << 10

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.durable import write_atomic
 from headrace.ingress import entries as disk
-from headrace.ingress.shredder_kernels import U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
+from headrace.ingress.kernels.layout import U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
 
 _READ = 4 << 20
 

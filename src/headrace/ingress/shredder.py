@@ -34,7 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import BadSequence
-from headrace.ingress import shredder_kernels as k
+from headrace.ingress.kernels import layout as k
+from headrace.ingress.kernels import shred, tables
 
 Ints = npt.NDArray[np.int64]
 
@@ -102,7 +103,7 @@ class SequenceShredder:
             units = np.empty((2 * waiting, k.UNIT_COLUMNS), np.int64)
             fragments = np.empty((3 * waiting, 3), np.int64)
             self._totals[[k.T_UNITS, k.T_FRAGMENTS]] = 0
-            at, why = k.shred(
+            at, why = shred.shred(
                 self._keys, self._slots, self._heads, self._free_slots, *self._base, *self._big, self._nodes,
                 self._index, self._free, self._maybe, self._totals, self.highest, arrivals, found, begin, units,
                 fragments,
@@ -151,7 +152,7 @@ class SequenceShredder:
             return lost
 
     def _drop(self, origin: int, keep_waiting: bool) -> tuple[int, int, int]:
-        return k.drop_origin(
+        return shred.drop_origin(
             self._keys, self._slots, self._heads, self._free_slots, *self._base, *self._big, self._nodes, self._index,
             self._free, self._totals, self.states, origin, keep_waiting,
         )  # fmt: skip
@@ -215,7 +216,7 @@ class SequenceShredder:
                 self._maybe = _extended(self._maybe, new)
             if 4 * new > 3 * len(self._index):
                 self._index = _zeros((1 << (4 * new // 3).bit_length(),), np.int64)
-                k.reindex(self._nodes, self._index)
+                tables.reindex(self._nodes, self._index)
         slots = int(self._totals[k.T_FREE_SLOTS])
         if slots < count:
             old = len(self._heads)
@@ -229,12 +230,12 @@ class SequenceShredder:
             size = 1 << (4 * (self.origins + count) // 3).bit_length()
             keys, places = _zeros((size,), np.int64), _zeros((size,), np.int32)
             keys[:] = -1
-            k.remap(self._keys, self._slots, keys, places)
+            tables.remap(self._keys, self._slots, keys, places)
             self._keys, self._slots = keys, places
 
     def _refuse(self, origin: int) -> str:
         """An origin's number was beyond its ring: double the ring if that happened often enough."""
-        slot = int(self._slots[k.find_origin(self._keys, origin)])
+        slot = int(self._slots[tables.find_origin(self._keys, origin)])
         if (128 << (int(self._heads[slot, k.RING]) & 255)) > min(MAX_WINDOW, self.highest // 4):
             return "too_far"
         if self._heads[slot, k.REFUSED] >= GROW_AFTER:
@@ -252,7 +253,7 @@ class SequenceShredder:
                 size = max(self._big_end, 3 * len(self._big[0]) // 2)
                 self._big = (_extended(self._big[0], size), _extended(self._big[1], size))
         old = self._base if ring & 255 == k.BASE else self._big
-        k.move_ring(self._heads, slot, *old, *self._big, offset, log)
+        shred.move_ring(self._heads, slot, *old, *self._big, offset, log)
         self._give_back(ring)
         self.grown += 1
 

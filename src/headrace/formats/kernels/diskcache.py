@@ -12,7 +12,7 @@ from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
-from headrace.formats.kernels.jit import cache_directory, stamp
+from headrace.formats.kernels.jit import kernel_directory, stamp
 
 
 class _Locator(_CacheLocator):
@@ -22,7 +22,7 @@ class _Locator(_CacheLocator):
         self._name, self._own = name, own
 
     def get_cache_path(self) -> str:
-        return str(cache_directory())
+        return str(kernel_directory())
 
     def get_source_stamp(self) -> str:
         return f"{stamp()} {self._own}"

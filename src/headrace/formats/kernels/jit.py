@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from headrace.cache import cache_roots, private_directory
 from headrace.planning import declared, only_plans
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,38 +28,25 @@ CHECKED = os.environ.get("HEADRACE_CHECKED_KERNELS") == "1"
 def stamp() -> str:
     """A digest of everything that the machine code depends on, besides the processor, which Numba adds."""
     digest = hashlib.blake2b(f"{version('numba')} {CHECKED}".encode(), digest_size=8)
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parents[2].glob("*/kernels/*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 @cache
-def cache_directory() -> Path:
+def kernel_directory() -> Path:
     """A writable directory for this version of the kernels."""
-    roots = [os.environ.get("HEADRACE_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME"), os.path.expanduser("~/.cache")]
-    for root in (r for r in roots if r and os.path.isabs(r)):
-        found = Path(root) / "headrace" / f"kernels-{stamp()}"
+    for root in cache_roots():
+        found = root / f"kernels-{stamp()}"
         try:
             found.mkdir(parents=True, exist_ok=True)
         except OSError:
             continue
         if os.access(found, os.W_OK):
             return found
-    return _temporary()
-
-
-def _temporary() -> Path:
-    """A directory under the temporary one that is ours alone: cached code is run, so nobody else may write there."""
-    shared = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
-    try:
-        shared.mkdir(mode=0o700, exist_ok=True)
-        found = shared.stat()
-        ours = found.st_uid == os.getuid() and found.st_mode & 0o022 == 0
-    except OSError:
-        ours = False
-    private = (shared if ours else Path(tempfile.mkdtemp(prefix="headrace-"))) / f"kernels-{stamp()}"
-    private.mkdir(parents=True, exist_ok=True)
-    return private
+    found = private_directory() / f"kernels-{stamp()}"
+    found.mkdir(parents=True, exist_ok=True)
+    return found
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:

@@ -12,151 +12,66 @@ from typing import Any
 
 import numpy as np
 
-from headrace.formats.kernels.jit import helper, inlined, kernel
+from headrace.formats.kernels.jit import helper, kernel
 from headrace.formats.kernels.lanes import leading_zeros, trailing_zeros
+from headrace.ingress.kernels.layout import (
+    A_FIRST,
+    A_FLAGS,
+    A_LAST,
+    A_LENGTH,
+    A_ORIGIN,
+    A_REF,
+    A_SEQUENCE,
+    BASE,
+    DEFINITE,
+    DUPLICATE,
+    ENDED,
+    ENDS,
+    HEAD_DONE,
+    OK,
+    ORIGIN,
+    OUT_OF_RANGE,
+    OWNER,
+    PASSED,
+    POSITION,
+    REF,
+    REFUSED,
+    REST,
+    RING,
+    SPANNING,
+    T_FRAGMENTS,
+    T_FREE_SLOTS,
+    T_ORIGINS,
+    T_UNITS,
+    TAIL,
+    TAIL_DONE,
+    U_BYTES,
+    U_FLAGS,
+    U_FRAGMENTS,
+    U_FROM,
+    U_ORIGIN,
+    U_TO,
+    UNTERMINATED,
+    VIRTUAL,
+    ZERO,
+)
+from headrace.ingress.kernels.tables import (
+    add_node,
+    find_cell,
+    find_node,
+    find_origin,
+    first_of,
+    flag,
+    last_of,
+    length_of,
+    mixed,
+    release,
+    remove_cell,
+    set_flag,
+)
 
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 ONE = np.uint64(1)
-
-# Columns of `heads`, a row per origin.
-TAIL, RING, REFUSED, ORIGIN = 0, 1, 2, 3
-HEAD_COLUMNS = 4
-BASE = 3  # log2 of the bitmaps that an origin starts with; RING holds (offset << 8) | log2
-
-# Columns of `nodes`, a row per buffer that waits: owner (slot + 1; 0 for a free row), position, the caller's
-# reference, (first << 32 | last), (length << 16 | flags << 8 | end state).
-OWNER, POSITION, REF, ENDS, REST = 0, 1, 2, 3, 4
-NODE_COLUMNS = 5
-HEAD_DONE, TAIL_DONE, DEFINITE, ENDED, PASSED, VIRTUAL = 1, 2, 4, 8, 16, 32
-
-# Columns of `arrivals`. Flags: 1 = the buffer's end ends its last record.
-A_ORIGIN, A_SEQUENCE, A_REF, A_FIRST, A_LAST, A_LENGTH, A_FLAGS = 0, 1, 2, 3, 4, 5, 6
-ARRIVAL_COLUMNS = 7
-
-# Columns of `units`: what a record, or a run of records, spans; its fragments follow each other in `fragments`.
-U_ORIGIN, U_FROM, U_TO, U_FRAGMENTS, U_BYTES, U_FLAGS = 0, 1, 2, 3, 4, 5
-UNIT_COLUMNS = 6
-UNTERMINATED, SPANNING = 1, 2
-
-# Cells of `totals`.
-T_FREE_NODES, T_FREE_SLOTS, T_UNITS, T_FRAGMENTS, T_ORIGINS = 0, 1, 2, 3, 4
-TOTALS = 5
-
-OK, OUT_OF_RANGE, DUPLICATE, ZERO = 0, 1, 2, 3
-
-
-@inlined
-def mixed(value: int) -> int:
-    x = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64((x ^ (x >> np.uint64(29))) & np.uint64(0x7FFFFFFFFFFFFFFF))
-
-
-@helper
-def find_origin(keys: Any, origin: int) -> int:
-    """Where `origin` stands in the map, or the free place for it."""
-    mask = len(keys) - 1
-    at = mixed(origin) & mask
-    while keys[at] != -1 and keys[at] != origin:
-        at = (at + 1) & mask
-    return at
-
-
-@inlined
-def node_hash(slot: int, position: int) -> int:
-    """31 bits. Eight neighbours share a cache line of the index: what a record spans is looked up together."""
-    return (mixed((position >> 3) * 0x100000001B3 + slot) << 3 | (position + slot & 7)) & 0x7FFFFFFF
-
-
-# A cell of the index is (hash << 32 | row + 1), 0 for none: the hash saves looking at rows that are not meant.
-
-
-@helper
-def find_cell(nodes: Any, index: Any, slot: int, position: int) -> int:
-    """The cell of the waiting buffer at a position, or -1."""
-    mask = len(index) - 1
-    code = node_hash(slot, position)
-    at = code & mask
-    while index[at] != 0:
-        if index[at] >> 32 == code:
-            node = (index[at] & 0xFFFFFFFF) - 1
-            if nodes[node, POSITION] == position and nodes[node, OWNER] == slot + 1:
-                return at
-        at = (at + 1) & mask
-    return -1
-
-
-@helper
-def find_node(nodes: Any, index: Any, slot: int, position: int) -> int:
-    """The waiting buffer at a position, or -1."""
-    cell = find_cell(nodes, index, slot, position)
-    return -1 if cell < 0 else (index[cell] & 0xFFFFFFFF) - 1
-
-
-@helper
-def enter(index: Any, code: int, node: int) -> None:
-    """A cell for a buffer that has none."""
-    mask = len(index) - 1
-    at = code & mask
-    while index[at] != 0:
-        at = (at + 1) & mask
-    index[at] = np.int64(code) << 32 | np.int64(node + 1)
-
-
-@helper
-def add_node(nodes: Any, index: Any, free: Any, totals: Any, slot: int, position: int) -> int:
-    """A row for the buffer at a position, which has none."""
-    totals[T_FREE_NODES] -= 1
-    node = free[totals[T_FREE_NODES]]
-    nodes[node, OWNER] = slot + 1
-    nodes[node, POSITION] = position
-    enter(index, node_hash(slot, position), node)
-    return node
-
-
-@helper
-def remove_cell(nodes: Any, index: Any, free: Any, totals: Any, at: int) -> None:
-    """Free a cell and the row of its buffer."""
-    mask = len(index) - 1
-    node = (index[at] & 0xFFFFFFFF) - 1
-    # Close the gap: whatever could stand here moves up, so that no search stops too early.
-    hole = at
-    while True:
-        at = (at + 1) & mask
-        other = index[at]
-        if other == 0:
-            break
-        if ((at - (other >> 32)) & mask) >= ((at - hole) & mask):
-            index[hole] = other
-            hole = at
-    index[hole] = 0
-    nodes[node, OWNER] = 0
-    free[totals[T_FREE_NODES]] = node
-    totals[T_FREE_NODES] += 1
-
-
-@inlined
-def flag(nodes: Any, node: int, bit: int) -> bool:
-    return (nodes[node, REST] >> 8) & bit != 0
-
-
-@inlined
-def set_flag(nodes: Any, node: int, bit: int) -> None:
-    nodes[node, REST] |= bit << 8
-
-
-@inlined
-def first_of(nodes: Any, node: int) -> int:
-    return nodes[node, ENDS] >> 32
-
-
-@inlined
-def last_of(nodes: Any, node: int) -> int:
-    return nodes[node, ENDS] & 0xFFFFFFFF
-
-
-@inlined
-def length_of(nodes: Any, node: int) -> int:
-    return nodes[node, REST] >> 16
 
 
 @helper
@@ -190,14 +105,6 @@ def on_to_delimiter(delimiters: Any, used: Any, offset: int, mask: int, tail: in
             return -1
         at = (at >> 6 << 6) + 64
     return -1
-
-
-@helper
-def release(nodes: Any, index: Any, free: Any, totals: Any, cell: int) -> None:
-    """Forget a buffer that nobody needs any more."""
-    needed = HEAD_DONE | TAIL_DONE | PASSED
-    if (nodes[(index[cell] & 0xFFFFFFFF) - 1, REST] >> 8) & needed == needed:
-        remove_cell(nodes, index, free, totals, cell)
 
 
 @helper
@@ -501,21 +408,3 @@ def drop_origin(
     totals[T_FREE_SLOTS] += 1
     totals[T_ORIGINS] -= 1
     return ring, open_bytes, waiting
-
-
-@kernel
-def reindex(nodes: Any, index: Any) -> None:
-    """Enter every waiting buffer into an empty index."""
-    for node in range(len(nodes)):
-        if nodes[node, OWNER] > 0:
-            enter(index, node_hash(nodes[node, OWNER] - 1, nodes[node, POSITION]), node)
-
-
-@kernel
-def remap(keys: Any, slots: Any, new_keys: Any, new_slots: Any) -> None:
-    """Enter every origin into an empty map."""
-    for i in range(len(keys)):
-        if keys[i] != -1:
-            at = find_origin(new_keys, keys[i])
-            new_keys[at] = keys[i]
-            new_slots[at] = slots[i]
