@@ -118,7 +118,7 @@ def shared(engine: Engine, work: Path, selects: Sequence[str], per_epoch: int, r
             feed.give(inbox, files)
             given += rows * len(files)
             if "s" not in hub.streams:
-                size = per_epoch * files[0].stat().st_size
+                size = per_epoch * _largest(files)
                 pipelines = ";".join(f"CREATE PIPELINE p{i} INTO out AS {select}" for i, select in enumerate(selects))
                 sink = "CREATE SINK out WITH (type = 'memory', max_rows = '1000')"
                 hub.sql(f"{feed.declaration(inbox, max_epoch_bytes=str(size))};{sink};{pipelines}")
@@ -130,6 +130,11 @@ def shared(engine: Engine, work: Path, selects: Sequence[str], per_epoch: int, r
             return time.monotonic() - began
 
         yield hub, run
+
+
+def _largest(files: Sequence[Path]) -> int:
+    """The size of a file that no other of its directory is larger than: numbers in them grow."""
+    return max(path.stat().st_size for path in files[0].parent.iterdir())
 
 
 def _inbox(work: Path) -> Path:
