@@ -1,7 +1,8 @@
 """What crossing from Ring 0 to Ring 1 costs: payloads of three fixed-width columns, watermarks, the backpressure check.
 
-Built and handed over: partials become payloads, payloads become the Arrow batch that Spark takes. Read: from a payload
-to the table that Ring 1 folds; no byte of it is copied, so it costs a few microseconds a payload, whatever its size.
+Built and handed over: partials become payloads, payloads become the Arrow batch that Spark takes. Read: from the
+payloads of a lane to the one table that Ring 1 folds, as many as are handed over together; beside it, one payload
+alone, whose cost is that of the call.
 Processor time of this one process, the best of many repeats, after as many that do not count.
 
 Beside it, Spark's own transport: the same rows through one shuffle from Python to Python, once as rows of Spark and
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,11 +34,10 @@ from headrace.bridge.messages import (
     LaneEpoch,
     Row,
     batches,
-    decode_table,
     in_order,
-    payloads,
     to_batch,
 )
+from headrace.bridge.rows import decode_rows, payloads
 from headrace.codec import dump
 from headrace.draft import Draft
 from headrace.memory import keep_freed_memory
@@ -143,7 +144,10 @@ def count_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def count_payloads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield _counted(sum(decode_table(p.as_py()).num_rows for batch in batches for p in batch.column("payload")))
+    schema = partials(1).schema
+    for batch in batches:
+        sent: list[Any] = batch.column("payload").to_pylist()
+        yield _counted(decode_rows(sent, schema).num_rows)
 
 
 def _counted(rows: int) -> pa.RecordBatch:
@@ -178,11 +182,16 @@ def measure(say: Callable[[str], None]) -> Report:
         lanes = sum(batch.num_rows for batch in hand_over(table))
         built = best(partial(hand_over, table), times) / (lanes * size) * 1e9
         (payload,) = payloads(table)
-        read = best(partial(decode_table, payload), 100) * 1e6
-        say(f"  {size:,} rows a payload: built and handed over {built:.1f} ns an event, read {read:.2f} us a payload")
+        lane = [bytes(bytearray(payload)) for _ in range(max(1, BATCH_MESSAGES * SIZES[0] // size))]
+        read = best(partial(decode_rows, lane, table.schema), 10) / len(lane) * 1e6
+        alone = best(partial(decode_rows, [payload], table.schema), 10) * 1e6
+        say(
+            f"  {size:,} rows a payload: built and handed over {built:.1f} ns an event, read {read:.2f} us a payload "
+            f"of {len(lane)}, {alone:.2f} us alone"
+        )
         report.require(f"bridge_build_{size}_rows_ns_per_event", built, 30.0, "at most", " ns")
         report.facts[f"read_us_per_payload_of_{size}"] = round(read, 2)
-        # A message costs the same to open whatever it holds: payloads of 1,024 rows are the case that decides.
+        report.facts[f"read_us_of_one_payload_of_{size}"] = round(alone, 2)
         report.require(f"bridge_read_{size}_rows_us_per_1024_rows", read / (size / 1024), 1.0, "at most", " us")
     report.require("backpressure_check_ns", check(Backpressure(Limits("pause", 1 << 20))), 100.0, "at most", " ns")
     report.require("watermark_us_per_lane_and_epoch", best(watermark(), 2) / LANES * 1e6, 50.0, "at most", " us")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from headrace.bridge import rows
 from headrace.demo.show import script
 from headrace.formats import FORMATS, warm
 from headrace.ingress.shredder import SequenceShredder
@@ -19,7 +20,9 @@ from headrace.sql import CreateStream, define_stream, parse_script
 
 
 def main() -> None:
-    """The formats for all types, then what the demo's stream generates and decodes, and the shredder."""
+    """What crosses the bridge, the formats for all types, what the demo's stream generates and decodes, the
+    shredder."""
+    rows.warm()
     warm.main()
     began = time.perf_counter()
     (statement,) = (s for s in parse_script(script("sensors")) if isinstance(s, CreateStream))

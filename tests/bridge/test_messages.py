@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from headrace.bridge import messages
 from headrace.bridge.messages import (
-    MAX_PAYLOAD,
     SPARK_DDL,
     VERSION,
     Kind,
@@ -21,12 +20,9 @@ from headrace.bridge.messages import (
     Row,
     decode_json,
     decode_receipt,
-    decode_table,
     encode_json,
     encode_receipt,
-    encode_table,
     in_order,
-    payloads,
     to_batch,
 )
 from headrace.errors import InternalError
@@ -90,44 +86,6 @@ def test_a_message_of_another_version_is_an_error(monkeypatch: pytest.MonkeyPatc
             decode(payload)
     with pytest.raises(InternalError):
         decode_json(json.dumps({"flush": True}).encode())
-
-
-def test_rows_come_back_with_their_types_from_any_chunks() -> None:
-    table = pa.table({"k0": pa.array(["a", None]), "p0": pa.array([1, 2], pa.int64()), "p1": pa.array([[1.5], None])})
-    joined = pa.concat_tables([table, table.slice(1), table.slice(0, 0)])
-    again = decode_table(encode_table(joined))
-    assert again.schema == joined.schema
-    assert again.to_pylist() == joined.to_pylist()
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 65_536, 1_048_577, 1_100_000])
-def test_no_payload_is_larger_than_the_limit(rows: int) -> None:
-    table = pa.table({"p0": pa.array(range(rows), pa.int64())})
-    parts = list(payloads(table))
-    assert max(map(len, parts)) <= MAX_PAYLOAD
-    assert pa.concat_tables(map(decode_table, parts)).equals(table)
-    assert len(parts) == 1 or sum(map(len, parts)) > MAX_PAYLOAD
-
-
-def test_rows_that_only_just_fit_are_cut_when_their_encoding_does_not() -> None:
-    table = pa.table({"p0": pa.array(range(MAX_PAYLOAD // 8), pa.int64())})
-    assert table.nbytes == MAX_PAYLOAD
-    parts = list(payloads(table))
-    assert len(parts) == 2
-    assert pa.concat_tables(map(decode_table, parts)).equals(table)
-
-
-def test_a_single_larger_row_travels_alone() -> None:
-    huge = "x" * (MAX_PAYLOAD + 1)
-    table = pa.table({"k0": ["a", huge, "b", "c"]})
-    parts = [decode_table(p).column("k0").to_pylist() for p in payloads(table)]
-    assert [v for part in parts for v in part] == ["a", huge, "b", "c"]
-    assert [huge] in parts
-
-
-def test_no_rows_make_one_payload_with_their_schema() -> None:
-    (part,) = payloads(pa.table({"k0": pa.array([], pa.string())}))
-    assert decode_table(part).schema == pa.schema([("k0", pa.string())])
 
 
 @given(st.lists(_ROWS, max_size=6), st.integers(1, 12))

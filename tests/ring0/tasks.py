@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.aggregates import schema_of
 from headrace.bridge.alignment import decode_barrier
 from headrace.bridge.messages import (
     STREAM_LANE,
@@ -16,8 +17,8 @@ from headrace.bridge.messages import (
     Row,
     decode_json,
     decode_receipt,
-    decode_table,
 )
+from headrace.bridge.rows import decode_rows
 from headrace.control.signals import Barrier
 from headrace.formats.base import Format
 from headrace.program import (
@@ -132,20 +133,24 @@ class Sent:
     """One task's messages by receiver. `rows` are a stateless pipeline's, `events` a lane's partials."""
 
     messages: list[Row]
+    pipelines: Sequence[PipelineDef]
     report: dict[str, Any] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     rows: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     events: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)  # rows of each message of events
     watermarks: dict[tuple[int, int], list[LaneEpoch]] = field(default_factory=dict)
     ends: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     letters: list[dict[str, Any]] = field(default_factory=list)
     barriers: dict[tuple[int, int], list[Barrier]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        schemas = {p.lane: schema_of(p.program.ring0) for p in self.pipelines}
         for m in self.messages:
             lane = (m.instance, m.bucket)
             if m.kind == Kind.EVENTS:
-                self.events.setdefault(lane, []).extend(decode_table(m.payload).to_pylist())
+                self.sizes.append(len(rows := decode_rows([m.payload], schemas[m.instance]).to_pylist()))
+                self.events.setdefault(lane, []).extend(rows)
             elif m.kind == Kind.WATERMARK:
                 self.watermarks.setdefault(lane, []).append(LaneEpoch.decode(m.payload))
             elif m.kind == Kind.BARRIER:
@@ -194,7 +199,7 @@ def task(
     plan = PlanVersion(3, declared or stream(), tuple(pipelines), ending, leaving)
     split = Chunks(chunks) if chunks else None
     given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, leaving, now=now, barrier=barrier)
-    return Sent([row for batch in run_task(given) for row in batch])
+    return Sent([row for batch in run_task(given) for row in batch], pipelines)
 
 
 def _read_by(where: str | None) -> tuple[int, ...]:

@@ -15,8 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.bridge.messages import Kind, decode_table, in_order, payloads
+from headrace.aggregates import schema_of
+from headrace.bridge.messages import Kind, in_order
 from headrace.bridge.messages import Row as Message
+from headrace.bridge.rows import decode_rows, payloads
 from headrace.program import (
     MEMBER,
     Emit,
@@ -185,7 +187,7 @@ class Run:
         ordered = in_order(messages)
         self.outcomes = []
         for bucket, store in enumerate(self.stores):
-            events = tuple(decode_table(m.payload) for m in ordered if m.bucket == bucket)
+            events = decode_rows([m.payload for m in ordered if m.bucket == bucket], schema_of(program.ring1))
             step = Step(events, self.watermark, flush, drop)
             outcome = advance(program.ring1, program.meaning, PackedStore(store), step)
             self.late += outcome.late

@@ -67,7 +67,7 @@ def go(
 ) -> Outcome:
     ring1 = made.program.ring1
     assert ring1 is not None
-    events = (partials(made, rows),) if rows else ()
+    events = partials(made, rows)
     return advance(
         ring1, made.program.meaning, store, Step(events, watermark, flush, drop, reset, max_groups, max_groups)
     )
@@ -146,12 +146,12 @@ def test_the_end_of_input_adds_nothing_to_an_aggregate_that_has_rows() -> None:
     nothing = aggregate_nothing(made.program.ring0, made.program.meaning, to_table([]))
     ring1 = made.program.ring1
     assert ring1 is not None
-    empty = advance(ring1, made.program.meaning, MemoryStore(), Step((nothing,), None, flush=True))
+    empty = advance(ring1, made.program.meaning, MemoryStore(), Step(nothing, None, flush=True))
     assert empty.output is not None
     assert empty.output.to_pylist() == [{"rows": 0, "total": None, "most": None, "paid": None}]
     found = Run(made, 0)
     assert [r["rows"] for r in found.epoch([[[Event("a", None, None, 1.0, None, 1)]]])] == [1]
-    step = Step((nothing,), None, flush=True)
+    step = Step(nothing, None, flush=True)
     assert advance(ring1, made.program.meaning, PackedStore(found.stores[0]), step).output is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.aggregates import schema_of
 from headrace.program import Window
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import INLINE_BLOB, INLINE_TOTAL, PackedStore
@@ -90,9 +91,9 @@ def test_an_epoch_without_news_writes_nothing() -> None:
     made = make_pipeline(Window("tumble", 100, 100), "close", keys=(0,), aggregates=(), buckets=1)
     ring1 = made.program.ring1
     assert ring1 is not None
-    inner = MemoryStore()
-    advance(ring1, made.program.meaning, PackedStore(inner), Step((), 50))
+    inner, nothing = MemoryStore(), schema_of(ring1).empty_table()
+    advance(ring1, made.program.meaning, PackedStore(inner), Step(nothing, 50))
     head = inner.head
-    advance(ring1, made.program.meaning, PackedStore(inner), Step((), 50))
+    advance(ring1, made.program.meaning, PackedStore(inner), Step(nothing, 50))
     assert inner.head is head
     assert inner.writes == 0

@@ -5,18 +5,16 @@ because Spark groups by it, and one producer per task. Within an epoch each task
 watermark, then the epoch's barrier, then eof if the lane ends; `in_order` restores that order over all tasks.
 Instance 0 is the stream's own lane: task reports, on their way to the driver.
 
-The payload's form depends on the kind and starts with nothing clever: JSON for control, Arrow IPC for rows. The schema
-never changes (Spark could not restart otherwise); what may change is inside and carries `VERSION`.
+The payload's form depends on the kind: JSON for control, `headrace.bridge.rows` for rows. The schema never changes
+(Spark could not restart otherwise); what may change is inside and carries `VERSION`.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -28,18 +26,15 @@ from headrace.sinks.base import Staged
 
 VERSION = 1
 STREAM_LANE = 0
-MAX_PAYLOAD = 8 * 1024 * 1024
 # A batch costs about 20 us to make, and more on the other side: many small messages share one.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 2 * 1024 * 1024
-_MAGIC = b"HRT2"
-_PREFIX = struct.Struct("<4sIII")
 
 
 class Kind(IntEnum):
     """The kinds in the order in which one task sends them to one lane."""
 
-    EVENTS = 1  # partial aggregates, Arrow IPC
+    EVENTS = 1  # partial aggregates
     WATERMARK = 2  # LaneEpoch: this task's highest event time, and what the lane must know of the epoch
     BARRIER = 3  # JSON {"kind", "id"}: the task has nothing more for the lane in this epoch
     EOF = 4  # LaneEnd as JSON: a life of the lane ends
@@ -180,50 +175,3 @@ def decode_receipt(payload: bytes) -> tuple[int, str, Staged]:
     facts, _, data = payload.partition(b"\0")
     value = decode_json(facts)
     return value["instance"], value["sink"], Staged(value["rows"], value["file"], data)
-
-
-def encode_table(table: pa.Table) -> bytes:
-    """Rows as two Arrow IPC messages, schema and batch, behind sixteen bytes that say the version and where the second
-    begins (sixteen, so that the buffers stay aligned). Without a stream writer around it: that took three times as
-    long for a thousand rows."""
-    batches = table.to_batches()
-    if len(batches) > 1:
-        batches = table.combine_chunks().to_batches()
-    schema = table.schema.serialize()
-    return b"".join((_PREFIX.pack(_MAGIC, VERSION, schema.size, 0), schema, *(b.serialize() for b in batches)))
-
-
-def decode_table(payload: bytes) -> pa.Table:
-    """What `encode_table` wrote; zero-copy over `payload`."""
-    magic, version, size, _ = _PREFIX.unpack_from(payload)
-    if magic != _MAGIC or version != VERSION:
-        raise InternalError(f"a table payload has version {version}, this is {VERSION}")
-    begin = _PREFIX.size + size
-    schema = _schema(payload[_PREFIX.size : begin])
-    if begin == len(payload):
-        return schema.empty_table()
-    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(payload).slice(begin), schema)])
-
-
-@lru_cache(maxsize=4096)
-def _schema(message: bytes) -> pa.Schema:
-    """Tables of one pipeline all have the same schema: it is read once."""
-    return pa.ipc.read_schema(pa.py_buffer(message))
-
-
-def payloads(table: pa.Table, max_rows: int = 1 << 31) -> Iterator[bytes]:
-    """`table` in payloads of at most `max_rows` rows and `MAX_PAYLOAD` bytes (a single larger row still travels,
-    alone)."""
-    if table.num_rows > max_rows:
-        for at in range(0, table.num_rows, max_rows):
-            yield from payloads(table.slice(at, max_rows))
-        return
-    # the buffers' size is an upper bound that costs nothing; the bytes of a slice have to be counted
-    if table.num_rows <= 1 or table.get_total_buffer_size() <= MAX_PAYLOAD or table.nbytes <= MAX_PAYLOAD:
-        payload = encode_table(table)  # somewhat larger than the rows: names, lengths, padding
-        if table.num_rows <= 1 or len(payload) <= MAX_PAYLOAD:
-            yield payload
-            return
-    half = table.num_rows // 2
-    yield from payloads(table.slice(0, half))
-    yield from payloads(table.slice(half))

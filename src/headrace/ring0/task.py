@@ -12,7 +12,8 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Row, payloads
+from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Row
+from headrace.bridge.rows import payloads
 from headrace.faults import crash_point
 from headrace.formats.base import BadRecord, Decoded
 from headrace.program import PipelineDef

@@ -8,7 +8,7 @@ use changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 
 from headrace.aggregates import closed_among, schema_of
 from headrace.bridge.buckets import hashes
-from headrace.bridge.messages import decode_table, encode_table
+from headrace.bridge.rows import decode_counted, encode_runs
 from headrace.errors import StateDamaged
 from headrace.program import Ring1Program, Window
-from headrace.ring1.split import by_number
 from headrace.ring1.state import NO_END, BlobKey, Store, TableEntry
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 SMALL_CHUNK = 32  # groups
 LARGE_CHUNK = 8192
@@ -32,52 +34,56 @@ SPARSE, DENSE = 256, 64
 
 
 class Chunks:
-    """The chunks of the table at `bounds`. Nothing reaches the store before `settle`."""
+    """The chunks of the table at `bounds`. Nothing reaches the store before `settle`.
+
+    `_rows` are all rows that were read or made, `_places` the chunk of each; a chunk that is `_held` has no others.
+    """
 
     def __init__(self, program: Ring1Program, store: Store, bounds: tuple[int, int], entry: TableEntry) -> None:
         self.program, self.store, self.bounds, self.entry = program, store, bounds, entry
         self._session = program.window is not None and program.window.kind == "session"
-        self._held: dict[int, pa.Table] = {}
-        self._changed: set[int] = set()
+        self._schema = schema_of(program)
+        self._rows = self._schema.empty_table()
+        self._places: Ints = np.zeros(0, np.int64)
+        self._held, self._changed = np.zeros((2, len(entry.rows)), np.bool_)
         self._stored: dict[int, int] = {}  # bytes in the store of the chunks that were read
         self._touched = 0
 
-    def touched_by(self, delta: pa.Table) -> list[int]:
-        """The chunks that the groups of `delta` fall in."""
+    def take(self, delta: pa.Table) -> pa.Table:
+        """Take out the groups that `delta` has rows of, and perhaps others: what becomes of them has to be `put` back.
+        Only the chunks that they fall in are read. There are no others if `exact`."""
         self._touched += delta.num_rows
         count = len(self.entry.rows)
-        if delta.num_rows >= 8 * count:  # none is left out, or next to none
-            return list(range(count))
-        found: list[int] = np.unique(self._places(delta, count)).tolist()
-        return found
+        if delta.num_rows >= 8 * count:  # no chunk is left out, or next to none
+            touched = np.ones(count, np.bool_)
+        else:
+            touched = np.zeros(count, np.bool_)
+            touched[self._places_of(delta, count)] = True
+        self._read(touched)
+        return self._out(touched[self._places] & self._among(delta))
 
-    def read(self, chunks: Iterable[int]) -> list[pa.Table]:
-        """The tables of those chunks that have rows."""
-        wanted = [c for c in chunks if self.entry.rows[c]]
-        unread = [c for c in wanted if c not in self._held]
-        keys = [BlobKey(*self.bounds, c) for c in unread]
-        for chunk, key, data in zip(unread, keys, self.store.get_many(keys), strict=True):
-            if data is None:
-                raise StateDamaged(f"the chunk {tuple(key)} of a table is missing", key=tuple(key))
-            self._stored[chunk] = len(data)
-            self._held[chunk] = decode_table(data)
-        return [self._held[c] for c in wanted]
+    @property
+    def exact(self) -> bool:
+        """Whether a group's key is told apart by looking at each column by itself."""
+        kinds = [key.type.arrow for key in self.program.keys]
+        return len(kinds) <= 1 and not any(map(pa.types.is_nested, kinds))
 
-    def replace(self, chunks: Iterable[int], table: pa.Table) -> None:
-        """The rows of `table` are from now on all that is in `chunks`, which were read before."""
-        parts = dict(by_number(table, self._places(table, len(self.entry.rows))))
-        for chunk in chunks:
-            self._put(chunk, parts.get(chunk, table.slice(0, 0)))
+    def put(self, table: pa.Table) -> None:
+        """Add rows of groups that are not there; their chunks were read before."""
+        places = self._places_of(table, len(self.entry.rows))
+        self._rows = pa.concat_tables([self._rows, table])
+        self._places = np.concatenate([self._places, places])
+        self._changed[places] = True
 
-    def take_closed(self, window: Window, watermark: int) -> list[pa.Table]:
+    def take_closed(self, window: Window, watermark: int) -> pa.Table:
         """Take out the sessions that are closed at `watermark`; chunks without one are not read."""
-        taken = []
-        chunks: list[int] = np.flatnonzero(closed_among(window, pa.array(self.entry.ends), watermark)).tolist()
-        for chunk, table in zip(chunks, self.read(chunks), strict=True):
-            over = closed_among(window, table.column("window_end"), watermark)
-            taken.append(table.filter(over))
-            self._put(chunk, table.filter(pc.invert(over)))
-        return taken
+        self._count()
+        due = closed_among(window, pa.array(self.entry.ends), watermark).to_numpy(zero_copy_only=False)
+        if not due.any():
+            return self._schema.empty_table()
+        self._read(due)
+        over = closed_among(window, self._rows.column("window_end"), watermark)
+        return self._out(due[self._places] & over.to_numpy(zero_copy_only=False))
 
     def drop(self) -> None:
         """Forget the whole table."""
@@ -86,44 +92,85 @@ class Chunks:
 
     def settle(self) -> None:
         """Cut the table anew if it should be, and write what changed."""
+        self._count()
         if self._touched:
             self.entry.note_touched(self._touched)
         count = fitting(self.entry)
         if count != len(self.entry.rows):
             self._recut(count)
-        self._write(sorted(self._changed))
+        self._write()
 
-    def _put(self, chunk: int, table: pa.Table) -> None:
-        self._held[chunk] = table
-        self._changed.add(chunk)
-        self.entry.rows[chunk] = table.num_rows
+    def _read(self, chunks: Flags) -> None:
+        """Have the rows of these chunks."""
+        unread = np.flatnonzero(chunks & ~self._held & (self.entry.rows > 0))
+        self._held |= chunks
+        if not len(unread):
+            return
+        keys = [BlobKey(*self.bounds, chunk) for chunk in unread.tolist()]
+        blobs: list[bytes] = []
+        for key, data in zip(keys, self.store.get_many(keys), strict=True):
+            if data is None:
+                raise StateDamaged(f"the chunk {tuple(key)} of a table is missing", key=tuple(key))
+            self._stored[key.part] = len(data)
+            blobs.append(data)
+        rows, counts = decode_counted(blobs, self._schema)
+        self._rows = pa.concat_tables([self._rows, rows])
+        self._places = np.concatenate([self._places, np.repeat(unread, counts)])
+
+    def _out(self, rows: Flags) -> pa.Table:
+        """Take out rows."""
+        self._changed[self._places[rows]] = True
+        taken = self._rows.filter(pa.array(rows))
+        self._rows, self._places = self._rows.filter(pa.array(~rows)), self._places[~rows]
+        return taken
+
+    def _among(self, delta: pa.Table) -> Flags:
+        """Of the rows, at least those whose key is in `delta`: each column is looked at by itself."""
+        found = np.ones(self._rows.num_rows, np.bool_)
+        for i in range(len(self.program.keys)):
+            column = self._rows.column(f"k{i}")
+            if not pa.types.is_nested(column.type):
+                among: Any = pc.is_in(column, value_set=delta.column(f"k{i}").combine_chunks())
+                found &= among.to_numpy()
+        return found
+
+    def _count(self) -> None:
+        """Note in the entry what changed: rows and earliest ends."""
+        changed = self._changed
+        self.entry.rows[changed] = np.bincount(self._places, minlength=len(changed))[changed]
         if self._session:
-            self.entry.ends[chunk] = pc.min(table.column("window_end")).as_py() if table.num_rows else NO_END
+            self.entry.ends[changed] = NO_END
+            mine = changed[self._places]
+            np.minimum.at(self.entry.ends, self._places[mine], self._rows.column("window_end").to_numpy()[mine])
 
-    def _write(self, chunks: list[int]) -> None:
-        full: list[tuple[BlobKey, bytes]] = []
-        for chunk in chunks:
-            key, table, before = BlobKey(*self.bounds, chunk), self._held[chunk], self._stored.pop(chunk, 0)
-            data = encode_table(table) if table.num_rows else b""
-            if data:
-                full.append((key, data))
-            elif before:
-                self.store.remove(key)
-            self.entry.bytes += len(data) - before
-        self.store.put_many(full)
+    def _write(self) -> None:
+        changed = set(np.flatnonzero(self._changed).tolist())
+        if not changed:
+            return
+        mine = self._changed[self._places]
+        places = self._places[mine]
+        order = np.argsort(places, kind="stable")
+        table = self._rows.take(np.flatnonzero(mine)[order])
+        chunks, starts = np.unique(places[order], return_index=True)
+        blobs = encode_runs(table, np.append(starts, len(places)).astype(np.int64))
+        keys = [BlobKey(*self.bounds, chunk) for chunk in chunks.tolist()]
+        for chunk in changed.difference(chunks.tolist()) & self._stored.keys():
+            self.store.remove(BlobKey(*self.bounds, chunk))
+        self.entry.bytes += sum(map(len, blobs)) - sum(self._stored.get(chunk, 0) for chunk in changed)
+        self.store.put_many(list(zip(keys, blobs, strict=True)))
 
     def _recut(self, count: int) -> None:
         """Into `count` chunks. A group is moved twice on average while its table grows."""
-        old = len(self.entry.rows)
-        everything = pa.concat_tables([schema_of(self.program).empty_table(), *self.read(range(old))])
-        stored = set(self._stored)
+        self._read(np.ones(len(self.entry.rows), np.bool_))
+        for chunk in [c for c in self._stored if c >= count]:
+            self.store.remove(BlobKey(*self.bounds, chunk))
+            self.entry.bytes -= self._stored.pop(chunk)
         self.entry.cut(count, self._session)
-        self._held.clear()
-        self._changed = {c for c in stored if c >= count}
-        self._held.update(dict.fromkeys(self._changed, everything.slice(0, 0)))
-        self.replace(range(count), everything)
+        self._places = self._places_of(self._rows, count)
+        self._held, self._changed = np.ones((2, count), np.bool_)
+        self._count()
 
-    def _places(self, table: pa.Table, count: int) -> npt.NDArray[np.int64]:
+    def _places_of(self, table: pa.Table, count: int) -> Ints:
         if count == 1:
             return np.zeros(table.num_rows, np.int64)
         keys = [table.column(f"k{i}") for i in range(len(self.program.keys))]

@@ -7,10 +7,12 @@ window has at most eight per level; closing reads them all, merges once, and emi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from headrace.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
-from headrace.bridge.messages import decode_table, encode_table
+from headrace.bridge.rows import decode_rows, encode_rows
 from headrace.errors import StateDamaged
 from headrace.program import Meaning, Ring1Program, Window
 from headrace.ring1.split import by_window
@@ -23,8 +25,7 @@ FAN_IN = 8
 def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Header, step: Step) -> Outcome:
     """Append, close what is due, emit. Changes `header` in place; the caller stores it."""
     window = _window(program)
-    events = _concat(program, step)
-    events, late = split_closed(events, header.floor)
+    events, late = split_closed(step.events, header.floor)
     due_parts: list[pa.Table] = []
     due = {bounds for bounds in header.logs if step.flush or is_closed(window, bounds[1], step.watermark)}
     closed = len(due)
@@ -38,7 +39,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
             _append(program, meaning, store, header.logs.setdefault(bounds, LogEntry()), bounds, part)
     for bounds in sorted(due):
         log = header.logs.pop(bounds)
-        due_parts += _take(store, bounds, log)
+        due_parts.append(_take(program, store, bounds, log))
         if step.flush:
             header.raise_floor(bounds[1])
     if step.share is not None and header.rows > step.share:
@@ -54,17 +55,13 @@ def _window(program: Ring1Program) -> Window:
     return program.window
 
 
-def _concat(program: Ring1Program, step: Step) -> pa.Table:
-    return pa.concat_tables([schema_of(program).empty_table(), *step.events])
-
-
 def _append(
     program: Ring1Program, meaning: Meaning, store: Store, log: LogEntry, bounds: tuple[int, int], part: pa.Table
 ) -> None:
     level = 0
     same = [s for s in log.segments if s.level == level]
     while len(same) >= FAN_IN - 1:
-        part = merge(program, meaning, [*(_read(store, BlobKey(*bounds, s.part)) for s in same), part])
+        part = merge(program, meaning, [_read(program, store, bounds, same), part])
         for segment in same:
             store.remove(BlobKey(*bounds, segment.part))
             log.segments.remove(segment)
@@ -74,18 +71,18 @@ def _append(
 
 
 def _put(store: Store, log: LogEntry, bounds: tuple[int, int], part: pa.Table, level: int) -> None:
-    data = encode_table(part)
+    data = encode_rows(part)
     store.put(BlobKey(*bounds, log.next), data)
     log.segments.append(Segment(log.next, level, part.num_rows, len(data)))
     log.next += 1
 
 
-def _take(store: Store, bounds: tuple[int, int], log: LogEntry) -> list[pa.Table]:
+def _take(program: Ring1Program, store: Store, bounds: tuple[int, int], log: LogEntry) -> pa.Table:
     """The segments of a log, out of the store."""
-    tables = [_read(store, BlobKey(*bounds, s.part)) for s in log.segments]
+    table = _read(program, store, bounds, log.segments)
     for segment in log.segments:
         store.remove(BlobKey(*bounds, segment.part))
-    return tables
+    return table
 
 
 def _compact(program: Ring1Program, meaning: Meaning, store: Store, header: Header) -> None:
@@ -93,13 +90,16 @@ def _compact(program: Ring1Program, meaning: Meaning, store: Store, header: Head
     for bounds, log in header.logs.items():
         if len(log.segments) > 1:
             level = max(s.level for s in log.segments)
-            part = merge(program, meaning, _take(store, bounds, log))
+            part = merge(program, meaning, [_take(program, store, bounds, log)])
             log.segments.clear()
             _put(store, log, bounds, part, level)
 
 
-def _read(store: Store, key: BlobKey) -> pa.Table:
-    data = store.get(key)
-    if data is None:
-        raise StateDamaged(f"the segment {tuple(key)} of a window is missing", key=tuple(key))
-    return decode_table(data)
+def _read(program: Ring1Program, store: Store, bounds: tuple[int, int], segments: Sequence[Segment]) -> pa.Table:
+    keys = [BlobKey(*bounds, segment.part) for segment in segments]
+    found: list[bytes] = []
+    for key, data in zip(keys, store.get_many(keys), strict=True):
+        if data is None:
+            raise StateDamaged(f"the segment {tuple(key)} of a window is missing", key=tuple(key))
+        found.append(data)
+    return decode_rows(found, schema_of(program))

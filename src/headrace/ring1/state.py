@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.errors import StateDamaged, TooManyGroups
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 NO_END = 2**63 - 1
 
 
@@ -220,7 +220,7 @@ class Step:
     counted exactly.
     """
 
-    events: tuple[pa.Table, ...]
+    events: pa.Table
     watermark: int | None
     flush: bool = False
     drop: bool = False

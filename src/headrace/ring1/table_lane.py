@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import duck
-from headrace.aggregates import BOUNDS, finish, is_closed, merge, schema_of, split_closed
+from headrace.aggregates import BOUNDS, finish, is_closed, merge, split_closed
 from headrace.program import Meaning, Ring1Program
 from headrace.ring1.chunks import Chunks
 from headrace.ring1.split import by_window
@@ -23,8 +23,7 @@ ALL_TIME = (0, 0)
 def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Header, step: Step) -> Outcome:
     """Merge the epoch's groups into their chunks; emit the changed ones, or the sessions that are over."""
     session = program.window is not None and program.window.kind == "session"
-    delta = pa.concat_tables([schema_of(program).empty_table(), *step.events])
-    late = 0
+    delta, late = step.events, 0
     if program.window is not None:
         delta, late = split_closed(delta, header.floor)
     lane = _Tables(program, meaning, store, header)
@@ -53,11 +52,12 @@ class _Tables:
     def fold(self, bounds: tuple[int, int], delta: pa.Table) -> pa.Table:
         """Merge `delta` into the table at `bounds`; returns the groups that speak now, as they are now."""
         chunks = self._chunks(bounds)
-        touched = chunks.touched_by(delta)
-        old = chunks.read(touched)
-        merged = merge(self.program, self.meaning, [*old, delta])
-        chunks.replace(touched, merged)
-        return self._spoken(merged, delta, old) if old and self.program.emit != "close" else merged
+        old = chunks.take(delta)
+        merged = merge(self.program, self.meaning, [old, delta])
+        chunks.put(merged)
+        if self.program.emit == "close" or not old.num_rows:
+            return merged
+        return self._spoken(merged, delta, old, chunks.exact)
 
     def close_sessions(self, watermark: int | None, flush: bool) -> list[pa.Table]:
         """Take out the sessions that are over."""
@@ -65,10 +65,10 @@ class _Tables:
         if window is None or limit is None or ALL_TIME not in self.header.tables:
             return []
         closed = self._chunks(ALL_TIME).take_closed(window, limit)
-        self.closed += sum(t.num_rows for t in closed)
-        if flush and closed:
-            self.header.raise_floor(max(int(pc.max(t.column("window_end")).as_py()) for t in closed))
-        return closed
+        self.closed += closed.num_rows
+        if flush and closed.num_rows:
+            self.header.raise_floor(int(pc.max(closed.column("window_end")).as_py()))
+        return [closed] if closed.num_rows else []
 
     def drop_closed(self, watermark: int | None, flush: bool) -> None:
         """Forget windows that are over; their last change was already emitted."""
@@ -94,15 +94,15 @@ class _Tables:
             self._open[bounds] = Chunks(self.program, self.store, bounds, entry)
         return self._open[bounds]
 
-    def _spoken(self, merged: pa.Table, delta: pa.Table, old: list[pa.Table]) -> pa.Table:
-        """The groups that this epoch changed, or those that it saw first."""
+    def _spoken(self, merged: pa.Table, delta: pa.Table, old: pa.Table, exact: bool) -> pa.Table:
+        """The groups that this epoch changed, or those that it saw first; `exact` if nothing else was merged."""
         if not pc.any(pc.greater(delta.column("p0"), pa.scalar(0))).as_py():
             return merged.slice(0, 0)  # the end of input says that there was no row in it
-        names = [*(BOUNDS if self.program.window else ()), *(f"k{i}" for i in range(len(self.program.keys)))]
-        if not names:
-            return merged
         first = self.program.emit == "first"
+        if exact and not first:
+            return merged
+        names = [*(BOUNDS if self.program.window else ()), *(f"k{i}" for i in range(len(self.program.keys)))]
         on = " AND ".join(f"m.{n} IS NOT DISTINCT FROM d.{n}" for n in names)
         sql = f"SELECT m.* FROM merged m {'ANTI' if first else 'SEMI'} JOIN other d ON {on}"
-        other = pa.concat_tables(old) if first else delta
-        return duck.conform(duck.run(self.meaning, sql, {"merged": merged, "other": other}), merged.schema)
+        found = duck.run(self.meaning, sql, {"merged": merged, "other": old if first else delta})
+        return duck.conform(found, merged.schema)

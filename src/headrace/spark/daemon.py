@@ -14,8 +14,10 @@ import pandas  # noqa: F401  # what Spark's own worker imports for Arrow
 
 import headrace.spark.epochs
 import headrace.spark.state_host  # noqa: F401
+from headrace.bridge import rows
 from headrace.formats import warm
 
 if __name__ == "__main__":
-    warm.load()
+    if warm.load():
+        rows.warm()
     runpy.run_module("pyspark.daemon", run_name="__main__")

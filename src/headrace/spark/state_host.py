@@ -18,6 +18,7 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
+from headrace.aggregates import schema_of
 from headrace.bridge.alignment import align_tasks
 from headrace.bridge.messages import (
     STREAM_LANE,
@@ -25,11 +26,11 @@ from headrace.bridge.messages import (
     LaneEnd,
     LaneEpoch,
     Row,
-    decode_table,
     encode_json,
     encode_receipt,
     in_order,
 )
+from headrace.bridge.rows import decode_rows
 from headrace.codec import load
 from headrace.errors import InternalError
 from headrace.failures import describe
@@ -117,10 +118,14 @@ class LaneProcessor(StatefulProcessor):
         pipeline = _pipeline(first.program)
         instance = pipeline.instance  # who has the lane now: its answers go to the driver under that name
         ends = [LaneEnd.decode(m.payload) for m in messages if m.kind == Kind.EOF]
-        events = tuple(decode_table(m.payload) for m in messages if m.kind == Kind.EVENTS)
+        sent = [m.payload for m in messages if m.kind == Kind.EVENTS]
+        ring1 = pipeline.program.ring1
+        if ring1 is None:
+            raise InternalError(f"pipeline {pipeline.name} has lanes but no state")
+        events = decode_rows(sent, schema_of(ring1))
         received = Traffic(
-            batches=len(events),
-            rows=sum(e.num_rows for e in events),
+            batches=len(sent),
+            rows=events.num_rows,
             watermarks=len(epochs),
             barriers=sum(m.kind == Kind.BARRIER for m in messages),
             ends=len(ends),
@@ -136,7 +141,9 @@ class LaneProcessor(StatefulProcessor):
         )
         out: list[tuple[Kind, bytes]] = []
         try:
-            outcome = self._run(pipeline, step)
+            if step.flush or not step.drop:
+                crash_point(f"{pipeline.name}/state")
+            outcome = advance(ring1, pipeline.program.meaning, self.store, step)
             if outcome.output is not None:
                 key, lost = SinkKey(first.checkpoint, instance, first.epoch), dict[str, str]()
                 for sink, staged in stage(pipeline.sinks, outcome.output, key, lost):
@@ -158,14 +165,6 @@ class LaneProcessor(StatefulProcessor):
         }
         out.append((Kind.REPORT, encode_json(facts)))
         return [Row(instance, bucket, 0, i, int(kind), payload) for i, (kind, payload) in enumerate(out)]
-
-    def _run(self, pipeline: PipelineDef, step: Step) -> Outcome:
-        program = pipeline.program
-        if program.ring1 is None:
-            raise InternalError(f"pipeline {pipeline.name} has lanes but no state")
-        if step.flush or not step.drop:
-            crash_point(f"{pipeline.name}/state")
-        return advance(program.ring1, program.meaning, self.store, step)
 
 
 def _facts(outcome: Outcome) -> dict[str, Any]:

@@ -1,0 +1,165 @@
+"""Tables of partials as bytes: every type, any cut, and bytes that are none."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.bridge import rows
+from headrace.bridge.rows import MAX_PAYLOAD, decode_counted, decode_rows, encode_rows, encode_runs, payloads
+from headrace.errors import InternalError
+
+_TIMES = st.integers(-(10**15), 10**15)
+Kinds = tuple[tuple[pa.DataType, st.SearchStrategy[Any]], ...]
+VALUES: Kinds = (
+    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+    (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    (pa.int8(), st.integers(-128, 127)),
+    (pa.float64(), st.floats(allow_nan=False)),
+    (pa.float32(), st.floats(allow_nan=False, width=32)),
+    (pa.bool_(), st.booleans()),
+    (pa.string(), st.text(max_size=12)),
+    (pa.binary(), st.binary(max_size=12)),
+    (pa.date32(), st.dates(date(1, 1, 1), date(9999, 12, 31))),
+    (pa.timestamp("us"), _TIMES),
+    (pa.timestamp("us", "UTC"), _TIMES),
+    (pa.decimal128(38, 4), st.decimals(-(10**20), 10**20, places=4, allow_nan=False)),
+)
+NESTED: tuple[tuple[pa.DataType, st.SearchStrategy[Any]], ...] = (
+    (pa.list_(pa.int64()), st.lists(st.integers(0, 9), max_size=3)),
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn, kinds: Kinds = VALUES) -> pa.Table:
+    """A table of any columns, with NULLs in some, in several chunks, each perhaps a slice of a longer one."""
+    columns = draw(st.lists(st.tuples(st.sampled_from(kinds), st.booleans()), min_size=1, max_size=5))
+    parts = []
+    for _ in range(draw(st.integers(1, 3))):
+        count, before = draw(st.integers(0, 12)), draw(st.integers(0, 3))
+        arrays = []
+        for (kind, values), nullable in columns:
+            each = st.none() | values if nullable else values
+            size = count + before
+            arrays.append(pa.array(draw(st.lists(each, min_size=size, max_size=size)), kind).slice(before))
+        parts.append(pa.table({f"c{i}": a for i, a in enumerate(arrays)}))
+    return pa.concat_tables(parts)
+
+
+def cut(table: pa.Table, cuts: Sequence[int]) -> list[pa.Table]:
+    return [table.slice(a, b - a) for a, b in pairwise(cuts)]
+
+
+@given(tables(VALUES + NESTED), st.data())
+def test_rows_come_back_from_any_number_of_blobs(table: pa.Table, data: st.DataObject) -> None:
+    inner = data.draw(st.lists(st.integers(0, table.num_rows), max_size=6))
+    cuts = [0, *sorted(inner), table.num_rows]
+    for blobs in ([encode_rows(part) for part in cut(table, cuts)], encode_runs(table, np.array(cuts))):
+        found, counts = decode_counted(blobs, table.schema)
+        found.validate(full=True)
+        assert found.schema == table.schema
+        assert found.to_pylist() == table.to_pylist()
+        assert counts.tolist() == np.diff(cuts).tolist()
+
+
+@given(tables())
+def test_large_blobs_are_read_in_place_with_the_same_result(table: pa.Table) -> None:
+    blobs = [encode_rows(table), encode_rows(table.slice(1))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "LARGE", 0)
+        assert decode_rows(blobs, table.schema).to_pylist() == [*table.to_pylist(), *table.slice(1).to_pylist()]
+
+
+@given(tables(), st.data())
+def test_what_is_no_blob_of_the_schema_is_refused(table: pa.Table, data: st.DataObject) -> None:
+    blob = encode_rows(table)
+    changed = bytearray(blob)
+    changed[data.draw(st.integers(0, 15))] ^= data.draw(st.integers(1, 255))  # magic, rows or layout
+    for wrong in (blob[:-1], blob + bytes(8), blob[:12], b"", bytes(changed)):
+        if wrong == blob or (table.num_rows == 0 and wrong[4:8] != blob[4:8]):
+            continue
+        try:
+            found = decode_rows([blob, wrong], table.schema)
+        except InternalError:
+            continue
+        assert found.num_rows == table.num_rows + struct.unpack_from("<I", wrong, 4)[0]  # columns without a byte
+        assert not sum(c.nbytes for c in table.columns)
+
+
+def test_rows_of_another_schema_are_refused() -> None:
+    table = pa.table({"k0": ["a"], "p0": [1]})
+    with pytest.raises(InternalError, match="not rows of k0, p0"):
+        decode_rows([encode_rows(table)], pa.table({"k0": ["a"], "p0": [1.0]}).schema)
+    nested = pa.table({"k0": [["a"]]})
+    with pytest.raises(InternalError, match="not rows of k1"):
+        decode_rows([encode_rows(nested)], nested.rename_columns(["k1"]).schema)
+
+
+def test_strings_that_are_not_as_long_as_they_say_are_refused() -> None:
+    blob = bytearray(encode_rows(pa.table({"k0": ["abc", "d"]})))
+    at = blob.index(struct.pack("<ii", 3, 1))
+    blob[at : at + 8] = struct.pack("<ii", 3, 9)
+    with pytest.raises(InternalError, match="k0"):
+        decode_rows([bytes(blob)], pa.schema([("k0", pa.string())]))
+
+
+def test_only_bytes_are_read() -> None:
+    table = pa.table({"p0": [1]})
+    blobs: list[Any] = [bytearray(encode_rows(table))]
+    with pytest.raises(InternalError, match="bytes"):
+        decode_rows(blobs, table.schema)
+
+
+def test_the_same_rows_are_the_same_bytes() -> None:
+    """A re-run of an epoch writes the state that is there already."""
+    table = pa.table({"k0": ["a", None, "bc"], "p0": [True, None, False], "p1": [Decimal("1.5"), None, None]})
+    table = table.append_column("t", pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 3))
+    assert encode_rows(table) == encode_rows(pa.concat_tables([table.slice(0, 1), table.slice(1)]))
+    assert encode_runs(table, np.array([0, 3])) == [encode_rows(table)]
+
+
+def test_no_blobs_are_an_empty_table() -> None:
+    schema = pa.schema([("k0", pa.string())])
+    assert decode_rows([], schema).equals(schema.empty_table())
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 65_536, 1_048_577, 1_100_000])
+def test_no_payload_is_larger_than_the_limit(rows: int) -> None:
+    table = pa.table({"p0": pa.array(range(rows), pa.int64())})
+    parts = list(payloads(table))
+    assert max(map(len, parts)) <= MAX_PAYLOAD
+    assert decode_rows(parts, table.schema).equals(table)
+    assert len(parts) == 1 or sum(map(len, parts)) > MAX_PAYLOAD
+
+
+def test_rows_that_only_just_fit_are_cut_when_their_encoding_does_not() -> None:
+    table = pa.table({"p0": pa.array(range(MAX_PAYLOAD // 8), pa.int64())})
+    assert table.nbytes == MAX_PAYLOAD
+    parts = list(payloads(table))
+    assert len(parts) == 2
+    assert decode_rows(parts, table.schema).equals(table)
+
+
+def test_a_single_larger_row_travels_alone() -> None:
+    huge = "x" * (MAX_PAYLOAD + 1)
+    table = pa.table({"k0": ["a", huge, "b", "c"]})
+    parts = [decode_rows([p], table.schema).column("k0").to_pylist() for p in payloads(table)]
+    assert [v for part in parts for v in part] == ["a", huge, "b", "c"]
+    assert [huge] in parts
+
+
+def test_no_rows_make_one_payload() -> None:
+    table = pa.table({"k0": pa.array([], pa.string())})
+    (part,) = payloads(table)
+    assert decode_rows([part], table.schema).equals(table)
