@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import socket
 import struct
@@ -35,6 +36,10 @@ class Server(threading.Thread):
         self.broken: set[bytes] = set()
 
     def run(self) -> None:
+        with contextlib.suppress(ConnectionError):  # a client that failed does not read the rest
+            self.answer()
+
+    def answer(self) -> None:
         while head := self.file.read(8):
             version, length = struct.unpack("!ii", head)
             assert version == 0
@@ -63,11 +68,12 @@ def served() -> Iterator[tuple[MapState, Server]]:
     api.sockfile.close()
     ours.close()
     server.join(10)
-    server.file.close()
+    with contextlib.suppress(ConnectionError):
+        server.file.close()
     theirs.close()
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, state_calls.MANY, state_calls.IN_FLIGHT, 3 * state_calls.IN_FLIGHT + 1])
+@pytest.mark.parametrize("count", [0, 1, 2, state_calls.MANY, state_calls.WINDOW, 3 * state_calls.WINDOW + 1])
 def test_what_was_put_is_found_also_one_by_one(served: tuple[MapState, Server], count: int) -> None:
     state, server = served
     blobs = [((i, -i), bytes([i % 251]) * (i * 37)) for i in range(1, count + 1)]
