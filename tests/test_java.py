@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -91,10 +92,19 @@ def test_the_wrapper_is_made_once_and_repaired_when_damaged(tmp_path: Path) -> N
     assert os.listdir(script.parent) == ["java"]
 
 
-def test_a_cache_that_cannot_be_written_is_a_coded_error(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(MissingJava):
-        java.wrapped_home(Path("/some/java"), {"XDG_CACHE_HOME": str(tmp_path / "file")})
+    env = {"HEADRACE_CACHE_DIR": str(tmp_path / "file"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert tmp_path / "cache" in java.wrapped_home(Path("/some/java"), env).parents
+
+
+def test_a_wrapper_that_cannot_be_written_is_a_coded_error(tmp_path: Path) -> None:
+    env = {"HEADRACE_CACHE_DIR": str(tmp_path)}
+    home = java.wrapped_home(Path("/some/java"), env)
+    shutil.rmtree(home)
+    home.write_text("")
+    with pytest.raises(MissingJava, match="HEADRACE_CACHE_DIR"):
+        java.wrapped_home(Path("/some/java"), env)
 
 
 @pytest.mark.spark

@@ -25,7 +25,7 @@ def test_an_archive_is_used_only_when_it_was_recorded_for_this_java(tmp_path: Pa
 def test_the_worker_python_is_this_one_without_sparks_zips_in_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADRACE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("SPARK_HOME", "/opt/my spark")
     kept = "/opt/other/pyspark.zip:/a folder/*"
     monkeypatch.setenv("PYTHONPATH", f"/opt/my spark/python/lib/pyspark.zip:{kept}:/opt/my spark/python/lib/py4j.zip")
@@ -37,6 +37,8 @@ def test_the_worker_python_is_this_one_without_sparks_zips_in_its_path(
 def test_where_no_script_can_be_kept_the_interpreter_itself_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "cache").write_text("a file")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADRACE_CACHE_DIR", str(tmp_path))
+    script = Path(worker_python())
+    script.unlink()
+    script.mkdir()
     assert worker_python() == sys.executable

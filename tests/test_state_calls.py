@@ -103,6 +103,40 @@ def test_a_failed_call_is_raised(served: tuple[MapState, Server]) -> None:
         get_many(state, keys)
 
 
+def test_what_breaks_off_is_sparks_failure_and_no_pipelines(served: tuple[MapState, Server]) -> None:
+    """Its answers are still on the connection: nobody may go on with it."""
+    state, server = served
+    keys = [(i, i) for i in range(state_calls.MANY)]
+    api: Any = state._mapStateClient._stateful_processor_api_client
+    receive, received = api._receive_proto_message, list[int]()
+
+    def broken() -> Any:
+        received.append(1)
+        if len(received) == 3:
+            raise MemoryError
+        return receive()
+
+    api._receive_proto_message = broken
+    with pytest.raises(PySparkRuntimeError, match="MemoryError"):
+        get_many(state, keys)
+    assert server.is_alive()
+
+
+def test_a_release_with_other_messages_is_asked_one_by_one(
+    served: tuple[MapState, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, server = served
+    assert state_calls._understood()
+    state_calls._understood.cache_clear()
+    monkeypatch.setattr(state_calls, "_tag", lambda message, name: b"\x7a")
+    try:
+        assert not state_calls._understood()
+        update_many(state, [((i, i), bytes([i])) for i in range(state_calls.MANY)])
+        assert len(server.values) == state_calls.MANY
+    finally:
+        state_calls._understood.cache_clear()
+
+
 def test_a_client_that_is_not_known_is_asked_one_by_one(
     served: tuple[MapState, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 
-def cache_roots(env: Mapping[str, str] | None = None) -> list[Path]:
-    """Where a cache may lie, the first choice first: `headrace` in `$HEADRACE_CACHE_DIR`, `$XDG_CACHE_HOME` or
-    `~/.cache`. `env` is `os.environ` unless given. Empty where none of them is an absolute path."""
-    env = os.environ if env is None else env
-    home = env.get("HOME", "")
-    roots = (env.get("HEADRACE_CACHE_DIR"), env.get("XDG_CACHE_HOME"), home and os.path.join(home, ".cache"))
-    return [Path(root) / "headrace" for root in roots if root and os.path.isabs(root)]
-
-
 def cache_directory(env: Mapping[str, str] | None = None) -> Path:
-    """The first of `cache_roots`, else a private temporary directory."""
-    return next(iter(cache_roots(env)), None) or private_directory()
+    """The first of `headrace` in `$HEADRACE_CACHE_DIR`, `$XDG_CACHE_HOME` and `~/.cache` that can be written to, else a
+    private temporary directory. `env` is `os.environ` unless given."""
+    env = os.environ if env is None else env
+    home = env.get("HOME") or os.path.expanduser("~")
+    roots = (env.get("HEADRACE_CACHE_DIR"), env.get("XDG_CACHE_HOME"), os.path.join(home, ".cache"))
+    for root in (r for r in roots if r and os.path.isabs(r)):
+        found = Path(root) / "headrace"
+        try:
+            found.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(found, os.W_OK):
+            return found
+    return private_directory()
 
 
+@cache
 def private_directory() -> Path:
     """A directory under the temporary one that is ours alone: what is cached is run, so nobody else may write there."""
     shared = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
     try:
         shared.mkdir(mode=0o700, exist_ok=True)
-        found = shared.stat()
-        ours = found.st_uid == os.getuid() and found.st_mode & 0o022 == 0
+        found = shared.lstat()
+        ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and found.st_mode & 0o022 == 0
     except OSError:
         ours = False
     return shared if ours else Path(tempfile.mkdtemp(prefix="headrace-"))

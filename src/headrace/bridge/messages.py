@@ -6,7 +6,7 @@ watermark, then the epoch's barrier, then eof if the lane ends; `in_order` resto
 Instance 0 is the stream's own lane: task reports, on their way to the driver.
 
 The payload's form depends on the kind: JSON for control, `headrace.bridge.rows` for rows. The schema never changes
-(Spark could not restart otherwise); what may change is inside and carries `VERSION`.
+(Spark could not restart otherwise); what may change is inside and carries `VERSION`, or for rows their own magic.
 """
 
 from __future__ import annotations

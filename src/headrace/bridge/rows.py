@@ -1,10 +1,10 @@
 """Tables of partials as bytes: what a payload and a piece of state look like.
 
-A blob is a prefix (magic, rows, a digest of the schema, which columns have a mask), the size of each column of strings,
-and the columns, each on a multiple of eight bytes: its mask (a byte a row, 1 where there is a value) if it has NULLs,
-then its values, or for strings their lengths and their bytes. It says nothing else of its schema, which both sides know
-from the pipeline's program: an Arrow IPC message takes 600 bytes and 5 us to open, and a state of a million groups is
-read in hundreds of blobs of 32. Many blobs become one table, and one table many blobs, in a few calls.
+A blob is a prefix (magic, rows, a digest of schema and rows, which columns have a mask), the size of each column of
+strings, and the columns, each on a multiple of eight bytes: its mask (a byte a row, 1 where there is a value) if it has
+NULLs, then its values, or for strings their lengths and their bytes. It says nothing else of its schema, which both
+sides know from the pipeline's program: an Arrow IPC message takes 600 bytes and 5 us to open, and a state of a million
+groups is read in hundreds of blobs of 32. Many blobs become one table, and one table many blobs, in a few calls.
 
 Types that have no such form (nested ones) travel as Arrow IPC.
 """
@@ -89,7 +89,7 @@ def encode_rows(table: pa.Table) -> bytes:
             sizes.append(end - begin)
         else:
             _append(parts, column.data)
-    prefix = _PREFIX.pack(_MAGIC, table.num_rows, layout.digest, flags)
+    prefix = _PREFIX.pack(_MAGIC, table.num_rows, layout.digest ^ table.num_rows, flags)
     return b"".join((prefix, layout.sizes.pack(*sizes), *parts))
 
 
@@ -104,6 +104,8 @@ def encode_runs(table: pa.Table, cuts: Ints) -> list[bytes]:
     layout = layout_of(table.schema)
     if layout is None:
         return [_encode_ipc(table.slice(a, b - a)) for a, b in zip(cuts.tolist(), cuts[1:].tolist(), strict=False)]
+    if len(cuts) and cuts[-1] > table.num_rows:
+        raise InternalError(f"a run ends at row {cuts[-1]} of {table.num_rows}")
     columns = _columns(table, layout)
     data, offsets, masks = (
         np.array([0 if part is None else part.ctypes.data for part in parts], np.int64)
@@ -162,10 +164,10 @@ def _view(blob: Any, layout: Layout) -> pa.Table:
     for c, (kind, width, boolean) in enumerate(layout.columns):
         valid = _bits(take(rows)) if flags >> c & 1 else None
         if width == k.BYTES:
+            lengths, data = np.frombuffer(take(4 * rows), np.int32), take(next(sizes))
             offsets = np.zeros(rows + 1, np.int32)
-            np.cumsum(np.frombuffer(take(4 * rows), np.int32), out=offsets[1:])
-            data = take(next(sizes))
-            if offsets[-1] != data.size:
+            np.cumsum(lengths, out=offsets[1:])
+            if rows and (lengths.min() < 0 or lengths.sum(dtype=np.int64) != data.size):
                 raise InternalError(f"the strings of {layout.schema.names[c]} are not as long as they should be")
             buffers = [valid, _buffer(offsets), data]
         elif boolean:
@@ -210,6 +212,8 @@ def _columns(table: pa.Table, layout: Layout) -> list[_Column]:
     pieces = table.to_batches()
     if len(pieces) != 1:
         pieces = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+        if len(pieces) > 1:
+            raise InternalError("2 GB of strings are too many for one piece")
     arrays = pieces[0].columns
     return [_Column(a, width, boolean) for a, (_, width, boolean) in zip(arrays, layout.columns, strict=True)]
 

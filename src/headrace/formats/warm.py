@@ -39,13 +39,11 @@ def ready() -> None:
     (kernel_directory() / _READY).touch()
 
 
-def load() -> bool:
-    """Load the kernels of json and csv if all of them are compiled; whether they are. If not, each is compiled when a
-    task needs it: a stream needs few of them, and all take half a minute."""
-    compiled = (kernel_directory() / _READY).exists()
-    if compiled:
+def load() -> None:
+    """Load the kernels of json and csv if all of them are compiled. If not, each is compiled when a task needs it: a
+    stream needs few of them, and all take half a minute."""
+    if (kernel_directory() / _READY).exists():
         ready()
-    return compiled
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.aggregates import closed_among, schema_of
 from headrace.bridge.buckets import hashes
 from headrace.bridge.rows import decode_counted, encode_runs
-from headrace.errors import StateDamaged
+from headrace.errors import InternalError, StateDamaged
 from headrace.program import Ring1Program, Window
 from headrace.ring1.state import NO_END, BlobKey, Store, TableEntry
 
@@ -113,7 +113,12 @@ class Chunks:
                 raise StateDamaged(f"the chunk {tuple(key)} of a table is missing", key=tuple(key))
             self._stored[key.part] = len(data)
             blobs.append(data)
-        rows, counts = decode_counted(blobs, self._schema)
+        try:
+            rows, counts = decode_counted(blobs, self._schema)
+        except InternalError as problem:
+            raise StateDamaged(f"a chunk of the table {self.bounds} is damaged: {problem.message}") from problem
+        if (counts != self.entry.rows[unread]).any():
+            raise StateDamaged(f"chunks of the table {self.bounds} do not have the rows that they should")
         self._rows = pa.concat_tables([self._rows, rows])
         self._places = np.concatenate([self._places, np.repeat(unread, counts)])
 
@@ -125,12 +130,17 @@ class Chunks:
         return taken
 
     def _among(self, delta: pa.Table) -> Flags:
-        """Of the rows, at least those whose key is in `delta`: each column is looked at by itself."""
+        """Of the rows, at least those whose key is in `delta`: each column is looked at by itself. Arrow tells one NaN
+        from another, and 0.0 from -0.0, which Ring 0 does not send."""
         found = np.ones(self._rows.num_rows, np.bool_)
         for i in range(len(self.program.keys)):
             column = self._rows.column(f"k{i}")
             if not pa.types.is_nested(column.type):
-                among: Any = pc.is_in(column, value_set=delta.column(f"k{i}").combine_chunks())
+                wanted: Any = delta.column(f"k{i}").combine_chunks()
+                among: Any = pc.is_in(column, value_set=wanted)
+                if pa.types.is_floating(column.type) and pc.any(pc.is_nan(wanted)).as_py():
+                    nan: Any = pc.coalesce(pc.is_nan(column), pa.scalar(False))
+                    among = pc.or_(among, nan)
                 found &= among.to_numpy()
         return found
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from headrace.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
-from headrace.bridge.rows import decode_rows, encode_rows
-from headrace.errors import StateDamaged
+from headrace.bridge.rows import decode_counted, encode_rows
+from headrace.errors import InternalError, StateDamaged
 from headrace.program import Meaning, Ring1Program, Window
 from headrace.ring1.split import by_window
 from headrace.ring1.state import BlobKey, Header, LogEntry, Outcome, Segment, Step, Store, outcome, require_room
@@ -102,4 +102,10 @@ def _read(program: Ring1Program, store: Store, bounds: tuple[int, int], segments
         if data is None:
             raise StateDamaged(f"the segment {tuple(key)} of a window is missing", key=tuple(key))
         found.append(data)
-    return decode_rows(found, schema_of(program))
+    try:
+        table, counts = decode_counted(found, schema_of(program))
+    except InternalError as problem:
+        raise StateDamaged(f"a segment of the window {bounds} is damaged: {problem.message}") from problem
+    if counts.tolist() != [segment.rows for segment in segments]:
+        raise StateDamaged(f"segments of the window {bounds} do not have the rows that they should")
+    return table

@@ -102,6 +102,8 @@ class _Tables:
         if exact and not first:
             return merged
         names = [*(BOUNDS if self.program.window else ()), *(f"k{i}" for i in range(len(self.program.keys)))]
+        if not names:
+            return merged.slice(0, 0)  # there is one group, and it was there
         on = " AND ".join(f"m.{n} IS NOT DISTINCT FROM d.{n}" for n in names)
         sql = f"SELECT m.* FROM merged m {'ANTI' if first else 'SEMI'} JOIN other d ON {on}"
         found = duck.run(self.meaning, sql, {"merged": merged, "other": old if first else delta})

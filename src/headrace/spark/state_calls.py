@@ -11,11 +11,11 @@ import contextlib
 import importlib
 import pickle
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql.streaming.stateful_processor import MapState
 
 _messages: Any = None
@@ -41,7 +41,8 @@ def get_many(state: MapState, keys: Sequence[Key]) -> list[bytes | None]:
     api = client._stateful_processor_api_client
     dumps = _serializer(api, client.user_key_schema, tuple(keys[0]))
     calls = (_call(state._stateName, "getValue", userKey=dumps(tuple(key))) for key in keys)
-    return [bytes(api._deserialize_from_bytes(found)[0]) if found else None for found in _exchange(api, calls)]
+    values = _exchange(api, calls)
+    return [bytes(api._deserialize_from_bytes(value)[0]) if value else None for value in values]
 
 
 def update_many(state: MapState, items: Sequence[tuple[Key, bytes]]) -> None:
@@ -56,16 +57,33 @@ def update_many(state: MapState, items: Sequence[tuple[Key, bytes]]) -> None:
     dump_key = _serializer(api, client.user_key_schema, tuple(key))
     dump_value = _serializer(api, client.value_schema, (data,))
     calls = (_call(name, "updateValue", userKey=dump_key(tuple(k)), value=dump_value((d,))) for k, d in items)
-    for _ in _exchange(api, calls):
-        pass
+    _exchange(api, calls)
 
 
 def _client(state: MapState) -> Any:
-    """Spark's client, if it is the one that is known here."""
+    """Spark's client, if it and its messages are the ones that are known here."""
     client = getattr(state, "_mapStateClient", None)
     api = getattr(client, "_stateful_processor_api_client", None)
     known = ("sockfile", "_receive_proto_message", "_serialize_to_bytes", "_deserialize_from_bytes")
-    return client if _messages is not None and all(hasattr(api, name) for name in known) else None
+    return client if _messages is not None and _understood() and all(hasattr(api, name) for name in known) else None
+
+
+@cache
+def _understood() -> bool:
+    """Whether the requests made here are, to the byte, those that Spark would make."""
+    try:
+        get = _messages.MapStateCall(stateName="s", getValue=_messages.GetValue(userKey=b"k" * 200))
+        update = _messages.MapStateCall(stateName="s", updateValue=_messages.UpdateValue(userKey=b"k", value=b"v"))
+        for call, made in (
+            (get, _call("s", "getValue", userKey=b"k" * 200)),
+            (update, _call("s", "updateValue", userKey=b"k", value=b"v")),
+        ):
+            request = _messages.StateVariableRequest(mapStateCall=call)
+            if _messages.StateRequest(stateVariableRequest=request).SerializeToString() != made:
+                return False
+    except (AttributeError, KeyError, TypeError, ValueError):  # other names, other types, larger numbers
+        return False
+    return True
 
 
 def _serializer(api: Any, schema: Any, example: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bytes]:
@@ -97,24 +115,32 @@ def _tag(message: str, name: str) -> bytes:
     return bytes((number << 3 | 2,))  # field numbers up to 15
 
 
-def _exchange(api: Any, calls: Iterable[bytes]) -> Iterator[bytes]:
-    """The answer to each call, in order."""
+def _exchange(api: Any, calls: Iterable[bytes]) -> list[bytes]:
+    """The answer to each call, in order. What goes wrong in between is Spark's failure and no pipeline's: answers may
+    be left on the connection, which nobody may take for those to other calls."""
+    answers: list[bytes] = []
     asked = written = 0
-    for call in calls:
-        api.sockfile.write(_FRAME.pack(0, len(call)))
-        api.sockfile.write(call)
-        written += 1
-        if written == WINDOW:
-            api.sockfile.flush()
-            yield from _answers(api, asked)
-            asked, written = written, 0
-    api.sockfile.flush()
-    yield from _answers(api, asked + written)
+    try:
+        for call in calls:
+            api.sockfile.write(_FRAME.pack(0, len(call)))
+            api.sockfile.write(call)
+            written += 1
+            if written == WINDOW:
+                api.sockfile.flush()
+                _read(api, asked, answers)
+                asked, written = written, 0
+        api.sockfile.flush()
+        _read(api, asked + written, answers)
+    except (PySparkException, OSError, EOFError):
+        raise
+    except Exception as problem:
+        raise PySparkRuntimeError(f"calls to the state server broke off: {problem!r}") from problem
+    return answers
 
 
-def _answers(api: Any, count: int) -> Iterator[bytes]:
+def _read(api: Any, count: int, answers: list[bytes]) -> None:
     for _ in range(count):
         status, problem, value = api._receive_proto_message()
         if status != 0:
             raise PySparkRuntimeError(f"a call to the state server failed: {problem}")
-        yield value
+        answers.append(value)

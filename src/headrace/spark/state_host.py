@@ -119,31 +119,31 @@ class LaneProcessor(StatefulProcessor):
         instance = pipeline.instance  # who has the lane now: its answers go to the driver under that name
         ends = [LaneEnd.decode(m.payload) for m in messages if m.kind == Kind.EOF]
         sent = [m.payload for m in messages if m.kind == Kind.EVENTS]
-        ring1 = pipeline.program.ring1
-        if ring1 is None:
-            raise InternalError(f"pipeline {pipeline.name} has lanes but no state")
-        events = decode_rows(sent, schema_of(ring1))
         received = Traffic(
             batches=len(sent),
-            rows=events.num_rows,
             watermarks=len(epochs),
             barriers=sum(m.kind == Kind.BARRIER for m in messages),
             ends=len(ends),
         )
-        step = Step(
-            events,
-            watermark_after(epochs),
-            flush=any(e.flush for e in ends),
-            drop=any(e.drop for e in ends),
-            reset=any(e.reset for e in ends),
-            max_groups=pipeline.max_groups,
-            share=-(-pipeline.max_groups // pipeline.buckets),
-        )
         out: list[tuple[Kind, bytes]] = []
         try:
+            program = pipeline.program
+            if program.ring1 is None:
+                raise InternalError(f"pipeline {pipeline.name} has lanes but no state")
+            events = decode_rows(sent, schema_of(program.ring1))
+            received += Traffic(rows=events.num_rows)
+            step = Step(
+                events,
+                watermark_after(epochs),
+                flush=any(e.flush for e in ends),
+                drop=any(e.drop for e in ends),
+                reset=any(e.reset for e in ends),
+                max_groups=pipeline.max_groups,
+                share=-(-pipeline.max_groups // pipeline.buckets),
+            )
             if step.flush or not step.drop:
                 crash_point(f"{pipeline.name}/state")
-            outcome = advance(ring1, pipeline.program.meaning, self.store, step)
+            outcome = advance(program.ring1, program.meaning, self.store, step)
             if outcome.output is not None:
                 key, lost = SinkKey(first.checkpoint, instance, first.epoch), dict[str, str]()
                 for sink, staged in stage(pipeline.sinks, outcome.output, key, lost):

@@ -2,6 +2,7 @@
 
 Blobs are Python `bytes`, given by address: making an object that numba knows of each takes longer than copying a
 thousand rows. `measure` checks that every blob is as long as what it says of itself; the others trust what it found.
+Checked indexing (`headrace.formats.kernels.jit.CHECKED`) is for arrays, so it does not reach in here.
 """
 
 # Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
@@ -21,7 +22,7 @@ if not only_plans():
     from numba import types
     from numba.core import cgutils
 
-PREFIX = 24  # bytes: magic and rows (4 each), layout, which columns have a mask (8 each)
+PREFIX = 24  # bytes: magic and rows (4 each), layout ^ rows, which columns have a mask (8 each)
 BYTES = -1  # the width of a column of strings
 FINE = -1
 
@@ -82,7 +83,7 @@ def measure(blobs: Any, sizes: Any, widths: Any, magic: int, layout: int, rows: 
     total, flags = 0, 0
     for i in range(len(blobs)):
         blob, size = blobs[i], sizes[i]
-        if size < body(widths) or _word(blob) & 0xFFFFFFFF != magic or _word(blob + 8) != layout:
+        if size < body(widths) or _word(blob) & 0xFFFFFFFF != magic or _word(blob + 8) != layout ^ rows_of(blob):
             return i, 0, 0
         count, own = rows_of(blob), _word(blob + 16)
         rows[i] = count
@@ -128,7 +129,7 @@ def join(blobs: Any, widths: Any, magic: int, layout: int, rows: Any, held: Any,
     column_starts(widths, flags, total, held, starts)
     starts += np.int64(out.ctypes.data)
     words = out.view(np.int64)
-    words[0], words[1], words[2] = magic | total << 32, layout, flags
+    words[0], words[1], words[2] = magic | total << 32, layout ^ total, flags
     string = PREFIX >> 3
     for c in range(len(widths)):
         if widths[c] == BYTES:
@@ -189,7 +190,7 @@ def scatter(
     for i in range(len(cuts) - 1):
         row, count = cuts[i], cuts[i + 1] - cuts[i]
         words[begin >> 3] = magic | count << 32
-        words[(begin >> 3) + 1] = layout
+        words[(begin >> 3) + 1] = layout ^ count
         words[(begin >> 3) + 2] = flags
         at, string = begin + body(widths), 0
         for c in range(len(widths)):

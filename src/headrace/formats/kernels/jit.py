@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from headrace.cache import cache_roots, private_directory
+from headrace.cache import cache_directory
 from headrace.planning import declared, only_plans
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,15 +36,7 @@ def stamp() -> str:
 @cache
 def kernel_directory() -> Path:
     """A writable directory for this version of the kernels."""
-    for root in cache_roots():
-        found = root / f"kernels-{stamp()}"
-        try:
-            found.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(found, os.W_OK):
-            return found
-    found = private_directory() / f"kernels-{stamp()}"
+    found = cache_directory() / f"kernels-{stamp()}"
     found.mkdir(parents=True, exist_ok=True)
     return found
 
