@@ -23,8 +23,8 @@ from headrace.spark.session import QUERY_SETTINGS, Engine
 
 QUICK = "--quick" in sys.argv
 FILE_ROWS = 25_000 if QUICK else 125_000
-# An epoch of headrace reads at most 256 MiB by default, which is six of these files: plain Spark may read six as well.
-WARM, MEASURED, PER_EPOCH = 6, 24, 6
+# An epoch of headrace reads at most 512 MiB by default, which is twelve of these files: plain Spark may read as many.
+WARM, MEASURED, PER_EPOCH = 6, 24, 12
 ROUNDS = 1 if QUICK else 2
 # Event time goes forward a millisecond a row, so one of 10 keys comes every 10 ms and one of 100,000 every 100 s: these
 # gaps end a session now and then.

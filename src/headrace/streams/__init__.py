@@ -10,7 +10,7 @@ STREAM_OPTIONS = (
     Option(
         "max_epoch_bytes",
         size,
-        default=256 * 1024 * 1024,
+        default=512 * 1024 * 1024,
         help="how much one epoch reads at most; smaller epochs commit sooner, larger ones cost less per byte",
     ),
     Option(
