@@ -320,6 +320,11 @@ class MissingJava(ExternalError):
     code = "MISSING_JAVA"
 
 
+class SparkNotStarted(ExternalError):
+    code = "SPARK_NOT_STARTED"
+    retry_helps = True
+
+
 class SessionMismatch(UserError):
     code = "SESSION_MISMATCH"
 

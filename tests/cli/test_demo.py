@@ -64,7 +64,7 @@ def test_the_results_are_the_newest_rows_and_a_summary() -> None:
     out, text = console(False)
     show._results(hub, {"sensors": ["ts", "temp"]}, out)
     shown = text.getvalue()
-    assert "hot: the last of 9 rows" in shown
+    assert "hot: the last of 4,321 rows" in shown
     assert "d8" in shown
     assert "28.12" in shown
     assert "28.123" not in shown

@@ -124,3 +124,14 @@ def test_the_demo_ends_by_itself_with_results_and_leaves_nothing_behind(tmp_path
         assert f"{name}: the last of 0 rows" not in answer.stdout
     assert "of 20 columns were decoded" in answer.stdout
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith("headrace")] == []
+
+
+def test_a_master_that_is_none_is_a_coded_error_and_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(ENDLESS)
+    with started("run", "app.sql", "--master", "nonsense", cwd=tmp_path) as child:
+        _, told = child.communicate(timeout=LIMIT)
+        assert child.returncode == 2
+        assert "[SPARK_NOT_STARTED] Spark did not start with master nonsense" in told
+        assert "spark.log" in told
+        with pytest.raises(ProcessLookupError):
+            os.killpg(child.pid, 0)

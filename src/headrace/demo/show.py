@@ -93,7 +93,7 @@ def _results(hub: Hub, decoded: dict[str, list[str]], out: Console) -> None:
     for name, pipeline in hub.pipelines.items():
         rows = pipeline.results()
         newest = _rounded(rows.slice(max(0, rows.num_rows - 5)))
-        out.print(table_of(newest, f"{name}: the last of {rows.num_rows:,} rows"))
+        out.print(table_of(newest, f"{name}: the last of {pipeline.status().rows_out:,} rows"))
     for name, stream in hub.streams.items():
         facts = stream.status()
         out.print(

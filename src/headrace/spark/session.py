@@ -16,7 +16,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from headrace.errors import SessionMismatch
+from headrace.errors import SessionMismatch, SparkNotStarted
 from headrace.java import find_java
 from headrace.program import Meaning
 from headrace.spark import archive
@@ -68,16 +68,17 @@ class Engine:
             return
         gateway: Any = self.spark.sparkContext._gateway
         self.spark.stop()
+        _shut(gateway)
+
+
+def _shut(gateway: Any) -> None:
+    """End the JVM that we started, if there is one, and let a later session start its own."""
+    if gateway is not None:
         process = getattr(gateway, "proc", None)
         gateway.shutdown()
         if process is not None:
             process.stdin.close()  # the JVM of an embedded driver ends with its standard input
             process.wait(timeout=120)
-        _forget_gateway()
-
-
-def _forget_gateway() -> None:
-    """Let a later session start a JVM of its own."""
     SparkContext._gateway = None
     SparkContext._jvm = None
 
@@ -135,8 +136,23 @@ def start(master: str | None, log: Path | None, meaning: Meaning, java_options: 
     for key, value in settings.items():
         builder = builder.config(key, value)
     with errors_to(log):
-        spark = builder.getOrCreate()
+        try:
+            spark = builder.getOrCreate()
+        except Exception as problem:
+            _shut(SparkContext._gateway)
+            raise _not_started(chosen, problem, log) from problem
     return Engine(spark, owned=True)
+
+
+def _not_started(master: str, problem: Exception, log: Path | None) -> SparkNotStarted:
+    causes = [line for line in str(problem).splitlines() if "Exception: " in line or "Error: " in line]
+    reason = causes[-1].strip() if causes else f"{type(problem).__name__}: {problem}"
+    more = f" See {log}." if log else ""
+    return SparkNotStarted(
+        f"Spark did not start with master {master}: {reason}",
+        advice=f"Is the master right and running, and can it be reached from here?{more}",
+        master=master,
+    )
 
 
 def adopt(spark: SparkSession, meaning: Meaning) -> Engine:
