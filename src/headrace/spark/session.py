@@ -139,14 +139,15 @@ def start(master: str | None, log: Path | None, meaning: Meaning, java_options: 
         try:
             spark = builder.getOrCreate()
         except Exception as problem:
+            told = _not_started(chosen, problem, log)  # asks the JVM
             _shut(SparkContext._gateway)
-            raise _not_started(chosen, problem, log) from problem
+            raise told from None
     return Engine(spark, owned=True)
 
 
 def _not_started(master: str, problem: Exception, log: Path | None) -> SparkNotStarted:
     causes = [line for line in str(problem).splitlines() if "Exception: " in line or "Error: " in line]
-    reason = causes[-1].strip() if causes else f"{type(problem).__name__}: {problem}"
+    reason = causes[-1].strip(": ") if causes else f"{type(problem).__name__}: {problem}"
     more = f" See {log}." if log else ""
     return SparkNotStarted(
         f"Spark did not start with master {master}: {reason}",
