@@ -51,7 +51,7 @@ def test_the_live_view_shows_every_fact_about_a_stream_and_its_pipelines() -> No
 
 def test_a_stream_that_has_done_nothing_yet_can_be_shown() -> None:
     assert "none yet" in shown(draw([FRESH], []))
-    assert stream_line(FRESH) == "new: the first epoch is under way"
+    assert stream_line(FRESH) == "new: waiting for the first epoch"
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are() -> None:

@@ -11,7 +11,7 @@ from headrace.view.text import count, milliseconds, moment
 def stream_line(stream: StreamStatus) -> str:
     """One line about a stream."""
     if stream.epoch < 0:
-        return f"{stream.name}: the first epoch is under way"
+        return f"{stream.name}: waiting for the first epoch"
     return (
         f"{stream.name}: {count(stream.rows)} rows in, {count(stream.rows_per_s)} rows/s, {stream.mb_per_s:.1f} MB/s, "
         f"epoch {stream.epoch} ({milliseconds(stream.epoch_ms)}), "
