@@ -14,7 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import BadOption, FileChanged, HeaderMismatch, HeadraceError, MissingFile, UnreadableDirectory
+from headrace.errors import (
+    BadOption,
+    FileChanged,
+    HeaderMismatch,
+    HeadraceError,
+    MissingFile,
+    UnreadableDirectory,
+    UnreadableFile,
+)
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.formats.native import write_rows
@@ -22,8 +30,8 @@ from headrace.program import StreamDef
 from headrace.schema import BIGINT, BINARY, BOOLEAN, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
 from headrace.sources.base import Offset, RawChunk
-from headrace.sources.filelog import Extent, fingerprint
-from headrace.sources.files import Files
+from headrace.sources.extent import Extent
+from headrace.sources.files import FULL, Files
 from headrace.sources.reading import FileRange, RangeReader
 
 SCHEMA = Schema((Field("a", BIGINT), Field("b", STRING)))
@@ -65,9 +73,7 @@ def write(path: Path, begin: int, end: int) -> None:
 def extent_of(path: Path, sealed: bool = True) -> Extent:
     fd = os.open(path, os.O_RDONLY)
     try:
-        size = os.fstat(fd).st_size
-        head = min(size, 4096)
-        return Extent(str(path), os.fstat(fd).st_ino, 0, size, head, fingerprint(fd, head), sealed)
+        return Extent.of(fd, str(path), 0, os.fstat(fd).st_size, sealed=sealed)
     finally:
         os.close(fd)
 
@@ -280,29 +286,31 @@ def test_a_file_that_changed_after_it_was_listed_is_named(tmp_path: Path, change
     assert caught.value.params["path"] == str(data / "f")
 
 
-def test_a_replaced_file_is_noticed_by_the_next_listing(tmp_path: Path) -> None:
-    data = tmp_path / "data"
+def test_a_replaced_file_is_noticed_by_the_next_full_listing(tmp_path: Path) -> None:
+    data, clock = tmp_path / "data", Clock()
     data.mkdir()
     write(data / "f", 0, 10)
-    source = make(stream(data), tmp_path / "state")
+    source = make(stream(data), tmp_path / "state", clock)
     end = source.latest(source.initial(), None)
     replaced(data / "f")
+    clock.now += FULL
     with pytest.raises(FileChanged):
         source.latest(end, None)
 
 
 @pytest.mark.parametrize("change", [grew, shrank, replaced], ids=lambda f: f.__name__)
-def test_a_file_that_changes_after_it_was_read_is_noticed_by_the_next_listing(
+def test_a_file_that_changes_after_it_was_read_is_noticed_by_the_next_full_listing(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
-    data = tmp_path / "data"
+    data, clock = tmp_path / "data", Clock()
     data.mkdir()
     write(data / "a.json", 0, 5)
-    source = make(stream(data), tmp_path / "state")
+    source = make(stream(data), tmp_path / "state", clock)
     end = source.latest(source.initial(), None)
     assert len(rows(source, source.initial(), end)) == 5
     source.commit(end)
     change(data / "a.json")
+    clock.now += FULL
     with pytest.raises(FileChanged):
         source.exhausted(end)
 
@@ -358,7 +366,7 @@ def test_a_file_that_goes_while_it_is_listed_is_no_error_and_one_that_may_not_be
     monkeypatch.setattr(os, "open", fails)
     assert source.latest(source.initial(), None) == source.initial()
     problem = PermissionError()
-    with pytest.raises(UnreadableDirectory) as caught:
+    with pytest.raises(UnreadableFile) as caught:
         source.latest(source.initial(), None)
     assert caught.value.params["path"] == str(data / "f")
 
@@ -384,15 +392,19 @@ def test_listing_known_files_opens_none_of_them(tmp_path: Path, monkeypatch: pyt
     data.mkdir()
     for i in range(300):
         write(data / f"f{i}", i, i + 1)
-    source = make(stream(data), tmp_path / "state")
+    monkeypatch.setattr("headrace.sources.extent.SETTLED_NS", -(10**18))  # else young files are compared by digest
+    clock = Clock()
+    source = make(stream(data), tmp_path / "state", clock)
     end = source.latest(source.initial(), None)
 
     def refuse(*_: object) -> int:
         raise AssertionError("a known file was opened")
 
     monkeypatch.setattr(os, "open", refuse)
-    assert source.latest(end, None) == end
-    assert source.exhausted(end)
+    for _ in range(2):
+        clock.now += FULL
+        assert source.latest(end, None) == end
+        assert source.exhausted(end)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import MissingFile, UnreadableDirectory
+from headrace.errors import FileChanged, MissingFile, UnreadableDirectory
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.ingress.delimiting import Delimiting, finder_of
@@ -37,7 +37,6 @@ from headrace.options import Option, choice, text
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
 from headrace.sources.bufferlog import BufferLog, Forgotten
-from headrace.sources.filelog import changed
 from headrace.sources.push import verify_delimited
 from headrace.sources.reading import CHUNK
 
@@ -61,7 +60,11 @@ class Fragment:
         try:
             with open(self.path, "rb") as file:
                 if os.fstat(file.fileno()).st_size != self.size:
-                    raise changed(self.path, "got another size")
+                    raise FileChanged(
+                        f"{self.path} got another size after it was listed",
+                        advice="Put its old content back: buffers must stay as they are until they are read.",
+                        path=self.path,
+                    )
                 return os.pread(file.fileno(), self.end - self.begin, self.begin)
         except FileNotFoundError:
             raise MissingFile(
