@@ -85,9 +85,8 @@ def _close(hub: Hub) -> None:
             print(closing_line(stream), file=sys.stderr)
     if pipelines:
         print(pipelines_line(pipelines), file=sys.stderr)
-    for status in (*streams, *pipelines):
-        for warning in status.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+    for warning in (w for found in (*(s.warnings for s in streams), *(p.warnings for p in pipelines)) for w in found):
+        print(f"warning: {warning}", file=sys.stderr)
     sys.stderr.flush()
 
 

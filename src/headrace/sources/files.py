@@ -166,7 +166,7 @@ class Files:
         if not full and self.listing.unchanged():
             self._polled, self._next_poll = now, now + POLL
             return True
-        began, known = time.perf_counter(), self.log.bad_count
+        began, known = time.perf_counter(), (self.log.bad_count, len(self.log.bad))
         paths = self.listing.paths()
         self.arrivals.take(paths, all_of_them=full)
         self._present = {*paths, *self.log.followed}
@@ -175,7 +175,7 @@ class Files:
         self._polled, self._next_poll = now, now + max(POLL, pause)
         if full:
             self._next_full = now + min(FULL_AT_MOST, max(FULL, FULL_SHARE * self._cost))
-        if self.log.bad_count != known:
+        if (self.log.bad_count, len(self.log.bad)) != known:
             self._publish_bad()
         return True
 
