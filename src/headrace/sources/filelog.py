@@ -182,8 +182,9 @@ class FileLog:
 
         lines = list(known(p for p in self.last if p not in open_paths and p not in forgotten))
         lines += [asdict(e) for e in extents]
-        # Where a file was rotated, its unread extents do not say what its old name holds now.
-        lines += known(p for p in open_paths if p in self.last and self.last[p] != open_paths[p])
+        # Where files were rotated, the extents that are kept do not say what the names stand for now.
+        rotated = (p for p in open_paths if p in self.last and (p in self.followed or self.last[p] != open_paths[p]))
+        lines += known(rotated)
         lines += [{"unknown": p} for p in open_paths if p not in self.last]
         lines += [{"bad": asdict(f), "kept": True} for p, f in self.bad.items() if p not in forgotten]
         head: dict[str, Any] = {"first": first, "bytes": self._before[dropped], "lines": len(lines) + 1}
