@@ -28,8 +28,11 @@ class EpochLog:
         self._warned: set[str] = set()
         self._files = read_summary(self._directory).count
 
-    def add(self, summary: EpochSummary, names: Callable[[], Mapping[int, str]]) -> None:
-        """An epoch is committed; `names` gives the names of the pipelines in its plan, by instance."""
+    def add(
+        self, summary: EpochSummary, names: Callable[[], Mapping[int, str]], dropped: Callable[[], int] = lambda: 0
+    ) -> None:
+        """An epoch is committed. `names` gives the names of the pipelines in its plan, by instance, and `dropped` the
+        records that the gateway gave up; both are asked only when that is logged."""
         progress, name = summary.progress, self._stream.name
         self._warn("", stream_warning(name, progress.rows, progress.rejected, progress.bad))
         known: Mapping[int, str] = {}
@@ -42,7 +45,7 @@ class EpochLog:
                 self._warn(str(instance), text)
         self._warn_of_files()
         if _log.isEnabledFor(logging.INFO):
-            _log.info("stream %s, epoch %d: %s", name, summary.epoch, "; ".join(_words(summary, known)))
+            _log.info("stream %s, epoch %d: %s", name, summary.epoch, "; ".join(_words(summary, known, dropped())))
 
     def _warn(self, subject: str, text: str) -> None:
         if text and subject not in self._warned:
@@ -56,12 +59,12 @@ class EpochLog:
         self._files = skipped.count
 
 
-def _words(summary: EpochSummary, names: Mapping[int, str]) -> list[str]:
+def _words(summary: EpochSummary, names: Mapping[int, str], dropped: int) -> list[str]:
     """The epoch's rows, and what was lost since the beginning."""
     progress = summary.progress
     words = [f"{summary.rows:,} rows"]
-    if progress.rejected:
-        words.append(f"{progress.rejected:,} rejected so far")
+    for what, count in {"rejected": progress.rejected, "dropped": dropped}.items():
+        words += [f"{count:,} {what} so far"] if count else []
     for instance, name in names.items():
         counted = progress.pipelines.get(str(instance))
         if counted is not None:

@@ -321,7 +321,11 @@ class StreamRuntime:
         with self._watch.changed:
             self._history.add(summary)
             self._watch.changed.notify_all()
-        self._log.add(summary, lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()})
+        self._log.add(
+            summary,
+            lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},
+            self._intake.dropped,
+        )
         self.acks.seen(summary.barrier, summary.epoch)
         verdict = self._history.judge(summary)
         failures = verdict.over | summary.failures

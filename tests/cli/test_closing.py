@@ -7,13 +7,17 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from headrace.cli import app
 from headrace.errors import AlreadyExists, InUse
+from headrace.intake import Intake
+from headrace.program import StreamDef
 from headrace.running import run_script
+from headrace.schema import BIGINT, Field, Schema
 from headrace.status import PipelineStatus, StreamStatus
 from headrace.view.lines import pipelines_line, stream_line
 from tests.e2e.support import put
@@ -201,3 +205,30 @@ def test_check_and_run_check_tell_the_warnings(tmp_path: Path, mini: Mini) -> No
     answer = CliRunner().invoke(app, ["run", str(file), "--check", "--state-dir", str(tmp_path / "other")])
     assert answer.exit_code == 0, answer.output
     assert "warning: pipeline p is declared differently" in answer.stderr
+
+
+def test_what_the_gateway_dropped_is_known_while_it_runs_and_after_it_has_stopped(tmp_path: Path) -> None:
+    class Gateway:
+        def __init__(self) -> None:
+            self.counted = {"tcp": {"dropped_records": 3}, "http": {"dropped_records": 4}}
+            self.open = True
+
+        def metrics(self, name: str) -> dict[str, Any] | None:
+            if not self.open:
+                return None
+            return {"classes": self.counted}
+
+        def addresses(self, name: str) -> list[str]:
+            return []
+
+        def close(self, name: str) -> None:
+            self.open = False
+
+    gateway: Any = Gateway()
+    schema = Schema((Field("n", BIGINT),))
+    intake = Intake(gateway, StreamDef("s", schema, None, 0, "tcp", "json", {"listen": "127.0.0.1:0"}), tmp_path)
+    assert intake.dropped() == 7
+    gateway.counted = {"tcp": {"dropped_records": 9}}
+    intake.close()
+    assert not gateway.open
+    assert intake.dropped() == 9
