@@ -15,7 +15,7 @@ from headrace.status import pipeline_warning, stream_warning
 if TYPE_CHECKING:
     from headrace.spark.summary import EpochSummary
 
-_log = logging.getLogger("headrace.epochs")
+_log = logging.getLogger(__name__)
 
 
 class EpochLog:
