@@ -8,6 +8,7 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -449,6 +450,62 @@ def test_a_header_that_names_other_columns_is_refused_with_the_file(tmp_path: Pa
     with pytest.raises(HeaderMismatch) as caught:
         source.latest(source.initial(), None)
     assert caught.value.params["path"] == str(tmp_path / "d" / "f.csv")
+
+
+@pytest.mark.parametrize("on_bad_file", ["fail", "skip"])
+def test_good_files_of_a_listing_that_failed_are_read_when_the_bad_one_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_bad_file: str
+) -> None:
+    monkeypatch.setattr("headrace.sources.extent.SETTLED_NS", -(10**18))
+    data, clock = tmp_path / "data", Clock()
+    data.mkdir()
+    for i in range(8):
+        (data / f"{i}.csv").write_text(f"a,b\n{i},x\n" if i != 4 else "b,a\nx,1\n")
+    source = make(stream(data, "csv", header="true", on_bad_file=on_bad_file), tmp_path / "state", clock)
+    if on_bad_file == "fail":
+        with pytest.raises(HeaderMismatch):
+            source.latest(source.initial(), None)
+        (data / "4.csv").unlink()
+        clock.now += FULL
+    end = source.latest(source.initial(), None)
+    assert sorted(str(r[0]) for r in rows(source, source.initial(), end)) == list("0123567")
+
+
+def test_a_directory_whose_files_cannot_be_looked_at_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "f", 0, 3)
+    source = make(stream(data, on_bad_file="skip"), tmp_path / "state")
+    really = os.stat
+
+    def denied(path: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if str(path) == str(data / "f"):
+            raise PermissionError(13, "Permission denied")
+        return really(path, *rest, **more)
+
+    monkeypatch.setattr(os, "stat", denied)
+    with pytest.raises(UnreadableDirectory):
+        source.latest(source.initial(), None)
+
+
+@pytest.mark.parametrize("tail", ["false", "true"])
+def test_a_large_directory_is_exhausted_when_it_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tail: str
+) -> None:
+    monkeypatch.setattr("headrace.sources.files.CHEAP", -1.0)  # as if every listing took long
+    for module in ("extent", "listing"):
+        monkeypatch.setattr(f"headrace.sources.{module}.SETTLED_NS", -(10**18))
+    data, clock = tmp_path / "data", Clock()
+    data.mkdir()
+    write(data / "f", 0, 3)
+    source = make(stream(data, tail=tail), tmp_path / "state", clock)
+    end = source.latest(source.initial(), None)
+    clock.now += 60
+    assert source.latest(end, None) == end
+    monkeypatch.setattr(clock, "now", clock.now - 1)  # the next look is not due yet
+    assert source.exhausted(end)
 
 
 @pytest.mark.parametrize("tail", ["false", "true"])

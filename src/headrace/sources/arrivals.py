@@ -22,9 +22,9 @@ from headrace.sources.extent import (
     Siblings,
     Stamp,
     changed,
+    look_at,
     open_file,
     rotated_to,
-    stamp_at,
 )
 from headrace.sources.filelog import FileLog
 from headrace.sources.reading import CHUNK, HEADER, header_bytes
@@ -40,19 +40,21 @@ class Arrivals:
         self._log, self._format, self._tail, self._codec = log, fmt, tail, codec
         self._headed, self._skip = headed, skip
         self._stamps = {p: e.stamp for p, e in log.last.items() if e.sealed and e.stamp is not None}
+        self._seen: dict[str, Stamp] = {}  # of the listing that is taken: they count when it is logged
         self._present: frozenset[str] | None = None
 
     def take(self, paths: Iterable[str], all_of_them: bool) -> None:
         """Log what is new in a listing. Only with `all_of_them` are files that are known looked at."""
         listed = set(paths)
+        self._seen = {}
         if self._tail:
-            listed |= self._log.followed
-            found = {p: stamp for p in listed if (stamp := stamp_at(p)) is not None}
+            found = _stamps(listed | self._log.followed)
             self._take_growing(found)
             self._present = frozenset(found)
         else:
-            looked_at = listed if all_of_them else {p for p in listed if p not in self._log.last or p in self._log.bad}
-            self._take_sealed({p: stamp for p in looked_at if (stamp := stamp_at(p)) is not None})
+            known = self._log.last.keys() - self._log.bad.keys()
+            self._take_sealed(_stamps(listed if all_of_them else listed - known))
+        self._stamps |= self._seen
 
     # --- immutable files --------------------------------------------------------------------------
 
@@ -110,11 +112,9 @@ class Arrivals:
             elif self._present is None or path in self._present:
                 displaced[path] = known
         moves = self._moves(displaced, found.keys() & self._log.last.keys() - displaced.keys())
-        for path in displaced.keys() - set(moves.values()):
-            if path in found and path not in moves:
-                bad += self._lost(path)
+        begun = displaced.keys() & found.keys() - set(moves.values()) - moves.keys()
+        bad += [self._lost(path) for path in begun]
         self._log.rotate(moves)
-        begun = {b.path for b in bad}
         for path, stamp in found.items():
             new = path not in moves and path not in self._log.last and not self._unchanged(path, stamp)
             if new or path in begun:
@@ -140,14 +140,13 @@ class Arrivals:
                 moves[home] = path
         return moves
 
-    def _lost(self, path: str) -> list[BadFile]:
+    def _lost(self, path: str) -> BadFile:
         """A growing file has other content, and its old content is nowhere: what came last may not have been read."""
         size = self._log.last[path].end
         problem = changed(path, f"was replaced or truncated, and no file beside it has the {size} bytes that it had,")
         if not self._skip:
             raise problem
-        self._stamps.pop(path, None)
-        return [BadFile(path, *in_short(problem), None, unread=False)]
+        return BadFile(path, *in_short(problem), None, unread=False)
 
     # --- both -------------------------------------------------------------------------------------
 
@@ -162,10 +161,9 @@ class Arrivals:
         return self._stamps.get(path) == stamp or (left_out is not None and left_out.stamp == stamp)
 
     def _trust(self, path: str, stamp: Stamp) -> None:
+        self._stamps.pop(path, None)
         if stamp.settled:
-            self._stamps[path] = stamp
-        else:
-            self._stamps.pop(path, None)
+            self._seen[path] = stamp
 
     def _extent(self, path: str, known: Extent | None) -> Fresh:
         """What the file has beyond what is known of it, with its time; nothing if that is no whole record yet."""
@@ -216,3 +214,8 @@ class Arrivals:
                 return low + found + len(delimiter)
             high, window = low, min(window * 4, CHUNK)
         return begin
+
+
+def _stamps(paths: Iterable[str]) -> dict[str, Stamp]:
+    """The stamps of the files that are there."""
+    return {path: stamp for path in paths if (stamp := look_at(path)) is not None}

@@ -75,11 +75,11 @@ def hand_over(source_dir: Path, found: Sequence[BadRange]) -> None:
 
 
 def handed_over(source_dir: Path) -> list[BadRange]:
-    """What the driver left; the planner calls `taken` when it is in its log."""
-    try:
+    """What the driver left; the planner calls `taken` when it is in its log. If it is damaged, the epoch is run with
+    the files, and the tasks find them again."""
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         return [BadRange.parse(bad) for bad in json.loads((source_dir / _HANDED).read_bytes())]
-    except FileNotFoundError:
-        return []
+    return []
 
 
 def taken(source_dir: Path) -> None:

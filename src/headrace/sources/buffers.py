@@ -37,7 +37,7 @@ from headrace.options import Option, choice, text
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
 from headrace.sources.bufferlog import BufferLog, Forgotten
-from headrace.sources.extent import stamp_at
+from headrace.sources.extent import look_at
 from headrace.sources.listing import Listing
 from headrace.sources.push import verify_delimited
 from headrace.sources.reading import CHUNK
@@ -234,7 +234,7 @@ class Buffers:
         found = []
         for path in self._listing.paths():
             if path not in self._known and NAME.fullmatch(os.path.basename(path)):
-                stamp = stamp_at(path)
+                stamp = look_at(path)
                 if stamp is not None:
                     found.append((stamp.mtime_ns, path, stamp.size))
         looked = [self._look(path, size) for _, path, size in sorted(found)]

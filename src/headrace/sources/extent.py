@@ -14,7 +14,15 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.errors import DamagedStream, FileChanged, HeaderMismatch, MissingFile, UnreadableFile
+from headrace.errors import (
+    DamagedStream,
+    FileChanged,
+    HeaderMismatch,
+    HeadraceError,
+    MissingFile,
+    UnreadableDirectory,
+    UnreadableFile,
+)
 from headrace.formats.codecs import codec_of
 
 BLOCK = 4096
@@ -218,9 +226,23 @@ def holds(path: str, extent: Extent) -> bool:
         os.close(fd)
 
 
-def stamp_at(path: str) -> Stamp | None:
-    """The stamp of a file; None if it is not there or cannot be looked at."""
+def look_at(path: str) -> Stamp | None:
+    """The stamp of a file; None if it is not there. Raises UnreadableDirectory."""
     try:
         return Stamp.of(os.stat(path))
-    except OSError:
+    except FileNotFoundError:
+        return None
+    except PermissionError as problem:
+        raise UnreadableDirectory(
+            f"the files in {os.path.dirname(path)} cannot be looked at: {problem.strerror}",
+            advice="Check its permissions: the user who runs headrace must be allowed to enter it.",
+            path=os.path.dirname(path),
+        ) from None
+
+
+def stamp_at(path: str) -> Stamp | None:
+    """The stamp of a file that could not be read; None if there is none to be had."""
+    try:
+        return look_at(path)
+    except (HeadraceError, OSError):
         return None

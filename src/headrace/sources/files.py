@@ -61,6 +61,7 @@ class Files:
         self.clock = clock
         self._polled = self._next_poll = self._next_full = 0.0
         self._cost = 0.0  # seconds that the newest listing took
+        self._looked = False  # whether the newest call of `latest` has looked at the directory
         self._present: set[str] | None = None
         self._take_over()
 
@@ -78,7 +79,7 @@ class Files:
         return offset
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
-        self._poll()
+        self._looked = self._poll()
         begin = self._address(start)
         if begin >= self.log.total:
             return start
@@ -97,10 +98,12 @@ class Files:
         return [s for s in splits if s.ranges]
 
     def exhausted(self, at: Offset) -> bool:
-        """Only a look at the directory that was made now can say so: when one is not due yet, this is False."""
+        """Only a look at the directory that was made now can say so, or by the call of `latest` just before: when that
+        would take too much of a core, this is False."""
         if self._address(at) < self.log.total:
             return False
-        return self._poll(force=True) and self._address(at) >= self.log.total
+        looked, self._looked = self._poll(force=True) or self._looked, False
+        return looked and self._address(at) >= self.log.total
 
     def backlog(self, at: Offset) -> int:
         self._poll()
@@ -160,12 +163,15 @@ class Files:
         and with `force` at once, unless that would take too much of a core."""
         now = self.clock()
         due = not self._polled <= now < self._next_poll  # a clock that was set back must not hold up the stream
-        if not due and not (force and self._cost <= CHEAP):
+        if not due and not force:
             return False
-        full = self.tail or not self._polled <= now < self._next_full
+        full = self.tail or (due and not self._polled <= now < self._next_full)
         if not full and self.listing.unchanged():
-            self._polled, self._next_poll = now, now + POLL
+            if due:
+                self._polled, self._next_poll = now, now + POLL
             return True
+        if not due and self._cost > CHEAP:
+            return False
         began, known = time.perf_counter(), (self.log.bad_count, len(self.log.bad))
         paths = self.listing.paths()
         self.arrivals.take(paths, all_of_them=full)
