@@ -244,3 +244,15 @@ def test_a_growing_file_in_a_copied_directory_is_followed_and_rotated_there(tmp_
     reader.poll()
     assert reader.seen == [0, 1, 2, 3]
     log.file.close()
+
+
+def test_another_file_with_the_same_lines_and_the_inode_of_a_deleted_one_is_read(tmp_path: Path) -> None:
+    data = tmp_path / "jobs"
+    data.mkdir()
+    reader = Reader(data, tmp_path / "state")
+    for i in range(20):
+        path = data / f"job{i}.log"
+        path.write_text('{"a":1}\n{"a":2}\n')
+        reader.poll()
+        path.unlink()
+    assert len(reader.seen) == 40

@@ -201,16 +201,16 @@ def rotated_to(extent: Extent, siblings: Siblings) -> str | None:
     """Where the file of a growing extent is now, in the same directory: renamed (logrotate's default), or copied
     before it was truncated in place (copytruncate). None if its bytes are nowhere.
 
-    A renamed file has the inode and the bytes that were logged. A copy has the bytes only, so more is asked: the file
-    at the old path still has the inode, and the copy's name begins like the file's.
+    A renamed file has the inode and the bytes that were logged, and a name that begins like the old one: the inode of a
+    deleted file is soon given to another, which may begin with the same lines. A copy has another inode, so the file at
+    the old path must still have the one that was logged.
     """
-    directory, name = os.path.split(extent.path)
-    files = siblings.of(directory)
-    others = sorted(path for path in files if path != extent.path)
+    files = siblings.of(os.path.dirname(extent.path))
+    beginning = os.path.splitext(extent.path)[0]
+    others = sorted(path for path in files if path != extent.path and path.startswith(beginning))
     found = [path for path in others if files[path] == extent.inode]
     if not found and files.get(extent.path) == extent.inode:
-        beginning = os.path.join(directory, os.path.splitext(name)[0])
-        found = [path for path in others if path.startswith(beginning)]
+        found = others
     return next((path for path in found if holds(path, extent)), None)
 
 

@@ -31,11 +31,11 @@ from headrace.sources.reading import FileRange, FileSplit
 
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 POLL = 0.1  # seconds between two looks at the directory, at least
-# A directory that has not changed is listed with all its files every FULL seconds or, if that takes long, so seldom
-# that it takes a fiftieth of a core; at the latest after FULL_AT_MOST seconds. Growing files must be looked at one by
-# one: that may take a twenty-fifth.
+# In a directory that has not changed all files are looked at every FULL seconds or, if that takes long, so seldom that
+# it takes a fiftieth of a core; at the latest after FULL_AT_MOST seconds. Whether files have grown shows in no other
+# way: that may take a twenty-fifth.
 FULL, FULL_AT_MOST, FULL_SHARE, TAIL_SHARE = 5.0, 60.0, 50, 25
-CHEAP = 0.005  # seconds: a listing that takes no longer is made whenever somebody must know
+CHEAP = 0.005  # processor seconds: a listing that takes no longer is made whenever somebody must know
 
 
 class Files:
@@ -60,7 +60,7 @@ class Files:
         self._directory, self._start_file = state_dir, state_dir / "start.json"
         self.clock = clock
         self._polled = self._next_poll = self._next_full = 0.0
-        self._cost = 0.0  # seconds that the newest listing took
+        self._cost = 0.0  # processor seconds that the newest listing took
         self._looked = False  # whether the newest call of `latest` has looked at the directory
         self._present: set[str] | None = None
         self._take_over()
@@ -165,25 +165,30 @@ class Files:
         due = not self._polled <= now < self._next_poll  # a clock that was set back must not hold up the stream
         if not due and not force:
             return False
-        full = self.tail or (due and not self._polled <= now < self._next_full)
+        full = due and not self._polled <= now < self._next_full
+        full = full or (self.tail and force and self._cost <= CHEAP)
         if not full and self.listing.unchanged():
             if due:
                 self._polled, self._next_poll = now, now + POLL
-            return True
+            return not self.tail  # whether files have grown is not known
         if not due and self._cost > CHEAP:
             return False
-        began, known = time.perf_counter(), (self.log.bad_count, len(self.log.bad))
+        self._list(now, full or self.tail)
+        return True
+
+    def _list(self, now: float, full: bool) -> None:
+        """List the directory, and log what is new. `full`: look at the files that are known, too."""
+        began, used, known = time.perf_counter(), time.thread_time(), (self.log.bad_count, len(self.log.bad))
         paths = self.listing.paths()
         self.arrivals.take(paths, all_of_them=full)
         self._present = {*paths, *self.log.followed}
-        self._cost = time.perf_counter() - began
-        pause = min(FULL_AT_MOST, TAIL_SHARE * self._cost) if self.tail else min(1.0, 10 * self._cost)
-        self._polled, self._next_poll = now, now + max(POLL, pause)
+        self._cost, took = time.thread_time() - used, time.perf_counter() - began
+        self._polled, self._next_poll = now, now + max(POLL, min(1.0, 10 * self._cost), took)
         if full:
-            self._next_full = now + min(FULL_AT_MOST, max(FULL, FULL_SHARE * self._cost))
+            pause = max(POLL, TAIL_SHARE * self._cost) if self.tail else max(FULL, FULL_SHARE * self._cost)
+            self._next_full = now + min(FULL_AT_MOST, pause)
         if (self.log.bad_count, len(self.log.bad)) != known:
             self._publish_bad()
-        return True
 
 
 def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
