@@ -56,6 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("published",),
     ("conductor",),
     ("hub",),
+    ("service",),
     ("view",),
     ("running", "demo"),
     ("cli",),
