@@ -58,7 +58,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("hub",),
     ("service",),
     ("view",),
-    ("running", "demo"),
+    ("running", "demo", "watching"),
+    ("serving",),
     ("cli",),
     ("__main__",),
 )

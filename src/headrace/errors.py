@@ -333,6 +333,10 @@ class HubClosed(UserError):
     code = "HUB_CLOSED"
 
 
+class HubNotRunning(SqlError):
+    code = "HUB_NOT_RUNNING"
+
+
 class HubUnreachable(ExternalError):
     code = "HUB_UNREACHABLE"
     retry_helps = True

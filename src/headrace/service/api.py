@@ -407,8 +407,14 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
 
 async def _on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    kind = {404: NoSuchAddress, 405: MethodNotAllowed}.get(error.status_code, BadRequest)
-    answer = _respond(kind(f"{request.method} {request.url.path}: {error.detail}", advice=_SEE))
+    what = f"{request.method} {request.url.path}: {error.detail}"
+    match error.status_code:
+        case 404:
+            answer = _respond(NoSuchAddress(what, advice=_SEE))
+        case 405:
+            answer = _respond(MethodNotAllowed(what, advice=_SEE))
+        case _:
+            answer = _respond(BadRequest(what, advice=_SEE))
     answer.headers.update(error.headers or {})
     return answer
 

@@ -243,6 +243,12 @@ def _build(kind: type[_T], found: dict[str, Any]) -> _T:
     return kind(**{k: v for k, v in values.items() if k in known})
 
 
+def statuses(event: dict[str, Any]) -> tuple[list[StreamStatus], list[PipelineStatus]]:
+    """The status objects of a live sample."""
+    streams = [_build(StreamStatus, s) for s in event["streams"].values()]
+    return streams, [_build(PipelineStatus, p) for p in event["pipelines"].values()]
+
+
 def _classes(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
     yield kind
     for sub in kind.__subclasses__():
