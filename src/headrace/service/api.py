@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import asdict
+from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio.to_thread
@@ -43,6 +44,18 @@ from headrace.sql import CreatePipeline, CreateSink, CreateStream, Statement, pa
 if TYPE_CHECKING:
     from headrace.hub import Hub
 
+# The live page: path -> file and media type.
+ASSETS = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
 ARROW = "application/vnd.apache.arrow.stream"
 MAX_ROWS = 10_000
 MAX_WAIT = 600.0
@@ -91,6 +104,8 @@ class Routes:
         router.add_api_route(
             "/metrics", self.metrics, methods=["GET"], summary="Prometheus metrics", response_class=PlainTextResponse
         )
+        for path in ASSETS:
+            router.add_api_route(path, _asset(path), methods=["GET"], include_in_schema=False)
         return router
 
     async def health(self) -> models.Health:
@@ -256,6 +271,8 @@ class Routes:
             stream=definition.program.stream,
             sinks=[s.name for s in definition.sinks],
             sql=definition.sql,
+            family=models.family_label(definition.program),
+            memory_sink=any(sink.kind == "memory" for sink, _ in definition.outlets),
             status=models.status_json(self._hub.pipelines[definition.name].status()),
         )
 
@@ -371,6 +388,16 @@ class Routes:
 
     def _run(self, text: str, limit: int = 1000) -> models.ScriptResult:
         return models.ScriptResult(results=[models.statement_result(r, limit) for r in self._hub.sql(text)])
+
+
+def _asset(path: str) -> Any:
+    name, media_type = ASSETS[path]
+    body = resources.files("headrace.service").joinpath("page", name).read_bytes()
+
+    async def serve() -> Response:
+        return Response(body, media_type=media_type, headers=PAGE_HEADERS)
+
+    return serve
 
 
 def _arrow(table: pa.Table) -> bytes:

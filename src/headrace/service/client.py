@@ -230,7 +230,7 @@ def _result(found: dict[str, Any]) -> Result:
 
 def _build(kind: type[_T], found: dict[str, Any]) -> _T:
     """A status object from its JSON; facts that this version does not know are left out."""
-    values = dict(found)
+    values = {"gaps": [], "error": "", **found} if kind is PipelineStatus else dict(found)
     if values.get("watermark") is not None:
         values["watermark"] = datetime.fromisoformat(values["watermark"])
     for name, part in (("gaps", Gap), ("changes", Change)):

@@ -36,7 +36,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Statements that only read are sent with POST, because SQL does not fit into an address.
 _READ_ONLY_POSTS = frozenset({"/api/v1/validate", "/api/v1/explain"})
-_OPEN_PATHS = frozenset({"/health"})
+# The page holds no data; it asks for the token itself.
+_OPEN_PATHS = frozenset({"/health", "/", "/page.css", "/page.js"})
 
 
 @dataclass(frozen=True, slots=True)

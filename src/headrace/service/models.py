@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, JsonValue
 
+from headrace.program import PipelineProgram
 from headrace.results import Result
 from headrace.status import PipelineStatus, StreamStatus
 
@@ -92,6 +93,8 @@ class PipelineInfo(BaseModel):
     stream: str
     sinks: list[str]
     sql: str
+    family: str | None = Field(description="window and keys; pipelines that have them in common share one pass")
+    memory_sink: bool = Field(description="true when its results can be read here")
     status: dict[str, JsonValue]
 
 
@@ -120,6 +123,18 @@ class Health(BaseModel):
 def status_json(status: StreamStatus | PipelineStatus) -> dict[str, JsonValue]:
     """A status object as JSON."""
     return {f.name: plain(getattr(status, f.name)) for f in dataclasses.fields(status)}
+
+
+def family_label(program: PipelineProgram) -> str | None:
+    """The window and keys of a pipeline that may share its pass with others; None when it has none."""
+    if program.family is None:
+        return None
+    window = program.ring0.window
+    size = "" if window is None else f"{window.kind} {window.size / 1e6:g} s"
+    if window is not None and window.slide != window.size:
+        size += f" every {window.slide / 1e6:g} s"
+    keys = ", ".join(k.name for k in program.ring0.keys)
+    return f"{size or 'no window'}{f' by {keys}' if keys else ''}"
 
 
 def plain(value: Any) -> JsonValue:

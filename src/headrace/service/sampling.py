@@ -64,7 +64,12 @@ class Sampler:
                 continue
         for name, pipeline in self._hub.pipelines.items():
             try:
-                pipelines[name] = status_json(pipeline.status())
+                pipelines[name] = _compact(status_json(pipeline.status()))
             except HeadraceError:
                 continue
         return Sample(number, time.time(), streams, pipelines)
+
+
+def _compact(status: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """A status without its empty parts and its bridge counters: a sample of hundreds of pipelines stays small."""
+    return {k: v for k, v in status.items() if k not in ("sent", "received") and v not in ([], {}, "")}
