@@ -266,12 +266,14 @@ class Routes:
 
     def get_pipeline(self, name: str) -> models.PipelineInfo:
         definition = self._hub.record(name).definition
+        stream = self._hub.catalog.stream(definition.program.stream)
+        assert stream is not None  # a stream with pipelines cannot be dropped
         return models.PipelineInfo(
             name=definition.name,
             stream=definition.program.stream,
             sinks=[s.name for s in definition.sinks],
             sql=definition.sql,
-            family=models.family_label(definition.program),
+            family=models.family_label(definition.program, stream.schema),
             memory_sink=any(sink.kind == "memory" for sink, _ in definition.outlets),
             status=models.status_json(self._hub.pipelines[definition.name].status()),
         )

@@ -25,7 +25,7 @@ import pyarrow as pa
 from headrace import errors
 from headrace.errors import HeadraceError, HubUnreachable, PipelineFailed, Span
 from headrace.results import Result
-from headrace.service.server import SOCKET_NAME, socket_path
+from headrace.service.server import SOCKET_NAME, SocketPath
 from headrace.status import ALIVE, Change, Gap, PipelineStatus, StreamStatus, Traffic
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -40,6 +40,7 @@ class RemoteHub:
     def __init__(self, target: str | os.PathLike[str], token: str | None = None) -> None:
         """`target` is a URL, or a state directory whose owner listens. Raises HubUnreachable when nobody answers."""
         text = os.fspath(target)
+        self._socket: SocketPath | None = None
         token = token or os.environ.get("HEADRACE_TOKEN")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if text.startswith(("http://", "https://")):
@@ -47,23 +48,28 @@ class RemoteHub:
             self._http = httpx.Client(base_url=self.address, headers=headers, timeout=_TIMEOUT, trust_env=False)
         else:
             self.address = str(Path(text) / SOCKET_NAME)
-            self._probe(Path(text))
-            transport = httpx.HTTPTransport(uds=socket_path(Path(text)))
+            self._socket = self._reach(Path(text))
+            transport = httpx.HTTPTransport(uds=self._socket.path)
             self._http = httpx.Client(base_url="http://localhost", transport=transport, timeout=_TIMEOUT)
         try:
             self._request("GET", "/health")
         except BaseException:
-            self._http.close()
+            self.close()
             raise
 
-    def _probe(self, directory: Path) -> None:
-        """Raise HubUnreachable unless somebody listens on the socket of a state directory."""
+    def _reach(self, directory: Path) -> SocketPath:
+        """The socket of a state directory. Raises HubUnreachable unless a hub listens there."""
         try:
-            path = socket_path(directory)
-            with socket.socket(socket.AF_UNIX) as probe:
-                probe.connect(path)
+            found = SocketPath(directory)
         except OSError as problem:
             raise self._unreachable(str(problem.strerror or problem)) from None
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(found.path)
+        except OSError as problem:
+            found.close()
+            raise self._unreachable(str(problem.strerror or problem)) from None
+        return found
 
     def _unreachable(self, why: str) -> HubUnreachable:
         return HubUnreachable(
@@ -110,6 +116,8 @@ class RemoteHub:
     def close(self) -> None:
         """Close the connection. The hub goes on."""
         self._http.close()
+        if self._socket is not None:
+            self._socket.close()
 
     def __enter__(self) -> RemoteHub:
         return self

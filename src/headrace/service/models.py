@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import re
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from headrace.program import PipelineProgram
 from headrace.results import Result
+from headrace.schema import Schema
 from headrace.status import PipelineStatus, StreamStatus
 
 
@@ -125,7 +127,7 @@ def status_json(status: StreamStatus | PipelineStatus) -> dict[str, JsonValue]:
     return {f.name: plain(getattr(status, f.name)) for f in dataclasses.fields(status)}
 
 
-def family_label(program: PipelineProgram) -> str | None:
+def family_label(program: PipelineProgram, schema: Schema) -> str | None:
     """The window and keys of a pipeline that may share its pass with others; None when it has none."""
     if program.family is None:
         return None
@@ -133,7 +135,7 @@ def family_label(program: PipelineProgram) -> str | None:
     size = "" if window is None else f"{window.kind} {window.size / 1e6:g} s"
     if window is not None and window.slide != window.size:
         size += f" every {window.slide / 1e6:g} s"
-    keys = ", ".join(k.name for k in program.ring0.keys)
+    keys = ", ".join(re.sub(r"\bc(\d+)\b", lambda c: schema[int(c[1])].name, k.sql) for k in program.ring0.keys)
     return f"{size or 'no window'}{f' by {keys}' if keys else ''}"
 
 

@@ -117,13 +117,22 @@ class HubServer:
         asyncio.run(self._server.serve(sockets=listeners))
 
 
-def socket_path(directory: Path) -> str:
-    """A path of the hub's socket that fits into a socket address: those hold 107 bytes only. The directory must stay
-    open while it is used, so the descriptor is part of the path."""
-    plain = str(directory.absolute() / SOCKET_NAME)
-    if len(os.fsencode(plain)) <= 100:
-        return plain
-    return f"/proc/self/fd/{os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}/{SOCKET_NAME}"
+class SocketPath:
+    """A path of a hub's socket that fits into a socket address, which holds 107 bytes only. A longer path goes through
+    a descriptor of the directory, which stays open until `close`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._descriptor: int | None = None
+        self.path = str(directory.absolute() / SOCKET_NAME)
+        if len(os.fsencode(self.path)) > 100:
+            self._descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.path = f"/proc/self/fd/{self._descriptor}/{SOCKET_NAME}"
+
+    def close(self) -> None:
+        """The path is not used any more."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def _unix_listener(directory: Path) -> socket.socket:
@@ -131,19 +140,11 @@ def _unix_listener(directory: Path) -> socket.socket:
         (directory / SOCKET_NAME).unlink()
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     os.fchmod(found.fileno(), 0o600)  # before bind: the file never has a wider mode
-    path = socket_path(directory)
-    try:
-        found.bind(path)
-    finally:
-        _close_descriptor(path)
+    with contextlib.closing(SocketPath(directory)) as address:
+        found.bind(address.path)
     os.chmod(directory / SOCKET_NAME, 0o600)
     found.listen(64)
     return found
-
-
-def _close_descriptor(path: str) -> None:
-    if path.startswith("/proc/self/fd/"):
-        os.close(int(path.split("/")[4]))
 
 
 def _tcp_listener(host: str, port: int) -> socket.socket:
