@@ -26,7 +26,7 @@ def run_script(
     """Run `text` to its end or until Ctrl-C or SIGTERM; then epochs in flight have `stop_limit` seconds to finish.
     Returns the exit code: 0, or 1 when a pipeline failed on the way."""
     check_script(text, state_dir)  # all errors at once, before anything is made or started
-    with Interrupts() as interrupts, _logged(verbose):
+    with Interrupts() as interrupts, logged(verbose):
         try:
             return _run(text, interrupts, until_end, state_dir, master, verbose, stop_limit)
         except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
@@ -35,7 +35,7 @@ def run_script(
 
 
 @contextmanager
-def _logged(verbose: bool) -> Iterator[None]:
+def logged(verbose: bool) -> Iterator[None]:
     """Show what headrace logs on standard error: warnings, and with `verbose` a line per epoch."""
     handler, logger = logging.StreamHandler(), logging.getLogger("headrace")
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
@@ -71,12 +71,12 @@ def _run(
             for address in stream.addresses():
                 print(f"stream {name} listens on {address}", flush=True)
         failed = _Watch(hub, interrupts).wait(until_end)
-        hub.drain(stop_limit, _tell)
-        _close(hub)
+        hub.drain(stop_limit, report_wait)
+        report_close(hub)
     return 1 if failed else 0
 
 
-def _close(hub: Hub) -> None:
+def report_close(hub: Hub) -> None:
     """The last words: what came in and out, what was lost, and what somebody should look at."""
     streams = [stream.status() for stream in hub.streams.values()]
     pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
@@ -90,7 +90,7 @@ def _close(hub: Hub) -> None:
     sys.stderr.flush()
 
 
-def _tell(waited: Waited) -> None:
+def report_wait(waited: Waited) -> None:
     """What the shutdown waited for."""
     what = f"epoch {waited.epoch} of stream {waited.stream}"
     if waited.done:
