@@ -72,11 +72,11 @@ def _run(
                 print(f"stream {name} listens on {address}", flush=True)
         failed = _Watch(hub, interrupts).wait(until_end)
         hub.drain(stop_limit, report_wait)
-        report_close(hub)
+        report_closing(hub)
     return 1 if failed else 0
 
 
-def report_close(hub: Hub) -> None:
+def report_closing(hub: Hub) -> None:
     """The last words: what came in and out, what was lost, and what somebody should look at."""
     streams = [stream.status() for stream in hub.streams.values()]
     pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
