@@ -353,7 +353,7 @@ class EvaluationFailed(DataError):
     code = "EVALUATION_FAILED"
 
 
-class ValueTooLarge(UserError):
+class ValueTooLarge(SqlError):
     code = "VALUE_TOO_LARGE"
 
 

@@ -42,7 +42,7 @@ class Runner:
     lost: dict[str, str] = field(default_factory=dict)  # sinks that could not be written to, and why
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
-    _limit: int = MERGE_BYTES
+    _limit: int = field(default_factory=lambda: MERGE_BYTES)
 
     def feed(self, rows: pa.Table, known: Mapping[str, str] = _NONE) -> None:
         """Run the Ring 0 program on one batch. `known` are filters whose answer is a column of it."""

@@ -81,6 +81,9 @@ class Collected:
     def rewind(self, key: SinkKey) -> None:
         """Nothing outlives the process."""
 
+    def forget(self, key: SinkKey) -> None:
+        """Nothing is kept beside the rows."""
+
 
 class NewestEpoch:
     """Remembers the newest epoch of each (checkpoint, instance), so that a repeated commit is seen as one.
