@@ -62,7 +62,7 @@ def test_plans_do_not_grow_when_they_change_faster_than_epochs_are_committed(min
     committed."""
     store, sizes = PlanStore(runtime(mini).directory), []
     assert mini.query is not None
-    for n in range(30):
+    for n in range(12):
         publish_without_waiting(mini, f"CREATE PIPELINE p{n} INTO kept AS SELECT k, count(*) AS n FROM s GROUP BY k")
         start = mini.checkpoint.end or mini.query.planner.initial()
         mini.checkpoint.logged = (start, mini.query.planner.latest(start))
@@ -197,3 +197,29 @@ def test_a_file_sink_forgets_one_instance_and_keeps_what_is_visible(tmp_path: Pa
     driver.forget(mine)
     assert driver.committed(other) and not driver.committed(mine)
     assert len(list(tmp_path.glob("part-*"))) == 2
+
+
+def test_nothing_grows_while_pipelines_come_and_go(mini: Mini) -> None:
+    """The short version of `make soak-growth`, without Spark."""
+    files: list[float] = []
+    sizes: list[float] = []
+    known: list[float] = []
+    queries = ("SELECT id, k FROM s", "SELECT k, count(*) AS n FROM s GROUP BY k")
+    for n in range(14):
+        sink = ("kept", "lines", "columns")[n % 3]
+        mini.hub.sql(f"CREATE PIPELINE p{n} INTO {sink} AS {queries[n % 2]}")
+        feed(mini, n)
+        if n % 4 == 1:
+            mini.hub.sql(f"STOP PIPELINE p{n - 1}")
+        if n % 4 == 3:
+            mini.hub.sql(f"START PIPELINE p{n - 3}")
+        if n >= 4:
+            mini.hub.sql(f"DROP PIPELINE p{n - 4}")
+        kept = [p for p in mini.directory.rglob("*") if p.is_file() and "source" not in p.parts]
+        files.append(float(len(kept) + len(manifests(mini))))
+        sizes.append(float(sum(p.stat().st_size for p in kept)))
+        known.append(float(len(sinks(mini)) + len(runtime(mini).progress.pipelines)))
+    assert rise(files) < 3
+    assert rise(sizes) < 3000, "bytes: not one more pipeline in catalog and plans"
+    assert rise(known) < 2
+    assert len(sinks(mini)) <= 9

@@ -38,7 +38,7 @@ QUERY_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
-    # Only the newest epoch is ever run again. With Spark's 100 a stream keeps a thousand files, and savepoints copy them.
+    # Only the newest epoch is ever run again. With Spark's 100 a stream keeps a thousand files, which savepoints copy.
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.adaptive.enabled": "false",

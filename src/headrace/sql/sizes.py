@@ -77,10 +77,9 @@ def growth_of(
     guard = "" if where is None or sizes.values else f"({render(where, column)})"
     plain, fixed = [], 0.0
     for expr in outputs:
-        before = len(sizes.values)
         sizes.collect(expr, guard)
-        if len(sizes.values) > before:
-            continue
+        if isinstance(expr, Call) and expr.name in GROWING:
+            continue  # collected itself
         if _is_variable(expr.type):
             plain.append(sizes.size(expr))
         else:
