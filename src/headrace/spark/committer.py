@@ -153,7 +153,8 @@ class EpochCommitter:
         owing = {debt.pipeline.instance for debt in now.debts}
         found = self._plans.forgettable(before.plan, now.plan)
         found |= {d.pipeline.instance: d.pipeline for d in before.debts if not self._plans.names(d.pipeline.instance)}
-        gone = {i: p for i, p in found.items() if i not in owing and i not in self._known()}
+        declared = self._known()
+        gone = {i: p for i, p in found.items() if i not in owing and i not in declared}
         new = {i: p for i, p in gone.items() if i not in self._forgotten}
         self._forgotten = set(gone)  # a plan version may name them for long
         if not new:

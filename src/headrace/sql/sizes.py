@@ -23,7 +23,7 @@ from headrace.sql.syntax import Place
 
 # Functions whose result may be longer than their arguments.
 GROWING = frozenset({"repeat", "lpad", "rpad", "concat", "||", "concat_ws", "replace", "regexp_replace", "translate"})
-FIXED = 16.0  # bytes of a value of fixed width in Arrow, about
+FIXED = 8.0  # bytes of a value of fixed width in Arrow, about
 SHORT = 64.0  # bytes of a number, date or digest as text
 # Below this bound a row's replacements are not counted: the bound is good enough.
 WORTH_COUNTING = 65_536
@@ -86,10 +86,11 @@ def growth_of(
             fixed += FIXED
     for expr in others:
         sizes.collect(expr, guard)
-    plain.append(constant(fixed))
-    total = added([*plain, *(bound for _, bound in sizes.values)])
+    total = added([constant(fixed), *plain, *(bound for _, bound in sizes.values)])
     values = tuple(SizedValue(text, bound.sql) for text, bound in sizes.values)
-    rest = added(plain).sql
+    rest = added([constant(fixed), *plain]).sql
+    if guard and plain:
+        rest = f"CASE WHEN {guard} THEN {rest} ELSE 0 END"
     if max((len(v.sql) for v in values), default=0) + len(rest) > LONGEST:
         raise TooLong(f"an expression of more than {LONGEST} characters", sizes.largest)
     return Growth(values, rest, total.columns, total.fixed)
