@@ -111,18 +111,22 @@ def _files(directory: Path, wanted: Callable[[Path], bool]) -> list[tuple[Path, 
 
 
 def rise(values: list[float]) -> float:
-    """By how much a straight line through the second half of `values` rises over that half."""
+    """By how much a straight line below the second half of `values` rises over that half. It goes through the smallest
+    of every few neighbours: Spark removes old state files once a minute, and collectors run when they like."""
     half = values[len(values) // 2 :]
-    if len(half) < 2:
+    each = max(1, len(half) // 6)
+    lows = [min(half[at : at + each]) for at in range(0, len(half) - each + 1, each)]
+    if len(lows) < 2:
         return 0.0
-    slope, _ = np.polyfit(np.arange(len(half)), half, 1)
-    return float(slope) * (len(half) - 1)
+    slope, _ = np.polyfit(np.arange(len(lows)), lows, 1)
+    return float(slope) * (len(lows) - 1)
 
 
-# What may rise over the second half: noise of allocators and of Spark's retention, but not 1,000 epochs of leaks.
+# What may rise over the second half: noise of allocators and of Spark's retention, but not a leak. In 2,000 epochs the
+# second half has about 380 pipelines: one file for each would be 380, one entry in a plan 500 kB.
 BOUNDS = {
-    "state files": (40.0, ""),
-    "state kilobytes": (400.0, " kB"),
+    "state files": (120.0, ""),
+    "state kilobytes": (200.0, " kB"),
     "manifests and staged files": (12.0, ""),
     "kilobytes of the largest plan": (10.0, " kB"),
     "driver MB": (15.0, " MB"),
