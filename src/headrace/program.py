@@ -106,13 +106,14 @@ class Growth:
 
     A row takes the sum of `values` and `plain`, the bytes (DOUBLE) of outputs that are as large as their columns.
     `columns` bounds that without looking at rows: so many times the bytes of each column, and `fixed` bytes per row.
-    It is None when only the rows can tell.
+    It is None when only the rows can tell. `in_filter` says that the filter itself makes such values.
     """
 
     values: tuple[SizedValue, ...] = ()
     plain: str = "0"
     columns: dict[str, float] | None = field(default_factory=dict)
     fixed: float = 0.0
+    in_filter: bool = False
 
 
 @dataclass(frozen=True, slots=True)

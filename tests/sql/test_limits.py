@@ -68,7 +68,7 @@ GROWING = (
 )  # fmt: skip
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(st.sampled_from(GROWING), min_size=1, max_size=4),
     st.lists(

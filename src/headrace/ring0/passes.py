@@ -84,7 +84,8 @@ class Passes:
         """The batch with the answers of the filters that several passes have, which share the time it took."""
         began = time.perf_counter()
         programs = {i: r.pipeline.program.ring0 for i, r in self.runners.items()}
-        filters = {i: program.filter if fits(program.growth, rows) else None for i, program in programs.items()}
+        # A filter that makes values of any size runs in its pipeline's own pass, which cuts the batch.
+        filters = {i: None if program.growth.in_filter else program.filter for i, program in programs.items()}
         shared = in_common([filters[i] for i in members] for members in passes)
         if not shared or self.projection.meaning is None:
             return rows, {}

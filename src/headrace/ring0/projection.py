@@ -44,7 +44,7 @@ class Projection:
         first = tuple(sorted(needed | ({stream.event_time} if stream.event_time is not None else set())))
         # A filter that makes values of any size runs in its pipeline's own pass, which cuts the batch.
         all_filter = bool(ring0) and all(
-            r.filter is not None and r.filter_columns and not r.growth.values for r in ring0
+            r.filter is not None and r.filter_columns and not r.growth.in_filter for r in ring0
         )
         return Projection(
             FORMATS[stream.format].make(stream.schema, stream.options),

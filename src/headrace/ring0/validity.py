@@ -104,8 +104,8 @@ def _not_dropped(pipeline: PipelineDef, rows: pa.Table, bad: Sequence[BadRecord]
         else:
             few = few.append_column(f"_bad{number}", pa.array(touched))
             guarded.append(f"CASE WHEN _bad{number} THEN true ELSE ({condition.sql}) END")
-    meaning, kept = pipeline.program.meaning, set[int]()
-    for piece in in_pieces(pipeline.program.ring0.growth, meaning, "rows", few):
+    meaning, growth, kept = pipeline.program.meaning, pipeline.program.ring0.growth, set[int]()
+    for piece in in_pieces(growth, meaning, "rows", few) if growth.in_filter else [few]:
         found = duck.run(meaning, f"SELECT _row FROM rows{where(*guarded)}", {"rows": piece})
         kept.update(found.column(0).to_numpy().tolist())
     return kept

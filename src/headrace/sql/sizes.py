@@ -74,7 +74,8 @@ def growth_of(
     sizes = _Sizes(column, names, span)
     if where is not None:
         sizes.collect(where, "")
-    guard = "" if where is None or sizes.values else f"({render(where, column)})"
+    in_filter = bool(sizes.values)
+    guard = "" if where is None or in_filter else f"({render(where, column)})"
     plain, fixed = [], 0.0
     for expr in outputs:
         sizes.collect(expr, guard)
@@ -93,7 +94,7 @@ def growth_of(
         rest = f"CASE WHEN {guard} THEN {rest} ELSE 0 END"
     if max((len(v.sql) for v in values), default=0) + len(rest) > LONGEST:
         raise TooLong(f"an expression of more than {LONGEST} characters", sizes.largest)
-    return Growth(values, rest, total.columns, total.fixed)
+    return Growth(values, rest, total.columns, total.fixed, in_filter)
 
 
 def ring0_growth(shape: Shape, span: Callable[[Place], Span]) -> Growth:
