@@ -131,12 +131,12 @@ BOUNDS = {
     "kilobytes of the largest plan": (10.0, " kB"),
     "driver MB": (15.0, " MB"),
     "JVM heap MB": (15.0, " MB"),
-    "largest worker MB": (20.0, " MB"),
+    "workers MB": (40.0, " MB"),
 }
 
 
 def memory() -> dict[str, float]:
-    """Resident memory of this process and of the largest Python process below Spark, and the JVM's heap after GC."""
+    """Resident memory of this process and of all processes below Spark's JVM together, and the JVM's heap after GC."""
     from pyspark import SparkContext
 
     gc.collect()
@@ -146,7 +146,7 @@ def memory() -> dict[str, float]:
     heap = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
     jvm = int(context._gateway.proc.pid)
     workers = [_resident(pid) for pid in _below(jvm)]
-    return {"driver MB": _resident(os.getpid()), "JVM heap MB": heap, "largest worker MB": max(workers, default=0.0)}
+    return {"driver MB": _resident(os.getpid()), "JVM heap MB": heap, "workers MB": sum(workers)}
 
 
 def _below(root: int) -> set[int]:
