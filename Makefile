@@ -9,6 +9,7 @@ ROUNDS   ?= 200
 JOBS     ?= 2
 CHURN_SECONDS ?= 60
 SOAK_SECONDS ?= 30
+EPOCHS   ?= 2000
 BIN      := $(VENV)/bin
 # The set-up runs again only when what it installs has changed.
 STAMP    := $(VENV)/.installed
@@ -18,7 +19,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
-        bench-formats bench-ingress bench-listing fuzz soak-kill soak-ingress soak-churn soak-schedules test-cluster clean
+        bench-formats bench-ingress bench-listing fuzz soak-kill soak-growth soak-ingress soak-churn soak-schedules test-cluster clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +110,9 @@ test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, st
 
 soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=30 and count every row
 	@$(BIN)/python -m tests.soak.ingress --seconds $(SOAK_SECONDS)
+
+soak-growth: $(STAMP) ## Create and drop pipelines for EPOCHS=2000 epochs: files, bytes and memory stay flat
+	@$(BIN)/python -m tests.soak.growth --epochs $(EPOCHS)
 
 clean: ## Remove the virtual environment, caches and build products
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "program",
         "codec",
         "duck",
+        "sizing",
         "aggregates",
         "status",
         "results",

@@ -191,6 +191,10 @@ class UnsupportedOnShared(SqlError):
     code = "UNSUPPORTED_ON_SHARED"
 
 
+class PlanningTimeout(SqlError):
+    code = "PLANNING_TIMEOUT"
+
+
 class ScriptErrors(SqlError):
     """Several statements of one script are wrong; `errors` has them in order."""
 
@@ -356,6 +360,14 @@ class BadRecordFailure(DataError):
 
 class EvaluationFailed(DataError):
     code = "EVALUATION_FAILED"
+
+
+class ValueTooLarge(SqlError):
+    code = "VALUE_TOO_LARGE"
+
+
+class OutOfMemory(UserError):
+    code = "OUT_OF_MEMORY"
 
 
 class OverBudget(UserError):
