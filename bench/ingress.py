@@ -22,7 +22,8 @@ import numpy as np
 
 import headrace
 from bench.report import Report, environment, main
-from headrace.ingress.ready import Place, ReadyLog, commit
+from headrace.ingress.mark import Place, commit
+from headrace.ingress.ready import ReadyLog
 from headrace.ingress.service import GatewayService
 from headrace.ingress.shredder import Ints, SequenceShredder
 from headrace.program import StreamDef

@@ -17,7 +17,8 @@ import pytest
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
-from headrace.ingress.ready import Place, ReadyLog, commit
+from headrace.ingress.mark import Place, commit
+from headrace.ingress.ready import ReadyLog
 from tests.ingress.test_gateway import Site, ask, post, run, serving, statuses, until
 from tests.ingress.test_journal import Sender, read
 

@@ -46,8 +46,9 @@ def test_whoever_asks_a_dead_gateway_at_once_leaves_no_stream_deaf(tmp_path: Pat
             found = service.metrics("s")
             assert found is not None and found["problem"] == ""
             assert taken(before[0])
-            assert service.metrics("t") is None
-        until(lambda: service.metrics("t") is not None, "the other stream is open again", 10)
+            closed = service.metrics("t")
+            assert closed is not None and closed["state"] == "closed" and "ADDRESS_IN_USE" in closed["problem"]
+        until(lambda: (service.metrics("t") or {})["state"] == "open", "the other stream is open again", 10)
         assert (place(service, "s"), place(service, "t")) == before
         assert service.restarts == 1
     finally:

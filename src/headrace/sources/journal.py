@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.formats.base import Format
-from headrace.ingress.ready import Place, ReadyLog, Stretch, UnitReader, commit
+from headrace.ingress.mark import Place, commit
+from headrace.ingress.ready import ReadyLog, Stretch, UnitReader
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, Split
 from headrace.sources.reading import CHUNK
@@ -66,7 +67,7 @@ class JournalSource:
         return False  # somebody may connect at any time
 
     def backlog(self, at: Offset) -> int:
-        return max(0, self.log.address - int(at["address"]))
+        return self.log.backlog(Place(**at))
 
     def commit(self, end: Offset) -> None:
         self._release(Place(**end))
