@@ -47,7 +47,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("draft", "undo"),
     ("checking",),
     ("savepoints",),
-    ("restoring",),
+    ("restoring", "repairing"),
     ("spark",),
     ("engine", "history", "intake", "keeper", "watch"),
     ("account",),

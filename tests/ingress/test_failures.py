@@ -38,6 +38,8 @@ class Failing:
 def test_a_segment_that_cannot_be_changed_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path, 1)
     sender = Sender(journal, 1)
+    sender.send(b"kernels may have to be compiled, which opens files\n")
+    assert journal.flush()
     opening = Failing(os.open, 24)
     monkeypatch.setattr(os, "open", opening)
     for turn in range(20):

@@ -97,7 +97,7 @@ class Journal:
         self._unwritable = self._unsyncable = ""
         self._marked = self._written = 0.0  # when
         self.lost = self._lost_by_consumers = 0
-        self._lock = _locked(directory)
+        self._lock = locked(directory)
         try:
             self._recover()
         except BaseException:
@@ -262,7 +262,7 @@ class Journal:
         if self._count:
             self._write_block()
         # Only now: buffers in the arena refer to the segment that they will be written to.
-        if max(self._segment_end, self._ready_end) >= self.segment_bytes:
+        if self._segment_end and max(self._segment_end, self._ready_end) >= self.segment_bytes:
             self._roll()
 
     def _write_block(self) -> None:
@@ -555,7 +555,7 @@ def _write(handle: int, data: memoryview, at: int) -> None:
         raise
 
 
-def _locked(directory: Path) -> int:
+def locked(directory: Path) -> int:
     """The lock of the one writer. The gateway of a hub that was killed lives some moments longer: it is waited for."""
     handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     end = time.monotonic() + LOCK_SECONDS

@@ -21,7 +21,7 @@ from headrace.errors import JournalDamaged
 
 _SLOT = 512
 _HEADER = struct.Struct("<QIQ")  # turn, length, checksum
-_NAME = "mark"
+MARK = "synced"  # the name of its file
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class MarkFile:
     """The mark of a journal. Any thread may call; the newest of `value` is always the one on the disk."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / _NAME
+        self._path = directory / MARK
         self._lock = threading.Lock()
         self.found = self._read()  # None in a new journal, and in a copy of one
         self.value = self.found or Mark()
@@ -119,7 +119,11 @@ def commit(directory: Path, consumer: str, place: Place, lost: int = 0) -> None:
     read and that were gone."""
     text = json.dumps([asdict(place), lost])
     digest = xxhash.xxh3_64_hexdigest(text.encode())
-    write_atomic(directory / "consumers" / f"{consumer}.json", json.dumps({"at": text, "digest": digest}).encode())
+    write_atomic(consumer_path(directory, consumer), json.dumps({"at": text, "digest": digest}).encode())
+
+
+def consumer_path(directory: Path, consumer: str) -> Path:
+    return directory / "consumers" / f"{consumer}.json"
 
 
 def read_consumer(path: Path) -> tuple[Place, int] | None:

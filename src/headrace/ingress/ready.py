@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.errors import JournalUnwritable
 from headrace.ingress import entries as disk
 from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
 from headrace.ingress.mark import Place
@@ -41,12 +42,12 @@ class ReadyLog:
     """Follows the ready log of a journal that another process writes. One thread. Raises JournalDamaged when a record
     between two places cannot be read: nothing is skipped.
 
-    `lost` counts bytes of units that this reader had seen, or was told to begin after, and that a journal had lost when
-    it was opened again: its addresses go on beyond them."""
+    A journal that had lost its end when it was opened again goes on at a later address. `lost` counts the bytes in such
+    gaps that this reader had seen, or begins after: units that were planned and are gone."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.lost = 0
+        self._gaps: dict[tuple[int, int], int] = {}  # addresses that were never written again -> bytes that were lost
         self._known: list[Known] = []
         self._total = 0  # bytes of the units of all records that were read
         self._end = Place()
@@ -56,6 +57,9 @@ class ReadyLog:
         if self._end == Place() or self._end.address < start.address:
             self._end, self._known = start, []
         self._known = self._known[self._index(start.address) :]
+        for gap, size in self._gaps.items():
+            if gap[0] < start.address < gap[1]:
+                self._gaps[gap] = max(size, start.address - gap[0])
         while True:
             at = self._end
             # Looked for first: if there is a later log, then `at.file` is final.
@@ -81,7 +85,8 @@ class ReadyLog:
         if before.address_end > at.address:
             missing = disk.ready_path(self.directory, before.number)
             raise disk.damaged(missing, at.pos) if missing.exists() else disk.damaged(missing, 0, "is missing")
-        self.lost += at.address - before.address_end if before.number else 0
+        if before.number and before.address_end < record.address:
+            self._gaps[before.address_end, record.address] = at.address - before.address_end
         self._end = Place(number, 0, record.address)
 
     def _read(self, at: Place, final: bool) -> list[disk.ReadyRecord]:
@@ -108,6 +113,11 @@ class ReadyLog:
 
     def _before(self, index: int) -> int:
         return self._known[index].before if index < len(self._known) else self._total
+
+    @property
+    def lost(self) -> int:
+        """See the class."""
+        return sum(self._gaps.values())
 
     def backlog(self, at: Place) -> int:
         """The bytes of all known units after a place."""
@@ -136,6 +146,23 @@ class ReadyLog:
             else:
                 group.append(Stretch(place.file, place.pos, stop.pos, place.address))
         return [group for group in groups if group]
+
+
+def sync_files(directory: Path, first: int, last: int) -> None:
+    """Make the logs and segments of these numbers durable, as far as they are written now. Raises JournalUnwritable."""
+    paths = [path(directory, n) for n in range(first, last + 1) for path in (disk.segment_path, disk.ready_path)]
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                os.fdatasync(file.fileno())
+        except FileNotFoundError:
+            continue
+        except OSError as problem:
+            raise JournalUnwritable(
+                f"{path} cannot be synced: {problem.strerror or problem}",
+                advice="See what the system says about the disk of the state directory.",
+                path=str(path),
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +204,7 @@ class UnitReader:
                 taken += count
                 if flags & GONE:
                     continue
-                parts += [self._bytes(*fragment) for fragment in fragments[taken - count : taken]]
+                parts += [self.bytes_of(*fragment) for fragment in fragments[taken - count : taken]]
                 size += unit[U_BYTES]
                 last = bool(flags & UNTERMINATED)
                 if size and (last or size >= chunk):
@@ -188,7 +215,8 @@ class UnitReader:
         if size:
             yield Run(begin, b"".join(parts), False)
 
-    def _bytes(self, ref: int, begin: int, end: int) -> memoryview:
+    def bytes_of(self, ref: int, begin: int, end: int) -> memoryview:
+        """Bytes [begin, end) of a buffer. Raises JournalDamaged when it is not what was written."""
         segment, place = disk.place_of(ref)
         view = self._maps.get(segment)
         if view is None or place + end > len(view):
