@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from headrace.errors import JournalDamaged, StateInUse
 from headrace.ingress import entries as disk
 from headrace.ingress import journal as module
+from headrace.ingress import recovery
 from headrace.ingress.delimiting import Delimiting
 from headrace.ingress.journal import Journal
 from headrace.ingress.mark import MARK, Place, commit, read_consumer
@@ -53,8 +54,8 @@ def read(directory: Path, start: Place = Place(), parts: int = 3) -> list[bytes]
         for stretch in group:
             address = stretch.address
             for run in reader.runs(stretch, 100):
-                assert run.address == address
-                address += len(run.data)
+                assert run.address >= address  # more, where a repair took records out
+                address = run.address + len(run.data)
                 lines += run.data.splitlines()
     return lines
 
@@ -88,7 +89,7 @@ def test_a_journal_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     journal.close()
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_a_crash_at_any_byte_leaves_a_prefix_that_can_be_gone_on_with(rng: random.Random, ready_too: bool) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
@@ -125,7 +126,7 @@ def _crash(root: Path, rng: random.Random, ready_too: bool) -> None:
     last.close()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=False), st.floats(0, 1), st.floats(0, 1), st.integers(0, 3))
 def test_what_is_acknowledged_after_a_power_loss_is_read_once(
     rng: random.Random, segment_cut: float, ready_cut: float, rolls: int
@@ -166,7 +167,8 @@ def test_what_is_acknowledged_after_a_power_loss_is_read_once(
             old = size_of(kept) - min(begin.address, size_of(kept))  # of what is kept, it had read so much before
             assert size_of(rest[: len(rest) - len(fresh)]) == old
             assert sorted(rest[len(rest) - len(fresh) :]) == fresh
-            assert reader.lost == max(0, planned.address - size_of(kept))
+            seen = size_of(whole) if reader is log else planned.address
+            assert reader.lost == max(0, seen - size_of(kept))
         again.close()
 
 
@@ -178,7 +180,7 @@ def contents(root: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted(root.iterdir()) if p.is_file() and p.name not in ("lock", "reserve")}
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.randoms(use_true_random=False), st.sampled_from(["flip", "cut", "remove"]), st.floats(0, 1), st.floats(0, 1))
 def test_damage_to_any_file_loses_nothing_in_silence(rng: random.Random, how: str, which: float, where: float) -> None:
     """Either all records come out, or JOURNAL_DAMAGED and every file stays; a newest file that lost its end is cut, and
@@ -329,3 +331,189 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not journal.problem
     assert read(tmp_path) == [b"one", b"two", b"three"]
     journal.close()
+
+
+def test_opening_reads_the_newest_file_only_and_is_done_again_without_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, 2000)
+    fill(journal, random.Random(2), steps=200)
+    journal.close()
+    wanted, before = read(tmp_path), disk.numbers(tmp_path)
+    assert len(before) > 5
+    scanned: list[int] = []
+    real = recovery.scan
+
+    def scan(directory: Path, number: int, consumed: Place) -> recovery.Scan:
+        scanned.append(number)
+        return real(directory, number, consumed)
+
+    monkeypatch.setattr(recovery, "scan", scan)
+    for turn in range(3):
+        Journal(tmp_path, 2000).close()
+        assert scanned == [before[-1] + turn]
+        scanned.clear()
+        assert read(tmp_path) == wanted
+
+
+def test_a_machine_that_was_off_may_have_torn_what_was_not_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, 1 << 20)
+    sender = Sender(journal, 1)
+    for turn in range(3):
+        sender.send(b"a line of turn %d\n" % turn)
+        journal.flush()
+        if turn < 2:
+            journal._roll()
+    journal._mark.close()
+    os.close(journal._lock)
+    _garble(disk.segment_path(tmp_path, 2), 40)  # closed, but newer than the mark
+    monkeypatch.setattr(recovery, "boot", lambda: "another")
+    again = Journal(tmp_path, 1 << 20)
+    assert read(tmp_path) == [b"a line of turn 0"]
+    assert again.lost_bytes == len(b"a line of turn 1\n")  # at least: the rest was never known to be there
+    assert again.address >= journal.address
+    again.close()
+
+
+def test_a_damaged_position_of_a_consumer_deletes_nothing(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 300)
+    fill(journal, random.Random(5))
+    log = ReadyLog(tmp_path)
+    log.follow(Place())
+    commit(tmp_path, "stream", log.advance(Place(), 100))
+    wanted = read(tmp_path, log.advance(Place(), 100))
+    journal.poll()
+    path = tmp_path / "consumers" / "stream.json"
+    _garble(path, path.read_bytes().index(b"address") + 12)
+    assert not journal.poll()
+    journal.close()
+    Journal(tmp_path, 300).close()
+    assert read(tmp_path, log.advance(Place(), 100)) == wanted
+
+
+def test_a_sync_that_failed_is_never_tried_again_on_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed fsync Linux may drop the pages, and the next one says that all is well."""
+    journal = Journal(tmp_path, 1 << 20)
+    sender = Sender(journal, 1)
+    sender.send(b"one\n")
+    journal.flush()
+    journal.sync()
+    sender.send(b"two\n")
+    journal.flush()
+    failed = {p.stat().st_ino for p in tmp_path.iterdir()}
+    synced: dict[int, bytes] = {}
+    broken = [True]
+
+    def fdatasync(handle: int) -> None:
+        inode = os.fstat(handle).st_ino
+        if broken[0] or inode in failed:
+            raise OSError(5, "Input/output error")
+        synced[inode] = os.pread(handle, 1 << 20, 0)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    with pytest.raises(OSError):
+        journal.sync()
+    assert "cannot be synced" in journal.problem
+    sender.send(b"three\n")
+    assert not journal.flush()
+    with pytest.raises(OSError):
+        journal.sync()
+    broken[0] = False
+    journal.sync()
+    assert journal.flush()
+    journal.sync()
+    assert not journal.problem
+    segment, ready = disk.segment_path(tmp_path, journal.number), disk.ready_path(tmp_path, journal.number)
+    for path in (segment, ready):
+        assert path.stat().st_ino not in failed
+        assert synced[path.stat().st_ino] == path.read_bytes()
+    assert read(tmp_path) == [b"one", b"two", b"three"]
+    journal.close()
+
+
+def test_pages_that_the_system_dropped_after_a_failed_sync_are_not_taken_for_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, 1 << 20)
+    Sender(journal, 1).send(b"one\n")
+    journal.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        with pytest.raises(OSError):
+            journal.sync()
+    _garble(disk.segment_path(tmp_path, journal.number), 35)
+    with pytest.raises(OSError):
+        journal.sync()
+    assert "cannot be synced" in journal.problem
+    with pytest.raises(OSError):
+        journal.close()
+
+
+class SmallDisk:
+    """Writes and new files fail when the files of a directory together have reached a size."""
+
+    def __init__(self, root: Path, size: int, patch: pytest.MonkeyPatch) -> None:
+        self.root, self.size = root, size
+        self._pwrite = os.pwrite
+        patch.setattr(os, "pwrite", self.pwrite)
+
+    def pwrite(self, handle: int, data: memoryview, at: int) -> int:
+        used = sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file())
+        grows = max(0, at + len(data) - os.fstat(handle).st_size)
+        if used + grows > self.size:
+            raise OSError(28, "No space left on device")
+        return self._pwrite(handle, data, at)
+
+
+def test_a_disk_that_the_journal_itself_has_filled_is_free_again_when_all_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, 64 << 20)
+    SmallDisk(tmp_path, module.RESERVE + 600_000, monkeypatch)
+    slow, busy = Sender(journal, 9), Sender(journal, 1)
+    slow.send(b"begun, ")
+    sent = 0
+    while journal.flush():
+        busy.send(b"x" * 999 + b"\n")
+        sent += 1
+    assert "No space" in journal.problem and not (tmp_path / "reserve").exists()
+    log = ReadyLog(tmp_path)
+    log.follow(Place())
+    end = log.advance(Place(), None)
+    assert len(read(tmp_path)) in (sent - 1, sent)
+    unread = sent - len(read(tmp_path))
+    assert not journal.flush()  # what is kept for new files is not for more data
+    commit(tmp_path, "stream", end)
+    journal.poll()
+    assert journal.flush() and not journal.problem
+    assert journal.disk_bytes < 100_000 + module.RESERVE
+    slow.send(b"and ended\n")
+    assert journal.flush()
+    assert sorted(read(tmp_path, end)) == sorted([b"begun, and ended", *[b"x" * 999] * unread])
+    assert journal.held == len(b"begun, and ended\n") + 1000 * unread
+    journal.close()
+
+
+def test_a_segment_that_was_all_read_is_freed_when_nothing_more_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
+    journal = Journal(tmp_path, 64 << 20)
+    sender = Sender(journal, 1)
+    sender.send(b"x" * (2 << 20) + b"\nopen, ")
+    journal.flush()
+    log = ReadyLog(tmp_path)
+    log.follow(Place())
+    end = log.advance(Place(), None)
+    commit(tmp_path, "stream", end)
+    journal.poll()
+    assert journal.disk_bytes < (1 << 20)
+    sender.send(b"closed\n")
+    journal.flush()
+    assert read(tmp_path, end) == [b"open, closed"]
+    journal.close()
+    assert read(tmp_path, end) == [b"open, closed"]

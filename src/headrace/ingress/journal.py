@@ -95,6 +95,7 @@ class Journal:
         self._suspect: list[Path] = []  # files that could not be synced
         self._listed = True  # whether the names of the newest files are synced
         self._unwritable = self._unsyncable = ""
+        self._reserved = False
         self._marked = self._written = 0.0  # when
         self.lost = self._lost_by_consumers = 0
         self._lock = locked(directory)
@@ -129,7 +130,8 @@ class Journal:
             for handle in (self._segment, self._ready):
                 os.fdatasync(handle)
             self._mark.write(synced=self._end, boot=boot(), closed=False)
-            self._keep_reserve()
+            with contextlib.suppress(OSError):  # the first flush says so
+                self._keep_reserve()
         except BaseException:
             self._mark.close()
             raise
@@ -243,6 +245,8 @@ class Journal:
                 self._flush()
             except OSError:
                 self._spend_reserve()
+                if self._unwritten:
+                    self._write_ready()  # so that what is in the files can be read, and then deleted
                 if not self._all_read():
                     raise
                 self._roll()  # the segment that was read can be deleted then
@@ -256,6 +260,7 @@ class Journal:
     def _flush(self) -> None:
         if self._suspect:
             raise OSError(self._unsyncable)
+        self._keep_reserve()  # what comes must not use it up
         self._list()  # before anything that a reader could plan
         if self._unwritten:
             self._write_ready()
@@ -321,16 +326,22 @@ class Journal:
         return self.directory / "reserve"
 
     def _spend_reserve(self) -> None:
+        """Give back the room that was kept: a consumer may write its position, and a new file may be begun."""
+        self._reserved = False
         with contextlib.suppress(OSError):
             self._reserve().unlink(missing_ok=True)
 
     def _keep_reserve(self) -> None:
-        """Take room that is given back when the disk is full. Without room there is none."""
-        path = self._reserve()
-        with contextlib.suppress(OSError):
-            if not path.exists() or path.stat().st_size < RESERVE:
-                with open(path, "wb") as file:
-                    file.write(os.urandom(RESERVE))  # a file system may compress anything else
+        """Take room that is given back when the disk is full. Raises OSError when there is none."""
+        if self._reserved:
+            return
+        handle = os.open(self._reserve(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(handle).st_size < RESERVE:
+                _write(handle, memoryview(os.urandom(RESERVE)), 0)  # a file system may compress anything else
+        finally:
+            os.close(handle)
+        self._reserved = True
 
     # --- syncing ----------------------------------------------------------------------------------
 
@@ -442,7 +453,6 @@ class Journal:
 
     def _when_idle(self) -> None:
         """A segment that was all read is freed also when nothing comes that would fill it."""
-        self._keep_reserve()
         idle = time.monotonic() - self._written > IDLE_SECONDS
         if idle and self._segment_end >= IDLE_BYTES and self._all_read():
             with contextlib.suppress(OSError):  # it stays until the next time

@@ -85,8 +85,10 @@ class ReadyLog:
         if before.address_end > at.address:
             missing = disk.ready_path(self.directory, before.number)
             raise disk.damaged(missing, at.pos) if missing.exists() else disk.damaged(missing, 0, "is missing")
-        if before.number and before.address_end < record.address:
+        if before.address_end < record.address:
             self._gaps[before.address_end, record.address] = at.address - before.address_end
+            first = self._index(before.address_end)
+            self._total, self._known = self._before(first), self._known[:first]
         self._end = Place(number, 0, record.address)
 
     def _read(self, at: Place, final: bool) -> list[disk.ReadyRecord]:
