@@ -22,6 +22,7 @@ import numpy as np
 
 import headrace
 from bench.report import Report, environment, main
+from headrace.ingress.journal import Journal
 from headrace.ingress.mark import Place, commit
 from headrace.ingress.ready import ReadyLog
 from headrace.ingress.service import GatewayService
@@ -107,6 +108,33 @@ def idle(report: Report, say: Say) -> None:
     each = (resident() - before) / IDLE
     say(f"{IDLE:,} idle origins: {each:.0f} bytes each")
     report.require("bytes_per_idle_origin", each, 300, "at most")
+
+
+# --- the journal ----------------------------------------------------------------------------------
+
+
+def reopen(report: Report, say: Say) -> None:
+    """Processor seconds to open a journal of small buffers again, for each GiB in it: in blocks as full as they get,
+    and one buffer a block, as a client that waits for each answer makes them."""
+    seconds = {}
+    for name, size, each in (("full_blocks", 512, 10_000), ("one_buffer_a_block", 128, 1)):
+        size = size // 8 if QUICK else size
+        with tempfile.TemporaryDirectory() as work:
+            journal, data = Journal(Path(work), 64 << 20), b"x" * 99 + b"\n"
+            for i in range((size << 20) // 100):
+                journal.put(1, i + 1, data, 100, 100)
+                if (i + 1) % each == 0:
+                    journal.flush()
+            held = journal.held
+            journal.close()
+            began = time.process_time()
+            again = Journal(Path(work), 64 << 20)
+            seconds[name] = (time.process_time() - began) * 1024 / size
+            assert again.held == held
+            again.close()
+        say(f"opening a journal of buffers of 100 bytes, {name}: {seconds[name]:.3f} processor seconds per GiB")
+    report.facts |= {f"reopen_{name}_cpu_s_per_gib": round(value, 3) for name, value in seconds.items()}
+    report.require("reopen_cpu_s_per_gib", max(seconds.values()), 1, "at most")
 
 
 # --- the gateway ----------------------------------------------------------------------------------
@@ -231,6 +259,7 @@ def measure(say: Say) -> Report:
     report = Report(facts=environment("numba", "uvloop", "pyspark"))
     idle(report, say)  # first: freed memory that is used again would not count
     shred(report, say)
+    reopen(report, say)
     plain, plain_core = loopback(say)
     report.facts["loopback_sink"] = f"{plain:.0f} MB/s, {plain_core:.0f} MB per processor second"
     speeds = {fsync: into_journal(report, say, fsync, SECONDS) for fsync in ("second", "never", "always")}

@@ -41,6 +41,7 @@ JUMP = 1 << 40
 RESERVE = 256 << 10  # kept on the disk, and given back when it is full: for positions and new files
 MARK_SECONDS = 1.0
 IDLE_SECONDS, IDLE_BYTES = 1.0, 1 << 20  # a segment that was all read is freed after so long, if it is so large
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ARRIVAL = struct.Struct("<7q")
 
 
@@ -243,7 +244,9 @@ class Journal:
         try:
             try:
                 self._flush()
-            except OSError:
+            except OSError as problem:
+                if problem.errno not in _NO_ROOM:
+                    raise
                 self._spend_reserve()
                 if self._unwritten:
                     self._write_ready()  # so that what is in the files can be read, and then deleted

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import xxhash
@@ -48,7 +49,7 @@ def repair(directory: Path, consumer: str = "stream") -> list[Loss]:
         losses: list[Loss] = []
         before = disk.Head(address_end=consumed.address)
         numbers = _wanted(directory, consumed, mark.synced)
-        for number, following in zip(numbers, [*numbers[1:], 0], strict=True):
+        for number, following in pairwise([*numbers, 0]):
             after = _head(directory, following) if following else None
             if after is None and not disk.ready_path(directory, number).exists():  # the newest, of which the mark knows
                 after = disk.Head(number, mark.synced.pos, 0, mark.synced.address)
@@ -56,12 +57,22 @@ def repair(directory: Path, consumer: str = "stream") -> list[Loss]:
             log.repair()
             losses += log.losses
             before = log.end()
+        losses += _put_aside(directory, max([consumed.file, *numbers]))
         if lost := sum(loss.size for loss in losses):
             add_loss(directory, JournalDamaged.code, lost)
         fsync(directory)
         return losses
     finally:
         os.close(lock)
+
+
+def _put_aside(directory: Path, newest: int) -> list[Loss]:
+    """Segments after the newest log, of which nothing is known."""
+    found = [p for p in directory.glob("segment-????????.raw") if int(p.name[8:16]) > newest]
+    for path in found:
+        (directory / KEPT).mkdir(exist_ok=True)
+        path.rename(directory / KEPT / path.name)
+    return [Loss(path, 0) for path in found]
 
 
 def _mark(directory: Path) -> Mark:
