@@ -91,14 +91,6 @@ def entry_at(data: memoryview, begin: int) -> Entry | None:
     return Entry(origin, sequence, start, start + length)
 
 
-def entries(data: memoryview) -> Iterator[Entry]:
-    """The whole buffers at the beginning of a segment."""
-    at = 0
-    while (found := entry_at(data, at)) is not None:
-        yield found
-        at = found.end
-
-
 class Head(NamedTuple):
     """The head of a log: where the log before it ends; `number` is 0 if there is none. `taken` are the bytes of all
     units before this log (addresses may have jumped); `lowest` is the lowest segment that the log before refers to."""
