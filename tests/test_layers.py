@@ -48,7 +48,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("draft", "undo"),
     ("checking",),
     ("savepoints",),
-    ("restoring",),
+    ("restoring", "repairing"),
     ("spark",),
     ("engine", "epochlog", "history", "intake", "keeper", "watch"),
     ("account",),

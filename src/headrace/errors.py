@@ -297,6 +297,15 @@ class JournalDamaged(DataError):
     code = "JOURNAL_DAMAGED"
 
 
+class JournalCut(DataError):
+    code = "JOURNAL_CUT"
+
+
+class JournalUnwritable(ExternalError):
+    code = "JOURNAL_UNWRITABLE"
+    retry_helps = True
+
+
 class AddressInUse(ExternalError):
     code = "ADDRESS_IN_USE"
     retry_helps = True
