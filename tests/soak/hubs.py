@@ -88,9 +88,9 @@ class LocalHub:
         with _ours():
             return [row["id"] for row in self._hub.pipelines[pipeline].results().to_pylist()]
 
-    def close(self) -> None:
+    def close(self, drain: bool = True) -> None:
         with _ours():
-            self._hub.close()
+            self._hub.close(drain)
 
 
 class RemoteHub:

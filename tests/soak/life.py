@@ -35,27 +35,30 @@ class NotRecovered(AssertionError):
 
 @dataclass
 class Case:
-    """See the module. `pushed` is the kind of the pushed stream, `seed` chooses everything that is random."""
+    """See the module. `pushed` is the kind of the pushed stream, `seed` chooses everything that is random. `places` are
+    other directories for `state` and `out`, the sinks, than those below `root`."""
 
     root: Path
     seed: int
     pushed: str = "tcp"
     epoch_bytes: int = 20_000
+    places: dict[str, Path] = field(default_factory=dict)
     history: list[str] = field(default_factory=list)
     kills: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         self.feed = Feed(self.root / "in")
-        self.every = Visible(self.root / "every_jsonl")
-        self.arrived = Visible(self.root / "arrived_jsonl")
+        self.state, self.out = (self.places.get(name, self.root / name) for name in ("state", "out"))
+        self.every = Visible(self.out / "every_jsonl")
+        self.arrived = Visible(self.out / "arrived_jsonl")
         self.presence: dict[str, Presence] = {"pausing": Presence()}
         self.mark = 0
         self.taken_back: set[int] = set()  # marks of replacements that did not stay
         self._visitors = 0
         self._pick = 0.0
         self._low = 0  # rows that were visible before the newest statement began
-        self._port = _free_port()
+        self._port = free_port()
         self._hub: Driven | None = None
         self.sender = Sender(self.pushed, self._address, self.seed)
         self.feed.more(200)
@@ -138,7 +141,7 @@ class Case:
 
     def _script(self) -> str:
         sinks = {
-            name: f"type = '{name.split('_')[1]}', path = '{self.root / name}'"
+            name: f"type = '{name.split('_')[1]}', path = '{self.out / name}'"
             for name in (
                 "every_jsonl", "arrived_jsonl", "rows_parquet", "rows_jsonl", "windows_parquet", "windows_jsonl",
                 "letters_jsonl", "swapped_jsonl", "pausing_parquet", "arrivals_parquet",
@@ -167,6 +170,20 @@ class Case:
                 "GROUP BY window(ts, '1 hour'), k",
             ]
         )
+
+    def some_statements(self, count: int) -> None:
+        """Statements one after the other. Each may fail, but only with a code."""
+        for _ in range(count):
+            self._under_way()()
+
+    def await_failure(self, pipeline: str) -> str:
+        """Wait until a pipeline has failed; why it did."""
+        deadline = time.monotonic() + HEAL_SECONDS
+        while not (state := self.hub.states()[pipeline]).startswith("failed"):
+            if time.monotonic() > deadline:
+                raise NotRecovered(f"{pipeline} did not fail but is {state}")
+            time.sleep(0.2)
+        return state
 
     def _under_way(self) -> Callable[[], None]:
         """Begin a statement in a thread of its own, or none; what is returned waits for it."""
@@ -211,7 +228,7 @@ class Case:
         self._visitors += 1
         self.presence[name] = Presence()
         stands = self._do(
-            f"CREATE SINK {name}_jsonl WITH (type = 'jsonl', path = '{self.root / name}_jsonl');"
+            f"CREATE SINK {name}_jsonl WITH (type = 'jsonl', path = '{self.out / name}_jsonl');"
             f"CREATE PIPELINE {name} INTO {name}_jsonl AS SELECT id FROM s"
         )
         self._note(name, True, stands)
@@ -271,30 +288,30 @@ class Case:
         """Everything that must be in the sinks is there once, and nothing else."""
         total = self.feed.written
         everything = range(total)
-        once("every", column(self.root / "every_jsonl", "id"), everything, ())
+        once("every", column(self.out / "every_jsonl", "id"), everything, ())
         rows = [(i, f"k{i % 5}" if i % 7 else None, i * 31 % 1000) for i in everything if i * 31 % 1000 % 3]
         for name in ("rows_parquet", "rows_jsonl"):
-            same(name, column(self.root / name, "id", "k", "v"), rows)
+            same(name, column(self.out / name, "id", "k", "v"), rows)
         for name in ("windows_parquet", "windows_jsonl"):
-            same(name, column(self.root / name, "start", "k", "n", "total"), windows(total))
-        swapped = column(self.root / "swapped_jsonl", "id", "mark")
+            same(name, column(self.out / name, "start", "k", "n", "total"), windows(total))
+        swapped = column(self.out / "swapped_jsonl", "id", "mark")
         once("swapped", [i for i, _ in swapped], everything, ())
         marks = [mark for _, mark in sorted(swapped) if mark not in self.taken_back]
         if marks != sorted(marks) or not set(marks) <= set(range(self.mark + 1)):
             raise Difference("swapped: an older definition came after a newer one")
-        letters = [base64.b64decode(raw).decode() for raw in column(self.root / "letters_jsonl", "raw")]
+        letters = [base64.b64decode(raw).decode() for raw in column(self.out / "letters_jsonl", "raw")]
         same("letters", letters, self.feed.bad)
         for name, presence in self.presence.items():
-            path = self.root / ("pausing_parquet" if name == "pausing" else f"{name}_jsonl")
+            path = self.out / ("pausing_parquet" if name == "pausing" else f"{name}_jsonl")
             presence.check(name, column(path, "id"), total)
         self._check_pushed()
-        for sink in self.root.glob("*_*"):
+        for sink in self.out.glob("*_*"):
             for file in (sink / "_headrace" / "staging").rglob("*"):
                 if file.is_file():
                     raise Difference(f"{file} is left over")
 
     def _check_pushed(self) -> None:
-        arrived = column(self.root / "arrived_jsonl", "id", "k")
+        arrived = column(self.out / "arrived_jsonl", "id", "k")
         ids = [i for i, _ in arrived]
         once("arrived", ids, self.sender.acknowledged, (i for ids in self.sender.doubtful for i in ids))
         if self.pushed == "http":
@@ -302,7 +319,7 @@ class Case:
             if halves:
                 raise Difference(f"arrived: requests that were taken in part: {halves[:3]}")
         counts = Counter(k for _, k in arrived)
-        same("arrivals", column(self.root / "arrivals_parquet", "k", "n"), list(counts.items()))
+        same("arrivals", column(self.out / "arrivals_parquet", "k", "n"), list(counts.items()))
 
 
 def end_hub(hub: RemoteHub, how: signal.Signals) -> None:
@@ -320,7 +337,8 @@ def gone(hub: RemoteHub) -> None:
         raise NotRecovered(f"processes of a hub that ended are left: {session_of(hub.pid)}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port: int = probe.getsockname()[1]
         return port

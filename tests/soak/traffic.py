@@ -47,6 +47,17 @@ class Feed:
         self._files += 1
         self.written += count
 
+    def copy(self) -> Feed:
+        """A feed that goes on from here in the same directory."""
+        other = Feed(self.directory)
+        other.written, other.bad, other._files = self.written, list(self.bad), self._files
+        return other
+
+    def take_back(self, earlier: Feed) -> None:
+        """Remove the files that this one has written and `earlier` had not."""
+        for number in range(earlier._files, self._files):
+            (self.directory / f"{number:06}.json").unlink()
+
 
 def windows(total: int) -> list[tuple[int, str | None, int, int]]:
     """Ten-second windows over the first `total` rows: start, key, count and sum."""
