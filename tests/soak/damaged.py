@@ -69,26 +69,14 @@ class Template:
     def kept(self) -> Path:
         return self.root / "template"
 
-    def build(self, fault: str | None) -> Template:
-        """Let a hub in a process of its own work, and end: in order, or at a fault point."""
+    def build(self, fault: str | None, quarantine: bool = True) -> Template:
+        """Let a hub in a process of its own work, and end: in order, or at a fault point. With `quarantine` one of its
+        pipelines kills workers and is left out: there is a quarantine list."""
         crash = self.root / "crash"
-        crash.write_text("guilty\n")
         env = {"HEADRACE_CRASH": str(crash)} | ({"HEADRACE_FAULT": fault} if fault else {})
         hub = RemoteHub(self.root / "state", self.root / "said", env=env)
         with contextlib.suppress(HubGone):
-            hub.opened()
-            self.feed.more(150)
-            hub.sql(self._script())
-            self.send(100)
-            kill(victims(hub.pid, "gateway", random.Random(0)))  # a new gateway begins new files of the journal
-            # A pipeline that kills its worker: there is a quarantine list.
-            hub.sql("CREATE SINK g WITH (type = 'memory'); CREATE PIPELINE guilty INTO g AS SELECT k FROM s")
-            self.feed.more(150)
-            wait_for(lambda: hub.states()["guilty"].startswith("failed"), 90)
-            crash.unlink()
-            wait_for(lambda: self.acknowledged <= self._arrived(), 90)
-            wait_for(lambda: self.send(600), 30)
-            self.feed.more(200)
+            self.work(hub.opened(), crash if quarantine else None)
             if fault is None:  # what was just written and sent is not read yet
                 hub.close()
             for _ in range(100):
@@ -97,6 +85,29 @@ class Template:
                 time.sleep(0.3)
             hub.signal(signal.SIGKILL)
         gone(hub)
+        return self.keep()
+
+    def work(self, hub: Driven, crash: Path | None = None) -> None:
+        """Declare everything, write and send. A pipeline that kills its worker is named in the file `crash`."""
+        self.feed.more(150)
+        hub.sql(self._script())
+        self.send(100)
+        kill(victims(hub.pid, "gateway", random.Random(0)))  # a new gateway begins new files of the journal
+        if crash is not None:
+            crash.write_text("guilty\n")
+            hub.sql("CREATE SINK g WITH (type = 'memory'); CREATE PIPELINE guilty INTO g AS SELECT k FROM s")
+        self.feed.more(150)
+        if crash is not None:
+            if not wait_for(lambda: hub.states()["guilty"].startswith("failed"), 90):
+                raise AssertionError("the guilty pipeline was not found")
+            crash.unlink()
+        if not wait_for(lambda: self.acknowledged <= self._arrived(), 90):
+            raise AssertionError(f"what was acknowledged does not arrive: {hub.problems()}")
+        wait_for(lambda: self.send(600), 30)
+        self.feed.more(200)
+
+    def keep(self) -> Template:
+        """What lies here now is the template."""
         for name in ("state", "out"):
             shutil.copytree(self.root / name, self.kept / name, symlinks=True)
         return self

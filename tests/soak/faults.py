@@ -36,11 +36,11 @@ Say = Callable[[str], None]
 Results = dict[tuple[str, str], Outcome]
 
 
-def template(root: Path, killed: bool) -> Template:
+def template(root: Path, killed: bool, quarantine: bool = True) -> Template:
     """The state directory of a hub that closed in order, or was killed between the commits of two sinks."""
     name = "killed" if killed else "clean"
     (root / name).mkdir()
-    return Template(root / name, name).build("between-sinks@9" if killed else None)
+    return Template(root / name, name).build("between-sinks@9" if killed else None, quarantine)
 
 
 def damage_files(
@@ -209,6 +209,7 @@ def main() -> int:
     parser.add_argument("--match", default="", help="only files or places with this in their path or name")
     parser.add_argument("--every", action="store_true", help="every file, not the newest and the oldest of each role")
     parser.add_argument("--sample", type=int, default=None, help="only so many trials of each template, by the seed")
+    parser.add_argument("--without-quarantine", action="store_true", help="no pipeline is left out in the templates")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     arguments = parser.parse_args()
     from headrace.program import Meaning
@@ -222,7 +223,8 @@ def main() -> int:
     damaged: Results = {}
     places: dict[str, Outcome] = {}
     trials = 0
-    made = [template(root, killed) for killed in (False, True)] if arguments.only != "places" else []
+    quarantine = not arguments.without_quarantine
+    made = [template(root, killed, quarantine) for killed in (False, True)] if arguments.only != "places" else []
     engine = start("local[2]", root / "spark.log", Meaning())
     engine.spark.conf.set("spark.sql.shuffle.partitions", "2")
     try:

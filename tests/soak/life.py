@@ -118,7 +118,7 @@ class Case:
         self._settle(self.hub.states())
 
     def _troubles(self) -> str:
-        missing = len(set(self.sender.acknowledged) - self.arrived.ids)
+        missing = len(set(self.sender.acknowledged) - self.arrived.look())
         return (
             f"{len(self.every.ids)} of {self.feed.written} rows of files visible, {missing} acknowledged records not; "
             f"problems {self.hub.problems()}; states {self.hub.states()}"

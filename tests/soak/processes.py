@@ -9,7 +9,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-_DAEMON = "headrace.spark.daemon"
+_DAEMON = "-m headrace.spark.daemon "  # the JVM has the name of the module in a setting
 # By a part of the command line. Workers have the command line of the daemon that they were forked from.
 _COMMANDS = {
     "planner": "python_streaming_source_runner",
