@@ -37,12 +37,12 @@ def targets(root: Path) -> list[Target]:
     return sorted(found, key=lambda t: (t.role, (root / t.path).stat().st_mtime_ns, t.path))
 
 
-def some_of_each(found: list[Target]) -> list[Target]:
-    """The newest and the oldest file of each role."""
+def some_of_each(found: list[Target], oldest: bool) -> list[Target]:
+    """The newest file of each role, and the oldest."""
     by_role: dict[str, list[Target]] = {}
     for target in found:
         by_role.setdefault(target.role, []).append(target)
-    return [t for group in by_role.values() for t in dict.fromkeys([group[-1], group[0]])]
+    return [t for group in by_role.values() for t in dict.fromkeys([group[-1], group[0] if oldest else group[-1]])]
 
 
 def damage(path: Path, fault: str, rng: random.Random) -> None:
@@ -58,4 +58,7 @@ def damage(path: Path, fault: str, rng: random.Random) -> None:
 
 
 def _role(path: Path) -> str:
-    return _NUMBER.sub("N", _UUID.sub("U", str(path)))
+    parts = list(path.parts)
+    if parts[:2] == ["state", "streams"] or parts[0] == "out":
+        parts[2 if parts[0] == "state" else 1] = "*"
+    return _NUMBER.sub("N", _UUID.sub("U", "/".join(parts)))

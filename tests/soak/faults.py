@@ -207,7 +207,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="chooses which bit is flipped")
     parser.add_argument("--only", choices=["damage", "places"], help="a part of it")
     parser.add_argument("--match", default="", help="only files or places with this in their path or name")
-    parser.add_argument("--every", action="store_true", help="every file, not the newest and the oldest of each role")
+    parser.add_argument("--every", action="store_true", help="every file, not only the newest (and oldest) of a role")
     parser.add_argument("--sample", type=int, default=None, help="only so many trials of each template, by the seed")
     parser.add_argument("--without-quarantine", action="store_true", help="no pipeline is left out in the templates")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
@@ -230,7 +230,11 @@ def main() -> int:
     try:
         for one in made:
             found = targets(one.root)
-            files = [t for t in (found if arguments.every else some_of_each(found)) if arguments.match in str(t.path)]
+            files = [
+                t
+                for t in (found if arguments.every else some_of_each(found, one.name == "clean"))
+                if arguments.match in str(t.path)
+            ]
             chosen = [(target, fault) for target in files for fault in FAULTS]
             if arguments.sample is not None:
                 chosen = random.Random(arguments.seed).sample(chosen, min(arguments.sample, len(chosen)))

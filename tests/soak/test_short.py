@@ -48,11 +48,10 @@ def test_a_damaged_file_is_named_or_does_no_harm(spark_of_the_run: SparkSession,
         "state/catalog.json": "removed",
         "state/streams/s/progress.json": "halved",
         "state/streams/s/current": "emptied",
-        "state/streams/t/source/journal/segment-N.raw": "flipped",
+        "state/streams/t/source/journal/segment-00000001.raw": "flipped",
     }
-    by_role = {target.role: target for target in reversed(targets(tmp_path))}  # the oldest of each
-    assert chosen.keys() <= by_role.keys()
-    trials = [(by_role[role], fault) for role, fault in chosen.items()]
+    found = {str(target.path): target for target in targets(tmp_path)}
+    trials = [(found[path], fault) for path, fault in chosen.items()]
     results = damage_files(made, spark_of_the_run, trials, seed=1)
     assert {key: outcome for key, outcome in results.items() if not outcome.ok} == {}
     assert len(results) == len(chosen)
