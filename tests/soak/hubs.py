@@ -18,6 +18,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -200,18 +202,17 @@ class RemoteHub:
                 waiting.put({"gone": True})
 
 
-class _ours:
+@contextlib.contextmanager
+def _ours() -> Iterator[None]:
     """Turns what a hub raises into HubError."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, HeadraceError):
-            raise HubError(problem.code, problem.render()) from problem
-        if isinstance(problem, TimeoutError):
-            raise HubError("TIMEOUT", str(problem)) from problem
-        if isinstance(problem, Exception) and not isinstance(problem, HubError):
-            raise HubError("", "".join(traceback.format_exception(problem))) from problem
+    try:
+        yield
+    except HeadraceError as problem:
+        raise HubError(problem.code, problem.render()) from problem
+    except TimeoutError as problem:
+        raise HubError("TIMEOUT", str(problem)) from problem
+    except Exception as problem:
+        raise HubError("", traceback.format_exc()) from problem
 
 
 class _Server:
@@ -236,7 +237,7 @@ class _Server:
                 if order[1] == "close":
                     self._answer(order[0], self._close)
                     return
-                threading.Thread(target=self._answer, args=(order[0], lambda o=order: self._do(*o[1:]))).start()
+                threading.Thread(target=self._answer, args=(order[0], partial(self._do, *order[1:]))).start()
         finally:
             with contextlib.suppress(HubError):
                 self._close()
@@ -255,7 +256,7 @@ class _Server:
             raise HubError("HUB_CLOSED", "the hub is closed")
         return None if do == "opened" else getattr(self._hub, do)(*arguments)
 
-    def _answer(self, id: int, act: Any) -> None:
+    def _answer(self, id: int, act: Callable[[], object]) -> None:
         answer: dict[str, object] = {"id": id}
         try:
             answer["value"] = act()
@@ -266,7 +267,7 @@ class _Server:
             self._out.flush()
 
 
-def wait_for(fact: Any, seconds: float, every: float = 0.1) -> bool:
+def wait_for(fact: Callable[[], object], seconds: float, every: float = 0.1) -> bool:
     """Whether `fact` came true in time."""
     deadline = time.monotonic() + seconds
     while not fact():
