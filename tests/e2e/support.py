@@ -39,17 +39,6 @@ def put(path: Path, lines: Iterable[str], *, newline_at_end: bool = True) -> Pat
     return path
 
 
-def own_spark_home(directory: Path) -> Path:
-    """A Spark home like the installed one whose `work` directory is ours: executors leave their files there."""
-    import pyspark
-
-    directory.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        if entry.name != "work":
-            (directory / entry.name).symlink_to(entry)
-    return directory
-
-
 def rows_of(table: pa.Table) -> list[Row]:
     """The rows as tuples of Python values."""
     return [tuple(row.values()) for row in table.to_pylist()]

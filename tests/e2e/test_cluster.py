@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.kills import Case, session_of
-from tests.e2e.support import own_spark_home, until
+from tests.e2e.support import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -32,6 +32,17 @@ if os.getcwd().startswith(_home):
             os.write(_out, f"{event} {arguments[0]}\\n".encode("utf-8", "replace"))
     sys.addaudithook(_note)
 """
+
+
+def own_spark_home(directory: Path) -> Path:
+    """A Spark home like the installed one whose `work` directory is ours: executors leave their files there."""
+    import pyspark
+
+    directory.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        if entry.name != "work":
+            (directory / entry.name).symlink_to(entry)
+    return directory
 
 
 def test_two_executors_give_the_right_rows_and_tasks_leave_the_state_directory_alone(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from bench.report import Report, finish
 from tests.e2e import kills
-from tests.e2e.support import own_spark_home
+from tests.e2e.test_cluster import own_spark_home
 from tests.soak.hubs import HubGone, RemoteHub
 from tests.soak.life import Case, NotRecovered, end_hub, gone
 
