@@ -130,7 +130,7 @@ class Case:
         if failed:
             raise NotRecovered(f"pipelines failed: {failed}")
         for name, presence in self.presence.items():
-            running = states.get(name, "stopped") not in ("stopped", "stopping")
+            running = _runs(states.get(name, "stopped"))
             if running != presence.on:  # a statement that was cut off: it took effect at some time since
                 presence.change(running, self._low, self.feed.written)
 
@@ -249,7 +249,7 @@ class Case:
         presence = self.presence[name]
         presence.change(on, self._low, self.feed.written)
         if not stands:
-            now = self.hub.states().get(name, "stopped") not in ("stopped", "stopping")
+            now = _runs(self.hub.states().get(name, "stopped"))
             if now != on:
                 presence.change(now, self._low, self.feed.written)
 
@@ -320,6 +320,11 @@ class Case:
                 raise Difference(f"arrived: requests that were taken in part: {halves[:3]}")
         counts = Counter(k for _, k in arrived)
         same("arrivals", column(self.out / "arrivals_parquet", "k", "n"), list(counts.items()))
+
+
+def _runs(state: str) -> bool:
+    """Whether a pipeline in this state, with or without a reason, is part of its stream."""
+    return state.partition(":")[0] not in ("stopped", "stopping")
 
 
 def end_hub(hub: RemoteHub, how: signal.Signals) -> None:
