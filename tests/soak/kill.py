@@ -38,6 +38,7 @@ TARGETS = ("hub", *IN_PLACE, "executor")
 MASTER = "local-cluster[2,1,640]"
 LIVES = 3
 KILLS_PER_LIFE = 8
+Say = Callable[[str], None]
 # The first cases have one of each kind, so that a few rounds already touch every target.
 KINDS = ("local", "cluster", "local", "command line", "local")
 
@@ -60,14 +61,14 @@ class Soak:
     def over(self) -> bool:
         return bool(self.wrong or self.not_recovered) or self.kills.total() >= self.rounds
 
-    def run(self, jobs: int, say: Callable[[str], None]) -> None:
+    def run(self, jobs: int, say: Say) -> None:
         threads = [threading.Thread(target=self._work, args=(say,)) for _ in range(jobs)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _work(self, say: Callable[[str], None]) -> None:
+    def _work(self, say: Say) -> None:
         while True:
             with self._lock:
                 if self.over:
@@ -81,7 +82,7 @@ class Soak:
                 if kind == "command line":
                     self._command_line(root, rng, history)
                 else:
-                    self._lives(root, rng, kind == "cluster", history)
+                    self._lives(root, rng, kind == "cluster", history, say)
             except BaseException as problem:
                 with self._lock:
                     told = f"case {number} ({kind}) of seed {self.seed}: {type(problem).__name__}: {problem}"
@@ -103,7 +104,7 @@ class Soak:
 
     # --- a case with several lives ----------------------------------------------------------------
 
-    def _lives(self, root: Path, rng: random.Random, cluster: bool, history: list[str]) -> None:
+    def _lives(self, root: Path, rng: random.Random, cluster: bool, history: list[str], say: Say) -> None:
         case = Case(root, rng.randrange(1 << 30), rng.choice(["tcp", "http"]), rng.choice([8_000, 30_000]))
         case.history = history
         names = [*IN_PLACE, "executor", "executor", "executor"] if cluster else list(IN_PLACE)
@@ -134,6 +135,7 @@ class Soak:
                     history.append("died at its fault point")
                     case.kills["hub"] += 1
                 self._count(case.kills)
+                say(f"{self.kills.total()} of {self.rounds} kills; {root.name}: life {life} is over")
             case.check()
         finally:
             case.sender.stop()
