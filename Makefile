@@ -5,7 +5,8 @@ PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3
                       $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 DURATION ?= 30
 FUZZ_SECONDS ?= 60
-ROUNDS   ?= 200
+ROUNDS   ?= 500
+SEED     ?=
 JOBS     ?= 2
 CHURN_SECONDS ?= 60
 SOAK_SECONDS ?= 30
@@ -96,8 +97,12 @@ bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 f
 fuzz: $(STAMP) ## Mutated input against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
 
-soak-kill: $(STAMP) ## Kill runs at random places, ROUNDS=200 times, and check what the sinks hold
-	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS)
+soak-kill: $(STAMP) ## Kill hubs, workers, planners, executors and gateways, ROUNDS=500 times, and check the sinks (50 minutes)
+	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+.PHONY: soak-faults
+soak-faults: $(STAMP) ## Damage every kind of state file, fill the disk, make directories read-only, move the clock (40 minutes)
+	@$(BIN)/python -m tests.soak.faults $(if $(SEED),--seed $(SEED))
 
 soak-churn: $(STAMP) ## Sixteen threads create and drop pipelines at once for CHURN_SECONDS=60
 	@HEADRACE_CHURN_SECONDS=$(CHURN_SECONDS) $(BIN)/python -m pytest tests/e2e/test_shared.py -k sixteen
