@@ -31,6 +31,7 @@ from headrace.program import Left, PipelineDef, StreamDef
 from headrace.status import StreamStatus
 from headrace.streams import stream_values
 from headrace.streams.checkpoint import checkpoint_id
+from headrace.streams.leftovers import remove_uncommitted_state
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import HOLD, Progress, read_applied, read_progress
@@ -179,6 +180,7 @@ class StreamRuntime:
         from headrace.spark.query import StreamQuery
 
         engine = self._engine()
+        remove_uncommitted_state(self.directory / "checkpoint")
         options = {
             "directory": str(self.directory),
             "checkpoint": self.checkpoint_id(),
