@@ -18,7 +18,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
-        bench-formats bench-ingress fuzz soak-kill soak-ingress soak-churn soak-schedules test-cluster clean
+        bench-formats bench-ingress fuzz fuzz-http soak-kill soak-ingress soak-churn soak-schedules test-cluster clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a p
 
 fuzz: $(STAMP) ## Mutated input against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
+
+fuzz-http: $(STAMP) ## Hostile and mutated HTTP requests against a gateway for FUZZ_SECONDS=60
+	@$(BIN)/python -m tests.ingress.fuzz --seconds $(FUZZ_SECONDS)
 
 soak-kill: $(STAMP) ## Kill runs at random places, ROUNDS=200 times, and check what the sinks hold
 	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS)

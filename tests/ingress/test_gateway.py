@@ -20,7 +20,7 @@ import uvloop
 
 from headrace.errors import AddressInUse, BadOption
 from headrace.ingress import site as sites
-from headrace.ingress import stream
+from headrace.ingress import stream, tcp
 from headrace.ingress.gateway import Gateway
 from headrace.ingress.ready import Place, ReadyLog, UnitReader, commit
 from headrace.program import StreamDef
@@ -319,6 +319,121 @@ def test_what_is_dropped_is_counted_to_the_record(tmp_path: Path, strategy: str)
             )
             if strategy == "spill":
                 assert sum(map(len, found)) > 1 << 20
+
+    run(main)
+
+
+@pytest.mark.parametrize("strategy", ["drop", "spill"])
+def test_acknowledgements_cover_exactly_the_records_that_were_not_dropped(tmp_path: Path, strategy: str) -> None:
+    options = {"backpressure": strategy, "max_journal_bytes": "1MiB", "max_spill_bytes": "1MiB", "acks": "true"}
+    site = Site(tmp_path, "tcp", options)
+    found: list[bytes] = []
+    dropped: list[int] = []
+
+    async def client(number: int) -> list[bytes]:
+        """Sends; the records that are safe, by what the gateway said."""
+        rng = random.Random(number)
+        size = 40 * number
+        records = [b'{"a":%d,"b":"%d %s"}\n' % (i, number, b"x" * rng.randrange(size, 3 * size)) for i in range(20_000)]
+        data = b"".join(records)
+        reader, writer = await site.connect()
+        answer = asyncio.ensure_future(reader.read())
+        at = 0
+        while at < len(data):
+            step = rng.randrange(1, 90_000)
+            writer.write(data[at : at + step])
+            at += step
+            await writer.drain()
+        writer.write_eof()
+        lines = (await answer).splitlines()
+        stretches: list[tuple[int, int, int]] = []
+        told = 0
+        for line in lines:
+            words = line.split()
+            if words[0] == b"dropped":
+                begin, end, count = map(int, words[1:])
+                assert begin >= (stretches[-1][1] if stretches else 0) and end > told
+                assert data[begin:end].count(b"\n") == count and data[end - 1 : end] == b"\n"
+                assert begin == 0 or data[begin - 1 : begin] == b"\n"
+                stretches.append((begin, end, count))
+            else:
+                lost = sum(count for _, end, count in stretches)
+                assert list(map(int, words[1:])) == ([lost] if lost else [])
+                assert all(end <= int(words[0]) for _, end, _ in stretches)
+                told = int(words[0])
+        assert told == len(data)
+        dropped.append(sum(count for _, _, count in stretches))
+        kept, at = [], 0
+        for begin, end, _ in [*stretches, (len(data), len(data), 0)]:
+            kept += data[at:begin].splitlines()
+            at = end
+        return kept
+
+    async def main() -> None:
+        async with serving(site):
+            sending = asyncio.gather(*map(client, range(1, 4)))
+            while not sending.done():
+                await asyncio.sleep(0.03)
+                found.extend(site.read(400_000))
+            promised = [line for kept in await sending for line in kept]
+            while site.ingress.journal.held:
+                found.extend(site.read())
+                await asyncio.sleep(0.01)
+            assert Counter(found) == Counter(promised)
+            assert sum(dropped) == site.counters("tcp")["dropped_records"] == 60_000 - len(found)
+            assert sum(dropped) > 1000
+
+    run(main)
+
+
+def test_a_record_that_is_being_dropped_is_not_acknowledged_before_its_end(tmp_path: Path) -> None:
+    site = Site(tmp_path, "tcp", {"backpressure": "drop", "max_journal_bytes": "1MiB", "acks": "true"})
+
+    async def main() -> None:
+        async with serving(site):
+            reader, writer = await site.connect()
+            filler = b" " * ((1 << 20) - 1000) + b"\n"
+            writer.write(filler)
+            while await reader.readline() != b"%d\n" % len(filler):
+                pass
+            begin = len(filler)
+            writer.write(b"x" * 1500)  # no room, and no end
+            await until(lambda: site.counters("tcp")["dropped_bytes"] == 1500)
+            assert len(site.read()) == 1
+            await until(lambda: site.ingress.journal.held == 0)
+            writer.write(b"y\nz\n")
+            assert await reader.readline() == b"dropped %d %d 1\n" % (begin, begin + 1502)
+            assert await reader.readline() == b"%d 1\n" % (begin + 1504)
+            assert site.read() == [b"z"]
+
+    run(main)
+
+
+def test_a_client_that_does_not_read_what_was_dropped_is_not_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tcp, "MAX_STRETCHES", 3)
+    site = Site(tmp_path, "tcp", {"backpressure": "drop", "max_journal_bytes": "1MiB", "acks": "true"})
+
+    async def main() -> None:
+        async with serving(site):
+            reader, writer = await site.connect()
+            await until(lambda: site.ingress.peers)
+            (peer,) = site.ingress.peers
+            assert isinstance(peer, tcp.TcpPeer)
+            monkeypatch.setattr(peer, "flushed", lambda last=False: setattr(peer, "_asked", False))
+            for turn in range(5):  # as if nothing could be written
+                origin = peer.origin
+                origin.drop(origin.total + 10 * turn, origin.total + 10 * turn + 5, 1, open_end=False)
+            writer.write(b"1\n")
+            await until(lambda: origin.total == 2)
+            writer.write(b"2\n")
+            await asyncio.sleep(0.1)
+            assert origin.total == 2
+            monkeypatch.undo()
+            peer.resume_writing()
+            assert (await reader.readline()).startswith(b"dropped ")
+            await until(lambda: origin.total == 4)
 
     run(main)
 

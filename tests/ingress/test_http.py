@@ -18,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.ingress import http, refusals, stream
+from headrace.formats.codecs import decompress
+from headrace.ingress import bodies, http, refusals, stream
 from headrace.ingress import site as sites
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.site import Route
@@ -389,13 +390,13 @@ def test_decompression_does_not_stop_the_loop_and_keeps_the_order(
 ) -> None:
     site = Site(tmp_path, "http", {})
     release = threading.Event()
-    real = http.decompress
+    real = decompress
 
     def slow(*given: Any) -> bytes:
         assert release.wait(20)
         return real(*given)
 
-    monkeypatch.setattr(http, "decompress", slow)
+    monkeypatch.setattr(bodies, "decompress", slow)
 
     async def main() -> None:
         async with serving(site):
@@ -424,7 +425,7 @@ def test_any_exception_of_a_decompressor_is_answered(
     def fail(*given: Any) -> bytes:
         raise error
 
-    monkeypatch.setattr(http, "decompress", fail)
+    monkeypatch.setattr(bodies, "decompress", fail)
 
     async def main() -> None:
         async with serving(site):
@@ -445,6 +446,19 @@ def test_a_bomb_is_refused_when_it_is_larger_than_a_body_may_be(tmp_path: Path, 
         async with serving(site):
             answer = await ask(site, post(bomb, b"Content-Encoding: " + codec.encode()))
             assert (statuses(answer), problem(answer)) == ([413], "BODY_TOO_LARGE")
+
+    run(main)
+
+
+@pytest.mark.parametrize("chunk", [b"\xfe\x00\x00\x00", b"\x01\x05\x00\x00abcdx"])
+def test_a_body_of_crumbs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: bytes) -> None:
+    site = Site(tmp_path, "http", {})
+    monkeypatch.setattr(bodies, "decompress", lambda *given: pytest.fail("it would take seconds"))
+
+    async def main() -> None:
+        async with serving(site):
+            answer = await ask(site, post(b"\xff\x06\x00\x00sNaPpY" + chunk * 5_000, b"Content-Encoding: snappy"))
+            assert (statuses(answer), problem(answer)) == ([400], "BODY_DAMAGED")
 
     run(main)
 

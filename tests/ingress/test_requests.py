@@ -103,7 +103,7 @@ def test_a_call_reads_so_many_chunks_and_no_more() -> None:
     reader.feed(CHUNKED + b"2\r\nab\r\n" * count + b"0\r\n\r\n")
     assert reader.head() is not None
     body = bytearray()
-    steps = []
+    steps: list[Step] = []
     while not steps or steps[-1] is Step.BUSY:
         steps.append(reader.body(body))
         assert len(body) <= 2 * requests.CHUNKS_PER_CALL * len(steps)

@@ -14,11 +14,10 @@ import asyncio
 import hmac
 import traceback
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
-from headrace.formats.codecs import CODECS, TooLong, decompress
 from headrace.ingress import refusals
+from headrace.ingress.bodies import DECOMPRESSORS, ENCODINGS, unpack
 from headrace.ingress.peers import Origin
 from headrace.ingress.refusals import Refusal
 from headrace.ingress.requests import Head, Refused, RequestReader, Step
@@ -30,9 +29,6 @@ REQUESTS_PER_TURN = 32  # then other connections have theirs
 MAX_UNREAD = 64 << 10  # bytes of answers
 DRAINED = 256 << 10  # of a refused body are read over, so that the connection can be kept
 LINGER_SECONDS = 5.0  # for the other side to take its last answer
-_CODECS = {codec.encode(): codec for codec in CODECS} | {b"x-gzip": "gzip"}  # by Content-Encoding
-# Their own threads: fsync, which uses the default ones, must not wait for them.
-_DECOMPRESSORS = ThreadPoolExecutor(2, "headrace-decompress")
 
 
 class HttpConnection(asyncio.Protocol):
@@ -265,7 +261,7 @@ class HttpConnection(asyncio.Protocol):
             return refusals.EXPECTATION_FAILED
         if head.length is None:
             return refusals.LENGTH_REQUIRED
-        if len(head.encodings) > 1 or any(name not in _CODECS for name in head.encodings):
+        if len(head.encodings) > 1 or any(name not in ENCODINGS for name in head.encodings):
             return refusals.UNSUPPORTED_ENCODING
         if head.length > route.max_request_bytes:
             return refusals.BODY_TOO_LARGE
@@ -304,8 +300,8 @@ class HttpConnection(asyncio.Protocol):
         self._last = not head.keep_alive
         if self._route is not None and self._body and head.encodings:
             self._working = True
-            codec, most = _CODECS[head.encodings[0]], self._route.max_request_bytes
-            work = self._loop.run_in_executor(_DECOMPRESSORS, unpack, self._body, codec, most)
+            codec, most = ENCODINGS[head.encodings[0]], self._route.max_request_bytes
+            work = self._loop.run_in_executor(DECOMPRESSORS, unpack, self._body, codec, most)
             work.add_done_callback(lambda done: self._unpacked(head, place, done.result()))
         else:
             self._take(head, place, self._body)
@@ -374,15 +370,3 @@ def _authorized(head: Head, token: str) -> bool:
         return False
     scheme, _, given = head.authorization[0].partition(b" ")
     return hmac.compare_digest(given.strip(b" "), token.encode()) and scheme.lower() == b"bearer"
-
-
-def unpack(body: bytearray, codec: str, most: int) -> bytes | Refusal:
-    """A compressed body, or why it cannot be taken. Another thread calls this: whatever happens is an answer."""
-    try:
-        return decompress(bytes(body), codec, "the body", most)
-    except TooLong:
-        return refusals.BODY_TOO_LARGE
-    except MemoryError:
-        return refusals.OVERLOADED
-    except Exception:  # DamagedStream, or a library that fails in its own way over bytes that anybody may send
-        return refusals.BODY_DAMAGED
