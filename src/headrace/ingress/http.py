@@ -94,6 +94,12 @@ class HttpConnection(asyncio.Protocol):
             self._recent = None
         if self._route is route and self._refusal is None:
             self._refuse(refusals.OVERLOADED)
+        if self._answers:  # a journal that could not be written to the end owes some of them for ever
+            self._loop.call_later(LINGER_SECONDS, self._abandon, self._answers[0])
+
+    def _abandon(self, place: list[bytes | None]) -> None:
+        if self._transport is not None and self._answers and self._answers[0] is place:
+            self._transport.abort()
 
     def abort(self) -> None:
         """Close: the gateway stops."""
@@ -215,14 +221,18 @@ class HttpConnection(asyncio.Protocol):
                 self._give_way()
         except Refused as found:
             self._give_up(found.refusal)
-        except Exception:  # a defect of ours must not leave the connection open
-            traceback.print_exc()
-            if self._transport is not None:
-                self._transport.abort()
+        except Exception:
+            self._fail()
         finally:
             self._advancing = False
         self._regulate()
         self._settle()
+
+    def _fail(self) -> None:
+        """A defect of ours must not leave the connection open."""
+        traceback.print_exc()
+        if self._transport is not None:
+            self._transport.abort()
 
     def _read(self) -> bool:
         """Read a request as far as it is here. Whether it is complete."""
@@ -310,9 +320,12 @@ class HttpConnection(asyncio.Protocol):
         self._working = False
         if self._transport is None:
             return  # nobody waits for the answer any more: the request is given up, and counted as cut
-        if isinstance(found, Refusal):
-            self._refusal = self._refusal or found
-        self._take(head, place, b"" if isinstance(found, Refusal) else found)
+        try:
+            if isinstance(found, Refusal):
+                self._refusal = self._refusal or found
+            self._take(head, place, b"" if isinstance(found, Refusal) else found)
+        except Exception:
+            self._fail()
         self._go_on()
 
     def _take(self, head: Head, place: list[bytes | None], body: bytes | bytearray) -> None:

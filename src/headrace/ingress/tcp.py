@@ -30,7 +30,7 @@ class TcpPeer(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = ingress.loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._heard = ingress.loop.time()
-        self._admitted = self._ended = self._expired = False
+        self._admitted = self._ended = self._expired = self._deaf = False
         self._told = (0, 0)
         self._asked = False
 
@@ -52,7 +52,10 @@ class TcpPeer(asyncio.BufferedProtocol):
             return
         self._heard = self.ingress.loop.time()
         self.ingress.received(self.origin, nbytes)
-        if self.ingress.paused or self._deaf:  # it may be new, or there was more to read at once
+        if self.ingress.paused:  # it may be new, or there was more to read at once
+            self.pause()
+        elif len(self.origin.stretches or ()) > MAX_STRETCHES:  # it does not read what was dropped
+            self._deaf = True
             self.pause()
         if self.acks and not self._asked:
             self._asked = True
@@ -66,15 +69,11 @@ class TcpPeer(asyncio.BufferedProtocol):
             self.ingress.when_flushed(self._finish)
         return True
 
-    @property
-    def _deaf(self) -> bool:
-        """Whether the other side does not read what was dropped: no more is read from it until it does."""
-        return len(self.origin.stretches or ()) > MAX_STRETCHES
-
     def resume_writing(self) -> None:
         """The other side has read its acknowledgements."""
         self.flushed()
-        if not self.ingress.paused:
+        if self._deaf and not self.ingress.paused:
+            self._deaf = False
             self.resume()
 
     def _finish(self) -> None:
