@@ -279,7 +279,7 @@ def test_pause_stops_the_senders_and_loses_nothing(tmp_path: Path) -> None:
 
             def done() -> bool:
                 found.extend(site.read(300_000))
-                assert site.ingress.journal.disk_bytes < 4 << 20
+                assert site.ingress.journal.disk_bytes < 6 << 20
                 return len(found) == 20_000
 
             await until(done)

@@ -15,7 +15,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from headrace.formats.codecs import decompress
@@ -23,6 +22,7 @@ from headrace.ingress import bodies, http, refusals, stream
 from headrace.ingress import site as sites
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.site import Route
+from tests.ingress.fuzz import packed
 from tests.ingress.test_gateway import Site, ask, post, run, serving, statuses, until
 
 DOCS = Path(__file__).parents[2] / "docs" / "ingress.md"
@@ -461,16 +461,6 @@ def test_a_body_of_crumbs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert (statuses(answer), problem(answer)) == ([400], "BODY_DAMAGED")
 
     run(main)
-
-
-def packed(text: bytes, codec: str) -> bytes:
-    if codec == "snappy":
-        return bytes(pa.Codec("snappy").compress(text, asbytes=True))
-    out = pa.BufferOutputStream()
-    name: Any = "bz2" if codec == "bzip2" else codec
-    with pa.CompressedOutputStream(out, name) as file:
-        file.write(text)
-    return out.getvalue().to_pybytes()
 
 
 def test_a_defect_of_ours_leaves_no_connection_open(
