@@ -224,6 +224,8 @@ def _check(script: Path, text: str, state_dir: Path | None) -> None:
     from headrace.checking import check_script
 
     checked = check_script(text, state_dir)
+    for warning in checked.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, all right")
 
 

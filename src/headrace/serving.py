@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from headrace.checking import check_script
 from headrace.errors import UnreadableFile
 from headrace.hub import open_hub
 from headrace.interrupts import Interrupts
-from headrace.running import report_wait
+from headrace.running import report_closing, report_wait
 from headrace.service.guard import Access
 from headrace.service.server import HubServer
 
@@ -75,4 +74,4 @@ def serve_hub(
         while not interrupts.asked.wait(1.0):
             interrupts.install()  # a statement of a client may have started Spark
         hub.drain(stop_limit, report_wait)
-        print("stopped", file=sys.stderr, flush=True)
+        report_closing(hub)
