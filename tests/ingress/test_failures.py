@@ -4,6 +4,7 @@ it goes on when the trouble is over."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import resource
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from headrace.ingress import http
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
@@ -224,6 +226,31 @@ def test_a_connection_outlives_a_stream_that_is_closed_and_opened_again(tmp_path
             writer.close()
             await until(lambda: shared()["classes"]["http_address"]["open"] == 0)
             assert first.ingress.metrics()["classes"]["http"]["open"] == 0
+
+    run(main)
+
+
+def test_a_connection_is_not_left_waiting_for_a_journal_that_was_closed_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LINGER_SECONDS", 0.2)
+    first, other = Site(tmp_path, "http", {}, name="s"), Site(tmp_path, "http", {}, name="t")
+    writing = Failing(os.pwrite, 28)
+    monkeypatch.setattr(os, "pwrite", writing)
+
+    async def main() -> None:
+        async with serving(first) as gateway:
+            other.values = {**other.values, "listen": ["127.0.0.1", first.port]}
+            await other.open(gateway)
+            reader, writer = await first.connect()
+            writing.on = True
+            writer.write(post(b"{}"))
+            await until(lambda: first.ingress.journal.problem)
+            await gateway.close("s")
+            writing.on = False
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert gateway.streams["t"].metrics()["classes"]["http_address"]["open"] == 0
 
     run(main)
 
