@@ -20,7 +20,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
-        bench-formats bench-ingress bench-listing fuzz soak-kill soak-growth soak-ingress soak-churn soak-schedules test-cluster clean
+        bench-formats bench-ingress bench-listing fuzz fuzz-http soak-kill soak-growth soak-ingress soak-churn soak-schedules test-cluster clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 f
 
 fuzz: $(STAMP) ## Mutated input against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
+
+fuzz-http: $(STAMP) ## Hostile and mutated HTTP requests against a gateway for FUZZ_SECONDS=60
+	@$(BIN)/python -m tests.ingress.fuzz --seconds $(FUZZ_SECONDS)
 
 soak-kill: $(STAMP) ## Kill hubs, workers, planners, executors and gateways, ROUNDS=500 times, and check the sinks (50 minutes)
 	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))

@@ -4,7 +4,9 @@ it goes on when the trouble is over."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 import resource
 import socket
 import threading
@@ -16,6 +18,7 @@ import pytest
 
 from headrace.errors import JournalUnwritable
 from headrace.ingress import gateway as gateway_module
+from headrace.ingress import http
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
@@ -203,7 +206,9 @@ def test_a_connection_outlives_a_stream_that_is_closed_and_opened_again(tmp_path
 
             async def send(body: bytes, path: bytes = b"/ingest/s") -> list[int]:
                 writer.write(post(body, path=path))
-                return statuses(await reader.readuntil(b"\r\n\r\n"))
+                answer = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int((re.findall(rb"Content-Length: (\d+)", answer) or [b"0"])[0]))
+                return statuses(answer)
 
             for i in range(3):
                 assert await send(b'{"a":%d}' % i) == [204]
@@ -212,14 +217,45 @@ def test_a_connection_outlives_a_stream_that_is_closed_and_opened_again(tmp_path
             assert not old.open
             assert not old.take_body(old.begin_origin("http"), b"{}\n", lambda: None)
             assert await send(b"{}") == [404]
-            assert other.counters("http")["refused"] == 1  # the connection is now one of the other stream's
-            assert other.ingress.metrics()["classes"]["http"]["open"] == 1
+            shared = gateway.streams["t"].metrics
+            assert (shared()["classes"]["http_address"]["refused"], shared()["classes"]["http_address"]["open"]) == (
+                1,
+                1,
+            )
+            assert "http" not in shared()["classes"]  # nothing was sent to it
             first.values = {**first.values, "listen": ["127.0.0.1", first.port]}
             await first.open(gateway)
             assert await send(b'{"a":3}') == [204]
             assert first.read() == [b'{"a":%d}' % i for i in range(4)]
+            assert first.ingress.metrics()["classes"]["http"]["open"] == 1
             writer.close()
-            await until(lambda: other.ingress.metrics()["classes"]["http"]["open"] == 0)
+            await until(lambda: shared()["classes"]["http_address"]["open"] == 0)
+            assert first.ingress.metrics()["classes"]["http"]["open"] == 0
+
+    run(main)
+
+
+def test_a_connection_is_not_left_waiting_for_a_journal_that_was_closed_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LINGER_SECONDS", 0.2)
+    first, other = Site(tmp_path, "http", {}, name="s"), Site(tmp_path, "http", {}, name="t")
+    writing = Failing(os.pwrite, 28)
+    monkeypatch.setattr(os, "pwrite", writing)
+
+    async def main() -> None:
+        async with serving(first) as gateway:
+            other.values = {**other.values, "listen": ["127.0.0.1", first.port]}
+            await other.open(gateway)
+            reader, writer = await first.connect()
+            writing.on = True
+            writer.write(post(b"{}"))
+            await until(lambda: first.ingress.journal.problem)
+            await gateway.close("s")
+            writing.on = False
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert gateway.streams["t"].metrics()["classes"]["http_address"]["open"] == 0
 
     run(main)
 

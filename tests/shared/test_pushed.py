@@ -123,6 +123,24 @@ def test_connections_in_pieces_feed_an_aggregate(mini: Mini) -> None:
     )
 
 
+def test_rows_that_come_with_an_offered_upgrade_are_read(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0")
+    client = http.client.HTTPConnection(*address(mini), timeout=10)
+    for ids in (range(20), range(20, 40)):
+        client.request(
+            "POST",
+            "/ingest/s",
+            text(ids),
+            {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AA"},
+        )
+        answer = client.getresponse()
+        assert (answer.status, answer.read()) == (204, b"")
+    client.close()
+    drain_until(mini, lambda: len(output(mini)) >= 40)
+    assert Counter(output(mini)) == rows(range(40))
+    assert mini.hub.streams["s"].ingress()["classes"]["http_address"]["opened"] == 1
+
+
 def test_a_gateway_that_is_killed_comes_back_on_its_address_and_lost_nothing(mini: Mini) -> None:
     create(mini, "http", listen="127.0.0.1:0")
     place = address(mini)

@@ -33,9 +33,10 @@ from urllib.parse import quote
 
 from headrace.codec import load
 from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
-from headrace.ingress.http import Route, Site
+from headrace.ingress.http import HttpConnection
 from headrace.ingress.journal import Journal
 from headrace.ingress.peers import Settings
+from headrace.ingress.site import Route, Site
 from headrace.ingress.stream import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
 from headrace.program import StreamDef
@@ -63,6 +64,13 @@ class OpenStream:
         self.clients: list[asyncio.Task[None]] = []
         self.http: HttpServer | None = None
         self.addresses: list[str] = []
+
+    def metrics(self) -> dict[str, Any]:
+        """What DESCRIBE STREAM shows."""
+        found = self.ingress.metrics()
+        if self.http is not None:
+            found["classes"] = {**found["classes"], "http_address": self.http.site.metrics()}
+        return found
 
 
 class Gateway:
@@ -120,11 +128,11 @@ class Gateway:
         )  # fmt: skip
         shared = self.https.get((host, port))
         if shared is None:
-            site = Site(name, route)
-            shared = HttpServer(site, await self._listen(site.connect, host, port))
+            site = Site(self.loop)
+            shared = HttpServer(site, await self._listen(lambda: HttpConnection(site), host, port))
             names = [s.getsockname()[:2] for s in shared.server.sockets] + ([(host, port)] if port else [])
             self.https.update(dict.fromkeys(names, shared))
-        shared.site.routes[name] = route
+        shared.site.add(name, route)
         found.http = shared
         found.addresses.append(f"http://{_shown(shared.server.sockets[0].getsockname())}/ingest/{quote(name)}")
 
@@ -157,8 +165,7 @@ class Gateway:
             if not found.http.site.routes:
                 found.http.server.close()
                 self.https = {key: server for key, server in self.https.items() if server is not found.http}
-                for peer in list(found.http.site.peers):
-                    peer.abort()
+                found.http.site.close()
         for connection in list(found.ingress.peers):
             connection.abort()
         await asyncio.sleep(0)  # connections are told that they are lost
@@ -180,7 +187,7 @@ class Gateway:
                 except OSError as problem:
                     raise _unwritable(order["name"], problem) from None
             return {}
-        return {"metrics": found.ingress.metrics() if found else None}
+        return {"metrics": found.metrics() if found else None}
 
 
 def _unwritable(stream: str, problem: OSError) -> JournalUnwritable:

@@ -219,7 +219,9 @@ class Journal:
         self._at = start + length
         self.held += length
 
-    def put(self, origin: int, sequence: int, data: bytes, first: int, last: int, ends: bool = False) -> None:
+    def put(
+        self, origin: int, sequence: int, data: bytes | bytearray, first: int, last: int, ends: bool = False
+    ) -> None:
         """As `room` and `append`, for bytes that are elsewhere."""
         self.room(len(data))[: len(data)] = data
         self.append(origin, sequence, len(data), first, last, ends)
