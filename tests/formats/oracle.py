@@ -44,11 +44,27 @@ _SPACE = re.compile(r"[ \t\r]*")
 _scanstring: Any = json.decoder.scanstring  # type: ignore[attr-defined]
 
 
-def _constant(_: str) -> Any:
-    raise Bad("bad_json")
+# Python reads NaN, Infinity and -Infinity without quotes; Spark and headrace also read these.
+_SIGNED = re.compile(r"[+-]INF|[+]Infinity")
 
 
-_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_constant)
+class _Scanner(json.JSONDecoder):
+    """Python's decoder, with numbers, NaN and infinities kept as their texts."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_int=Number, parse_float=Number, parse_constant=Number)
+        decoder: Any = json.decoder
+        self.parse_array: Any = lambda place, _: decoder.JSONArray(place, self._scan)
+        self.parse_object: Any = lambda place, strict, _, *more: decoder.JSONObject(place, strict, self._scan, *more)
+        self._inner: Any = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
+        self.scan_once: Any = self._scan
+
+    def _scan(self, text: str, at: int) -> Any:
+        found = _SIGNED.match(text, at)
+        return (Number(found[0]), found.end()) if found else self._inner(text, at)
+
+
+_DECODER = _Scanner()
 
 
 def json_members(text: str) -> dict[str, tuple[Any, str]]:

@@ -19,42 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.formats.bad import NOTHING_BAD, BadRecords
+from headrace.formats.bad import BadRecord as BadRecord
+from headrace.formats.bad import too_long as too_long
 from headrace.options import Option, check_options, choice, size
 from headrace.schema import Schema
-
-# Why a record or a cell is bad: stable words, counted and stored in dead letters. docs/formats.md explains each.
-STRUCTURE_REASONS = (
-    "bad_json", "not_an_object", "too_deep", "open_quote", "bad_quote", "field_count", "record_too_long", "bad_frame",
-)  # fmt: skip
-VALUE_REASONS = (
-    "bad_boolean", "bad_integer", "out_of_range", "bad_number", "bad_decimal", "bad_date", "bad_timestamp",
-    "bad_binary", "bad_utf8", "bad_nested",
-)  # fmt: skip
-
-
-TOO_LONG_KEPT = 1024  # bytes kept of a record that is too long
-
-
-@dataclass(frozen=True, slots=True)
-class BadRecord:
-    """A record, or a cell of it, that is not what the schema declares.
-
-    `offset` is the record's first byte in `origin` and `raw` the record without its delimiter (its beginning, if it is
-    too long to keep). `column` is None and `row` is -1 for bad structure: such a record has no row. For a bad value
-    `row` is its row in the decoded columns, where the cell is NULL.
-    """
-
-    origin: str
-    offset: int
-    reason: str
-    column: int | None
-    raw: bytes
-    row: int = -1
-
-
-def too_long(origin: str, offset: int, raw: bytes, limit: int) -> BadRecord:
-    """The verdict on a record of more than `limit` bytes; `raw` is at least its first `limit` bytes."""
-    return BadRecord(origin, offset, "record_too_long", None, bytes(raw[: min(limit, TOO_LONG_KEPT)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +32,7 @@ class Decoded:
 
     rows: int
     columns: Mapping[int, pa.Array[Any]]
-    bad: tuple[BadRecord, ...] = ()
+    bad: BadRecords = NOTHING_BAD
 
 
 class Indexed(Protocol):
@@ -76,7 +45,7 @@ class Indexed(Protocol):
     def rows(self) -> int: ...
 
     @property
-    def bad(self) -> tuple[BadRecord, ...]: ...
+    def bad(self) -> BadRecords: ...
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         """The columns (by full-schema index), of all rows or of the rows `selection`, in its order. Columns that were

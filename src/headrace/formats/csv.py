@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption, HeaderMismatch
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
+from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed
 from headrace.formats.columns import QUOTED, Syntax, unquoted
 from headrace.formats.framing import BOM, frame_lines, unclear
-from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.formats.index import FieldIndex, bad_structure, decode, view_of
 from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
@@ -29,6 +29,7 @@ _REASONS = {
     scan_csv.OPEN_QUOTE: "open_quote",
     scan_csv.BAD_QUOTE: "bad_quote",
     scan_csv.FIELD_COUNT: "field_count",
+    scan_csv.TOO_LONG: "record_too_long",
 }
 
 
@@ -157,20 +158,13 @@ class Csv:
             rows, count = scan_csv.scan_rows(buf, self._codes, *out)
         else:
             rows, count = scan_csv.scan_any(buf, self._codes, self._delimiter, self._ending, *out)
-        bad = tuple(self._bad(data, origin, offset, *wrong[k].tolist()) for k in range(count))
+        bad = bad_structure(buf, origin, offset, wrong[:count].copy(), _REASONS, self.max_record_bytes)
         places = {column: slot for slot, column in enumerate(wanted)}
         return FieldIndex(
             self.schema, buf, rows, begins, stops, starts, ends, places, self.syntax, origin, offset, bad,
             lambda again, columns: self.index(again, columns, origin, offset),
             b"\r\n" if self.dialect.ending == b"" else self.delimiter,
         )  # fmt: skip
-
-    def _bad(
-        self, data: bytes | memoryview, origin: str, offset: int, begin: int, stop: int, verdict: int
-    ) -> BadRecord:
-        if verdict == scan_csv.TOO_LONG:
-            return too_long(origin, offset + begin, bytes(data[begin : begin + 1024]), self.max_record_bytes)
-        return BadRecord(origin, offset + begin, _REASONS[verdict], None, bytes(data[begin:stop]))
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.formats.base import BadRecord, Decoded
-from headrace.formats.columns import Bytes, Fields, Places, Syntax, at, parse_column, reason_of
-from headrace.formats.kernels.numbers import NULL
+from headrace.formats.bad import NOTHING_BAD, STRUCTURE_REASONS, TOO_LONG_KEPT, BadRecords
+from headrace.formats.base import Decoded
+from headrace.formats.columns import Bytes, Fields, Places, Syntax, at, parse_column
+from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
 from headrace.schema import DataType, Schema
 
@@ -49,13 +50,13 @@ class FieldIndex:
     syntax: Syntax
     origin: str
     offset: int
-    bad: tuple[BadRecord, ...] = ()
+    bad: BadRecords = NOTHING_BAD
     again: Reindex | None = None
     joint: bytes = b"\n"
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         parsed: dict[int, Any] = {}
-        bad: list[BadRecord] = []
+        bad: list[tuple[int, Bytes]] = []
         wanted = self._all_fields(columns, selection)
         for kind, group in _groups(self.schema, columns, wanted):
             fields = [wanted[i] for i in group]
@@ -64,9 +65,10 @@ class FieldIndex:
             for k, i in enumerate(group):
                 parsed[columns[i]] = found.array if len(group) == 1 else found.array.slice(k * size, size)
                 if found.odd:
-                    bad += self._bad_cells(columns[i], found.status[k * size : (k + 1) * size], selection)
+                    bad.append((columns[i], found.status[k * size : (k + 1) * size]))
         parsed = {c: parsed[c] for c in columns}
-        return Decoded(self.rows if selection is None else len(selection), parsed, tuple(bad))
+        cells = bad_cells(bad, self.data, self.begins, self.stops, self.origin, self.offset, selection)
+        return Decoded(self.rows if selection is None else len(selection), parsed, cells)
 
     def _all_fields(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None) -> list[Fields]:
         late = self._locate([c for c in columns if c not in self.slots], selection)
@@ -108,17 +110,47 @@ class FieldIndex:
         fields = self.fields(column) if column in self.slots else self._locate([column], None)[column]
         return None if fields.starts[row] < 0 else fields.text(row)
 
-    def record(self, row: int) -> bytes:
-        """A record's bytes, without its delimiter."""
-        return self.data[int(self.begins[row]) : int(self.stops[row])].tobytes()
 
-    def _bad_cells(self, column: int, status: Bytes, selection: npt.NDArray[np.int64] | None) -> list[BadRecord]:
-        found = []
-        for i in np.flatnonzero(status > NULL).tolist():
-            row = i if selection is None else int(selection[i])
-            place = self.offset + int(self.begins[row])
-            found.append(BadRecord(self.origin, place, reason_of(int(status[i])), column, self.record(row), row))
-        return found
+def bad_cells(
+    found: Sequence[tuple[int, Bytes]],
+    data: Bytes,
+    begins: npt.NDArray[Any],
+    stops: npt.NDArray[Any],
+    origin: str,
+    offset: int,
+    selection: npt.NDArray[np.int64] | None,
+) -> BadRecords:
+    """The bad values of columns, each given by its number and the status of its cells. Row r is bytes
+    [begins[r], stops[r]) of `data`; the cells are those of all rows, or of the rows `selection`."""
+    rows, columns, codes = [], [], []
+    for column, status in found:
+        places = np.flatnonzero(status > NULL)
+        if len(places):
+            rows.append((places if selection is None else selection[places]).astype(np.int32))
+            columns.append(np.full(len(places), column, np.int32))
+            codes.append(status[places] + np.uint8(len(STRUCTURE_REASONS) - REASON_BASE))
+    if not rows:
+        return NOTHING_BAD
+    where = np.concatenate(rows)
+    return BadRecords(
+        data, origin, offset, begins[where], stops[where], where, np.concatenate(columns), np.concatenate(codes)
+    )
+
+
+def bad_structure(
+    data: Bytes, origin: str, offset: int, wrong: npt.NDArray[np.int32], reasons: Mapping[int, str], longest: int
+) -> BadRecords:
+    """The bad records that a scanner reports as (begin, stop, verdict); of one with more than `longest` bytes only
+    the beginning is kept."""
+    if not len(wrong):
+        return NOTHING_BAD
+    begins, stops, verdicts = wrong[:, 0], wrong[:, 1], wrong[:, 2]
+    codes = np.zeros(max(reasons) + 1, np.uint8)
+    for verdict, reason in reasons.items():
+        codes[verdict] = STRUCTURE_REASONS.index(reason)
+    none = np.full(len(wrong), -1, np.int32)
+    kept = np.where(stops - begins > longest, begins + min(longest, TOO_LONG_KEPT), stops)
+    return BadRecords(data, origin, offset, begins, kept, none, none, codes[verdicts])
 
 
 def _groups(schema: Schema, columns: Sequence[int], fields: list[Fields]) -> list[tuple[DataType, list[int]]]:
@@ -140,7 +172,7 @@ def _joined(fields: list[Fields]) -> Fields:
 def decode(index: FieldIndex, wanted: Sequence[int]) -> Decoded:
     """All rows of the wanted columns, with bad structure and bad values."""
     parsed = index.parse(wanted)
-    return Decoded(parsed.rows, parsed.columns, (*index.bad, *parsed.bad)) if index.bad else parsed
+    return Decoded(parsed.rows, parsed.columns, index.bad.plus(parsed.bad))
 
 
 def view_of(data: bytes | memoryview) -> Bytes:

@@ -6,7 +6,6 @@ that some filter keeps (late materialisation). What a pipeline gets does not dep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +16,8 @@ import pyarrow.compute as pc
 
 from headrace import duck
 from headrace.aggregates import where
-from headrace.formats.base import BadRecord, Decoded
+from headrace.formats.bad import NOTHING_BAD, BadRecords
+from headrace.formats.base import Decoded
 from headrace.formats.columns import cells_parsed
 from headrace.program import PlanVersion
 from headrace.ring0.batch import to_rows
@@ -26,6 +26,8 @@ from headrace.sources.base import RawChunk
 
 # A filter that keeps more than this share of a task's first chunk is not tried on the others.
 WORTH_WHILE = 0.5
+
+Rows = npt.NDArray[np.int64]  # rows of a batch, by number, in rising order
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class Batch:
     """
 
     rows: pa.Table
-    rejected: Sequence[BadRecord]
-    cells: Sequence[BadRecord]
+    rejected: BadRecords
+    cells: BadRecords
     records: int
     values: int
     top: int | None
@@ -74,13 +76,13 @@ class Decoder:
 
     def _decode_all(self, chunk: RawChunk) -> Batch:
         decoded = self.format.decode(chunk.data, self._wanted, chunk.origin, chunk.offset)
-        rejected, cells = self._sorted((*chunk.bad, *decoded.bad))
-        untimed = {b.row for b in rejected if b.row >= 0}
+        rejected, cells = self._sorted(BadRecords.of(chunk.bad).plus(decoded.bad))
+        untimed = _rows_of(rejected)
         rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
         top, missing, future = self._times(rows.column("_t"), untimed)
-        if untimed:
-            kept = np.setdiff1d(np.arange(decoded.rows), np.fromiter(untimed, np.int64))
-            rows, cells = rows.take(kept), _renumbered(cells, kept)
+        if len(untimed):
+            kept = np.setdiff1d(np.arange(decoded.rows), untimed)
+            rows, cells = rows.take(kept), cells.renumbered(kept)
         return Batch(rows, rejected, cells, decoded.rows, 0, top, missing, future)
 
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
@@ -89,9 +91,9 @@ class Decoder:
         indexed = self.format.index(chunk.data, self._first, chunk.origin, chunk.offset)
         head = indexed.parse(self._first)
         rows = to_rows(head, self._stream.schema, self._stream.event_time)
-        rejected, first = self._sorted((*chunk.bad, *indexed.bad, *head.bad))
-        untimed = {b.row for b in rejected if b.row >= 0}
-        kept = self._kept(rows, untimed, {b.row for b in first})
+        rejected, first = self._sorted(BadRecords.of(chunk.bad).plus(indexed.bad).plus(head.bad))
+        untimed = _rows_of(rejected)
+        kept = self._kept(rows, untimed, _rows_of(first))
         if kept is None:
             return None
         self._late = len(kept) <= WORTH_WHILE * rows.num_rows
@@ -103,7 +105,7 @@ class Decoder:
         return Batch(
             to_rows(selected, self._stream.schema, self._stream.event_time),
             rejected,
-            _renumbered((*first, *tail.bad), kept),
+            first.plus(tail.bad).renumbered(kept),
             head.rows,
             0,
             top,
@@ -111,7 +113,7 @@ class Decoder:
             future,
         )
 
-    def _kept(self, rows: pa.Table, untimed: set[int], unclear: set[int]) -> npt.NDArray[np.int64] | None:
+    def _kept(self, rows: pa.Table, untimed: Rows, unclear: Rows) -> Rows | None:
         """The rows that some filter keeps, in order, and those that filters cannot judge because a value that they
         read is bad."""
         assert self._meaning is not None
@@ -121,17 +123,21 @@ class Decoder:
             found = duck.run(self._meaning, f"SELECT _row FROM rows{where(anyone)} ORDER BY _row", {"rows": numbered})
         except Exception:  # a filter's failure is its pipeline's, and is met there again
             return None
-        kept: npt.NDArray[np.int64] = found.column(0).to_numpy().astype(np.int64)
-        if unclear:
-            kept = np.union1d(kept, np.fromiter(unclear, np.int64))
-        return np.setdiff1d(kept, np.fromiter(untimed, np.int64)) if untimed else kept
+        kept: Rows = found.column(0).to_numpy().astype(np.int64)
+        if len(unclear):
+            kept = np.union1d(kept, unclear)
+        return np.setdiff1d(kept, untimed) if len(untimed) else kept
 
-    def _sorted(self, bad: Sequence[BadRecord]) -> tuple[list[BadRecord], list[BadRecord]]:
+    def _sorted(self, bad: BadRecords) -> tuple[BadRecords, BadRecords]:
         """What is rejected for all (bad structure, bad event time), and the other bad values."""
-        rejected = [b for b in bad if b.column is None or b.column == self._stream.event_time]
-        return rejected, [b for b in bad if b.column is not None and b.column != self._stream.event_time]
+        if not len(bad):
+            return NOTHING_BAD, NOTHING_BAD
+        for_all = bad.columns < 0
+        if self._stream.event_time is not None:
+            for_all |= bad.columns == self._stream.event_time
+        return replace(bad.pick(for_all), extra=bad.extra), bad.pick(~for_all)
 
-    def _times(self, times: pa.ChunkedArray[Any], untimed: set[int]) -> tuple[int | None, int, int]:
+    def _times(self, times: pa.ChunkedArray[Any], untimed: Rows) -> tuple[int | None, int, int]:
         """The highest event time that is not beyond the limit, how many rows have none without being bad, and how many
         are beyond."""
         if self._stream.event_time is None:
@@ -143,11 +149,6 @@ class Decoder:
         return None if top is None else int(top), missing, future
 
 
-def _renumbered(cells: Sequence[BadRecord], kept: npt.NDArray[np.int64]) -> list[BadRecord]:
-    """What is known of the kept rows, under their new numbers."""
-    moved = []
-    for record in cells:
-        at = int(np.searchsorted(kept, record.row))
-        if at < len(kept) and kept[at] == record.row:
-            moved.append(replace(record, row=at))
-    return moved
+def _rows_of(bad: BadRecords) -> Rows:
+    """The rows that these concern."""
+    return np.unique(bad.rows[bad.rows >= 0]).astype(np.int64)
