@@ -20,10 +20,6 @@ class Bad(Exception):
     """A bad record or value; the argument is the reason word."""
 
 
-class Beyond(Exception):
-    """An instant that Spark and Arrow can hold and Python's datetime cannot: the oracle has no opinion."""
-
-
 class _Any:
     """Equal to everything: the text of an object inside an object."""
 
@@ -348,5 +344,5 @@ def _moment(name: str, text: str) -> dt.datetime:
         shift = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:])) * (1 if zone[0] == "+" else -1)
     try:
         return local.replace(tzinfo=dt.UTC) - shift
-    except OverflowError:
-        raise Beyond from None
+    except OverflowError:  # outside of the years 1 to 9999
+        raise Bad("out_of_range") from None

@@ -102,6 +102,8 @@ class BadRecords:
 
     def pick(self, which: Numbers) -> BadRecords:
         """Those at some places or under a mask of the numbered ones; `extra` is left out."""
+        if which.dtype == bool and which.all():  # the usual case: all or nothing is bad
+            return replace(self, extra=()) if self.extra else self
         return replace(
             self, begins=self.begins[which], stops=self.stops[which], rows=self.rows[which],
             columns=self.columns[which], codes=self.codes[which], extra=(),

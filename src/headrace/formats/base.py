@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.errors import BadOption
 from headrace.formats.bad import NOTHING_BAD, BadRecords
 from headrace.formats.bad import BadRecord as BadRecord
 from headrace.formats.bad import too_long as too_long
@@ -93,10 +94,11 @@ class Format(Protocol):
         format without a delimiter and without `row_bytes` must be read in order."""
         ...
 
-    def header_bytes(self, head: bytes) -> int:
-        """How many bytes at the start of a file are no record (BOM, CSV header); `head` is the file's beginning.
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        """What is no record at the start of a file: BOM, comments before a CSV header, the header itself.
 
-        Raises HeaderMismatch when a header names other columns than the schema.
+        `head` is the file's beginning (`first`), or what follows the bytes that an earlier call passed; with `final`
+        the file ends with it. Raises HeaderMismatch when a header names other columns than the schema.
         """
         ...
 
@@ -113,6 +115,15 @@ class Format(Protocol):
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         """Index, then parse the wanted columns of all rows. `bad` holds bad structure and bad values."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first `passed` bytes are no record. With `more`, what follows them may be none either: ask again from there,
+    with more bytes than were left."""
+
+    passed: int
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +157,30 @@ COMMON_OPTIONS = (
     Option(
         "on_error",
         choice("null", "skip", "fail", "dead_letter"),
-        default="null",
         help="what a bad value does: null nulls the cell, skip drops the row, fail stops the pipeline that reads it, "
         "dead_letter drops the row and writes the record to dead_letter_sink",
     ),
     Option("max_record_bytes", size, default=4 << 20, help="a longer record is bad (record_too_long)"),
 )
+
+# For formats that Spark reads, too.
+MODE_OPTION = Option(
+    "mode",
+    choice("permissive", "dropmalformed", "failfast"),
+    help="Spark's word for on_error: PERMISSIVE makes every record a row, with NULL for what is bad; DROPMALFORMED is "
+    "skip, FAILFAST is fail",
+)
+
+
+def is_permissive(values: Mapping[str, Any]) -> bool:
+    """Whether checked options ask for a row of every record. Raises BadOption when `mode` and `on_error` are both
+    given."""
+    if values["mode"] is not None and values["on_error"] is not None:
+        raise BadOption(
+            "mode and on_error both say what a bad record does",
+            advice="Give one of them: PERMISSIVE, DROPMALFORMED and FAILFAST are modes; null, skip, fail and "
+            "dead_letter are for on_error.",
+            option="mode",
+            value=values["mode"],
+        )
+    return bool(values["mode"] == "permissive")

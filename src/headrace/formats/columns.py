@@ -149,7 +149,7 @@ def _run(fields: Fields, kind: DataType, run: Run, values: npt.NDArray[Any]) -> 
     odd = run(fields, values, status)
     rows = np.flatnonzero((status == SLOW) & (fields.ends < 0))
     if len(rows):
-        texts_of = _unescaped(at(fields, rows))
+        texts_of = plain_texts(at(fields, rows))
         found, verdict = np.zeros(len(rows), values.dtype), np.empty(len(rows), np.uint8)
         run(texts_of, found, verdict)
         if fields.syntax.kind == JSON:
@@ -159,9 +159,9 @@ def _run(fields: Fields, kind: DataType, run: Run, values: npt.NDArray[Any]) -> 
     return status, odd
 
 
-def _unescaped(fields: Fields) -> Fields:
-    """The texts that escaped fields stand for, as plain fields. Half of a surrogate pair leaves an empty text, which is
-    no value of the types that are read this way."""
+def plain_texts(fields: Fields) -> Fields:
+    """The texts that quoted fields and JSON strings stand for, as plain fields. Half of a surrogate pair leaves an empty
+    text, which is no value of the types that are read this way."""
     syntax, out = fields.syntax, np.empty(_room(fields), np.uint8)
     offsets, status = np.empty(len(fields) + 1, np.int32), np.empty(len(fields), np.uint8)
     texts.parse_strings(
@@ -283,12 +283,13 @@ def _timestamp(fields: Fields, kind: DataType) -> Parsed:
     values, status, odd = _fixed(fields, kind, run, np.int64, int)
     if rules.epoch == "epoch_ns":
         values //= 1000
-    odd += _beyond(values, times.FIRST_MICROS, times.LAST_MICROS, status)
+    odd += mark_beyond(values, times.TIMESTAMPS, status)
     return _primitive(kind, values, status, odd)
 
 
-def _beyond(values: npt.NDArray[Any], first: int, last: int, status: Bytes) -> int:
-    """Mark the moments outside of the years 1 to 9999, which Spark's types end at; how many there are."""
+def mark_beyond(values: npt.NDArray[Any], limits: tuple[int, int], status: Bytes) -> int:
+    """Mark values outside of `limits` as out of range; how many there are."""
+    first, last = limits
     if not len(values) or (values.min() >= first and values.max() <= last):
         return 0
     outside = (status == FINE) & ((values < first) | (values > last))

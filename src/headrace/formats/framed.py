@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.bad import BadRecords
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Header, too_long
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.index import FieldIndex, decode, view_of
 from headrace.formats.kernels.scan_frames import scan_frames
@@ -39,8 +39,8 @@ class LengthPrefixed:
         self.max_record_bytes = max_record_bytes
         self.syntax = Syntax(PLAIN, rules=rules)
 
-    def header_bytes(self, head: bytes) -> int:
-        return 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        return Header(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         buf, big = view_of(data), self.order == "big"

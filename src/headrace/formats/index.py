@@ -36,7 +36,8 @@ class FieldIndex:
     Row r is bytes [begins[r], stops[r]) of `data`, without its delimiter; the field of the wanted column c is
     [starts[s, r], ends[s, r]) with s = slots[c], in the spelling that `syntax` describes. Columns that were not wanted
     at first are located when they are parsed, by `again`, and only in the records that are asked for, put together
-    with `joint` between them: after a filter that keeps few rows this costs next to nothing.
+    with `joint` between them: after a filter that keeps few rows this costs next to nothing. With `blank`, bad records
+    are among the rows, and records are not put together, because a bad one may spoil those after it.
     """
 
     schema: Schema
@@ -53,6 +54,7 @@ class FieldIndex:
     bad: BadRecords = NOTHING_BAD
     again: Reindex | None = None
     joint: bytes = b"\n"
+    blank: bool = False
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         parsed: dict[int, Any] = {}
@@ -86,7 +88,7 @@ class FieldIndex:
         if not columns:
             return {}
         assert self.again is not None
-        if selection is not None and len(selection) * 2 < self.rows:
+        if selection is not None and not self.blank and len(selection) * 2 < self.rows:
             few = self.again(self._gathered(selection), columns)
             return {c: few.fields(c) for c in columns}
         every = self.again(self.data.data, columns)
@@ -137,11 +139,48 @@ def bad_cells(
     )
 
 
+@dataclass(slots=True)
+class Scanned:
+    """What a scanner found: `rows` records with their fields, as `FieldIndex` has them, and bad ones as (begin, stop,
+    verdict)."""
+
+    rows: int
+    begins: Places
+    stops: Places
+    starts: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int32]
+    wrong: npt.NDArray[np.int32]
+
+    def keep_bad(self, but: int) -> npt.NDArray[np.int32]:
+        """Make each bad record a row without fields, in its place, except those with the verdict `but`. Returns the row
+        of each bad record, or -1."""
+        lost = np.flatnonzero(self.wrong[:, 2] != but)
+        places = np.concatenate([self.begins[: self.rows], self.wrong[lost, 0]])
+        order = np.argsort(places)
+        row_of = np.empty(len(order), np.int32)
+        row_of[order] = np.arange(len(order), dtype=np.int32)
+        found = np.full(len(self.wrong), -1, np.int32)
+        found[lost] = row_of[self.rows :]
+        none = np.full((len(self.starts), len(lost)), -1, np.int32)
+        self.begins = places[order]
+        self.stops = np.concatenate([self.stops[: self.rows], self.wrong[lost, 1]])[order]
+        self.starts = np.concatenate([self.starts[:, : self.rows], none], axis=1)[:, order]
+        self.ends = np.concatenate([self.ends[:, : self.rows], none], axis=1)[:, order]
+        self.rows = len(order)
+        return found
+
+
 def bad_structure(
-    data: Bytes, origin: str, offset: int, wrong: npt.NDArray[np.int32], reasons: Mapping[int, str], longest: int
+    data: Bytes,
+    origin: str,
+    offset: int,
+    wrong: npt.NDArray[np.int32],
+    reasons: Mapping[int, str],
+    longest: int,
+    rows: npt.NDArray[np.int32] | None = None,
 ) -> BadRecords:
     """The bad records that a scanner reports as (begin, stop, verdict); of one with more than `longest` bytes only
-    the beginning is kept."""
+    the beginning is kept. `rows` are their rows, if they have any."""
     if not len(wrong):
         return NOTHING_BAD
     begins, stops, verdicts = wrong[:, 0], wrong[:, 1], wrong[:, 2]
@@ -150,7 +189,7 @@ def bad_structure(
         codes[verdict] = STRUCTURE_REASONS.index(reason)
     none = np.full(len(wrong), -1, np.int32)
     kept = np.where(stops - begins > longest, begins + min(longest, TOO_LONG_KEPT), stops)
-    return BadRecords(data, origin, offset, begins, kept, none, none, codes[verdicts])
+    return BadRecords(data, origin, offset, begins, kept, none if rows is None else rows, none, codes[verdicts])
 
 
 def _groups(schema: Schema, columns: Sequence[int], fields: list[Fields]) -> list[tuple[DataType, list[int]]]:

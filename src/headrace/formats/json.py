@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed
+from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Header, is_permissive
 from headrace.formats.columns import JSON as JSON_TEXT
 from headrace.formats.columns import Syntax
-from headrace.formats.framing import BOM, frame_lines
-from headrace.formats.index import FieldIndex, bad_structure, decode, view_of
+from headrace.formats.framing import bom_bytes, frame_lines
+from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
 from headrace.formats.kernels import scan_json
 from headrace.formats.nested import key_table
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
@@ -41,14 +41,16 @@ class JsonLines:
     row_bytes = 0
     in_order = ""
 
-    def __init__(self, schema: Schema, max_record_bytes: int, rules: Rules, specials: bool = True) -> None:
+    def __init__(
+        self, schema: Schema, max_record_bytes: int, rules: Rules, specials: bool = True, permissive: bool = False
+    ) -> None:
         self.schema = schema
         self.max_record_bytes = max_record_bytes
         self.syntax = Syntax(JSON_TEXT, rules=rules)
-        self.specials = specials
+        self.specials, self.permissive = specials, permissive
 
-    def header_bytes(self, head: bytes) -> int:
-        return len(BOM) if head.startswith(BOM) else 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        return Header(bom_bytes(head, first))
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)
@@ -65,11 +67,15 @@ class JsonLines:
             buf, self.max_record_bytes, self.specials, table.keys, table.bounds, table.table, starts, ends, begins,
             stops, wrong,
         )  # fmt: skip
-        bad = bad_structure(buf, origin, offset, wrong[:count].copy(), _REASONS, self.max_record_bytes)
+        found = Scanned(rows, begins, stops, starts, ends, wrong[:count].copy())
+        blank = self.permissive and count > 0
+        bad_rows = found.keep_bad(scan_json.TOO_LONG) if blank else None
+        bad = bad_structure(buf, origin, offset, found.wrong, _REASONS, self.max_record_bytes, bad_rows)
         slots = {column: slot for slot, column in enumerate(wanted)}
         return FieldIndex(
-            self.schema, buf, rows, begins, stops, starts, ends, slots, self.syntax, origin, offset, bad,
-            lambda again, columns: self.index(again, columns, origin, offset), self.delimiter,
+            self.schema, buf, found.rows, found.begins, found.stops, found.starts, found.ends, slots, self.syntax,
+            origin, offset, bad, lambda again, columns: self.index(again, columns, origin, offset), self.delimiter,
+            blank,
         )  # fmt: skip
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
@@ -77,7 +83,8 @@ class JsonLines:
 
 
 def _build(schema: Schema, values: Mapping[str, Any]) -> JsonLines:
-    return JsonLines(schema, values["max_record_bytes"], rules_of(values), values["allow_non_numeric_numbers"])
+    specials, permissive = values["allow_non_numeric_numbers"], is_permissive(values)
+    return JsonLines(schema, values["max_record_bytes"], rules_of(values), specials, permissive)
 
 
 _OPTIONS = (
@@ -89,6 +96,7 @@ _OPTIONS = (
         "record with one is bad (bad_json)",
     ),
     *VALUE_OPTIONS,
+    MODE_OPTION,
     *COMMON_OPTIONS,
 )
 JSON = FormatKind("json", "JSON lines, one object per line", _OPTIONS, _build)

@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from headrace.errors import BadOption
 from headrace.formats.bad import NOTHING_BAD, BadRecords
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
-from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, parse_column
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Header, too_long
+from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
 from headrace.formats.index import bad_cells, view_of
-from headrace.formats.kernels.numbers import NULL, OUT_OF_RANGE
+from headrace.formats.kernels import times
+from headrace.formats.kernels.numbers import FINE, NULL, OUT_OF_RANGE
 from headrace.formats.kernels.scan_frames import scan_frames
 from headrace.formats.values import Rules
 from headrace.schema import DataType, Decimal, Scalar, Schema
@@ -107,8 +108,14 @@ class NativeIndex:
             return _decimals(kind, cells, nulls)
         if kind.ddl == "BOOLEAN":
             return pa.array(cells != 0, mask=nulls), None
-        width = {"DATE": pa.int32(), "TIMESTAMP": pa.int64(), "TIMESTAMP_NTZ": pa.int64()}.get(kind.ddl, kind.arrow)
-        return pa.array(np.ascontiguousarray(cells), width, mask=nulls if nulls.any() else None).view(kind.arrow), None
+        width = {"DATE": pa.int32(), "TIMESTAMP": pa.int64(), "TIMESTAMP_NTZ": pa.int64()}.get(kind.ddl)
+        status = None
+        if width is not None:  # a moment
+            status = np.where(nulls, NULL, FINE).astype(np.uint8)
+            mark_beyond(cells, times.DATES if kind.ddl == "DATE" else times.TIMESTAMPS, status)
+            nulls = status != FINE
+        array = pa.array(np.ascontiguousarray(cells), width or kind.arrow, mask=nulls if nulls.any() else None)
+        return array.view(kind.arrow), status
 
     def _texts(self, kind: DataType, cells: Any, nulls: Any, rows: Any) -> tuple[Any, Bytes | None]:
         start = self.begins[rows] + cells[:, 0]
@@ -159,8 +166,8 @@ class Native:
     def in_order(self) -> str:
         return "rows with STRING or BINARY values differ in size" if self.layout.prefix else ""
 
-    def header_bytes(self, head: bytes) -> int:
-        return 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        return Header(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         if final:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed
+from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Header
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.csv import delimiter_option
-from headrace.formats.framing import BOM, frame_lines, unclear
+from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, bad_structure, decode, view_of
 from headrace.formats.kernels.tokens import count_tokens, split_tokens
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
@@ -44,8 +44,8 @@ class Text:
     def in_order(self) -> str:
         return unclear(self.delimiter)
 
-    def header_bytes(self, head: bytes) -> int:
-        return len(BOM) if head.startswith(BOM) else 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        return Header(bom_bytes(head, first))
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)

@@ -22,6 +22,7 @@ from headrace.formats.columns import cells_parsed
 from headrace.program import PlanVersion
 from headrace.ring0.batch import to_rows
 from headrace.ring0.projection import projection_of
+from headrace.ring0.validity import policy_of
 from headrace.sources.base import RawChunk
 
 # A filter that keeps more than this share of a task's first chunk is not tried on the others.
@@ -33,7 +34,8 @@ Rows = npt.NDArray[np.int64]  # rows of a batch, by number, in rising order
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One decoded chunk. `rows` is the relation, `cells` the bad values in it, `rejected` the records that are no row
-    for anyone: bad structure, bad event time.
+    for anyone: bad structure, bad event time. Where every record is a row (`mode` PERMISSIVE), `rejected` says which of
+    the rows have a bad structure or a bad event time.
 
     `records` counts all records, also those whose rows nobody wants; so do `top`, the highest event time, and
     `untimed`, the rows without one. Rows beyond the task's time limit do not count for `top`: they are
@@ -61,6 +63,7 @@ class Decoder:
         self._wanted, self._first = projection.wanted, projection.first
         self._filters, self._meaning = projection.filters, projection.meaning
         self._late = projection.selective
+        self._permissive = policy_of(plan.stream) == "permissive"
 
     @property
     def columns(self) -> int:
@@ -80,7 +83,7 @@ class Decoder:
         untimed = _rows_of(rejected)
         rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
         top, missing, future = self._times(rows.column("_t"), untimed)
-        if len(untimed):
+        if len(untimed) and not self._permissive:
             kept = np.setdiff1d(np.arange(decoded.rows), untimed)
             rows, cells = rows.take(kept), cells.renumbered(kept)
         return Batch(rows, rejected, cells, decoded.rows, 0, top, missing, future)
@@ -93,7 +96,7 @@ class Decoder:
         rows = to_rows(head, self._stream.schema, self._stream.event_time)
         rejected, first = self._sorted(BadRecords.of(chunk.bad).plus(indexed.bad).plus(head.bad))
         untimed = _rows_of(rejected)
-        kept = self._kept(rows, untimed, _rows_of(first))
+        kept = self._kept(rows, untimed[:0] if self._permissive else untimed, _rows_of(first))
         if kept is None:
             return None
         self._late = len(kept) <= WORTH_WHILE * rows.num_rows

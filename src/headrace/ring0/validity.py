@@ -23,14 +23,19 @@ from headrace.formats.bad import BadRecord, BadRecords
 from headrace.program import Condition, PipelineDef, Ring0Program, StreamDef
 from headrace.schema import Schema
 
-Policy = Literal["null", "skip", "fail", "dead_letter"]
+Policy = Literal["null", "skip", "fail", "dead_letter", "permissive"]
+_MODES: dict[str, Policy] = {"permissive": "permissive", "dropmalformed": "skip", "failfast": "fail"}
 LineOf = Callable[[BadRecord], int | None]
 Mask = npt.NDArray[np.bool_]
 
 
 def policy_of(stream: StreamDef) -> Policy:
-    """The stream's `on_error`; CREATE STREAM has checked it."""
-    given = stream.options.get("on_error", "null").lower()
+    """The stream's `on_error`, or what its `mode` stands for; CREATE STREAM has checked them. `permissive` is `null`,
+    and records with a bad structure or a bad event time are rows, too."""
+    options = {name.lower(): value.lower() for name, value in stream.options.items()}
+    if "mode" in options:
+        return _MODES[options["mode"]]
+    given = options.get("on_error", "null")
     policies: tuple[Policy, ...] = ("skip", "fail", "dead_letter")
     return next((p for p in policies if p == given), "null")
 

@@ -164,7 +164,7 @@ class Files:
 
     def _check_header(self, fd: int, path: str, size: int) -> None:
         try:
-            self.format.header_bytes(os.pread(fd, min(size, HEADER), 0))
+            self.format.header(os.pread(fd, min(size, HEADER), 0), True, size <= HEADER)
         except HeadraceError as problem:
             problem.message = f"{path}: {problem.message}"
             problem.params["path"] = path

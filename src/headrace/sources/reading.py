@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from headrace.errors import HeadraceError
 from headrace.formats.base import Format, too_long
 from headrace.formats.codecs import Decompressor
+from headrace.formats.framing import first_record
 from headrace.sources.base import RawChunk
 from headrace.sources.filelog import Extent, changed
 
@@ -129,10 +130,7 @@ class RangeReader:
     def head_bytes(self) -> int:
         """Where the first record of the file begins."""
         size = self.part.extent.end
-        head = self.read(0, min(size, HEADER))
-        if self.delimiter not in head and len(head) < size:
-            head = self.read(0, min(size, self.chunk))
-        return self.fmt.header_bytes(head)
+        return first_record(self.fmt, lambda at, length: self.read(at, min(length, size - at)), HEADER)
 
     def record_start(self, at: int, floor: int) -> int:
         """Where the record that holds byte `at` begins: after the last delimiter that ends at or before `at`."""
@@ -180,9 +178,7 @@ class OrderedReader:
 
     def _chunks(self) -> Iterator[RawChunk]:
         path, longest = self.extent.path, self.fmt.max_record_bytes + len(self.fmt.delimiter) + 1
-        data = self.stream.read(max(self.chunk, HEADER))
-        at = self.fmt.header_bytes(data)
-        data, final = data[at:], len(data) < max(self.chunk, HEADER)
+        data, at, final = self._first()
         while True:
             framed = self.fmt.frame(data, final)
             if framed.whole:
@@ -196,6 +192,21 @@ class OrderedReader:
             if not final:
                 more = self.stream.read(self.chunk)
                 data, final = data + more, len(more) < self.chunk
+
+    def _first(self) -> tuple[bytes, int, bool]:
+        """The beginning of the first record: (what was read from there on, its offset, no more)."""
+        data, begin, final = b"", 0, False
+
+        def read(at: int, length: int) -> bytes:
+            nonlocal data, begin, final
+            data, begin = data[at - begin :], at
+            while len(data) < length and not final:
+                more = self.stream.read(self.chunk)
+                data, final = data + more, len(more) < self.chunk
+            return data[:length]
+
+        at = first_record(self.fmt, read, HEADER)
+        return data[at - begin :], at, final
 
     def _skip(self, data: bytes, at: int, length: int) -> tuple[bytes, int, bool]:
         """Go past a record: `length` bytes of it, or up to its delimiter if that is 0. (rest, its offset, no more)."""
