@@ -160,7 +160,7 @@ def _run(fields: Fields, kind: DataType, run: Run, values: npt.NDArray[Any]) -> 
 
 
 def plain_texts(fields: Fields) -> Fields:
-    """The texts that quoted fields and JSON strings stand for, as plain fields. Half of a surrogate pair leaves an empty
+    """The texts that quoted fields and JSON strings stand for, as plain fields. Half of a surrogate pair is an empty
     text, which is no value of the types that are read this way."""
     syntax, out = fields.syntax, np.empty(_room(fields), np.uint8)
     offsets, status = np.empty(len(fields) + 1, np.int32), np.empty(len(fields), np.uint8)
