@@ -8,12 +8,15 @@ import datetime as dt
 import decimal
 import json
 import re
+import sys
 from typing import Any
 
 import numpy as np
 
 from headrace.formats.csv import Dialect
 from headrace.schema import Array, DataType, Decimal, Map, Scalar, Schema, Struct
+
+sys.set_int_max_str_digits(0)  # integers of any length
 
 
 class Bad(Exception):
@@ -299,6 +302,8 @@ def _scalar(name: str, text: str) -> Any:
 
 def _nearest_single(text: str) -> float:
     """The float32 nearest to the exact decimal, ties to even: not by way of a double."""
+    if float(text) == 0 or abs(float(text)) == float("inf"):
+        return float(text)
     exact = decimal.Decimal(text)
     guess = np.float32(float(text)) if abs(float(text)) < 3.4028236e38 else np.float32(np.inf) * np.sign(float(text))
     if not np.isfinite(guess):
