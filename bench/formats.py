@@ -283,7 +283,7 @@ def bad_values(rounds: int, report: Report, say: Callable[[str], None]) -> None:
     slowest = min(speed for name, speed in speeds.items() if name != "all good")
     report.require("bad cells / clean speed", slowest / speeds["all good"], 0.3, "at least")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        report.require("memory of bad cells per input byte", pool.apply(wide_growth, (size,)), 4, "at most", " B")
+        report.require("memory of bad cells per input byte", pool.apply(wide_growth, (2 * size,)), 4, "at most", " B")
 
 
 # case -> (columns, bound against the fastest library, bound against Spark's fastest reader)

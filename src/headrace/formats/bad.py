@@ -7,6 +7,7 @@ them. The bytes of a record are copied when a `BadRecord` is made of it: for a d
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -149,10 +150,10 @@ class BadRecords:
 
     def counts(self) -> dict[str, int]:
         """How many there are of each reason."""
-        numbers = np.bincount(self.codes, minlength=len(REASONS)) if len(self.codes) else np.zeros(len(REASONS), int)
-        for record in self.extra:
-            numbers[REASONS.index(record.reason)] += 1
-        return {REASONS[code]: int(count) for code, count in enumerate(numbers) if count}
+        found = Counter(record.reason for record in self.extra)
+        if len(self.codes):
+            found.update({reason: int(np.count_nonzero(self.codes == k)) for k, reason in enumerate(REASONS)})
+        return {reason: count for reason, count in found.items() if count}
 
 
 def merged(one: BadRecords, other: BadRecords) -> Iterator[BadRecord]:

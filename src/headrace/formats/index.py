@@ -20,7 +20,8 @@ from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
 from headrace.schema import DataType, Schema
 
-TOGETHER = 512  # rows; with fewer, columns of one type are parsed together
+FEW_ROWS = 512  # with fewer, columns of one type are parsed together
+TOGETHER = 64  # columns whose bad values are collected at once
 
 
 class Reindex(Protocol):
@@ -125,13 +126,14 @@ def bad_cells(
     """The bad values of columns, each given by its number and the status of its cells. Row r is bytes
     [begins[r], stops[r]) of `data`; the cells are those of all rows, or of the rows `selection`."""
     rows, columns, codes = [], [], []
-    for column, status in found:
-        places = np.flatnonzero(status > NULL)
-        if len(places):
-            rows.append((places if selection is None else selection[places]).astype(np.int32))
-            columns.append(np.full(len(places), column, np.int32))
-            codes.append(status[places] + np.uint8(len(STRUCTURE_REASONS) - REASON_BASE))
-    if not rows:
+    for k in range(0, len(found), TOGETHER):  # some columns at a time: fewer calls, and little memory
+        numbers = np.array([column for column, _ in found[k : k + TOGETHER]], np.int32)
+        status = np.stack([cells for _, cells in found[k : k + TOGETHER]])
+        which, places = np.nonzero(status > NULL)
+        rows.append((places if selection is None else selection[places]).astype(np.int32))
+        columns.append(numbers[which])
+        codes.append(status[which, places] + np.uint8(len(STRUCTURE_REASONS) - REASON_BASE))
+    if not any(map(len, rows)):
         return NOTHING_BAD
     where = np.concatenate(rows)
     return BadRecords(
@@ -197,7 +199,7 @@ def _groups(schema: Schema, columns: Sequence[int], fields: list[Fields]) -> lis
     because then the calls cost more than the work."""
     groups: dict[tuple[DataType, int], list[int]] = {}
     for i, c in enumerate(columns):
-        together = len(fields[i]) <= TOGETHER
+        together = len(fields[i]) <= FEW_ROWS
         groups.setdefault((schema[c].type, id(fields[i].data) if together else -i), []).append(i)
     return [(kind, group) for (kind, _), group in groups.items()]
 

@@ -63,7 +63,7 @@ class Judge:
         values in `rows`. Raises BadRecordFailure under `fail`, for the first of them in the input."""
         mine = self._in_view(pipeline, cells)
         touched = np.zeros(rows.num_rows, dtype=bool)  # rows with a bad value of this pipeline
-        touched[cells.rows[mine]] = True
+        touched[cells.rows if mine.all() else cells.rows[mine]] = True
         kept = _not_dropped(pipeline, rows, touched, cells) if touched.any() else touched
         concerned = mine & kept[cells.rows]
         if self.policy == "fail":

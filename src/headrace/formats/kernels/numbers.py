@@ -269,6 +269,10 @@ def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, strings: bool
             continue
         first = p
         c = byte_at(buf, p, n)
+        if c >= 58 and p < e and special_double(buf, p, e, n) == 0.0:  # no digit, sign, point or quote
+            status[i] = BAD_NUMBER
+            odd += 1
+            continue
         negative = c == 45
         if p < e and (c == 45 or c == 43):
             p += 1
