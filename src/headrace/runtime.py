@@ -21,6 +21,7 @@ from headrace.control.log import SignalLog
 from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, SAVEPOINT, Signal, SignalKind
 from headrace.durable import write_atomic
+from headrace.epochlog import EpochLog
 from headrace.errors import HeadraceError, StreamFailed
 from headrace.history import History
 from headrace.ingress.service import GatewayService
@@ -66,6 +67,7 @@ class StreamRuntime:
         self.plans = PlanStore(directory)
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
         self._watch, self._history = Watch(), History(stream, self.plans)
+        self._log = EpochLog(stream, directory)
         self.keeper = QueryKeeper(
             directory, self.plans, self._launch, lambda guilty: failed(stream.name, guilty, {}), self._wake
         )
@@ -203,6 +205,7 @@ class StreamRuntime:
                 self._epoch_done,
                 self._known,
                 self.keeper.probe_lived,
+                self.keeper.run_again,
             )
         return self._committer
 
@@ -318,6 +321,11 @@ class StreamRuntime:
         with self._watch.changed:
             self._history.add(summary)
             self._watch.changed.notify_all()
+        self._log.add(
+            summary,
+            lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},
+            self._intake.dropped,
+        )
         self.acks.seen(summary.barrier, summary.epoch)
         verdict = self._history.judge(summary)
         failures = verdict.over | summary.failures
@@ -360,4 +368,5 @@ class StreamRuntime:
             self.running,
             last[1] if last else None,
             self.keeper.problem or self.trouble,
+            self._intake.dropped(),
         )

@@ -37,9 +37,9 @@ class Batch:
     for anyone: bad structure, bad event time. Where every record is a row (`mode` PERMISSIVE), `rejected` says which of
     the rows have a bad structure or a bad event time.
 
-    `records` counts all records, also those whose rows nobody wants; so do `top`, the highest event time, and
-    `untimed`, the rows without one. Rows beyond the task's time limit do not count for `top`: they are
-    `future`. `values` is the number of cells that the kernels were given to parse.
+    `records` counts all records, also those that are rejected or whose rows nobody wants. `top`, the highest event
+    time, and `untimed`, the rows without one, are of all rows too. Rows beyond the task's time limit do not count for
+    `top`: they are `future`. `values` is the number of cells that the kernels were given to parse.
     """
 
     rows: pa.Table
@@ -86,7 +86,7 @@ class Decoder:
         if len(untimed) and not self._permissive:
             kept = np.setdiff1d(np.arange(decoded.rows), untimed)
             rows, cells = rows.take(kept), cells.renumbered(kept)
-        return Batch(rows, rejected, cells, decoded.rows, 0, top, missing, future)
+        return Batch(rows, rejected, cells, decoded.rows + _rowless(rejected), 0, top, missing, future)
 
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
         """Filter columns first, the rest for the rows that are kept. None when that cannot be told: then a filter fails
@@ -109,7 +109,7 @@ class Decoder:
             to_rows(selected, self._stream.schema, self._stream.event_time),
             rejected,
             first.plus(tail.bad).renumbered(kept),
-            head.rows,
+            head.rows + _rowless(rejected),
             0,
             top,
             missing,
@@ -155,3 +155,8 @@ class Decoder:
 def _rows_of(bad: BadRecords) -> Rows:
     """The rows that these concern."""
     return np.unique(bad.rows[bad.rows >= 0]).astype(np.int64)
+
+
+def _rowless(rejected: BadRecords) -> int:
+    """How many of the rejected records have no row: their structure is bad."""
+    return len(rejected.extra) + int(np.count_nonzero(rejected.rows < 0))

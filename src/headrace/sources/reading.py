@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeaderMismatch, HeadraceError
 from headrace.formats.base import Format, too_long
 from headrace.formats.codecs import Decompressor
 from headrace.formats.framing import first_record
+from headrace.sources.badfiles import BadRange, in_short
 from headrace.sources.base import RawChunk
-from headrace.sources.filelog import Extent, changed
+from headrace.sources.extent import BAD_FILE, SKIP_ADVICE, Extent, changed, stamp_at
 
 # What a task decodes at a time. JSON of 20 columns, MB/s at 256 KiB, 1, 2 and 8 MiB: 293, 377, 370, 272: small enough
 # for index and columns to stay near the cache. A filter that keeps 1 % gains 1.9 times at 2 MiB and 2.2 at 4 MiB, where
@@ -28,29 +30,34 @@ WINDOW = 4 << 10  # read at first when looking for a delimiter; longer than any 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes [begin, end) of an extent's file: the records that *end* there."""
+    """Bytes [begin, end) of an extent's file: the records that *end* there. `number` is the extent's in the log."""
 
     extent: Extent
     begin: int
     end: int
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """The ranges that one task reads."""
+    """The ranges that one task reads. With `skip` a range that cannot be read is a chunk that says so, and the others
+    are read; else it is an error."""
 
     ranges: tuple[FileRange, ...]
+    skip: bool = False
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
         for part in self.ranges:
-            fd = part.extent.open()
             try:
-                if part.extent.whole:
-                    yield from OrderedReader(fd, part.extent, fmt).chunks()
-                else:
-                    yield from RangeReader(fd, part, fmt).chunks()
-            finally:
-                os.close(fd)
+                yield from _read(part, fmt)
+            except BAD_FILE as problem:
+                if not self.skip:
+                    if SKIP_ADVICE not in problem.advice:  # the epoch is planned: another file there does not help
+                        problem.advice = f"To go on without it: {SKIP_ADVICE} A good copy that comes then is read."
+                    raise
+                path = part.extent.path
+                found = BadRange(path, part.number, part.begin, *in_short(problem), stamp_at(path))
+                yield RawChunk(path, part.begin, b"", unreadable=found)
 
     def line(self, origin: str, offset: int, fmt: Format) -> int | None:
         extent = next((part.extent for part in self.ranges if part.extent.path == origin), None)
@@ -60,6 +67,28 @@ class FileSplit:
             return 1 + _count(extent, offset, fmt.delimiter)
         except (HeadraceError, OSError):  # the file is gone: there is something else to tell than the line
             return None
+
+
+def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
+    fd = part.extent.open()
+    try:
+        if part.extent.whole:
+            yield from OrderedReader(fd, part.extent, fmt).chunks()
+        else:
+            yield from RangeReader(fd, part, fmt).chunks()
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Let a HeaderMismatch say which file it is about."""
+    try:
+        yield
+    except HeaderMismatch as problem:
+        problem.message = f"{path}: {problem.message}"
+        problem.params["path"] = path
+        raise
 
 
 def _count(extent: Extent, offset: int, delimiter: bytes) -> int:
@@ -130,7 +159,8 @@ class RangeReader:
     def head_bytes(self) -> int:
         """Where the first record of the file begins."""
         size = self.part.extent.end
-        return first_record(self.fmt, lambda at, length: self.read(at, min(length, size - at)), HEADER)
+        with naming(self.path):
+            return first_record(self.fmt, lambda at, length: self.read(at, min(length, size - at)), HEADER)
 
     def record_start(self, at: int, floor: int) -> int:
         """Where the record that holds byte `at` begins: after the last delimiter that ends at or before `at`."""
@@ -205,7 +235,8 @@ class OrderedReader:
                 data, final = data + more, len(more) < self.chunk
             return data[:length]
 
-        at = first_record(self.fmt, read, HEADER)
+        with naming(self.extent.path):
+            at = first_record(self.fmt, read, HEADER)
         return data[at - begin :], at, final
 
     def _skip(self, data: bytes, at: int, length: int) -> tuple[bytes, int, bool]:
