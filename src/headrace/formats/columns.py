@@ -87,11 +87,6 @@ def parse_column(fields: Fields, kind: DataType) -> Parsed:
     return _OTHERS[type(kind)](fields, kind)
 
 
-def reason_of(status: int) -> str:
-    """The reason word of a bad cell's status."""
-    return VALUE_REASONS[status - REASON_BASE]
-
-
 def status_of(reason: str) -> int:
     """The status of a cell that is bad for this reason."""
     return VALUE_REASONS.index(reason) + REASON_BASE
@@ -147,6 +142,8 @@ def _run(fields: Fields, kind: DataType, run: Run, values: npt.NDArray[Any]) -> 
     """Run a kernel, and run it again on what escaped texts stand for: (status, cells that are not FINE)."""
     status = np.empty(len(fields), np.uint8)
     odd = run(fields, values, status)
+    if not odd:
+        return status, odd
     rows = np.flatnonzero((status == SLOW) & (fields.ends < 0))
     if len(rows):
         texts_of = plain_texts(at(fields, rows))
