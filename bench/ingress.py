@@ -22,7 +22,9 @@ import numpy as np
 
 import headrace
 from bench.report import Report, environment, main
-from headrace.ingress.ready import Place, ReadyLog, commit
+from headrace.ingress.journal import Journal
+from headrace.ingress.mark import Place, commit
+from headrace.ingress.ready import ReadyLog
 from headrace.ingress.service import GatewayService
 from headrace.ingress.shredder import Ints, SequenceShredder
 from headrace.program import StreamDef
@@ -106,6 +108,32 @@ def idle(report: Report, say: Say) -> None:
     each = (resident() - before) / IDLE
     say(f"{IDLE:,} idle origins: {each:.0f} bytes each")
     report.require("bytes_per_idle_origin", each, 300, "at most")
+
+
+# --- the journal ----------------------------------------------------------------------------------
+
+
+def reopen(report: Report, say: Say) -> None:
+    """Processor seconds to open a journal of small buffers again: for each GiB in full blocks; and for one whose newest
+    files are full of blocks of one buffer, as a client that waits for each answer makes them."""
+    seconds = {}
+    for name, size, each in (("full_blocks", 64 if QUICK else 512, 10_000), ("one_buffer_a_block", 12, 1)):
+        with tempfile.TemporaryDirectory() as work:
+            journal, data = Journal(Path(work), 64 << 20), b"x" * 99 + b"\n"
+            for i in range((size << 20) // 100):
+                journal.put(1, i + 1, data, 100, 100)
+                if (i + 1) % each == 0:
+                    journal.flush()
+            held = journal.held
+            journal.close()
+            began = time.process_time()
+            again = Journal(Path(work), 64 << 20)
+            seconds[name] = time.process_time() - began
+            assert again.held == held
+            again.close()
+        say(f"opening a journal of {size} MiB in buffers of 100 bytes, {name}: {seconds[name]:.3f} processor seconds")
+    report.require("reopen_cpu_s_per_gib", seconds["full_blocks"] * 1024 / (64 if QUICK else 512), 1, "at most")
+    report.require("reopen_newest_file_cpu_s", seconds["one_buffer_a_block"], 2, "at most")
 
 
 # --- the gateway ----------------------------------------------------------------------------------
@@ -230,6 +258,7 @@ def measure(say: Say) -> Report:
     report = Report(facts=environment("numba", "uvloop", "pyspark"))
     idle(report, say)  # first: freed memory that is used again would not count
     shred(report, say)
+    reopen(report, say)
     plain, plain_core = loopback(say)
     report.facts["loopback_sink"] = f"{plain:.0f} MB/s, {plain_core:.0f} MB per processor second"
     speeds = {fsync: into_journal(report, say, fsync, SECONDS) for fsync in ("second", "never", "always")}

@@ -26,7 +26,7 @@ def run_script(
     """Run `text` to its end or until Ctrl-C or SIGTERM; then epochs in flight have `stop_limit` seconds to finish.
     Returns the exit code: 0, or 1 when a pipeline failed on the way."""
     check_script(text, state_dir)  # all errors at once, before anything is made or started
-    with Interrupts() as interrupts, _logged(verbose):
+    with Interrupts() as interrupts, logged(verbose):
         try:
             return _run(text, interrupts, until_end, state_dir, master, verbose, stop_limit)
         except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
@@ -35,7 +35,7 @@ def run_script(
 
 
 @contextmanager
-def _logged(verbose: bool) -> Iterator[None]:
+def logged(verbose: bool) -> Iterator[None]:
     """Show what headrace logs on standard error: warnings, and with `verbose` a line per epoch."""
     handler, logger = logging.StreamHandler(), logging.getLogger("headrace")
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))

@@ -16,8 +16,12 @@ from headrace.cli import app
 from headrace.errors import AlreadyExists, InUse
 from headrace.intake import Intake
 from headrace.program import StreamDef
+from headrace.results import Result
 from headrace.running import run_script
 from headrace.schema import BIGINT, Field, Schema
+from headrace.service.client import _result as from_json
+from headrace.service.models import statement_result
+from headrace.service.printing import Format, printed
 from headrace.status import PipelineStatus, StreamStatus
 from headrace.view.lines import pipelines_line, stream_line
 from tests.e2e.support import put
@@ -232,3 +236,11 @@ def test_what_the_gateway_dropped_is_known_while_it_runs_and_after_it_has_stoppe
     intake.close()
     assert not gateway.open
     assert intake.dropped() == 9
+
+
+def test_warnings_reach_clients_of_the_service_and_scripts_that_read_its_output() -> None:
+    result = Result("pipeline p exists and was left as it is", warnings=("it is declared differently",))
+    assert from_json(statement_result(result, 10).model_dump()) == result
+    formats: tuple[Format, ...] = ("table", "csv", "json")
+    for how in formats:
+        assert "it is declared differently" in printed([result], how)

@@ -20,7 +20,8 @@ import uvloop
 from headrace.errors import AddressInUse, BadOption
 from headrace.ingress import http, stream
 from headrace.ingress.gateway import Gateway
-from headrace.ingress.ready import Place, ReadyLog, UnitReader, commit
+from headrace.ingress.mark import Place, commit
+from headrace.ingress.ready import ReadyLog, UnitReader
 from headrace.program import StreamDef
 from headrace.schema import BIGINT, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
@@ -523,7 +524,7 @@ def test_a_sync_leaves_nothing_that_the_machine_could_lose(tmp_path: Path) -> No
             writer.write(b"{}\n")
             await until(lambda: site.counters("tcp")["bytes"] == 3)
             assert await gateway.do({"do": "sync", "name": "S"}) == {}
-            assert site.ingress.journal.unsynced() == []
+            assert site.ingress.journal.unsynced() is None
             assert site.read() == [b"{}"]
             assert await gateway.do({"do": "sync", "name": "unknown"}) == {}
 

@@ -268,7 +268,7 @@ def test_a_script_that_changes_the_option_and_fails_is_taken_back_and_keeps_the_
     assert output(mini) == [1, 2]
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     names=st.lists(st.booleans(), min_size=1, max_size=4),
     broken=st.dictionaries(st.integers(0, 3), st.sampled_from(sorted(BREAKS)), max_size=3),

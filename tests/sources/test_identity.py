@@ -102,7 +102,7 @@ def test_a_file_made_again_with_the_same_name_size_and_times_is_noticed(tmp_path
         make(stream(data), tmp_path / "state", clock).latest(end, None)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 300_000), st.sampled_from([2, SEALED_BLOCKS]), st.data())
 def test_the_digest_sees_beginning_and_end_and_all_of_a_small_file(
     tmp_path_factory: pytest.TempPathFactory, size: int, blocks: int, data: st.DataObject

@@ -78,7 +78,7 @@ class Reader:
 STEPS = ["line", "line", "poll", "poll", "rename", "reopen", "restart", "open", "compact"]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.sampled_from(STEPS), max_size=30), st.booleans())
 def test_every_line_is_read_once_however_a_log_is_rotated_by_renaming(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], whole_directory: bool
@@ -116,7 +116,7 @@ def test_every_line_is_read_once_however_a_log_is_rotated_by_renaming(
     assert sorted(map(str, reader.seen)) == sorted(map(str, range(log.count)))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.sampled_from(["line", "line", "poll", "rotate", "restart"]), max_size=25))
 def test_every_line_is_read_once_when_a_log_is_copied_and_truncated(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]

@@ -8,8 +8,10 @@ a hub.
     {"id": 3, "do": "sync", "name": "s"}                                            ->  {"id": 3}
     {"id": 4, "do": "close", "name": "s"}                                           ->  {"id": 4}
 
-A mistake is answered by {"id": ..., "error": [code, message, advice]}. The end of the input is the end of the hub: the
-gateway then flushes its journals and ends too. It runs on uvloop where that is installed.
+A mistake is answered by {"id": ..., "error": [code, message, advice]}. Orders are carried out side by side; one that
+takes long is announced by {"id": ..., "progress": "..."} every second, so the hub knows that it is under way. Opening
+a stream that is open, or is being opened, gives its addresses. The end of the input is the end of the hub: the gateway
+then flushes its journals and ends too. It runs on uvloop where that is installed.
 """
 
 from __future__ import annotations
@@ -21,21 +23,26 @@ import json
 import resource
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from headrace.codec import load
-from headrace.errors import AddressInUse, HeadraceError
+from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
 from headrace.ingress.http import Route, Site
+from headrace.ingress.journal import Journal
 from headrace.ingress.peers import Settings
 from headrace.ingress.stream import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
 from headrace.program import StreamDef
 
 BACKLOG = 4096  # connections that wait to be accepted
+OPENERS = 4  # journals that are opened at the same time
+PROGRESS_SECONDS = 1.0
 Address = tuple[str, int]
 
 
@@ -65,10 +72,25 @@ class Gateway:
         self.loop = loop
         self.streams: dict[str, OpenStream] = {}
         self.https: dict[Address, HttpServer] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(
+            asyncio.Lock
+        )  # a stream is opened or closed, not both
+        self._openers = ThreadPoolExecutor(OPENERS, "headrace-open")
 
     async def open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
-        """Begin to take bytes for a stream; where."""
-        found = OpenStream(StreamIngress(stream, directory, Settings.of(values), self.loop))
+        """Begin to take bytes for a stream; where. The other streams go on while its journal is opened."""
+        async with self._turns[stream.name.lower()]:
+            found = self.streams.get(stream.name.lower())
+            return found.addresses if found is not None else await self._open(stream, directory, values)
+
+    async def _open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
+        settings = Settings.of(values)
+        segment_bytes = max(1 << 20, min(64 << 20, settings.max_journal_bytes // 8))
+        try:
+            journal = await self.loop.run_in_executor(self._openers, Journal, directory, segment_bytes)
+        except OSError as problem:
+            raise _unwritable(stream.name, problem) from None
+        found = OpenStream(StreamIngress(stream, journal, settings, self.loop))
         self.streams[stream.name.lower()] = found
         try:
             if stream.source == "http":
@@ -76,7 +98,7 @@ class Gateway:
             else:
                 await self._serve_tcp(found, values)
         except BaseException:
-            await self.close(stream.name)
+            await self._close(stream.name)
             raise
         return found.addresses
 
@@ -119,6 +141,10 @@ class Gateway:
 
     async def close(self, name: str) -> None:
         """Stop taking bytes for a stream. What came is in its journal."""
+        async with self._turns[name.lower()]:
+            await self._close(name)
+
+    async def _close(self, name: str) -> None:
         found = self.streams.pop(name.lower(), None)
         if found is None:
             return
@@ -149,9 +175,20 @@ class Gateway:
         found = self.streams.get(order["name"].lower())
         if order["do"] == "sync":
             if found is not None:
-                await found.ingress.sync()
+                try:
+                    await found.ingress.sync()
+                except OSError as problem:
+                    raise _unwritable(order["name"], problem) from None
             return {}
         return {"metrics": found.ingress.metrics() if found else None}
+
+
+def _unwritable(stream: str, problem: OSError) -> JournalUnwritable:
+    return JournalUnwritable(
+        f"the journal of stream {stream} cannot be written: {problem.strerror or problem}",
+        advice="Make room on the disk of the state directory, or see what the system says about it. Then it goes on.",
+        stream=stream,
+    )
 
 
 def _shown(address: Any) -> str:
@@ -165,19 +202,39 @@ async def serve() -> None:
     reader = asyncio.StreamReader(limit=1 << 26)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     gateway = Gateway(loop)
+    orders: set[asyncio.Task[None]] = set()
     try:
         while line := await reader.readline():
-            order = json.loads(line)
-            try:
-                answer = await gateway.do(order)
-            except HeadraceError as problem:
-                answer = {"error": [problem.code, problem.message, problem.advice]}
-            except OSError as problem:
-                answer = {"error": ["EXTERNAL_ERROR", str(problem), ""]}
-            print(json.dumps({"id": order["id"], **answer}), flush=True)
+            task = loop.create_task(_carry_out(gateway, json.loads(line)))
+            orders.add(task)
+            task.add_done_callback(orders.discard)
     finally:
+        for task in orders:
+            task.cancel()
+        await asyncio.gather(*orders, return_exceptions=True)
         for name in list(gateway.streams):
             await gateway.close(name)
+
+
+async def _carry_out(gateway: Gateway, order: dict[str, Any]) -> None:
+    """Answer an order, and say every second that it is under way."""
+    work = asyncio.ensure_future(gateway.do(order))
+    try:
+        while not (await asyncio.wait([work], timeout=PROGRESS_SECONDS))[0]:
+            _say({"id": order["id"], "progress": f"{order['do']} is under way"})
+        answer = work.result()
+    except HeadraceError as problem:
+        answer = {"error": [problem.code, problem.message, problem.advice]}
+    except OSError as problem:
+        answer = {"error": ["EXTERNAL_ERROR", str(problem), ""]}
+    except asyncio.CancelledError:
+        work.cancel()
+        raise
+    _say({"id": order["id"], **answer})
+
+
+def _say(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from headrace.backpressure import Backpressure, Limits, Verdict
 from headrace.formats import FORMATS
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
-from headrace.ingress.journal import Journal, sync_all
+from headrace.ingress.journal import Journal, Sync
 from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer, Settings
 from headrace.program import StreamDef
 
@@ -28,9 +27,11 @@ SYNC_SECONDS = 1.0
 
 
 class StreamIngress:
-    """See the module. Lives in the event loop's thread."""
+    """See the module. Lives in the event loop's thread; the journal was opened in another one."""
 
-    def __init__(self, stream: StreamDef, directory: Path, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, stream: StreamDef, journal: Journal, settings: Settings, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.stream, self.settings, self.loop = stream, settings, loop
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
         finder = finder_of(fmt)
@@ -39,7 +40,7 @@ class StreamIngress:
         # A longer record is bad anyhow: of one that does not end, just enough is kept for the format to say so.
         self.longest = fmt.max_record_bytes + len(finder.delimiter) + 1
         limit = settings.max_journal_bytes
-        self.journal = Journal(directory, max(1 << 20, min(64 << 20, limit // 8)))
+        self.journal = journal
         self.counters = self.journal.counters
         self.pressure = Backpressure(Limits(settings.strategy, limit, settings.max_spill_bytes), size=self.journal.held)
         self.peers: set[Peer] = set()
@@ -51,8 +52,7 @@ class StreamIngress:
         self._timers: list[asyncio.TimerHandle] = []
         self._every(POLL_SECONDS, self._poll)
         self._every(SWEEP_SECONDS, self._sweep)
-        if settings.fsync != "always":
-            self._every(SYNC_SECONDS, self._sync)
+        self._every(SYNC_SECONDS, self._sync)
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -261,30 +261,49 @@ class StreamIngress:
         await self._wait_for_sync()
         if not self.journal.flush():
             raise OSError(self.journal.problem)
-        self.journal.sync()
+        self._sync(really=True)
+        await self._wait_for_sync()
+        if self.journal.problem:
+            raise OSError(self.journal.problem)
 
     async def _wait_for_sync(self) -> None:
         while self._syncing is not None:
             await asyncio.wait([self._syncing])
 
-    def _sync(self) -> None:
-        """In another thread: a disk may take its time, and connections should not notice."""
+    def _sync(self, really: bool | None = None) -> None:
+        """In another thread: a disk may take its time, and connections should not notice. With fsync `never` files are
+        only closed, unless it is asked for."""
         if self._syncing is not None:
             return
         try:
-            handles = self.journal.unsynced()
+            sync = None if self.journal.suspect else self.journal.unsynced()
         except OSError as problem:
-            self._synced([], problem)
+            self._failed_to_sync(problem)
             return
-        if handles:
-            self._syncing = self.loop.run_in_executor(None, sync_all, handles, self.settings.fsync == "second")
-            self._syncing.add_done_callback(lambda future: self._synced(handles, future.exception()))
+        if sync is not None:
+            wanted = self.settings.fsync != "never" if really is None else really
+            self._begin_sync(sync.run, lambda: self._synced(sync), wanted)
+        elif self.journal.suspect:
+            self._begin_sync(self.journal.rewrite, self._go_on)
 
-    def _synced(self, left: list[int], problem: BaseException | None) -> None:
-        self._syncing = None
-        self.journal.synced(left, problem if isinstance(problem, OSError) else None)
+    def _begin_sync(self, work: Callable[..., None], done: Callable[[], None], *given: bool) -> None:
+        def ended(future: asyncio.Future[None]) -> None:
+            self._syncing = None
+            if future.exception() is None:  # else the journal's problem stays, and it is tried again
+                done()
+
+        self._syncing = self.loop.run_in_executor(None, work, *given)
+        self._syncing.add_done_callback(ended)
+
+    def _synced(self, sync: Sync) -> None:
+        self.journal.synced(sync)
         if self.journal.problem:
             self._pause()
+
+    def _failed_to_sync(self, problem: OSError) -> None:
+        """There are no handles to sync with: nothing is lost, and the next turn tries again."""
+        self.journal.not_synced(problem)
+        self._pause()
 
     def _every(self, seconds: float, act: Callable[[], None]) -> None:
         def again() -> None:
@@ -311,6 +330,7 @@ class StreamIngress:
             "journal_limit": now.limit_bytes,
             "disk_bytes": self.journal.disk_bytes,
             "pauses": now.pauses,
+            "lost_bytes": self.journal.lost_bytes,
             "problem": self.journal.problem,
         }
 
@@ -321,5 +341,5 @@ class StreamIngress:
         await self._wait_for_sync()
         self._flush()
         self._closed = True
-        with contextlib.suppress(OSError):
-            self.journal.close()
+        with contextlib.suppress(OSError):  # what it did not take was not acknowledged
+            await self.loop.run_in_executor(None, self.journal.close)

@@ -22,6 +22,7 @@ from headrace.errors import BadRecordFailure
 from headrace.formats.bad import BadRecord, BadRecords
 from headrace.program import Condition, PipelineDef, Ring0Program, StreamDef
 from headrace.schema import Schema
+from headrace.sizing import in_pieces
 
 Policy = Literal["null", "skip", "fail", "dead_letter", "permissive"]
 _MODES: dict[str, Policy] = {"permissive": "permissive", "dropmalformed": "skip", "failfast": "fail"}
@@ -110,7 +111,10 @@ def _not_dropped(pipeline: PipelineDef, rows: pa.Table, touched: Mask, cells: Ba
         return touched
     places = np.flatnonzero(touched)
     read = sorted({c for condition in conditions for c in condition.columns})
-    few = rows.select([*(f"c{c}" for c in read), "_t"]).take(places).append_column("_row", pa.array(places))
+    meaning, growth = pipeline.program.meaning, pipeline.program.ring0.growth
+    if not growth.in_filter:  # else sizes of values are computed first, from any column
+        rows = rows.select([*(f"c{c}" for c in read), "_t"])
+    few = rows.take(places).append_column("_row", pa.array(places))
     guarded = []
     for number, condition in enumerate(conditions):
         bad = np.zeros(len(touched), dtype=bool)  # rows in which the condition reads a bad value
@@ -120,9 +124,10 @@ def _not_dropped(pipeline: PipelineDef, rows: pa.Table, touched: Mask, cells: Ba
             guarded.append(f"CASE WHEN _bad{number} THEN true ELSE ({condition.sql}) END")
         else:
             guarded.append(condition.sql)
-    found = duck.run(pipeline.program.meaning, f"SELECT _row FROM rows{where(*guarded)}", {"rows": few})
     kept = np.zeros(len(touched), dtype=bool)
-    kept[found.column(0).to_numpy()] = True
+    for piece in in_pieces(growth, meaning, "rows", few) if growth.in_filter else [few]:
+        found = duck.run(meaning, f"SELECT _row FROM rows{where(*guarded)}", {"rows": piece})
+        kept[found.column(0).to_numpy()] = True
     return kept
 
 

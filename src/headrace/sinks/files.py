@@ -159,6 +159,13 @@ class FileSink:
                     if epoch > key.epoch:
                         _remove_directory(path) if path.is_dir() else path.unlink(missing_ok=True)
 
+    def forget(self, key: SinkKey) -> None:
+        with _writing(self._layout):
+            for directory in (self._layout.staging, self._layout.manifests):
+                for path, epoch in self._of_instance(directory, key):
+                    if epoch <= key.epoch:
+                        _remove_directory(path) if path.is_dir() else path.unlink(missing_ok=True)
+
     def _later(self, key: SinkKey) -> list[Path]:
         """The visible files of later epochs."""
         begin = f"part-{self._layout.writer(key)}-{key.instance}-"

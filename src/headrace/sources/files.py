@@ -33,8 +33,8 @@ SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 POLL = 0.1  # seconds between two looks at the directory, at least
 # In a directory that has not changed all files are looked at every FULL seconds or, if that takes long, so seldom that
 # it takes a fiftieth of a core; at the latest after FULL_AT_MOST seconds. Whether files have grown shows in no other
-# way: that may take a twenty-fifth.
-FULL, FULL_AT_MOST, FULL_SHARE, TAIL_SHARE = 5.0, 60.0, 50, 25
+# way: that may take a fortieth.
+FULL, FULL_AT_MOST, FULL_SHARE, TAIL_SHARE = 5.0, 60.0, 50, 40
 CHEAP = 0.005  # processor seconds: a listing that takes no longer is made whenever somebody must know
 
 

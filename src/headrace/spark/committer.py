@@ -31,7 +31,7 @@ from headrace.spark.counting import progress_after
 from headrace.spark.summary import EpochSummary, summarise
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import Debt, Progress, read_progress, write_progress
-from headrace.streams.quarantine import read_quarantine
+from headrace.streams.quarantine import change_quarantine, read_quarantine
 
 
 class ProbeLived(Exception):
@@ -61,6 +61,7 @@ class EpochCommitter:
         self._directory, self._checkpoint, self._plans, self._done = directory, checkpoint, plans, done
         self._sinks: dict[tuple[int, str], DriverSink] = {}
         self._busy = threading.Lock()  # held while an epoch is committed
+        self._forgotten: set[int] = set()
         self._quit: set[tuple[int, int]] = set()  # instances that ended at once, with the life that did
 
     def control(self, signal: Signal, pipelines: Sequence[PipelineDef]) -> None:
@@ -145,6 +146,7 @@ class EpochCommitter:
         progress = self._progress(plan, members, first["epoch"], found, delivered, letters, before)
         write_progress(self._directory, progress)
         if progress is not before:  # a re-run of this epoch, should it come, names the plan of the epoch before it too
+            self._forget(before, progress)
             self._plans.prune(before.plan)
         fault_point("after-manifests")
         failures = {i: d.failure for i, d in delivered.items() if d.failure and i not in quit_now | known.keys()}
@@ -159,6 +161,28 @@ class EpochCommitter:
             hand_over(self._directory / "source", unreadable)
             self._run_again()
             raise FilesLeftOut(f"epoch {epoch} is run again without {', '.join(sorted({b.path for b in unreadable}))}")
+
+    def _forget(self, before: Progress, now: Progress) -> None:
+        """Forget pipelines that are not declared, owe nothing, and that no epoch can name: their sinks, with the rows
+        or manifests that those hold, and their entries in the quarantine. Done before the plan versions go that name
+        them, so a crash only delays it."""
+        owing = {debt.pipeline.instance for debt in now.debts}
+        found = self._plans.forgettable(before.plan, now.plan)
+        found |= {d.pipeline.instance: d.pipeline for d in before.debts if not self._plans.names(d.pipeline.instance)}
+        declared = self._known()
+        gone = {i: p for i, p in found.items() if i not in owing and i not in declared}
+        new = {i: p for i, p in gone.items() if i not in self._forgotten}
+        self._forgotten = set(gone)  # a plan version may name them for long
+        if not new:
+            return
+        for p in new.values():
+            for outlet, _ in p.outlets:
+                with contextlib.suppress(HeadraceError):  # what stays is small, and invisible to readers
+                    self.sink(p, outlet.name).forget(self._key(p, now.epoch))
+        for key in [key for key in list(self._sinks) if key[0] in new]:
+            self._sinks.pop(key).close()
+        self._quit = {ended for ended in self._quit if ended[0] not in new}
+        change_quarantine(self._directory, lambda found: found.forgetting(new))
 
     def close(self) -> None:
         for sink in self._sinks.values():

@@ -169,8 +169,9 @@ class EpochPlanner:
         allowed = quarantine.apply(plan)
         forbidden = {p.instance for p in plan.pipelines if p not in allowed.pipelines}
         plan, asked = allowed, plan.left
-        if plan is not parse_plan(text):
-            text = dump(plan)
+        sent = replace(plan, left=()) if plan.left else plan  # tasks get those who leave in this epoch beside it
+        if sent is not parse_plan(text):
+            text = dump(sent)
         known = self.plans.load(start["plan"]).left if start["plan"] else ()
         ended = {left.key for left in known}
         leaving = tuple({left.pipeline.instance: left for left in plan.left if left.key not in ended}.values())
