@@ -20,7 +20,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
-        bench-formats bench-ingress bench-listing fuzz fuzz-http soak-kill soak-growth soak-ingress soak-churn soak-schedules test-cluster clean
+        bench-formats bench-ingress bench-listing fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
+        test-cluster clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,7 +95,7 @@ bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a p
 bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 files takes
 	@$(BIN)/python -m bench.listing
 
-fuzz: $(STAMP) ## Mutated input against the formats for FUZZ_SECONDS=60
+fuzz-formats: $(STAMP) ## Damaged input and random options against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
 
 fuzz-http: $(STAMP) ## Hostile and mutated HTTP requests against a gateway for FUZZ_SECONDS=60
@@ -103,7 +104,6 @@ fuzz-http: $(STAMP) ## Hostile and mutated HTTP requests against a gateway for F
 soak-kill: $(STAMP) ## Kill hubs, workers, planners, executors and gateways, ROUNDS=500 times, and check the sinks (50 minutes)
 	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
-.PHONY: soak-faults
 soak-faults: $(STAMP) ## Damage every kind of state file, fill the disk, make directories read-only, move the clock (40 minutes)
 	@$(BIN)/python -m tests.soak.faults $(if $(SEED),--seed $(SEED))
 

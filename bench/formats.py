@@ -16,7 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,23 @@ from bench.report import Report, environment, main
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.java import find_java
-from headrace.program import StreamDef
-from headrace.schema import Field, Schema, parse_type
+from headrace.program import (
+    Expression,
+    Meaning,
+    PipelineDef,
+    PipelineProgram,
+    PlanVersion,
+    Ring0Program,
+    SinkDef,
+    StreamDef,
+)
+from headrace.ring0.task import run_task
+from headrace.ring0.task_input import TaskInput
+from headrace.schema import Field, Schema, View, parse_type
 from headrace.sources import SOURCES
+from headrace.sources.base import RawChunk
 from headrace.sources.extent import Extent
-from headrace.sources.reading import FileRange, FileSplit
+from headrace.sources.reading import CHUNK, FileRange, FileSplit
 
 NAMED = (("device", "STRING"), ("ts", "TIMESTAMP"), ("temp", "DOUBLE"), ("hum", "DOUBLE"), ("pressure", "DOUBLE"),
          ("voltage", "DOUBLE"), ("status", "STRING"), ("ok", "BOOLEAN"), ("seq", "BIGINT"), ("n", "INT"))  # fmt: skip
@@ -192,6 +205,11 @@ def peak_growth(path: str) -> float:
     with open(path, "rb") as f:
         head = f.read(100_000)
     fmt.decode(head[: head.rfind(b"\n") + 1], ALL, "x", 0)
+    return growth_of(lambda: decode(Path(path), fmt, ALL)) / 1e6
+
+
+def growth_of(work: Callable[[], object]) -> int:
+    """Bytes that `work` adds to the memory of this process at its peak."""
     before = peak = _resident()
     done = threading.Event()
 
@@ -202,15 +220,69 @@ def peak_growth(path: str) -> float:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    decode(Path(path), fmt, ALL)
+    work()
     done.set()
     watcher.join()
-    return (peak - before) / 1e6
+    return peak - before
 
 
 def _resident() -> int:
     """Bytes of memory that this process has in use."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A split of `count` times the same record of a wide CSV file."""
+
+    record: bytes
+    count: int
+
+    def read(self, fmt: Format) -> Iterator[RawChunk]:
+        step = max(1, CHUNK // len(self.record))
+        for first in range(0, self.count, step):
+            yield RawChunk("x", first * len(self.record), self.record * min(step, self.count - first))
+
+
+def judge_wide(text: str, policy: str, size: int) -> int:
+    """Run a task over rows of 1,000 columns that all hold `text`, with a pipeline that reads them all; the bytes."""
+    options = {"on_error": policy}
+    stream = StreamDef("bench", WIDE, None, 0, "files", "csv", options)
+    outputs = (Expression("w0", WIDE[0].type, "c0"),)
+    program = PipelineProgram(
+        "bench", View.all(), Ring0Program(None, outputs), None, Schema(WIDE.fields[:1]), Meaning()
+    )
+    plan = PlanVersion(1, stream, (PipelineDef("p", 1, (SinkDef("out", "memory", {}),), program, 1),))
+    split = Repeated((",".join([text] * 1000) + "\n").encode(), size // 3000)
+    for _ in run_task(TaskInput(plan, split, 0, 1, 1, "bench", None)):
+        pass
+    return len(split.record) * split.count
+
+
+def wide_growth(size: int) -> float:
+    """Bytes that judging bad values takes at its peak, for each byte of input."""
+    judge_wide("NA", "null", 1 << 20)
+    grown = growth_of(lambda: judge_wide("NA", "null", size))
+    return grown / size
+
+
+def bad_values(rounds: int, report: Report, say: Callable[[str], None]) -> None:
+    """What rows cost whose values are all bad, beside rows of the same length whose values are all good."""
+    size = 16 << 20
+    speeds = race(
+        {
+            "all good": partial(judge_wide, "12", "null", size),
+            "all bad, null": partial(judge_wide, "NA", "null", size),
+            "all bad, skip": partial(judge_wide, "NA", "skip", size),
+        },
+        size,
+        rounds,
+    )
+    note("csv 1000 of 1000", speeds, report, say)
+    slowest = min(speed for name, speed in speeds.items() if name != "all good")
+    report.require("bad cells / clean speed", slowest / speeds["all good"], 0.3, "at least")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        report.require("memory of bad cells per input byte", pool.apply(wide_growth, (2 * size,)), 4, "at most", " B")
 
 
 # case -> (columns, bound against the fastest library, bound against Spark's fastest reader)
@@ -259,6 +331,7 @@ def run(directory: Path, size: int, rounds: int, spark: Any, report: Report, say
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         grown = pool.apply(peak_growth, (str(directory / "data.json"),))
     report.require("memory of a task above the interpreter", grown, 64, "at most", " MB")
+    bad_values(rounds, report, say)
     in_task(directory, spark, report, say)
 
 

@@ -35,6 +35,7 @@ CASES: dict[str, tuple[str, dict[str, str], bytes]] = {
     "tiny": ("json", {}, b"{}\n"),
     "bad": ("json", {}, b"nonsense\n"),
     "bad values": ("json", {}, b'{"c3":"x"}\n'),
+    "bad cells": ("csv", {}, b",".join([b"NA"] * 20) + b"\n"),
     "long": ("json", {}, b'{"c0":"' + b"x" * 3_000_000 + b'"}\n'),
 }
 
@@ -100,7 +101,7 @@ def main() -> None:
         write(case, place / "small", 20_000)
         decode(case, place / "small")
     for case, (_, _, record) in CASES.items():
-        write(case, place / "large", TINY if len(record) < 20 else LARGE)
+        write(case, place / "large", TINY if len(record) < 100 else LARGE)
         peak = Peak()
         decode(case, place / "large")
         print(f"{case}: {peak.stop():.1f}", flush=True)

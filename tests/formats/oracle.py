@@ -8,6 +8,7 @@ import datetime as dt
 import decimal
 import json
 import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,11 @@ import numpy as np
 from headrace.formats.csv import Dialect
 from headrace.schema import Array, DataType, Decimal, Map, Scalar, Schema, Struct
 
+sys.set_int_max_str_digits(0)  # integers of any length
+
 
 class Bad(Exception):
     """A bad record or value; the argument is the reason word."""
-
-
-class Beyond(Exception):
-    """An instant that Spark and Arrow can hold and Python's datetime cannot: the oracle has no opinion."""
 
 
 class _Any:
@@ -44,11 +43,27 @@ _SPACE = re.compile(r"[ \t\r]*")
 _scanstring: Any = json.decoder.scanstring  # type: ignore[attr-defined]
 
 
-def _constant(_: str) -> Any:
-    raise Bad("bad_json")
+# Python reads NaN, Infinity and -Infinity without quotes; Spark and headrace also read these.
+_SIGNED = re.compile(r"[+-]INF|[+]Infinity")
 
 
-_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_constant)
+class _Scanner(json.JSONDecoder):
+    """Python's decoder, with numbers, NaN and infinities kept as their texts."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_int=Number, parse_float=Number, parse_constant=Number)
+        decoder: Any = json.decoder
+        self.parse_array: Any = lambda place, _: decoder.JSONArray(place, self._scan)
+        self.parse_object: Any = lambda place, strict, _, *more: decoder.JSONObject(place, strict, self._scan, *more)
+        self._inner: Any = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
+        self.scan_once: Any = self._scan
+
+    def _scan(self, text: str, at: int) -> Any:
+        found = _SIGNED.match(text, at)
+        return (Number(found[0]), found.end()) if found else self._inner(text, at)
+
+
+_DECODER = _Scanner()
 
 
 def json_members(text: str) -> dict[str, tuple[Any, str]]:
@@ -287,6 +302,8 @@ def _scalar(name: str, text: str) -> Any:
 
 def _nearest_single(text: str) -> float:
     """The float32 nearest to the exact decimal, ties to even: not by way of a double."""
+    if float(text) == 0 or abs(float(text)) == float("inf"):
+        return float(text)
     exact = decimal.Decimal(text)
     guess = np.float32(float(text)) if abs(float(text)) < 3.4028236e38 else np.float32(np.inf) * np.sign(float(text))
     if not np.isfinite(guess):
@@ -332,5 +349,5 @@ def _moment(name: str, text: str) -> dt.datetime:
         shift = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:])) * (1 if zone[0] == "+" else -1)
     try:
         return local.replace(tzinfo=dt.UTC) - shift
-    except OverflowError:
-        raise Beyond from None
+    except OverflowError:  # outside of the years 1 to 9999
+        raise Bad("out_of_range") from None

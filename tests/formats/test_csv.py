@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, reject, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption, HeaderMismatch
 from headrace.formats import FORMATS
-from headrace.formats.base import Decoded
+from headrace.formats.base import Decoded, Header
 from headrace.formats.csv import Csv, Dialect
 from headrace.formats.values import Rules
 from headrace.schema import Field, Schema, parse_type
@@ -35,10 +35,7 @@ def table(decoded: Decoded) -> list[list[Any]]:
 
 
 def assert_as_oracle(data: bytes, s: Schema, dialect: Dialect) -> None:
-    try:
-        rows, bad = oracle.decode_csv(data, s, dialect)
-    except oracle.Beyond:
-        reject()
+    rows, bad = oracle.decode_csv(data, s, dialect)
     decoded = make(s, dialect).decode(data, range(len(s)), "o", 0)
     assert verdicts(decoded) == bad
     assert len(rows) == decoded.rows
@@ -101,7 +98,7 @@ def test_what_pythons_csv_writes_is_read_back_with_its_newlines(rows: list[list[
     good = [r for r in rows if all(_encodable(x) for x in r)]
     if len(good) == len(rows):
         assert table(decoded) == rows
-        assert decoded.bad == ()
+        assert len(decoded.bad) == 0
     assert fmt.frame(data, True).whole == len(data)
 
 
@@ -118,7 +115,7 @@ def test_the_fast_and_the_general_scanner_agree(data: bytes, dialect: Dialect) -
     general.dialect = _Slow(**{f: getattr(simple, f) for f in simple.__dataclass_fields__})
     a, b = fast.decode(data, [0, 1], "o", 0), general.decode(data, [0, 1], "o", 0)
     assert table(a) == table(b)
-    assert a.bad == b.bad
+    assert tuple(a.bad) == tuple(b.bad)
 
 
 class _Slow(Dialect):
@@ -134,11 +131,11 @@ def test_late_columns_are_those_that_would_have_been_located_at_once(
 ) -> None:
     fmt = make(schema("STRING", "INT"), dialect)
     whole, some = fmt.index(raw, [0, 1], "o", 7), fmt.index(raw, [], "o", 7)
-    assert (whole.rows, whole.bad) == (some.rows, some.bad)
+    assert (whole.rows, tuple(whole.bad)) == (some.rows, tuple(some.bad))
     picked = np.array(data.draw(st.lists(st.integers(0, whole.rows - 1)) if whole.rows else st.just([])), np.int64)
     for selection in (None, picked):
         a, b = whole.parse([0, 1], selection), some.parse([0, 1], selection)
-        assert (a.bad, table(a)) == (b.bad, table(b))
+        assert (tuple(a.bad), table(a)) == (tuple(b.bad), table(b))
 
 
 @settings(deadline=None, max_examples=100)
@@ -189,10 +186,24 @@ def test_a_header_is_skipped_and_checked_by_name() -> None:
     s = Schema((Field("id", parse_type("INT")), Field("Name", parse_type("STRING"))))
     fmt = FORMATS["csv"].make(s, {"header": "true", "comment": "#"})
     head = b'\xef\xbb\xbf\r\n# made by hand\r\n"ID", name\r\n1,x\r\n'
-    assert head[fmt.header_bytes(head) :] == b"1,x\r\n"
+    assert head[fmt.header(head, True, True).passed :] == b"1,x\r\n"
     with pytest.raises(HeaderMismatch):
-        fmt.header_bytes(b"name,id\n")
-    assert FORMATS["csv"].make(s, {}).header_bytes(b"name,id\n") == 0
+        fmt.header(b"name,id\n", True, True)
+    assert FORMATS["csv"].make(s, {}).header(b"name,id\n", True, True) == Header(0)
+
+
+@pytest.mark.parametrize("head", ["id,name,", "id,name", '"id",name,'])
+def test_a_header_may_end_with_the_delimiter_that_records_end_with(head: str) -> None:
+    s = Schema((Field("id", parse_type("INT")), Field("name", parse_type("STRING"))))
+    fmt = FORMATS["csv"].make(s, {"header": "true", "trailing_delimiter": "true"})
+    data = f"{head}\n1,x,\n2,y\n".encode()
+    begin = fmt.header(data, True, True).passed
+    assert table(fmt.decode(data[begin:], [0, 1], "o", begin)) == [[1, "x"], [2, "y"]]
+    for wrong in ("id,name,,", 'id,name,""', "id,,"):
+        with pytest.raises(HeaderMismatch):
+            fmt.header(wrong.encode() + b"\n", True, True)
+    with pytest.raises(HeaderMismatch):
+        FORMATS["csv"].make(s, {"header": "true"}).header(b"id,name,\n", True, True)
 
 
 def test_a_thousand_columns_are_scanned() -> None:

@@ -9,15 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from headrace.formats import FORMATS
-from headrace.formats.base import (
-    COMMON_OPTIONS,
-    STRUCTURE_REASONS,
-    VALUE_REASONS,
-    BadRecord,
-    Decoded,
-    FormatKind,
-    Framed,
-)
+from headrace.formats.bad import REASONS, BadRecord, BadRecords
+from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Header
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.framing import frame_lines
 from headrace.formats.index import FieldIndex, decode, view_of
@@ -35,8 +28,8 @@ class KeyValue:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def header_bytes(self, head: bytes) -> int:
-        return 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        return Header(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)
@@ -57,7 +50,7 @@ class KeyValue:
         slots = {c: slot for slot, c in enumerate(wanted)}
         return FieldIndex(
             self.schema, view_of(data), len(lines), bounds[:, 0], bounds[:, 1], starts, ends, slots, Syntax(PLAIN),
-            origin, offset, tuple(bad),
+            origin, offset, BadRecords.of(bad),
         )  # fmt: skip
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
@@ -90,4 +83,4 @@ def test_docs_list_every_format_and_every_option_of_it() -> None:
 
 def test_docs_list_every_reason() -> None:
     text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
-    assert [r for r in (*STRUCTURE_REASONS, *VALUE_REASONS) if f"`{r}`" not in text] == []
+    assert [r for r in REASONS if f"`{r}`" not in text] == []

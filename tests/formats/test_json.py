@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, reject, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption, UnknownOption
@@ -57,10 +57,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def assert_as_oracle(data: bytes, s: Schema) -> None:
-    try:
-        rows, bad = oracle.decode_json(data, s)
-    except oracle.Beyond:
-        reject()
+    rows, bad = oracle.decode_json(data, s)
     decoded = decode(data, s)
     assert verdicts(decoded) == bad
     found = table(decoded)
@@ -172,11 +169,11 @@ def test_late_columns_are_those_that_would_have_been_located_at_once(
     raw = "\n".join(records).encode("utf-8", "surrogatepass")
     fmt = FORMATS["json"].make(s, {})
     whole, some = fmt.index(raw, range(4), "o", 7), fmt.index(raw, sorted(early), "o", 7)
-    assert (whole.rows, whole.bad) == (some.rows, some.bad)
+    assert (whole.rows, tuple(whole.bad)) == (some.rows, tuple(some.bad))
     picked = np.array(data.draw(st.lists(st.integers(0, whole.rows - 1)) if whole.rows else st.just([])), np.int64)
     for selection in (None, picked):
         a, b = whole.parse(range(4), selection), some.parse(range(4), selection)
-        assert a.bad == b.bad
+        assert tuple(a.bad) == tuple(b.bad)
         assert all(same(a.columns[i].to_pylist(), b.columns[i].to_pylist()) for i in range(4))
 
 

@@ -64,7 +64,7 @@ def test_every_type_is_written_so_that_its_format_reads_it(tmp_path: Path, fmt: 
     stream = sensors(fmt, types, nulls="0.2")
     data = text(stream, make(stream, tmp_path), 0, 500, 1)
     decoded = FORMATS[fmt].make(stream.schema, stream.options).decode(data, range(len(stream.schema)), "g", 0)
-    assert decoded.bad == ()
+    assert len(decoded.bad) == 0
     assert decoded.rows == 500
     for i, field in enumerate(stream.schema):
         column = decoded.columns[i]
@@ -149,4 +149,4 @@ def test_csv_is_written_with_the_delimiter_of_the_stream(tmp_path: Path) -> None
     stream = sensors("csv", ("INT", "DOUBLE"), delimiter="\\t")
     data = text(stream, make(stream, tmp_path), 0, 100, 1)
     decoded = FORMATS["csv"].make(stream.schema, stream.options).decode(data, range(4), "g", 0)
-    assert (decoded.rows, decoded.bad) == (100, ())
+    assert (decoded.rows, len(decoded.bad)) == (100, 0)

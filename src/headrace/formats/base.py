@@ -19,42 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.errors import BadOption
+from headrace.formats.bad import NOTHING_BAD, BadRecords
+from headrace.formats.bad import BadRecord as BadRecord
+from headrace.formats.bad import too_long as too_long
 from headrace.options import Option, check_options, choice, size
 from headrace.schema import Schema
-
-# Why a record or a cell is bad: stable words, counted and stored in dead letters. docs/formats.md explains each.
-STRUCTURE_REASONS = (
-    "bad_json", "not_an_object", "too_deep", "open_quote", "bad_quote", "field_count", "record_too_long", "bad_frame",
-)  # fmt: skip
-VALUE_REASONS = (
-    "bad_boolean", "bad_integer", "out_of_range", "bad_number", "bad_decimal", "bad_date", "bad_timestamp",
-    "bad_binary", "bad_utf8", "bad_nested",
-)  # fmt: skip
-
-
-TOO_LONG_KEPT = 1024  # bytes kept of a record that is too long
-
-
-@dataclass(frozen=True, slots=True)
-class BadRecord:
-    """A record, or a cell of it, that is not what the schema declares.
-
-    `offset` is the record's first byte in `origin` and `raw` the record without its delimiter (its beginning, if it is
-    too long to keep). `column` is None and `row` is -1 for bad structure: such a record has no row. For a bad value
-    `row` is its row in the decoded columns, where the cell is NULL.
-    """
-
-    origin: str
-    offset: int
-    reason: str
-    column: int | None
-    raw: bytes
-    row: int = -1
-
-
-def too_long(origin: str, offset: int, raw: bytes, limit: int) -> BadRecord:
-    """The verdict on a record of more than `limit` bytes; `raw` is at least its first `limit` bytes."""
-    return BadRecord(origin, offset, "record_too_long", None, bytes(raw[: min(limit, TOO_LONG_KEPT)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +33,7 @@ class Decoded:
 
     rows: int
     columns: Mapping[int, pa.Array[Any]]
-    bad: tuple[BadRecord, ...] = ()
+    bad: BadRecords = NOTHING_BAD
 
 
 class Indexed(Protocol):
@@ -76,7 +46,7 @@ class Indexed(Protocol):
     def rows(self) -> int: ...
 
     @property
-    def bad(self) -> tuple[BadRecord, ...]: ...
+    def bad(self) -> BadRecords: ...
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         """The columns (by full-schema index), of all rows or of the rows `selection`, in its order. Columns that were
@@ -124,10 +94,11 @@ class Format(Protocol):
         format without a delimiter and without `row_bytes` must be read in order."""
         ...
 
-    def header_bytes(self, head: bytes) -> int:
-        """How many bytes at the start of a file are no record (BOM, CSV header); `head` is the file's beginning.
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        """What is no record at the start of a file: BOM, comments before a CSV header, the header itself.
 
-        Raises HeaderMismatch when a header names other columns than the schema.
+        `head` is the file's beginning (`first`), or what follows the bytes that an earlier call passed; with `final`
+        the file ends with it. Raises HeaderMismatch when a header names other columns than the schema.
         """
         ...
 
@@ -144,6 +115,15 @@ class Format(Protocol):
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         """Index, then parse the wanted columns of all rows. `bad` holds bad structure and bad values."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first `passed` bytes are no record. With `more`, what follows them may be none either: ask again from there,
+    with more bytes than were left."""
+
+    passed: int
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +157,30 @@ COMMON_OPTIONS = (
     Option(
         "on_error",
         choice("null", "skip", "fail", "dead_letter"),
-        default="null",
         help="what a bad value does: null nulls the cell, skip drops the row, fail stops the pipeline that reads it, "
         "dead_letter drops the row and writes the record to dead_letter_sink",
     ),
     Option("max_record_bytes", size, default=4 << 20, help="a longer record is bad (record_too_long)"),
 )
+
+# For formats that Spark reads, too.
+MODE_OPTION = Option(
+    "mode",
+    choice("permissive", "dropmalformed", "failfast"),
+    help="Spark's word for on_error: PERMISSIVE makes every record a row, with NULL for what is bad; DROPMALFORMED is "
+    "skip, FAILFAST is fail",
+)
+
+
+def is_permissive(values: Mapping[str, Any]) -> bool:
+    """Whether checked options ask for a row of every record. Raises BadOption when `mode` and `on_error` are both
+    given."""
+    if values["mode"] is not None and values["on_error"] is not None:
+        raise BadOption(
+            "mode and on_error both say what a bad record does",
+            advice="Give one of them: PERMISSIVE, DROPMALFORMED and FAILFAST are modes; null, skip, fail and "
+            "dead_letter are for on_error.",
+            option="mode",
+            value=values["mode"],
+        )
+    return bool(values["mode"] == "permissive")

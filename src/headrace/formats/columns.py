@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.formats.base import VALUE_REASONS
+from headrace.formats.bad import VALUE_REASONS
 from headrace.formats.kernels import numbers, texts, times
 from headrace.formats.kernels.numbers import FINE, NULL, REASON_BASE, SLOW
 from headrace.formats.values import BadValue, Rules, json_cell, text_cell, unscaled
@@ -86,11 +87,6 @@ def parse_column(fields: Fields, kind: DataType) -> Parsed:
     return _OTHERS[type(kind)](fields, kind)
 
 
-def reason_of(status: int) -> str:
-    """The reason word of a bad cell's status."""
-    return VALUE_REASONS[status - REASON_BASE]
-
-
 def status_of(reason: str) -> int:
     """The status of a cell that is bad for this reason."""
     return VALUE_REASONS.index(reason) + REASON_BASE
@@ -139,13 +135,54 @@ def unquoted(raw: bytes, quote: int, escape: int) -> bytes:
     return bytes(out)
 
 
+Run = Callable[[Fields, npt.NDArray[Any], Bytes], int]  # a kernel: values and status of fields, how many are not FINE
+
+
+def _run(fields: Fields, kind: DataType, run: Run, values: npt.NDArray[Any]) -> tuple[Bytes, int]:
+    """Run a kernel, and run it again on what escaped texts stand for: (status, cells that are not FINE)."""
+    status = np.empty(len(fields), np.uint8)
+    odd = run(fields, values, status)
+    if not odd:
+        return status, odd
+    rows = np.flatnonzero((status == SLOW) & (fields.ends < 0))
+    if len(rows):
+        texts_of = plain_texts(at(fields, rows))
+        found, verdict = np.zeros(len(rows), values.dtype), np.empty(len(rows), np.uint8)
+        run(texts_of, found, verdict)
+        if fields.syntax.kind == JSON:
+            _no_json_string(kind, found, verdict)
+        values[rows], status[rows] = found, verdict
+        odd = int(np.count_nonzero(status != FINE))
+    return status, odd
+
+
+def plain_texts(fields: Fields) -> Fields:
+    """The texts that quoted fields and JSON strings stand for, as plain fields. Half of a surrogate pair is an empty
+    text, which is no value of the types that are read this way."""
+    syntax, out = fields.syntax, np.empty(_room(fields), np.uint8)
+    offsets, status = np.empty(len(fields) + 1, np.int32), np.empty(len(fields), np.uint8)
+    texts.parse_strings(
+        fields.data, fields.starts, fields.ends, syntax.kind, syntax.quote, syntax.escape, False, NULL, out, offsets,
+        status,
+    )  # fmt: skip
+    out.flags.writeable = False  # as the kernels are compiled
+    return Fields(out, offsets[:-1], offsets[1:], Syntax(PLAIN, rules=syntax.rules))
+
+
+def _no_json_string(kind: DataType, values: npt.NDArray[Any], status: Bytes) -> None:
+    """A JSON string is no integer and no boolean, and no FLOAT or DOUBLE unless it is NaN or an infinity."""
+    if kind.ddl in _WIDTHS or kind.ddl == "BOOLEAN":
+        status[:] = status_of("bad_boolean" if kind.ddl == "BOOLEAN" else "bad_integer")
+    elif kind.ddl in ("FLOAT", "DOUBLE"):
+        status[(status == SLOW) | ((status == FINE) & np.isfinite(values))] = status_of("bad_number")
+
+
 def _fixed(
-    fields: Fields, kind: DataType, run: Callable[[Any, Bytes], int], dtype: Any, fit: Callable[[Any], int | float]
+    fields: Fields, kind: DataType, run: Run, dtype: Any, fit: Callable[[Any], int | float]
 ) -> tuple[npt.NDArray[Any], Bytes, int]:
     """Run a kernel into a fresh value array and settle its SLOW cells."""
     values = np.zeros(len(fields), dtype) if dtype == np.int64 else np.empty(len(fields), dtype)
-    status = np.empty(len(fields), np.uint8)
-    odd = run(values, status)
+    status, odd = _run(fields, kind, run, values)
     if odd and (status == SLOW).any():
 
         def store(row: int, value: Any) -> None:
@@ -156,11 +193,9 @@ def _fixed(
 
 
 def _boolean(fields: Fields, kind: DataType) -> Parsed:
-    quoted = fields.syntax.kind == JSON
-
-    def run(values: Any, status: Bytes) -> int:
+    def run(of: Fields, values: Any, status: Bytes) -> int:
         values[:] = 0
-        return numbers.parse_booleans(fields.data, fields.starts, fields.ends, quoted, values, status)
+        return numbers.parse_booleans(of.data, of.starts, of.ends, of.syntax.kind == JSON, values, status)
 
     values, status, odd = _fixed(fields, kind, run, np.uint8, int)
     bits = pa.py_buffer(np.packbits(values.astype(bool), bitorder="little").tobytes())
@@ -174,8 +209,8 @@ def _integer(fields: Fields, kind: DataType) -> Parsed:
     width = _WIDTHS[kind.ddl]
     limits = np.iinfo(width)
 
-    def run(values: Any, status: Bytes) -> int:
-        return numbers.parse_integers(fields.data, fields.starts, fields.ends, int(limits.max), values, status)
+    def run(of: Fields, values: Any, status: Bytes) -> int:
+        return numbers.parse_integers(of.data, of.starts, of.ends, int(limits.max), values, status)
 
     values, status, odd = _fixed(fields, kind, run, np.int64, int)
     return _primitive(kind, values.astype(width, copy=False), status, odd)
@@ -189,8 +224,8 @@ def _primitive(kind: DataType, values: npt.NDArray[Any], status: Bytes, odd: int
 def _double(fields: Fields, kind: DataType) -> Parsed:
     single = kind.ddl == "FLOAT"
 
-    def run(values: Any, status: Bytes) -> int:
-        return numbers.parse_doubles(fields.data, fields.starts, fields.ends, single, values, status)
+    def run(of: Fields, values: Any, status: Bytes) -> int:
+        return numbers.parse_doubles(of.data, of.starts, of.ends, single, of.syntax.kind == JSON, values, status)
 
     values, status, odd = _fixed(fields, kind, run, np.float64, float)
     if single:
@@ -201,17 +236,16 @@ def _double(fields: Fields, kind: DataType) -> Parsed:
 
 def _decimal(fields: Fields, kind: DataType) -> Parsed:
     assert isinstance(kind, Decimal)
-    quoted = fields.syntax.kind == JSON
     wide: dict[int, int] = {}
 
-    def run(values: Any, status: Bytes) -> int:
+    def run(of: Fields, values: Any, status: Bytes) -> int:
         return numbers.parse_decimals(
-            fields.data, fields.starts, fields.ends, kind.precision, kind.scale, quoted, values, status
-        )
+            of.data, of.starts, of.ends, kind.precision, kind.scale, of.syntax.kind == JSON, numbers.BAD_DECIMAL,
+            values, status,
+        )  # fmt: skip
 
     values = np.zeros(len(fields), np.int64)
-    status = np.empty(len(fields), np.uint8)
-    odd = run(values, status)
+    status, odd = _run(fields, kind, run, values)
     if odd and (status == SLOW).any():
 
         def store(row: int, value: Any) -> None:
@@ -232,13 +266,13 @@ def _words(kind: DataType, words: npt.NDArray[np.int64], status: Bytes, odd: int
 
 
 def _timestamp(fields: Fields, kind: DataType) -> Parsed:
-    rules, quoted = fields.syntax.rules, fields.syntax.kind == JSON
+    rules = fields.syntax.rules
     zoned = kind.ddl == "TIMESTAMP"
 
-    def run(values: Any, status: Bytes) -> int:
-        found = (fields.data, fields.starts, fields.ends)
+    def run(of: Fields, values: Any, status: Bytes) -> int:
+        found, quoted = (of.data, of.starts, of.ends), of.syntax.kind == JSON
         if rules.epoch is not None:
-            return numbers.parse_decimals(*found, 19, rules.epoch_scale, quoted, values, status)
+            return numbers.parse_decimals(*found, 19, rules.epoch_scale, quoted, times.BAD_TIMESTAMP, values, status)
         if rules.stamp is not None:
             return times.parse_pattern(*found, quoted, rules.stamp.program, times.BAD_TIMESTAMP, values, status)
         return times.parse_timestamps(*found, quoted, zoned, values, status)
@@ -246,17 +280,28 @@ def _timestamp(fields: Fields, kind: DataType) -> Parsed:
     values, status, odd = _fixed(fields, kind, run, np.int64, int)
     if rules.epoch == "epoch_ns":
         values //= 1000
+    odd += mark_beyond(values, times.TIMESTAMPS, status)
     return _primitive(kind, values, status, odd)
 
 
-def _date(fields: Fields, kind: DataType) -> Parsed:
-    rules, quoted = fields.syntax.rules, fields.syntax.kind == JSON
+def mark_beyond(values: npt.NDArray[Any], limits: tuple[int, int], status: Bytes) -> int:
+    """Mark values outside of `limits` as out of range; how many there are."""
+    first, last = limits
+    if not len(values) or (values.min() >= first and values.max() <= last):
+        return 0
+    outside = (status == FINE) & ((values < first) | (values > last))
+    status[outside] = numbers.OUT_OF_RANGE
+    return int(np.count_nonzero(outside))
 
-    def run(values: Any, status: Bytes) -> int:
-        found = (fields.data, fields.starts, fields.ends)
+
+def _date(fields: Fields, kind: DataType) -> Parsed:
+    rules = fields.syntax.rules
+
+    def run(of: Fields, values: Any, status: Bytes) -> int:
+        found = (of.data, of.starts, of.ends, of.syntax.kind == JSON)
         if rules.date is not None:
-            return times.parse_pattern(*found, quoted, rules.date.program, times.BAD_DATE, values, status)
-        return times.parse_dates(*found, quoted, values, status)
+            return times.parse_pattern(*found, rules.date.program, times.BAD_DATE, values, status)
+        return times.parse_dates(*found, values, status)
 
     values, status, odd = _fixed(fields, kind, run, np.int64, int)
     days = values // times.DAY if rules.date is not None else values
@@ -308,10 +353,9 @@ def _variable(fields: Fields, kind: DataType, out: Bytes, offsets: Places, statu
     buffers = [_validity(status, odd), _buffer(offsets), _buffer(out)]
     array: Any = pa.Array.from_buffers(kind.arrow, len(fields), buffers, odd)
     if changed:
-        cells = array.to_pylist()
-        for row, value in changed.items():
-            cells[row] = value
-        array = pa.array(cells, kind.arrow)
+        where = np.zeros(len(fields), bool)
+        where[list(changed)] = True
+        array = pc.replace_with_mask(array, pa.array(where), pa.array(changed.values(), kind.arrow))
     return Parsed(array, status, odd)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption, HeaderMismatch
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
+from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Header, is_permissive
 from headrace.formats.columns import QUOTED, Syntax, unquoted
-from headrace.formats.framing import BOM, frame_lines, unclear
-from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.formats.framing import bom_bytes, frame_lines, unclear
+from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
 from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
@@ -29,6 +29,7 @@ _REASONS = {
     scan_csv.OPEN_QUOTE: "open_quote",
     scan_csv.BAD_QUOTE: "bad_quote",
     scan_csv.FIELD_COUNT: "field_count",
+    scan_csv.TOO_LONG: "record_too_long",
 }
 
 
@@ -61,8 +62,11 @@ class Csv:
     skips = True
     row_bytes = 0
 
-    def __init__(self, schema: Schema, dialect: Dialect, max_record_bytes: int, rules: Rules) -> None:
+    def __init__(
+        self, schema: Schema, dialect: Dialect, max_record_bytes: int, rules: Rules, permissive: bool = False
+    ) -> None:
         self.schema = schema
+        self.permissive = permissive
         self.dialect = dialect
         self.max_record_bytes = max_record_bytes
         self.indexer = f"headrace.formats.kernels.scan_csv.{'scan_rows' if dialect.simple else 'scan_any'}"
@@ -94,25 +98,29 @@ class Csv:
     def in_order(self) -> str:
         return "multiline: quoted fields may hold newlines" if self.dialect.multiline else unclear(self.delimiter)
 
-    def header_bytes(self, head: bytes) -> int:
-        begin = len(BOM) if head.startswith(BOM) else 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        begin = bom_bytes(head, first)
         if not self.dialect.header:
-            return begin
+            return Header(begin)
         size = len(self.delimiter)
         while begin < len(head):
             end = head.find(self.delimiter, begin)
+            if end < 0 and not final:
+                return Header(begin, more=True)
             end = len(head) if end < 0 else end
             line = head[begin:end]
             line = line.removesuffix(b"\r") if self.dialect.ending == b"" else line
             begin = min(len(head), end + size)
             if line and not (self.dialect.comment and line.startswith(self.dialect.comment)):
                 self._check_header(line)
-                break
-        return begin
+                return Header(begin)
+        return Header(begin, more=not final)
 
     def _check_header(self, line: bytes) -> None:
         names = [name.decode("utf-8", "replace").strip() for name in self._split(line)]
         declared = list(self.schema.names)
+        if self.dialect.trailing and len(names) == len(declared) + 1 and line.endswith(self.dialect.delimiter):
+            names.pop()
         if [n.lower() for n in names] != [d.lower() for d in declared]:
             raise HeaderMismatch(
                 f"the header names {', '.join(names[:20])}",
@@ -157,20 +165,16 @@ class Csv:
             rows, count = scan_csv.scan_rows(buf, self._codes, *out)
         else:
             rows, count = scan_csv.scan_any(buf, self._codes, self._delimiter, self._ending, *out)
-        bad = tuple(self._bad(data, origin, offset, *wrong[k].tolist()) for k in range(count))
+        found = Scanned(rows, begins, stops, starts, ends, wrong[:count].copy())
+        blank = self.permissive and count > 0
+        bad_rows = found.keep_bad(scan_csv.TOO_LONG) if blank else None
+        bad = bad_structure(buf, origin, offset, found.wrong, _REASONS, self.max_record_bytes, bad_rows)
         places = {column: slot for slot, column in enumerate(wanted)}
         return FieldIndex(
-            self.schema, buf, rows, begins, stops, starts, ends, places, self.syntax, origin, offset, bad,
-            lambda again, columns: self.index(again, columns, origin, offset),
-            b"\r\n" if self.dialect.ending == b"" else self.delimiter,
+            self.schema, buf, found.rows, found.begins, found.stops, found.starts, found.ends, places, self.syntax,
+            origin, offset, bad, lambda again, columns: self.index(again, columns, origin, offset),
+            b"\r\n" if self.dialect.ending == b"" else self.delimiter, blank,
         )  # fmt: skip
-
-    def _bad(
-        self, data: bytes | memoryview, origin: str, offset: int, begin: int, stop: int, verdict: int
-    ) -> BadRecord:
-        if verdict == scan_csv.TOO_LONG:
-            return too_long(origin, offset + begin, bytes(data[begin : begin + 1024]), self.max_record_bytes)
-        return BadRecord(origin, offset + begin, _REASONS[verdict], None, bytes(data[begin:stop]))
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
@@ -212,11 +216,13 @@ def _tokens(value: str) -> tuple[bytes, ...]:
 
 
 def _build(schema: Schema, values: Mapping[str, Any]) -> Csv:
+    permissive = is_permissive(values)
     dialect = Dialect(
         delimiter=values["delimiter"], ending=values["record_delimiter"], quote=values["quote"],
         escape=values["escape"], comment=values["comment"], nulls=values["nulls_as"], header=values["header"],
         multiline=values["multiline"],
-        ragged=values["ragged"] == "null", trailing=values["trailing_delimiter"],
+        ragged=(values["ragged"] or ("null" if permissive else "bad")) == "null",
+        trailing=values["trailing_delimiter"],
     )  # fmt: skip
     for field in schema:
         if not isinstance(field.type, Scalar | Decimal):
@@ -231,7 +237,7 @@ def _build(schema: Schema, values: Mapping[str, Any]) -> Csv:
             option="delimiter",
             value=dialect.delimiter.decode("utf-8", "replace"),
         )
-    return Csv(schema, dialect, values["max_record_bytes"], rules_of(values))
+    return Csv(schema, dialect, values["max_record_bytes"], rules_of(values), permissive)
 
 
 CSV = FormatKind(
@@ -246,9 +252,15 @@ CSV = FormatKind(
         Option("nulls_as", _tokens, default=(b"",), help="unquoted fields that are NULL, with | between: |NULL|\\N"),
         Option("header", boolean, default=False, help="the first line of each file names the columns"),
         Option("multiline", boolean, default=False, help="quoted fields may hold newlines; one task reads a file"),
-        Option("ragged", choice("bad", "null"), default="bad", help="null: too few fields are NULL, too many ignored"),
+        Option(
+            "ragged",
+            choice("bad", "null"),
+            help="bad: a record with too few or too many fields is bad; null: fields that are missing are NULL, those "
+            "that are too many are ignored (the default with mode PERMISSIVE)",
+        ),
         Option("trailing_delimiter", boolean, default=False, help="a delimiter after the last field is allowed"),
         *VALUE_OPTIONS,
+        MODE_OPTION,
         *COMMON_OPTIONS,
     ),
     _build,

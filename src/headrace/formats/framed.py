@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
+from headrace.formats.bad import BadRecords
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Header, too_long
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.index import FieldIndex, decode, view_of
 from headrace.formats.kernels.scan_frames import scan_frames
@@ -38,8 +39,8 @@ class LengthPrefixed:
         self.max_record_bytes = max_record_bytes
         self.syntax = Syntax(PLAIN, rules=rules)
 
-    def header_bytes(self, head: bytes) -> int:
-        return 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        return Header(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         buf, big = view_of(data), self.order == "big"
@@ -60,7 +61,7 @@ class LengthPrefixed:
             bad.append(BadRecord(origin, offset + whole, "bad_frame", None, buf[whole:].tobytes()[:1024]))
         long = np.flatnonzero(stops - begins > self.max_record_bytes)
         for i in long.tolist():
-            raw = buf[begins[i] : stops[i]].tobytes()
+            raw = buf[begins[i] : stops[i]][: self.max_record_bytes].tobytes()
             bad.append(too_long(origin, offset + int(begins[i]) - self.width, raw, self.max_record_bytes))
         if len(long):
             begins, stops = np.delete(begins, long), np.delete(stops, long)
@@ -68,7 +69,8 @@ class LengthPrefixed:
         starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
         records = np.maximum(begins - np.int32(self.width), 0)
         return FieldIndex(
-            self.schema, buf, len(begins), records, stops, starts, ends, slots, self.syntax, origin, offset, tuple(bad)
+            self.schema, buf, len(begins), records, stops, starts, ends, slots, self.syntax, origin, offset,
+            BadRecords.of(bad),
         )  # fmt: skip
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
-from headrace.formats.base import Framed
+from collections.abc import Callable
+
+from headrace.errors import HeaderMismatch
+from headrace.formats.base import Format, Framed
 
 BOM = b"\xef\xbb\xbf"
+
+
+def bom_bytes(head: bytes, first: bool) -> int:
+    """The bytes of a byte order mark at the beginning of a file."""
+    return len(BOM) if first and head.startswith(BOM) else 0
+
+
+def first_record(fmt: Format, read: Callable[[int, int], bytes], window: int) -> int:
+    """Where the first record of a file begins. `read` gives bytes by place and length, fewer only where the file ends.
+    Looks at `window` bytes at a time, and at more only for a line that is longer, up to `max_record_bytes`."""
+    at, length = 0, window
+    while True:
+        head = read(at, length)
+        found = fmt.header(head, at == 0, len(head) < length)
+        at += found.passed
+        if not found.more:
+            return at
+        if not found.passed and length > fmt.max_record_bytes:
+            raise HeaderMismatch(
+                f"the line at byte {at}, where the header should be, is longer than max_record_bytes",
+                advice="Is this a file of the stream? If it is, raise max_record_bytes, or set header = 'false'.",
+                header=[],
+                declared=[],
+            )
+        length = window if found.passed else 2 * length
 
 
 def frame_lines(data: bytes | memoryview, final: bool, delimiter: bytes) -> Framed:

@@ -13,13 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.formats.base import BadRecord, Decoded
-from headrace.formats.columns import Bytes, Fields, Places, Syntax, at, parse_column, reason_of
-from headrace.formats.kernels.numbers import NULL
+from headrace.formats.bad import NOTHING_BAD, STRUCTURE_REASONS, TOO_LONG_KEPT, BadRecords
+from headrace.formats.base import Decoded
+from headrace.formats.columns import Bytes, Fields, Places, Syntax, at, parse_column
+from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
 from headrace.schema import DataType, Schema
 
-TOGETHER = 512  # rows; with fewer, columns of one type are parsed together
+FEW_ROWS = 512  # with fewer, columns of one type are parsed together
+TOGETHER = 64  # columns whose bad values are collected at once
 
 
 class Reindex(Protocol):
@@ -35,7 +37,8 @@ class FieldIndex:
     Row r is bytes [begins[r], stops[r]) of `data`, without its delimiter; the field of the wanted column c is
     [starts[s, r], ends[s, r]) with s = slots[c], in the spelling that `syntax` describes. Columns that were not wanted
     at first are located when they are parsed, by `again`, and only in the records that are asked for, put together
-    with `joint` between them: after a filter that keeps few rows this costs next to nothing.
+    with `joint` between them: after a filter that keeps few rows this costs next to nothing. With `blank`, bad records
+    are among the rows, and records are not put together, because a bad one may spoil those after it.
     """
 
     schema: Schema
@@ -49,13 +52,14 @@ class FieldIndex:
     syntax: Syntax
     origin: str
     offset: int
-    bad: tuple[BadRecord, ...] = ()
+    bad: BadRecords = NOTHING_BAD
     again: Reindex | None = None
     joint: bytes = b"\n"
+    blank: bool = False
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         parsed: dict[int, Any] = {}
-        bad: list[BadRecord] = []
+        bad: list[tuple[int, Bytes]] = []
         wanted = self._all_fields(columns, selection)
         for kind, group in _groups(self.schema, columns, wanted):
             fields = [wanted[i] for i in group]
@@ -64,9 +68,10 @@ class FieldIndex:
             for k, i in enumerate(group):
                 parsed[columns[i]] = found.array if len(group) == 1 else found.array.slice(k * size, size)
                 if found.odd:
-                    bad += self._bad_cells(columns[i], found.status[k * size : (k + 1) * size], selection)
+                    bad.append((columns[i], found.status[k * size : (k + 1) * size]))
         parsed = {c: parsed[c] for c in columns}
-        return Decoded(self.rows if selection is None else len(selection), parsed, tuple(bad))
+        cells = bad_cells(bad, self.data, self.begins, self.stops, self.origin, self.offset, selection)
+        return Decoded(self.rows if selection is None else len(selection), parsed, cells)
 
     def _all_fields(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None) -> list[Fields]:
         late = self._locate([c for c in columns if c not in self.slots], selection)
@@ -84,7 +89,7 @@ class FieldIndex:
         if not columns:
             return {}
         assert self.again is not None
-        if selection is not None and len(selection) * 2 < self.rows:
+        if selection is not None and not self.blank and len(selection) * 2 < self.rows:
             few = self.again(self._gathered(selection), columns)
             return {c: few.fields(c) for c in columns}
         every = self.again(self.data.data, columns)
@@ -108,17 +113,85 @@ class FieldIndex:
         fields = self.fields(column) if column in self.slots else self._locate([column], None)[column]
         return None if fields.starts[row] < 0 else fields.text(row)
 
-    def record(self, row: int) -> bytes:
-        """A record's bytes, without its delimiter."""
-        return self.data[int(self.begins[row]) : int(self.stops[row])].tobytes()
 
-    def _bad_cells(self, column: int, status: Bytes, selection: npt.NDArray[np.int64] | None) -> list[BadRecord]:
-        found = []
-        for i in np.flatnonzero(status > NULL).tolist():
-            row = i if selection is None else int(selection[i])
-            place = self.offset + int(self.begins[row])
-            found.append(BadRecord(self.origin, place, reason_of(int(status[i])), column, self.record(row), row))
+def bad_cells(
+    found: Sequence[tuple[int, Bytes]],
+    data: Bytes,
+    begins: npt.NDArray[Any],
+    stops: npt.NDArray[Any],
+    origin: str,
+    offset: int,
+    selection: npt.NDArray[np.int64] | None,
+) -> BadRecords:
+    """The bad values of columns, each given by its number and the status of its cells. Row r is bytes
+    [begins[r], stops[r]) of `data`; the cells are those of all rows, or of the rows `selection`."""
+    rows, columns, codes = [], [], []
+    for k in range(0, len(found), TOGETHER):  # some columns at a time: fewer calls, and little memory
+        numbers = np.array([column for column, _ in found[k : k + TOGETHER]], np.int32)
+        status = np.stack([cells for _, cells in found[k : k + TOGETHER]])
+        which, places = np.nonzero(status > NULL)
+        rows.append((places if selection is None else selection[places]).astype(np.int32))
+        columns.append(numbers[which])
+        codes.append(status[which, places] + np.uint8(len(STRUCTURE_REASONS) - REASON_BASE))
+    if not any(map(len, rows)):
+        return NOTHING_BAD
+    where = np.concatenate(rows)
+    return BadRecords(
+        data, origin, offset, begins[where], stops[where], where, np.concatenate(columns), np.concatenate(codes)
+    )
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What a scanner found: `rows` records with their fields, as `FieldIndex` has them, and bad ones as (begin, stop,
+    verdict)."""
+
+    rows: int
+    begins: Places
+    stops: Places
+    starts: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int32]
+    wrong: npt.NDArray[np.int32]
+
+    def keep_bad(self, but: int) -> npt.NDArray[np.int32]:
+        """Make each bad record a row without fields, in its place, except those with the verdict `but`. Returns the row
+        of each bad record, or -1."""
+        lost = np.flatnonzero(self.wrong[:, 2] != but)
+        places = np.concatenate([self.begins[: self.rows], self.wrong[lost, 0]])
+        order = np.argsort(places)
+        row_of = np.empty(len(order), np.int32)
+        row_of[order] = np.arange(len(order), dtype=np.int32)
+        found = np.full(len(self.wrong), -1, np.int32)
+        found[lost] = row_of[self.rows :]
+        none = np.full((len(self.starts), len(lost)), -1, np.int32)
+        self.begins = places[order]
+        self.stops = np.concatenate([self.stops[: self.rows], self.wrong[lost, 1]])[order]
+        self.starts = np.concatenate([self.starts[:, : self.rows], none], axis=1)[:, order]
+        self.ends = np.concatenate([self.ends[:, : self.rows], none], axis=1)[:, order]
+        self.rows = len(order)
         return found
+
+
+def bad_structure(
+    data: Bytes,
+    origin: str,
+    offset: int,
+    wrong: npt.NDArray[np.int32],
+    reasons: Mapping[int, str],
+    longest: int,
+    rows: npt.NDArray[np.int32] | None = None,
+) -> BadRecords:
+    """The bad records that a scanner reports as (begin, stop, verdict); of one with more than `longest` bytes only
+    the beginning is kept. `rows` are their rows, if they have any."""
+    if not len(wrong):
+        return NOTHING_BAD
+    begins, stops, verdicts = wrong[:, 0], wrong[:, 1], wrong[:, 2]
+    codes = np.zeros(max(reasons) + 1, np.uint8)
+    for verdict, reason in reasons.items():
+        codes[verdict] = STRUCTURE_REASONS.index(reason)
+    none = np.full(len(wrong), -1, np.int32)
+    kept = np.where(stops - begins > longest, begins + min(longest, TOO_LONG_KEPT), stops)
+    return BadRecords(data, origin, offset, begins, kept, none if rows is None else rows, none, codes[verdicts])
 
 
 def _groups(schema: Schema, columns: Sequence[int], fields: list[Fields]) -> list[tuple[DataType, list[int]]]:
@@ -126,7 +199,7 @@ def _groups(schema: Schema, columns: Sequence[int], fields: list[Fields]) -> lis
     because then the calls cost more than the work."""
     groups: dict[tuple[DataType, int], list[int]] = {}
     for i, c in enumerate(columns):
-        together = len(fields[i]) <= TOGETHER
+        together = len(fields[i]) <= FEW_ROWS
         groups.setdefault((schema[c].type, id(fields[i].data) if together else -i), []).append(i)
     return [(kind, group) for (kind, _), group in groups.items()]
 
@@ -140,7 +213,7 @@ def _joined(fields: list[Fields]) -> Fields:
 def decode(index: FieldIndex, wanted: Sequence[int]) -> Decoded:
     """All rows of the wanted columns, with bad structure and bad values."""
     parsed = index.parse(wanted)
-    return Decoded(parsed.rows, parsed.columns, (*index.bad, *parsed.bad)) if index.bad else parsed
+    return Decoded(parsed.rows, parsed.columns, index.bad.plus(parsed.bad))
 
 
 def view_of(data: bytes | memoryview) -> Bytes:

@@ -11,21 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
+from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Header, is_permissive
 from headrace.formats.columns import JSON as JSON_TEXT
 from headrace.formats.columns import Syntax
-from headrace.formats.framing import BOM, frame_lines
-from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.formats.framing import bom_bytes, frame_lines
+from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
 from headrace.formats.kernels import scan_json
 from headrace.formats.nested import key_table
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
 from headrace.formats.values import Rules
+from headrace.options import Option, boolean
 from headrace.schema import Schema
 
 _REASONS = {
     scan_json.BAD_JSON: "bad_json",
     scan_json.NOT_AN_OBJECT: "not_an_object",
     scan_json.TOO_DEEP: "too_deep",
+    scan_json.TOO_LONG: "record_too_long",
 }
 
 
@@ -39,13 +41,16 @@ class JsonLines:
     row_bytes = 0
     in_order = ""
 
-    def __init__(self, schema: Schema, max_record_bytes: int, rules: Rules) -> None:
+    def __init__(
+        self, schema: Schema, max_record_bytes: int, rules: Rules, specials: bool = True, permissive: bool = False
+    ) -> None:
         self.schema = schema
         self.max_record_bytes = max_record_bytes
         self.syntax = Syntax(JSON_TEXT, rules=rules)
+        self.specials, self.permissive = specials, permissive
 
-    def header_bytes(self, head: bytes) -> int:
-        return len(BOM) if head.startswith(BOM) else 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        return Header(bom_bytes(head, first))
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)
@@ -59,30 +64,40 @@ class JsonLines:
         begins, stops = np.empty(room, np.int32), np.empty(room, np.int32)
         wrong = np.empty((room, 3), np.int32)
         rows, count = scan_json.scan_lines(
-            buf, self.max_record_bytes, table.keys, table.bounds, table.table, starts, ends, begins, stops, wrong
-        )
-        bad = tuple(self._bad(data, origin, offset, *wrong[k].tolist()) for k in range(count))
+            buf, self.max_record_bytes, self.specials, table.keys, table.bounds, table.table, starts, ends, begins,
+            stops, wrong,
+        )  # fmt: skip
+        found = Scanned(rows, begins, stops, starts, ends, wrong[:count].copy())
+        blank = self.permissive and count > 0
+        bad_rows = found.keep_bad(scan_json.TOO_LONG) if blank else None
+        bad = bad_structure(buf, origin, offset, found.wrong, _REASONS, self.max_record_bytes, bad_rows)
         slots = {column: slot for slot, column in enumerate(wanted)}
         return FieldIndex(
-            self.schema, buf, rows, begins, stops, starts, ends, slots, self.syntax, origin, offset, bad,
-            lambda again, columns: self.index(again, columns, origin, offset), self.delimiter,
+            self.schema, buf, found.rows, found.begins, found.stops, found.starts, found.ends, slots, self.syntax,
+            origin, offset, bad, lambda again, columns: self.index(again, columns, origin, offset), self.delimiter,
+            blank,
         )  # fmt: skip
-
-    def _bad(
-        self, data: bytes | memoryview, origin: str, offset: int, begin: int, stop: int, verdict: int
-    ) -> BadRecord:
-        if verdict == scan_json.TOO_LONG:
-            return too_long(origin, offset + begin, bytes(data[begin : begin + 1024]), self.max_record_bytes)
-        return BadRecord(origin, offset + begin, _REASONS[verdict], None, bytes(data[begin:stop]))
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
 
 
 def _build(schema: Schema, values: Mapping[str, Any]) -> JsonLines:
-    return JsonLines(schema, values["max_record_bytes"], rules_of(values))
+    specials, permissive = values["allow_non_numeric_numbers"], is_permissive(values)
+    return JsonLines(schema, values["max_record_bytes"], rules_of(values), specials, permissive)
 
 
-_OPTIONS = (*VALUE_OPTIONS, *COMMON_OPTIONS)
+_OPTIONS = (
+    Option(
+        "allow_non_numeric_numbers",
+        boolean,
+        default=True,
+        help="NaN, Infinity, -Infinity, +Infinity, -INF and +INF without quotes are numbers, as in Spark; if false, a "
+        "record with one is bad (bad_json)",
+    ),
+    *VALUE_OPTIONS,
+    MODE_OPTION,
+    *COMMON_OPTIONS,
+)
 JSON = FormatKind("json", "JSON lines, one object per line", _OPTIONS, _build)
 NDJSON = FormatKind("ndjson", "JSON lines, one object per line", _OPTIONS, _build)

@@ -16,10 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import BadOption
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, too_long
-from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, parse_column, reason_of
-from headrace.formats.index import view_of
-from headrace.formats.kernels.numbers import NULL, OUT_OF_RANGE
+from headrace.formats.bad import NOTHING_BAD, BadRecords
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Header, too_long
+from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
+from headrace.formats.index import bad_cells, view_of
+from headrace.formats.kernels import times
+from headrace.formats.kernels.numbers import FINE, NULL, OUT_OF_RANGE
 from headrace.formats.kernels.scan_frames import scan_frames
 from headrace.formats.values import Rules
 from headrace.schema import DataType, Decimal, Scalar, Schema
@@ -64,7 +66,7 @@ class NativeIndex:
     prefix: int
     origin: str
     offset: int
-    bad: tuple[BadRecord, ...] = ()
+    bad: BadRecords = NOTHING_BAD
 
     @property
     def rows(self) -> int:
@@ -73,13 +75,15 @@ class NativeIndex:
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         rows = np.arange(self.rows) if selection is None else np.asarray(selection)
         parsed: dict[int, Any] = {}
-        bad: list[BadRecord] = []
+        bad: list[tuple[int, Bytes]] = []
         for column in columns:
             array, status = self._column(column, rows)
             parsed[column] = array
             if status is not None:
-                bad += self._bad_cells(column, status, rows)
-        return Decoded(len(rows), parsed, tuple(bad))
+                bad.append((column, status))
+        begins = self.begins - self.prefix
+        cells = bad_cells(bad, self.data, begins, self.stops, self.origin, self.offset, rows)
+        return Decoded(len(rows), parsed, cells)
 
     def field(self, row: int, column: int) -> bytes | None:
         if self._nulls(column, np.array([row]))[0]:
@@ -104,8 +108,14 @@ class NativeIndex:
             return _decimals(kind, cells, nulls)
         if kind.ddl == "BOOLEAN":
             return pa.array(cells != 0, mask=nulls), None
-        width = {"DATE": pa.int32(), "TIMESTAMP": pa.int64(), "TIMESTAMP_NTZ": pa.int64()}.get(kind.ddl, kind.arrow)
-        return pa.array(np.ascontiguousarray(cells), width, mask=nulls if nulls.any() else None).view(kind.arrow), None
+        width = {"DATE": pa.int32(), "TIMESTAMP": pa.int64(), "TIMESTAMP_NTZ": pa.int64()}.get(kind.ddl)
+        status = None
+        if width is not None:  # a moment
+            status = np.where(nulls, NULL, FINE).astype(np.uint8)
+            mark_beyond(cells, times.DATES if kind.ddl == "DATE" else times.TIMESTAMPS, status)
+            nulls = status != FINE
+        array = pa.array(np.ascontiguousarray(cells), width or kind.arrow, mask=nulls if nulls.any() else None)
+        return array.view(kind.arrow), status
 
     def _texts(self, kind: DataType, cells: Any, nulls: Any, rows: Any) -> tuple[Any, Bytes | None]:
         start = self.begins[rows] + cells[:, 0]
@@ -117,15 +127,6 @@ class NativeIndex:
         )
         found = parse_column(fields, kind)
         return found.array, found.status if found.odd else None
-
-    def _bad_cells(self, column: int, status: Bytes, rows: npt.NDArray[Any]) -> list[BadRecord]:
-        found = []
-        for i in np.flatnonzero(status > NULL).tolist():
-            row = int(rows[i])
-            begin = int(self.begins[row]) - self.prefix
-            raw = self.data[begin : int(self.stops[row])].tobytes()
-            found.append(BadRecord(self.origin, self.offset + begin, reason_of(int(status[i])), column, raw, row))
-        return found
 
 
 def _decimals(kind: Decimal, cells: Any, nulls: Any) -> tuple[Any, Bytes | None]:
@@ -165,8 +166,8 @@ class Native:
     def in_order(self) -> str:
         return "rows with STRING or BINARY values differ in size" if self.layout.prefix else ""
 
-    def header_bytes(self, head: bytes) -> int:
-        return 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        return Header(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         if final:
@@ -205,7 +206,7 @@ class Native:
             bad.append(BadRecord(origin, offset + whole, "bad_frame", None, buf[whole : whole + 1024].tobytes()))
         if not good.all():
             fixed, begins, stops = fixed[good], begins[good], stops[good]
-        return NativeIndex(self.schema, buf, fixed, begins, stops, prefix, origin, offset, tuple(bad))
+        return NativeIndex(self.schema, buf, fixed, begins, stops, prefix, origin, offset, BadRecords.of(bad))
 
     def _gathered(self, buf: Bytes, begins: Any) -> Any:
         """The fixed parts of rows that begin anywhere. Rows of one size need no such copy."""
@@ -216,13 +217,13 @@ class Native:
     def _bad(self, buf: Bytes, begin: int, stop: int, origin: str, offset: int) -> BadRecord:
         place = offset + begin - self.layout.prefix
         if stop - begin > self.max_record_bytes:
-            return too_long(origin, place, buf[begin:stop].tobytes(), self.max_record_bytes)
+            return too_long(origin, place, buf[begin:stop][: self.max_record_bytes].tobytes(), self.max_record_bytes)
         return BadRecord(origin, place, "bad_frame", None, buf[begin - self.layout.prefix : stop].tobytes())
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         index = self.index(data, wanted, origin, offset)
         parsed = index.parse(wanted)
-        return Decoded(parsed.rows, parsed.columns, (*index.bad, *parsed.bad))
+        return Decoded(parsed.rows, parsed.columns, index.bad.plus(parsed.bad))
 
 
 _NOWHERE: tuple[Places, Places] = (np.empty(0, np.int32), np.empty(0, np.int32))

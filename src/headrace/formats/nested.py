@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.formats import columns
-from headrace.formats.columns import Bytes, Fields, Parsed, Places, Syntax, merge, parse_column, status_of
+from headrace.formats.columns import Bytes, Fields, Parsed, Places, merge, parse_column, status_of
 from headrace.formats.kernels.numbers import FINE, NULL
 from headrace.formats.kernels.scan_json import scan_items, scan_objects
 from headrace.schema import Array, DataType, Map, Struct
@@ -95,9 +95,8 @@ def _map(fields: Fields, kind: Map, status: Bytes) -> Parsed:
     if kind.key.ddl == "STRING":
         keys = parse_column(Fields(fields.data, key_starts, key_ends, fields.syntax), kind.key)
     else:
-        inner = np.where(key_ends < 0, ~key_ends, key_ends) - 1
-        plain = Syntax(columns.PLAIN, rules=fields.syntax.rules)
-        keys = parse_column(Fields(fields.data, key_starts + np.int32(1), inner.astype(np.int32), plain), kind.key)
+        texts = columns.plain_texts(Fields(fields.data, key_starts, key_ends, fields.syntax))
+        keys = parse_column(texts, kind.key)
     rows = np.repeat(np.arange(len(counts)), counts)
     for part in (keys, values):
         if part.odd:

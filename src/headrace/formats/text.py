@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, too_long
+from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Header
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.csv import delimiter_option
-from headrace.formats.framing import BOM, frame_lines, unclear
-from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.formats.framing import bom_bytes, frame_lines, unclear
+from headrace.formats.index import FieldIndex, bad_structure, decode, view_of
 from headrace.formats.kernels.tokens import count_tokens, split_tokens
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
 from headrace.formats.values import Rules
@@ -44,8 +44,8 @@ class Text:
     def in_order(self) -> str:
         return unclear(self.delimiter)
 
-    def header_bytes(self, head: bytes) -> int:
-        return len(BOM) if head.startswith(BOM) else 0
+    def header(self, head: bytes, first: bool, final: bool) -> Header:
+        return Header(bom_bytes(head, first))
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)
@@ -56,15 +56,10 @@ class Text:
         begins, stops = np.empty(room, np.int32), np.empty(room, np.int32)
         rows = split_tokens(buf, self._token, self.ending == b"", begins, stops)
         begins, stops = begins[:rows], stops[:rows]
-        long = np.flatnonzero(stops - begins > self.max_record_bytes)
-        bad = tuple(
-            too_long(
-                origin, offset + int(begins[i]), buf[begins[i] : begins[i] + 1024].tobytes(), self.max_record_bytes
-            )
-            for i in long
-        )
-        if len(long):
-            begins, stops = np.delete(begins, long), np.delete(stops, long)
+        long = stops - begins > self.max_record_bytes
+        wrong = np.stack([begins[long], stops[long], np.zeros(np.count_nonzero(long), np.int32)], axis=1)
+        bad = bad_structure(buf, origin, offset, wrong, {0: "record_too_long"}, self.max_record_bytes)
+        begins, stops = begins[~long], stops[~long]
         slots = {0: 0}
         starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
         return FieldIndex(

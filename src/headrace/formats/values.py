@@ -10,7 +10,6 @@ import base64
 import binascii
 import datetime as dt
 import decimal
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,12 +99,24 @@ def json_cell(kind: DataType, raw: bytes, rules: Rules) -> Any:
     return text_cell(kind, inside, rules)
 
 
+_ESCAPE = re.compile(rb"((?:\\u[0-9a-fA-F]{4})+)|\\(.)", re.DOTALL)
+_PLAIN = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
 def _unescaped(raw: bytes) -> bytes:
-    """The bytes of a JSON string; a lone surrogate becomes bytes that are no UTF-8."""
-    if b"\\" not in raw:
-        return raw[1:-1]
-    text: str = json.loads(raw.decode("utf-8", "surrogateescape"), strict=False)
-    return text.encode("utf-8", "surrogatepass")
+    """The bytes of a JSON string. Bytes outside of escapes stay as they are, also those that are no UTF-8; half of a
+    surrogate pair becomes one byte that is none."""
+
+    def undo(found: re.Match[bytes]) -> bytes:
+        if found[1] is None:
+            return _PLAIN.get(found[2], found[2])
+        units = binascii.unhexlify(found[1].replace(b"\\u", b""))
+        return _LONE.sub(b"\xff", units.decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass"))
+
+    return _ESCAPE.sub(undo, raw[1:-1])
+
+
+_LONE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # half of a surrogate pair, as `surrogatepass` writes it
 
 
 def _string(raw: bytes, rules: Rules) -> str:
@@ -136,9 +147,10 @@ def _boolean(_: str, text: str, rules: Rules) -> bool:
 def _integer(name: str, text: str, rules: Rules) -> int:
     if _INTEGER.fullmatch(text) is None:
         raise BadValue("bad_integer")
-    if len(text) > 40 and len(text.lstrip("+-0")) > 40:
+    digits = text.lstrip("+-").lstrip("0")
+    if len(digits) > 19:  # Python refuses to read thousands of digits, leading zeros included
         raise BadValue("out_of_range")
-    value = int(text)
+    value = int(digits or "0") * (-1 if text.startswith("-") else 1)
     limit = 1 << (_BITS[name] - 1)
     if not -limit <= value < limit:
         raise BadValue("out_of_range")
@@ -221,8 +233,8 @@ def _timestamp(name: str, text: str, rules: Rules) -> int:
 def _epoch(text: str, rules: Rules) -> int:
     try:
         value = _decimal(Decimal(38, rules.epoch_scale), text)
-    except BadValue:
-        raise BadValue("bad_timestamp") from None
+    except BadValue as bad:
+        raise BadValue("out_of_range" if bad.reason == "out_of_range" else "bad_timestamp") from None
     units = unscaled(value, rules.epoch_scale)
     if not -(1 << 63) <= units < 1 << 63:
         raise BadValue("out_of_range")

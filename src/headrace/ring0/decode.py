@@ -6,7 +6,6 @@ that some filter keeps (late materialisation). What a pipeline gets does not dep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,21 +16,26 @@ import pyarrow.compute as pc
 
 from headrace import duck
 from headrace.aggregates import where
-from headrace.formats.base import BadRecord, Decoded
+from headrace.formats.bad import NOTHING_BAD, BadRecords
+from headrace.formats.base import Decoded
 from headrace.formats.columns import cells_parsed
 from headrace.program import PlanVersion
 from headrace.ring0.batch import to_rows
 from headrace.ring0.projection import projection_of
+from headrace.ring0.validity import policy_of
 from headrace.sources.base import RawChunk
 
 # A filter that keeps more than this share of a task's first chunk is not tried on the others.
 WORTH_WHILE = 0.5
 
+Rows = npt.NDArray[np.int64]  # rows of a batch, by number, in rising order
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One decoded chunk. `rows` is the relation, `cells` the bad values in it, `rejected` the records that are no row
-    for anyone: bad structure, bad event time.
+    for anyone: bad structure, bad event time. Where every record is a row (`mode` PERMISSIVE), `rejected` says which of
+    the rows have a bad structure or a bad event time.
 
     `records` counts all records, also those that are rejected or whose rows nobody wants. `top`, the highest event
     time, and `untimed`, the rows without one, are of all rows too. Rows beyond the task's time limit do not count for
@@ -39,8 +43,8 @@ class Batch:
     """
 
     rows: pa.Table
-    rejected: Sequence[BadRecord]
-    cells: Sequence[BadRecord]
+    rejected: BadRecords
+    cells: BadRecords
     records: int
     values: int
     top: int | None
@@ -59,6 +63,7 @@ class Decoder:
         self._wanted, self._first = projection.wanted, projection.first
         self._filters, self._meaning = projection.filters, projection.meaning
         self._late = projection.selective
+        self._permissive = policy_of(plan.stream) == "permissive"
 
     @property
     def columns(self) -> int:
@@ -74,13 +79,13 @@ class Decoder:
 
     def _decode_all(self, chunk: RawChunk) -> Batch:
         decoded = self.format.decode(chunk.data, self._wanted, chunk.origin, chunk.offset)
-        rejected, cells = self._sorted((*chunk.bad, *decoded.bad))
-        untimed = {b.row for b in rejected if b.row >= 0}
+        rejected, cells = self._sorted(BadRecords.of(chunk.bad).plus(decoded.bad))
+        untimed = _rows_of(rejected)
         rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
         top, missing, future = self._times(rows.column("_t"), untimed)
-        if untimed:
-            kept = np.setdiff1d(np.arange(decoded.rows), np.fromiter(untimed, np.int64))
-            rows, cells = rows.take(kept), _renumbered(cells, kept)
+        if len(untimed) and not self._permissive:
+            kept = np.setdiff1d(np.arange(decoded.rows), untimed)
+            rows, cells = rows.take(kept), cells.renumbered(kept)
         return Batch(rows, rejected, cells, decoded.rows + _rowless(rejected), 0, top, missing, future)
 
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
@@ -89,9 +94,9 @@ class Decoder:
         indexed = self.format.index(chunk.data, self._first, chunk.origin, chunk.offset)
         head = indexed.parse(self._first)
         rows = to_rows(head, self._stream.schema, self._stream.event_time)
-        rejected, first = self._sorted((*chunk.bad, *indexed.bad, *head.bad))
-        untimed = {b.row for b in rejected if b.row >= 0}
-        kept = self._kept(rows, untimed, {b.row for b in first})
+        rejected, first = self._sorted(BadRecords.of(chunk.bad).plus(indexed.bad).plus(head.bad))
+        untimed = _rows_of(rejected)
+        kept = self._kept(rows, untimed[:0] if self._permissive else untimed, _rows_of(first))
         if kept is None:
             return None
         self._late = len(kept) <= WORTH_WHILE * rows.num_rows
@@ -103,7 +108,7 @@ class Decoder:
         return Batch(
             to_rows(selected, self._stream.schema, self._stream.event_time),
             rejected,
-            _renumbered((*first, *tail.bad), kept),
+            first.plus(tail.bad).renumbered(kept),
             head.rows + _rowless(rejected),
             0,
             top,
@@ -111,7 +116,7 @@ class Decoder:
             future,
         )
 
-    def _kept(self, rows: pa.Table, untimed: set[int], unclear: set[int]) -> npt.NDArray[np.int64] | None:
+    def _kept(self, rows: pa.Table, untimed: Rows, unclear: Rows) -> Rows | None:
         """The rows that some filter keeps, in order, and those that filters cannot judge because a value that they
         read is bad."""
         assert self._meaning is not None
@@ -121,17 +126,21 @@ class Decoder:
             found = duck.run(self._meaning, f"SELECT _row FROM rows{where(anyone)} ORDER BY _row", {"rows": numbered})
         except Exception:  # a filter's failure is its pipeline's, and is met there again
             return None
-        kept: npt.NDArray[np.int64] = found.column(0).to_numpy().astype(np.int64)
-        if unclear:
-            kept = np.union1d(kept, np.fromiter(unclear, np.int64))
-        return np.setdiff1d(kept, np.fromiter(untimed, np.int64)) if untimed else kept
+        kept: Rows = found.column(0).to_numpy().astype(np.int64)
+        if len(unclear):
+            kept = np.union1d(kept, unclear)
+        return np.setdiff1d(kept, untimed) if len(untimed) else kept
 
-    def _sorted(self, bad: Sequence[BadRecord]) -> tuple[list[BadRecord], list[BadRecord]]:
+    def _sorted(self, bad: BadRecords) -> tuple[BadRecords, BadRecords]:
         """What is rejected for all (bad structure, bad event time), and the other bad values."""
-        rejected = [b for b in bad if b.column is None or b.column == self._stream.event_time]
-        return rejected, [b for b in bad if b.column is not None and b.column != self._stream.event_time]
+        if not len(bad):
+            return NOTHING_BAD, NOTHING_BAD
+        for_all = bad.columns < 0
+        if self._stream.event_time is not None:
+            for_all |= bad.columns == self._stream.event_time
+        return replace(bad.pick(for_all), extra=bad.extra), bad.pick(~for_all)
 
-    def _times(self, times: pa.ChunkedArray[Any], untimed: set[int]) -> tuple[int | None, int, int]:
+    def _times(self, times: pa.ChunkedArray[Any], untimed: Rows) -> tuple[int | None, int, int]:
         """The highest event time that is not beyond the limit, how many rows have none without being bad, and how many
         are beyond."""
         if self._stream.event_time is None:
@@ -143,16 +152,11 @@ class Decoder:
         return None if top is None else int(top), missing, future
 
 
-def _rowless(rejected: Sequence[BadRecord]) -> int:
+def _rows_of(bad: BadRecords) -> Rows:
+    """The rows that these concern."""
+    return np.unique(bad.rows[bad.rows >= 0]).astype(np.int64)
+
+
+def _rowless(rejected: BadRecords) -> int:
     """How many of the rejected records have no row: their structure is bad."""
-    return sum(record.row < 0 for record in rejected)
-
-
-def _renumbered(cells: Sequence[BadRecord], kept: npt.NDArray[np.int64]) -> list[BadRecord]:
-    """What is known of the kept rows, under their new numbers."""
-    moved = []
-    for record in cells:
-        at = int(np.searchsorted(kept, record.row))
-        if at < len(kept) and kept[at] == record.row:
-            moved.append(replace(record, row=at))
-    return moved
+    return len(rejected.extra) + int(np.count_nonzero(rejected.rows < 0))

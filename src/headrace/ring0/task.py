@@ -7,15 +7,17 @@ failure of one pipeline becomes an `error` message; a failure of the stream itse
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Row
 from headrace.bridge.rows import payloads
 from headrace.faults import crash_point
-from headrace.formats.base import BadRecord, Decoded
+from headrace.formats.bad import BadRecord, BadRecords, merged
+from headrace.formats.base import Decoded
 from headrace.program import PipelineDef
 from headrace.ring0.batch import to_rows
 from headrace.ring0.decode import Batch, Decoder
@@ -99,26 +101,26 @@ class _Task:
         """Judge one batch, and hand on what each pipeline gets of it."""
         rows = batch.rows
         batches: dict[int, pa.Table] = {}
-        concerned: dict[tuple[int, int | None], BadRecord] = {}
+        concerned = np.zeros(len(batch.cells), dtype=bool)
         for instance, runner in list(self.passes.runners.items()):
             crash_point(runner.pipeline.name)
             try:
                 verdict = self.judge(runner.pipeline, rows, batch.rejected, batch.cells)
                 runner.bad += verdict.bad
                 batches[instance] = verdict.rows
-                concerned |= {(b.row, b.column): b for b in verdict.concerned}
+                concerned |= verdict.concerned
             except Exception as problem:  # the pipeline's own failure must not reach its neighbours
                 self.passes.fold()  # what failed in an earlier batch is the pipeline's first failure
                 self.passes.fail(instance, problem)
-        if batch.rejected or concerned:
-            self._note([*batch.rejected, *concerned.values()])
+        self._note(batch.rejected, batch.cells.pick(concerned))
         self.passes.add(batches, rows)
 
-    def _note(self, bad: Sequence[BadRecord]) -> None:
+    def _note(self, rejected: BadRecords, cells: BadRecords) -> None:
         """Count what was rejected for all or concerns a pipeline, and write it to the dead letters, if there are."""
-        self.bad.update(b.reason for b in bad)
+        for bad in (rejected, cells):
+            self.bad.update(bad.counts())
         if self.letters is not None:
-            self.letters.add(sorted(bad, key=lambda b: (b.offset, -1 if b.column is None else b.column)))
+            self.letters.add(merged(rejected, cells))
 
     def _line(self, record: BadRecord) -> int | None:
         """The line of a record in its origin, if the split can tell."""

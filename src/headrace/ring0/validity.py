@@ -8,7 +8,7 @@ true, the row is dropped whatever the bad value was meant to be; if all are, nob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,29 +19,36 @@ import pyarrow as pa
 from headrace import duck
 from headrace.aggregates import where
 from headrace.errors import BadRecordFailure
-from headrace.formats.base import BadRecord
+from headrace.formats.bad import BadRecord, BadRecords
 from headrace.program import Condition, PipelineDef, Ring0Program, StreamDef
 from headrace.schema import Schema
 from headrace.sizing import in_pieces
 
-Policy = Literal["null", "skip", "fail", "dead_letter"]
+Policy = Literal["null", "skip", "fail", "dead_letter", "permissive"]
+_MODES: dict[str, Policy] = {"permissive": "permissive", "dropmalformed": "skip", "failfast": "fail"}
 LineOf = Callable[[BadRecord], int | None]
+Mask = npt.NDArray[np.bool_]
 
 
 def policy_of(stream: StreamDef) -> Policy:
-    """The stream's `on_error`; CREATE STREAM has checked it."""
-    given = stream.options.get("on_error", "null").lower()
+    """The stream's `on_error`, or what its `mode` stands for; CREATE STREAM has checked them. `permissive` is `null`,
+    and records with a bad structure or a bad event time are rows, too."""
+    options = {name.lower(): value.lower() for name, value in stream.options.items()}
+    if "mode" in options:
+        return _MODES[options["mode"]]
+    given = options.get("on_error", "null")
     policies: tuple[Policy, ...] = ("skip", "fail", "dead_letter")
     return next((p for p in policies if p == given), "null")
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The rows a pipeline gets, how many of its rows had a bad value that concerns it, and those values."""
+    """The rows a pipeline gets, how many of its rows had a bad value that concerns it, and which of the batch's bad
+    values do."""
 
     rows: pa.Table
-    bad: int = 0
-    concerned: tuple[BadRecord, ...] = ()
+    bad: int
+    concerned: Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +59,30 @@ class Judge:
     schema: Schema
     line: LineOf
 
-    def __call__(
-        self, pipeline: PipelineDef, rows: pa.Table, rejected: Sequence[BadRecord], cells: Sequence[BadRecord]
-    ) -> Judged:
+    def __call__(self, pipeline: PipelineDef, rows: pa.Table, rejected: BadRecords, cells: BadRecords) -> Judged:
         """What one pipeline gets of one batch: `rejected` are records that are no row for anyone, `cells` the bad
         values in `rows`. Raises BadRecordFailure under `fail`, for the first of them in the input."""
-        wanted = set(pipeline.program.view.indexes(len(self.schema))) if cells else set()
-        mine = [b for b in cells if b.column in wanted]
-        kept = _not_dropped(pipeline, rows, mine) if mine else set()
-        concerned = tuple(b for b in mine if b.row in kept)
-        if self.policy == "fail" and (found := [*rejected, *concerned]):
-            raise self._failure(min(found, key=lambda b: (b.offset, -1 if b.column is None else b.column)))
-        if mine and self.policy in ("skip", "dead_letter"):
-            good = np.ones(rows.num_rows, dtype=bool)
-            good[[b.row for b in mine]] = False
-            rows = rows.filter(pa.array(good))
-        return Judged(rows, len(kept), concerned)
+        mine = self._in_view(pipeline, cells)
+        touched = np.zeros(rows.num_rows, dtype=bool)  # rows with a bad value of this pipeline
+        touched[cells.rows if mine.all() else cells.rows[mine]] = True
+        kept = _not_dropped(pipeline, rows, touched, cells) if touched.any() else touched
+        concerned = mine & kept[cells.rows]
+        if self.policy == "fail":
+            found = (rejected.first(), cells.pick(concerned).first())
+            if first := min((b for b in found if b is not None), key=lambda b: b.place, default=None):
+                raise self._failure(first)
+        if self.policy in ("skip", "dead_letter") and touched.any():
+            rows = rows.filter(pa.array(~touched))
+        return Judged(rows, int(np.count_nonzero(kept)), concerned)
+
+    def _in_view(self, pipeline: PipelineDef, cells: BadRecords) -> Mask:
+        """Which of the bad values are in columns that the pipeline reads."""
+        if not len(cells):
+            return np.zeros(0, dtype=bool)
+        read = np.zeros(len(self.schema), dtype=bool)
+        read[list(pipeline.program.view.indexes(len(self.schema)))] = True
+        found: Mask = read[cells.columns]
+        return found
 
     def _failure(self, record: BadRecord) -> BadRecordFailure:
         """The error that stops a pipeline under `fail`: where the record is, what is wrong, and its text."""
@@ -89,25 +104,30 @@ class Judge:
         )
 
 
-def _not_dropped(pipeline: PipelineDef, rows: pa.Table, bad: Sequence[BadRecord]) -> set[int]:
-    """The rows with a bad value of this pipeline that its filter does not drop."""
-    places = np.unique(np.fromiter((b.row for b in bad), np.int64))
+def _not_dropped(pipeline: PipelineDef, rows: pa.Table, touched: Mask, cells: BadRecords) -> Mask:
+    """Which of the rows that have a bad value of this pipeline its filter does not drop."""
     conditions = _conditions(pipeline.program.ring0)
     if not conditions:
-        return set(places.tolist())
+        return touched
+    places = np.flatnonzero(touched)
+    read = sorted({c for condition in conditions for c in condition.columns})
+    meaning, growth = pipeline.program.meaning, pipeline.program.ring0.growth
+    if not growth.in_filter:  # else sizes of values are computed first, from any column
+        rows = rows.select([*(f"c{c}" for c in read), "_t"])
     few = rows.take(places).append_column("_row", pa.array(places))
     guarded = []
     for number, condition in enumerate(conditions):
-        touched = _touched(condition, places, bad)
-        if touched is None:
-            guarded.append(condition.sql)
-        else:
-            few = few.append_column(f"_bad{number}", pa.array(touched))
+        bad = np.zeros(len(touched), dtype=bool)  # rows in which the condition reads a bad value
+        bad[cells.rows[np.isin(cells.columns, condition.columns)]] = True
+        if bad.any():
+            few = few.append_column(f"_bad{number}", pa.array(bad[places]))
             guarded.append(f"CASE WHEN _bad{number} THEN true ELSE ({condition.sql}) END")
-    meaning, growth, kept = pipeline.program.meaning, pipeline.program.ring0.growth, set[int]()
+        else:
+            guarded.append(condition.sql)
+    kept = np.zeros(len(touched), dtype=bool)
     for piece in in_pieces(growth, meaning, "rows", few) if growth.in_filter else [few]:
         found = duck.run(meaning, f"SELECT _row FROM rows{where(*guarded)}", {"rows": piece})
-        kept.update(found.column(0).to_numpy().tolist())
+        kept[found.column(0).to_numpy()] = True
     return kept
 
 
@@ -115,12 +135,3 @@ def _conditions(ring0: Ring0Program) -> tuple[Condition, ...]:
     if ring0.conditions or ring0.filter is None:
         return ring0.conditions
     return (Condition(ring0.filter, ring0.filter_columns),)
-
-
-def _touched(
-    condition: Condition, places: npt.NDArray[np.int64], bad: Sequence[BadRecord]
-) -> npt.NDArray[np.bool_] | None:
-    """For each of the rows at `places`, whether the condition reads a bad value there; None if it never does."""
-    read = set(condition.columns)
-    rows = [b.row for b in bad if b.column in read]
-    return np.isin(places, rows) if rows else None

@@ -27,7 +27,7 @@ from headrace.sources.extent import (
     rotated_to,
 )
 from headrace.sources.filelog import FileLog
-from headrace.sources.reading import CHUNK, HEADER, header_bytes
+from headrace.sources.reading import CHUNK, HEADER, naming
 
 Fresh = list[tuple[int, Extent]]  # with the modification time
 
@@ -194,7 +194,8 @@ class Arrivals:
             file.seek(0)
             try:
                 head = Decompressor(file, codec, path).read(HEADER) if codec else file.read(HEADER)
-                header_bytes(self._format, head, path)
+                with naming(path):
+                    self._format.header(head, True, len(head) < HEADER)
             except BAD_FILE as problem:
                 problem.advice += (
                     " If only this file is wrong: correct it or take it away, and the stream goes on. "

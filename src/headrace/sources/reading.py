@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeaderMismatch, HeadraceError
 from headrace.formats.base import Format, too_long
 from headrace.formats.codecs import Decompressor
+from headrace.formats.framing import first_record
 from headrace.sources.badfiles import BadRange, in_short
 from headrace.sources.base import RawChunk
 from headrace.sources.extent import BAD_FILE, SKIP_ADVICE, Extent, changed, stamp_at
@@ -78,11 +80,12 @@ def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
         os.close(fd)
 
 
-def header_bytes(fmt: Format, head: bytes, path: str) -> int:
-    """How many bytes at the start of the file at `path` are no record. Raises HeaderMismatch, which names the file."""
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Let a HeaderMismatch say which file it is about."""
     try:
-        return fmt.header_bytes(head)
-    except HeadraceError as problem:
+        yield
+    except HeaderMismatch as problem:
         problem.message = f"{path}: {problem.message}"
         problem.params["path"] = path
         raise
@@ -156,10 +159,8 @@ class RangeReader:
     def head_bytes(self) -> int:
         """Where the first record of the file begins."""
         size = self.part.extent.end
-        head = self.read(0, min(size, HEADER))
-        if self.delimiter not in head and len(head) < size:
-            head = self.read(0, min(size, self.chunk))
-        return header_bytes(self.fmt, head, self.path)
+        with naming(self.path):
+            return first_record(self.fmt, lambda at, length: self.read(at, min(length, size - at)), HEADER)
 
     def record_start(self, at: int, floor: int) -> int:
         """Where the record that holds byte `at` begins: after the last delimiter that ends at or before `at`."""
@@ -207,9 +208,7 @@ class OrderedReader:
 
     def _chunks(self) -> Iterator[RawChunk]:
         path, longest = self.extent.path, self.fmt.max_record_bytes + len(self.fmt.delimiter) + 1
-        data = self.stream.read(max(self.chunk, HEADER))
-        at = header_bytes(self.fmt, data, path)
-        data, final = data[at:], len(data) < max(self.chunk, HEADER)
+        data, at, final = self._first()
         while True:
             framed = self.fmt.frame(data, final)
             if framed.whole:
@@ -223,6 +222,22 @@ class OrderedReader:
             if not final:
                 more = self.stream.read(self.chunk)
                 data, final = data + more, len(more) < self.chunk
+
+    def _first(self) -> tuple[bytes, int, bool]:
+        """The beginning of the first record: (what was read from there on, its offset, no more)."""
+        data, begin, final = b"", 0, False
+
+        def read(at: int, length: int) -> bytes:
+            nonlocal data, begin, final
+            data, begin = data[at - begin :], at
+            while len(data) < length and not final:
+                more = self.stream.read(self.chunk)
+                data, final = data + more, len(more) < self.chunk
+            return data[:length]
+
+        with naming(self.extent.path):
+            at = first_record(self.fmt, read, HEADER)
+        return data[at - begin :], at, final
 
     def _skip(self, data: bytes, at: int, length: int) -> tuple[bytes, int, bool]:
         """Go past a record: `length` bytes of it, or up to its delimiter if that is 0. (rest, its offset, no more)."""

@@ -18,6 +18,10 @@ _NULL = np.uint64(0x6C6C756E)
 _ALSE = np.uint64(0x65736C61)
 _FOUR = np.uint64(0xFFFFFFFF)
 _BYTE = np.uint64(0xFF)
+_THREE = np.uint64(0xFFFFFF)
+_NAN = np.uint64(0x4E614E)
+_INF = np.uint64(0x464E49)
+_INFINITY = np.uint64(0x7974696E69666E49)
 _ONES = np.uint64(0x0101010101010101)
 _COMMAS = np.uint64(0x2C2C2C2C2C2C2C2C)
 _BRACES = np.uint64(0x7D7D7D7D7D7D7D7D)
@@ -99,21 +103,40 @@ def number_end(buf: Any, p: int, n: int) -> int:
     return q
 
 
+@helper
+def special_end(buf: Any, p: int, n: int) -> int:
+    """Twice the position after NaN, Infinity, -Infinity, +Infinity, -INF or +INF at `p`; -1 if none is there."""
+    c = byte_at(buf, p, n)
+    signed = c == 43 or c == 45
+    if signed:
+        p += 1
+    word = word_at(buf, p, n)
+    if not signed and (word & _THREE) == _NAN:
+        return 2 * (p + 3)
+    if word == _INFINITY:
+        return 2 * (p + 8)
+    if signed and (word & _THREE) == _INF:
+        return 2 * (p + 3)
+    return -1
+
+
 @inlined
-def scalar_end(buf: Any, p: int, n: int, c: int) -> int:
-    """Twice the position after the scalar at `p` (first byte `c`), plus one for a string with escapes; or -1."""
+def scalar_end(buf: Any, p: int, n: int, c: int, specials: bool) -> int:
+    """Twice the position after the scalar at `p` (first byte `c`), plus one for a string with escapes; or -1. With
+    `specials`, NaN and Infinity are scalars."""
     if c == 34:
         return string_end(buf, p, n)
     if 48 <= c <= 57 or c == 45:
         q = number_end(buf, p, n)
-        return -1 if q < 0 else 2 * q
+        if q >= 0:
+            return 2 * q
     if c == 116 and (word_at(buf, p, n) & _FOUR) == _TRUE:
         return 2 * (p + 4)
     if c == 102 and (word_at(buf, p + 1, n) & _FOUR) == _ALSE:
         return 2 * (p + 5)
     if c == 110 and (word_at(buf, p, n) & _FOUR) == _NULL:
         return 2 * (p + 4)
-    return -1
+    return special_end(buf, p, n) if specials else -1
 
 
 @inlined
@@ -155,7 +178,7 @@ def key_end(buf: Any, p: int, n: int) -> int:
 
 
 @helper
-def value_end(buf: Any, p: int, n: int, stack: Any) -> int:
+def value_end(buf: Any, p: int, n: int, stack: Any, specials: bool) -> int:
     """Twice the position after the value at `p`, plus one for a string with escapes; -1 malformed, -2 too deep."""
     depth = 0
     while True:
@@ -174,7 +197,7 @@ def value_end(buf: Any, p: int, n: int, stack: Any) -> int:
                     return -1
                 continue
         else:
-            end = scalar_end(buf, p, n, c)
+            end = scalar_end(buf, p, n, c, specials)
             if end < 0:
                 return -1
         while True:

@@ -38,6 +38,10 @@ _QUADS = np.uint64(0x0000FFFF0000FFFF)
 _LOWER = np.uint64(0x2020202020202020)
 _TRUE = np.uint64(0x65757274)
 _FALSE = np.uint64(0x65736C6166)
+_THREE = np.uint64(0xFFFFFF)
+_NAN = np.uint64(0x6E616E)
+_INF = np.uint64(0x666E69)
+_INFINITY = np.uint64(0x7974696E69666E69)
 _POWERS = 10 ** np.arange(19, dtype=np.int64)
 _EXACT = np.array([float(10**i) for i in range(23)])
 _LOWEST, _HIGHEST = -342, 308
@@ -107,6 +111,17 @@ def parse_booleans(data: Any, starts: Any, ends: Any, quoted: bool, values: Any,
     return odd
 
 
+@helper
+def all_digits(buf: Any, p: int, e: int, n: int) -> bool:
+    """Whether [p, e) is nothing but digits."""
+    while p < e:
+        run = digit_run(word_at(buf, p, n))
+        p += run
+        if run < 8:
+            break
+    return p >= e
+
+
 @kernel
 def parse_integers(data: Any, starts: Any, ends: Any, high: int, values: Any, status: Any) -> int:
     """Whole numbers in [-high - 1, high], with an optional sign."""
@@ -126,9 +141,12 @@ def parse_integers(data: Any, starts: Any, ends: Any, high: int, values: Any, st
         negative = c == 45
         if p < e and (c == 45 or c == 43):
             p += 1
+        if e - p > 19:
+            while e - p > 1 and get8(buf, p) == 48:
+                p += 1
         count = e - p
         if count < 1 or count > 19:
-            status[i] = SLOW if count > 19 else BAD_INTEGER
+            status[i] = OUT_OF_RANGE if count > 19 and all_digits(buf, p, e, n) else BAD_INTEGER
             odd += 1
             continue
         value = np.uint64(0)
@@ -216,9 +234,27 @@ def short_double(word: Any, length: int) -> float:
     return np.float64(some_digits(joined, length - 1)) / _EXACT[places]
 
 
+@helper
+def special_double(buf: Any, p: int, e: int, n: int) -> float:
+    """NaN or an infinity if [p, e) spells one, in any case; else 0.0."""
+    c = byte_at(buf, p, n)
+    signed = p < e and (c == 45 or c == 43)
+    if signed:
+        p += 1
+    word = word_at(buf, p, n) | _LOWER
+    if e - p == 3 and (word & _THREE) == _NAN and not signed:
+        return np.nan
+    if (e - p == 3 and (word & _THREE) == _INF) or (e - p == 8 and word == _INFINITY):
+        return -np.inf if c == 45 else np.inf
+    return 0.0
+
+
 @kernel
-def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, values: Any, status: Any) -> int:
-    """Decimal numbers, correctly rounded. With `single` only those are decided here that are exact as float32 too."""
+def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, strings: bool, values: Any, status: Any) -> int:
+    """Decimal numbers, correctly rounded. With `single` only those are decided here that are exact as float32 too.
+
+    `strings`: a field may be a JSON string that holds NaN or an infinity.
+    """
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
@@ -231,7 +267,12 @@ def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, values: Any, 
             status[i] = SLOW
             odd += 1
             continue
+        first = p
         c = byte_at(buf, p, n)
+        if c >= 58 and p < e and special_double(buf, p, e, n) == 0.0:  # no digit, sign, point or quote
+            status[i] = BAD_NUMBER
+            odd += 1
+            continue
         negative = c == 45
         if p < e and (c == 45 or c == 43):
             p += 1
@@ -258,12 +299,23 @@ def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, values: Any, 
             if p < e and (c == 45 or c == 43):
                 p += 1
             q, power = read_digits(buf, p, e, n, np.uint64(0))
-            good = good and 1 <= q - p <= 8
-            if good:
+            good = good and q > p
+            if q - p > 8:
+                digits = 20  # an exponent for the slow way
+            elif good:
                 exponent += -np.int64(power) if minus else np.int64(power)
             p = q
-        if not good or p != e or digits > 19:
-            status[i] = SLOW  # also the special values, leading zeros by the dozen, and what is no number
+        if not good or p != e:
+            quoted = strings and e > first + 1 and get8(buf, first) == 34
+            special = special_double(buf, first + 1, e - 1, n) if quoted else special_double(buf, first, e, n)
+            values[i] = special
+            status[i] = FINE
+            if special == 0.0:
+                status[i] = BAD_NUMBER
+                odd += 1
+            continue
+        if digits > 19:
+            status[i] = SLOW
             odd += 1
             continue
         value = 0.0
@@ -283,13 +335,24 @@ def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, values: Any, 
     return odd
 
 
+@helper
+def exponent_fills(buf: Any, p: int, e: int, n: int) -> bool:
+    """Whether [p, e) is the exponent of a number."""
+    if get8(buf, p) | 32 != 101:
+        return False
+    p += 1
+    if p < e and (get8(buf, p) == 43 or get8(buf, p) == 45):
+        p += 1
+    return p < e and all_digits(buf, p, e, n)
+
+
 @kernel
 def parse_decimals(
-    data: Any, starts: Any, ends: Any, precision: int, scale: int, strings: bool, values: Any, status: Any
+    data: Any, starts: Any, ends: Any, precision: int, scale: int, strings: bool, wrong: int, values: Any, status: Any
 ) -> int:
     """Plain decimal numbers of at most 18 digits as unscaled int64; extra fraction digits are rounded half up.
 
-    `strings`: a field may be a JSON string that holds the number.
+    `strings`: a field may be a JSON string that holds the number; `wrong`: the status of what is no number.
     """
     buf, n = view(data), len(data)
     odd = 0
@@ -312,27 +375,39 @@ def parse_decimals(
             p += 1
         begin = p
         p, mantissa = read_digits(buf, p, e, n, np.uint64(0))
-        digits = p - begin
+        digits = whole = p - begin
         places = 0
         if p < e and get8(buf, p) == 46:
             q = p + 1
             p, mantissa = read_digits(buf, q, e, n, mantissa)
             places = p - q
             digits += places
+        if p != e or digits == 0:
+            status[i] = SLOW if digits > 0 and exponent_fills(buf, p, e, n) else wrong
+            odd += 1
+            continue
+        if whole > precision - scale:
+            while whole > 0 and get8(buf, begin) == 48:
+                begin += 1
+                whole -= 1
+            if whole > precision - scale:
+                status[i] = OUT_OF_RANGE
+                odd += 1
+                continue
         value = np.int64(mantissa)
         grow = scale - places
-        fits = 0 < digits <= 18 and p == e and grow <= 18 - digits
+        fits = digits <= 18 and grow <= 18 - digits
         if fits and grow >= 0:
             value *= _POWERS[grow]
         elif fits:
             unit = _POWERS[-grow]
             value = value // unit + (1 if value % unit * 2 >= unit else 0)
-        if digits == 19 and p == e and places == 0 and grow == 0 and precision > 18:
+        if digits == 19 and places == 0 and grow == 0 and precision > 18:
             fits = mantissa < (ONE << np.uint64(63))  # as nanoseconds since 1970 have; 19 digits fit into a word
         if fits and (precision > 18 or value < _POWERS[min(precision, 18)]):
             values[i] = -value if negative else value
             status[i] = FINE
         else:
-            status[i] = SLOW
+            status[i] = OUT_OF_RANGE if fits else SLOW  # out of range because rounding added a digit
             odd += 1
     return odd

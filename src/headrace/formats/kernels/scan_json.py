@@ -94,7 +94,7 @@ def same_lead(buf: Any, p: int, n: int, memory: Any, leads: Any, j: int, length:
 @helper
 def scan_members(
     buf: Any, p: int, n: int, row: int, keys: Any, bounds: Any, table: Any, size: int, starts: Any, ends: Any,
-    slots: int, rows: int, seen: Any, memory: Any, leads: Any, stack: Any,
+    slots: int, rows: int, seen: Any, memory: Any, leads: Any, stack: Any, specials: bool,
 ) -> int:  # fmt: skip
     """Scan the object whose `{` is at `p` into row `row`; the position after it, or minus the verdict.
 
@@ -144,7 +144,8 @@ def scan_members(
             if c <= 57 and c != 34:
                 e = 2 * short_number(buf, p, n)
             if e < 0:
-                e = value_end(buf, p, n, stack) if c == 123 or c == 91 else scalar_end(buf, p, n, c)
+                nested = c == 123 or c == 91
+                e = value_end(buf, p, n, stack, specials) if nested else scalar_end(buf, p, n, c, specials)
             if e < 0:
                 return -BAD_JSON if e == -1 else -TOO_DEEP
             end = e >> 1
@@ -191,6 +192,7 @@ def count_lines(buf: Any, delimiter: int) -> int:
 def scan_lines(
     data: Any,
     longest: int,
+    specials: bool,
     keys: Any,
     bounds: Any,
     table: Any,
@@ -203,6 +205,7 @@ def scan_lines(
     """Scan every line. Returns (rows, bad records).
 
     Row r is the line [begins[r], stops[r]); bad[k] is (begin, stop, verdict). Lines of nothing but space are neither.
+    With `specials`, NaN and Infinity are values.
     """
     n = len(data)
     buf = view(data)
@@ -224,7 +227,7 @@ def scan_lines(
         if c == 123:
             p = scan_members(
                 buf, p, n, rows, key_bytes, key_bounds, slot_table, len(table), first, last, slots, room, seen_at,
-                known, words, levels,
+                known, words, levels, specials,
             )  # fmt: skip
             if p < 0:
                 verdict = -p
@@ -243,7 +246,7 @@ def scan_lines(
                 continue
         else:
             stop = find_byte(buf, begin, n, 10)
-            e = value_end(buf, p, n, levels)
+            e = value_end(buf, p, n, levels, specials)
             verdict = NOT_AN_OBJECT if e >= 0 and skip_space(buf, e >> 1, n) == stop else BAD_JSON
         if stop - begin > longest:
             verdict = TOO_LONG
@@ -283,7 +286,7 @@ def scan_objects(
         if p >= 0 and get8(buf, p) == 123:
             scan_members(
                 buf, p, n, row, key_bytes, key_bounds, slot_table, len(table), first, last, slots, room, seen_at,
-                known, words, levels,
+                known, words, levels, True,
             )  # fmt: skip
             continue
         if p >= 0:
@@ -325,7 +328,7 @@ def scan_items(
                     key_ends[total] = e >> 1 if e & 1 == 0 else ~(e >> 1)
                 p = skip_space(buf, e >> 1, n) + 1
                 p = skip_space(buf, p, n)
-            e = value_end(buf, p, n, levels)
+            e = value_end(buf, p, n, levels, True)
             if keep:
                 starts[total] = -1 if get8(buf, p) == 110 else p
                 ends[total] = e >> 1 if e & 1 == 0 else ~(e >> 1)

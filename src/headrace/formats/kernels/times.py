@@ -15,6 +15,9 @@ from headrace.formats.kernels.numbers import FINE, NULL, SLOW, some_digits
 
 BAD_DATE, BAD_TIMESTAMP = 7, 8
 DAY = 86_400_000_000
+# The first and the last of the years 1 to 9999, which are those of Spark's types.
+DATES = (-719_162, 2_932_896)
+TIMESTAMPS = (-719_162 * DAY, 2_932_897 * DAY - 1)
 # Steps of a pattern program: (code, argument).
 LITERAL, YEAR, MONTH, DAYS, HOUR, MINUTE, SECOND, FRACTION, ZONE = 0, 1, 2, 3, 4, 5, 6, 7, 8
 

@@ -1,0 +1,168 @@
+"""Bad records and bad values: what a format reports, and what is kept of it.
+
+A bad value is kept as numbers (row, column, reason, where its record is), because a wide row may have a thousand of
+them. The bytes of a record are copied when a `BadRecord` is made of it: for a dead letter, or for an error.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Why a record or a cell is bad: stable words, counted and stored in dead letters. docs/formats.md explains each.
+STRUCTURE_REASONS = (
+    "bad_json", "not_an_object", "too_deep", "open_quote", "bad_quote", "field_count", "record_too_long", "bad_frame",
+)  # fmt: skip
+VALUE_REASONS = (
+    "bad_boolean", "bad_integer", "out_of_range", "bad_number", "bad_decimal", "bad_date", "bad_timestamp",
+    "bad_binary", "bad_utf8", "bad_nested",
+)  # fmt: skip
+REASONS = (*STRUCTURE_REASONS, *VALUE_REASONS)
+
+TOO_LONG_KEPT = 1024  # bytes kept of a record that is too long
+
+Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record, or a cell of it, that is not what the schema declares.
+
+    `offset` is the record's first byte in `origin` and `raw` the record without its delimiter (its beginning, if it is
+    too long to keep). `column` is None for bad structure. `row` is the row in the decoded columns where the cell, or
+    the whole row, is NULL; -1 if the record has no row.
+    """
+
+    origin: str
+    offset: int
+    reason: str
+    column: int | None
+    raw: bytes
+    row: int = -1
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Sorts bad records as they stand in their origin."""
+        return self.offset, -1 if self.column is None else self.column
+
+
+def too_long(origin: str, offset: int, raw: bytes, limit: int) -> BadRecord:
+    """The verdict on a record of more than `limit` bytes; `raw` is at least its first `limit` bytes."""
+    return BadRecord(origin, offset, "record_too_long", None, bytes(raw[: min(limit, TOO_LONG_KEPT)]))
+
+
+def _no_numbers() -> Numbers:
+    return np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BadRecords:
+    """Bad records and values of one buffer. A few bytes each; iterating makes a `BadRecord` of each.
+
+    Number k is bad for REASONS[codes[k]], in column columns[k] (-1: its structure), and its record is bytes
+    [begins[k], stops[k]) of `data`, which begins at byte `offset` of `origin`. `extra` are records that are not in the
+    buffer; they come first.
+    """
+
+    data: npt.NDArray[np.uint8] = field(default_factory=_no_numbers)
+    origin: str = ""
+    offset: int = 0
+    begins: Numbers = field(default_factory=_no_numbers)
+    stops: Numbers = field(default_factory=_no_numbers)
+    rows: Numbers = field(default_factory=_no_numbers)
+    columns: Numbers = field(default_factory=_no_numbers)
+    codes: Numbers = field(default_factory=_no_numbers)
+    extra: tuple[BadRecord, ...] = ()
+
+    @staticmethod
+    def of(records: Iterable[BadRecord]) -> BadRecords:
+        """Records that are not in a buffer, or too few to matter."""
+        return BadRecords(extra=tuple(records))
+
+    def __len__(self) -> int:
+        return len(self.extra) + len(self.rows)
+
+    def __iter__(self) -> Iterator[BadRecord]:
+        yield from self.extra
+        begin, stop, raw = -1, -1, b""
+        for k in range(len(self.rows)):
+            if self.begins[k] != begin or self.stops[k] != stop:  # one copy for all bad values of a record
+                begin, stop = int(self.begins[k]), int(self.stops[k])
+                raw = self.data[begin:stop].tobytes()
+            column = int(self.columns[k])
+            reason = REASONS[self.codes[k]]
+            yield BadRecord(
+                self.origin, self.offset + begin, reason, None if column < 0 else column, raw, int(self.rows[k])
+            )
+
+    def pick(self, which: Numbers) -> BadRecords:
+        """Those at some places or under a mask of the numbered ones; `extra` is left out."""
+        if which.dtype == bool and which.all():  # the usual case: all or nothing is bad
+            return replace(self, extra=()) if self.extra else self
+        return replace(
+            self, begins=self.begins[which], stops=self.stops[which], rows=self.rows[which],
+            columns=self.columns[which], codes=self.codes[which], extra=(),
+        )  # fmt: skip
+
+    def plus(self, other: BadRecords) -> BadRecords:
+        """These and then `other`, which is of the same buffer."""
+        if not len(self) or not len(other):
+            return other if len(other) else self
+        if not len(self.rows) or not len(other.rows):
+            return replace(self if len(self.rows) else other, extra=(*self.extra, *other.extra))
+        assert self.data is other.data
+        return replace(
+            self,
+            begins=np.concatenate([self.begins, other.begins]),
+            stops=np.concatenate([self.stops, other.stops]),
+            rows=np.concatenate([self.rows, other.rows]),
+            columns=np.concatenate([self.columns, other.columns]),
+            codes=np.concatenate([self.codes, other.codes]),
+            extra=(*self.extra, *other.extra),
+        )
+
+    def renumbered(self, kept: npt.NDArray[np.int64]) -> BadRecords:
+        """What is known of the rows `kept` (in rising order), under their new numbers."""
+        if not len(kept):
+            return self.pick(np.empty(0, np.int64))
+        at = np.minimum(np.searchsorted(kept, self.rows), len(kept) - 1)
+        still = kept[at] == self.rows
+        return replace(self.pick(still), rows=at[still].astype(np.int32))
+
+    def in_order(self) -> Iterator[BadRecord]:
+        """All of them as they stand in the origin: by record, then by column."""
+        order = np.lexsort((self.columns, self.begins))
+        return _merged(iter(sorted(self.extra, key=lambda b: b.place)), iter(self.pick(order)))
+
+    def first(self) -> BadRecord | None:
+        """The first as they stand in the origin."""
+        found = list(self.extra)
+        if len(self.rows):
+            tied = np.flatnonzero(self.begins == self.begins.min())
+            found += self.pick(tied[[np.argmin(self.columns[tied])]])
+        return min(found, key=lambda b: b.place, default=None)
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of each reason."""
+        found = Counter(record.reason for record in self.extra)
+        if len(self.codes):
+            found.update({reason: int(np.count_nonzero(self.codes == k)) for k, reason in enumerate(REASONS)})
+        return {reason: count for reason, count in found.items() if count}
+
+
+def merged(one: BadRecords, other: BadRecords) -> Iterator[BadRecord]:
+    """Those of both, as they stand in the origin."""
+    return _merged(one.in_order(), other.in_order())
+
+
+def _merged(one: Iterator[BadRecord], other: Iterator[BadRecord]) -> Iterator[BadRecord]:
+    return heapq.merge(one, other, key=lambda b: b.place)
+
+
+NOTHING_BAD = BadRecords()
