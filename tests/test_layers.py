@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "failures",
         "faults",
         "durable",
+        "stored",
         "interrupts",
         "cache",
         "chores",

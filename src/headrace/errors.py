@@ -259,14 +259,17 @@ class RuleBrokePlan(InternalError):
 
 class MissingFile(UserError):
     code = "MISSING_FILE"
+    retry_helps = True  # a mount that is away comes back
 
 
 class UnreadableFile(UserError):
     code = "UNREADABLE_FILE"
+    retry_helps = True  # a mount that is away comes back
 
 
 class UnreadableDirectory(UserError):
     code = "UNREADABLE_DIRECTORY"
+    retry_helps = True  # a mount that is away comes back
 
 
 class UnwritablePath(UserError):
@@ -316,6 +319,18 @@ class StateDamaged(InternalError):
     code = "STATE_DAMAGED"
 
 
+class DiskFull(ExternalError):
+    code = "DISK_FULL"
+    retry_helps = True
+
+
+class StateUnavailable(ExternalError):
+    """The operating system refuses to read or write the state directory, for another reason than a full disk."""
+
+    code = "STATE_UNAVAILABLE"
+    retry_helps = True
+
+
 class MissingJava(ExternalError):
     code = "MISSING_JAVA"
 
@@ -357,6 +372,11 @@ class WorkerDied(ExternalError):
     code = "WORKER_DIED"
 
 
+class EpochTimeout(ExternalError):
+    code = "EPOCH_TIMEOUT"
+    retry_helps = True
+
+
 class TooManyGroups(UserError):
     code = "TOO_MANY_GROUPS"
 
@@ -376,6 +396,7 @@ class SinkFailed(ExternalError):
 
 class MissingInput(InternalError):
     code = "MISSING_INPUT"
+    retry_helps = True  # nothing of the epoch is committed, and it is run again
 
 
 class BarrierOverlap(InternalError):
@@ -418,3 +439,20 @@ class StopTimeout(ExternalError):
 
 class WrongChannel(InternalError):
     code = "WRONG_CHANNEL"
+
+
+def kind_of(text: str) -> type[HeadraceError] | None:
+    """The class of the error that `text` begins with, as `render` writes it; None when that is none of ours."""
+    code = text[1:].split("]", 1)[0] if text.startswith("[") else ""
+    kinds: list[type[HeadraceError]] = [HeadraceError]
+    for kind in kinds:
+        if kind.code == code:
+            return kind
+        kinds += kind.__subclasses__()
+    return None
+
+
+def may_pass(text: str) -> bool:
+    """Whether what failed with this text may work when it is tried again. Only a coded error can rule that out."""
+    kind = kind_of(text)
+    return kind is None or kind.retry_helps or kind is InternalError  # Spark has an INTERNAL_ERROR of its own

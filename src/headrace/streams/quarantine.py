@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.codec import dump, load
-from headrace.durable import write_atomic
 from headrace.program import PipelineDef, PlanVersion
+from headrace.stored import store, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +67,8 @@ class Quarantine:
 
 
 def read_quarantine(stream_dir: Path) -> Quarantine:
-    """The list as it stands; empty when there never was one."""
-    try:
-        return load(Quarantine, (stream_dir / "quarantine.json").read_bytes())
-    except FileNotFoundError:
-        return Quarantine()
+    """The list as it stands; empty when there never was one. Raises StateDamaged."""
+    return stored(Quarantine, stream_dir / "quarantine.json") or Quarantine()
 
 
 _changing = threading.Lock()
@@ -84,4 +80,4 @@ def change_quarantine(stream_dir: Path, change: Callable[[Quarantine], Quarantin
         old = read_quarantine(stream_dir)
         new = change(old)
         if new != old:
-            write_atomic(stream_dir / "quarantine.json", dump(new).encode())
+            store(stream_dir / "quarantine.json", new)

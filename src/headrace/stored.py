@@ -1,0 +1,87 @@
+"""Small documents of a stream's directory: written whole, and checked when they are read.
+
+The first line is the document as JSON; the second says its format and the checksum of the first. So what was cut,
+overwritten or written by a newer headrace is found, and told with the file's name: never a JSON error, and never a
+value that somebody has not written. A document without a second line is taken as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.codec import dump, load
+from headrace.durable import state_error, state_errors, write_atomic
+from headrace.errors import HeadraceError, StateDamaged, StateTooNew
+
+FORMAT = 1
+T = TypeVar("T")
+
+
+def store(path: Path, value: object) -> None:
+    """Write `value` durably. Raises DiskFull or StateUnavailable."""
+    store_text(path, dump(value))
+
+
+def store_text(path: Path, text: str) -> None:
+    """Write a text of one line durably, with its checksum."""
+    line = text.encode()
+    seal = json.dumps({"format": FORMAT, "crc": zlib.crc32(line)})
+    with state_errors(path):
+        write_atomic(path, line + b"\n" + seal.encode() + b"\n")
+
+
+def stored(kind: type[T], path: Path) -> T | None:
+    """The `kind` that was stored at `path`; None when there is no file. Raises StateDamaged, StateTooNew and
+    StateUnavailable."""
+    return parsed(path, lambda text: load(kind, text))
+
+
+def stored_text(path: Path) -> str | None:
+    """The text that was stored at `path`; None when there is no file."""
+    return parsed(path, lambda text: text)
+
+
+def parsed(path: Path, parse: Callable[[str], T]) -> T | None:
+    """What `parse` makes of the document at `path`; None when there is no file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise state_error(problem, path) from problem
+    try:
+        line, _, seal = data.partition(b"\n")
+        if seal.strip():
+            _check(path, line, json.loads(seal))
+        return parse(line.decode())
+    except (StateDamaged, StateTooNew):
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, HeadraceError) as problem:
+        raise damaged(path, f"cannot be read: {problem}") from problem
+
+
+def _check(path: Path, line: bytes, seal: dict[str, int]) -> None:
+    if seal["format"] > FORMAT:
+        raise StateTooNew(
+            f"{path} has format {seal['format']}; this headrace knows formats up to {FORMAT}",
+            advice="Use a newer headrace, or restore a savepoint.",
+            path=str(path),
+            version=seal["format"],
+        )
+    if seal["crc"] != zlib.crc32(line):
+        raise damaged(path, "does not have the checksum that it was written with")
+
+
+def damaged(path: Path, how: str, version: int | None = None) -> StateDamaged:
+    """A file of a stream is not what was written."""
+    return StateDamaged(
+        f"{path} {how}",
+        advice="Put it back from a backup and start one of the stream's pipelines, restore a savepoint, or drop the "
+        "stream and its pipelines.",
+        path=str(path),
+        version=version,
+    )
