@@ -196,7 +196,7 @@ def test_a_crash_just_after_a_failed_pipeline_is_started_again_leaves_it_started
     assert output(mini, "kills") == [(6,), (7,)]
 
 
-def _crash(*given: object) -> None:
+def _crash(*given: object, **more: object) -> None:
     raise Crash
 
 

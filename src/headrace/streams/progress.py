@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from headrace.errors import StateDamaged, StateTooNew
 from headrace.program import PipelineDef
 from headrace.status import Gap, Traffic
 from headrace.stored import store, stored
@@ -119,8 +120,12 @@ def write_progress(stream_dir: Path, progress: Progress) -> None:
 
 
 def read_applied(stream_dir: Path) -> Applied | None:
-    """What the planning process last applied; None before the first epoch. Raises StateDamaged."""
-    return stored(Applied, stream_dir / "applied.json")
+    """What the planning process last applied; None before the first epoch, and when the file is damaged: nothing
+    depends on it but what is shown, and the next epoch writes it again."""
+    try:
+        return stored(Applied, stream_dir / "applied.json")
+    except (StateDamaged, StateTooNew):
+        return None
 
 
 def write_applied(stream_dir: Path, applied: Applied) -> None:
