@@ -472,7 +472,7 @@ def test_a_stopped_stream_is_not_started_while_it_is_copied(
 
 def test_a_stream_is_not_dropped_while_it_is_copied(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state" / "streams" / "s").mkdir(parents=True)
-    (tmp_path / "state" / "streams" / "s" / "progress.json").write_text("{}")
+    write_progress(tmp_path / "state" / "streams" / "s", Progress())
     copying = Copying(hub, monkeypatch)
     copying.waits(lambda: hub.sql("DROP STREAM s"))
     with pytest.raises(SavepointTimeout):  # savepoints of a stream are taken one after the other

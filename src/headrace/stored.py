@@ -2,7 +2,7 @@
 
 The first line is the document as JSON; the second says its format and the checksum of the first. So what was cut,
 overwritten or written by a newer headrace is found, and told with the file's name: never a JSON error, and never a
-value that somebody has not written. A document without a second line is taken as it is.
+value that nobody has written.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ def stored(kind: type[T], path: Path) -> T | None:
 
 
 def stored_text(path: Path) -> str | None:
-    """The text that was stored at `path`; None when there is no file."""
-    return parsed(path, lambda text: text)
+    """The text that was stored at `path`; None when there is no file. It may stand alone, without its checksum."""
+    return parsed(path, lambda text: text, alone=True)
 
 
-def parsed(path: Path, parse: Callable[[str], T]) -> T | None:
-    """What `parse` makes of the document at `path`; None when there is no file."""
+def parsed(path: Path, parse: Callable[[str], T], *, alone: bool = False) -> T | None:
+    """What `parse` makes of the document at `path`; None when there is no file. With `alone` the line with the checksum
+    may be missing: for texts that `parse` itself can tell from others."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -55,6 +56,8 @@ def parsed(path: Path, parse: Callable[[str], T]) -> T | None:
         raise state_error(problem, path) from problem
     try:
         line, _, seal = data.partition(b"\n")
+        if not seal.strip() and not alone:
+            raise damaged(path, "has no checksum: it was cut, or not written by headrace")
         if seal.strip():
             _check(path, line, json.loads(seal))
         return parse(line.decode())

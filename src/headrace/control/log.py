@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.control.signals import Barrier, Channel, Signal, SignalKind, require_channel
 from headrace.durable import state_errors
-from headrace.stored import store, stored
+from headrace.stored import damaged, store, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,12 @@ class SignalLog:
                 self._write(replace(held, pending=left))
 
     def pending(self, after: int) -> tuple[Emitted, ...]:
-        """The barriers with a higher id than `after`, in order."""
-        return tuple(e for e in self._read().pending if e.id > after)
+        """The barriers with a higher id than `after`, in order. Raises StateDamaged when that id was never given: new
+        signals would have ids that no epoch waits for."""
+        held = self._read()
+        if held.last < after:
+            raise damaged(self._path, f"is missing or old: it knows ids up to {held.last}, and {after} was used")
+        return tuple(e for e in held.pending if e.id > after)
 
     def _read(self) -> _Stored:
         return stored(_Stored, self._path) or _Stored()
