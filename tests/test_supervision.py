@@ -117,6 +117,17 @@ def test_a_failure_that_may_pass_is_shown_as_retrying_until_the_stream_does_some
     assert hub.streams["s"].status().problem == ""
 
 
+def test_a_dead_stream_that_nobody_needs_any_more_is_stopped(hub: Hub, queries: Queries) -> None:
+    for stream in ("s", "t"):
+        queries.fail(stream, "[FILE_CHANGED] a.json was replaced")
+    hub.sql("STOP PIPELINE p")
+    hub.sql("DROP PIPELINE q")
+    assert [hub.streams[name].status().state for name in ("s", "t")] == ["stopped", "stopped"]
+    assert states(hub) == {"p": "stopped"}
+    hub.sql("START PIPELINE p")
+    assert states(hub) == {"p": "running"}
+
+
 def test_start_does_not_wait_for_the_next_try(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
     runtime.keeper._retries._policy = RetryPolicy(first=600)

@@ -273,7 +273,14 @@ class Conductor:
         if start and name not in leaving:
             raise problem
         self.stopped(ending, "its stream cannot run")
+        self._rest_dead(name)
         return False
+
+    def _rest_dead(self, name: str) -> None:
+        """A dead stream that nobody needs is stopped: its failure concerns nobody any more."""
+        with self.lock:
+            if not self.catalog.running(name):
+                self.runtime_of(name).stop()
 
     def _publish(
         self, name: str, ending: Sequence[PipelineDef], start: bool, patient: bool, revived: bool
@@ -286,6 +293,7 @@ class Conductor:
             pipelines = self.catalog.running(name)
             ended = self.catalog.ended_on(name)
             if not pipelines and not ended and not runtime.running:
+                self._rest_dead(name)
                 return []
             if ending and runtime.running:  # before the plan: its first epoch is to carry the barrier
                 ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
@@ -304,6 +312,7 @@ class Conductor:
                     runtime.start(patient)
             elif not runtime.running:
                 self.stopped(ending, "its stream was not running")
+                self._rest_dead(name)
                 return []  # the eof waits in the plan for the stream's next epoch
             dropped = tuple(left.pipeline for left in ended if left.drop and not left.flush)
             return [Published(name, runtime, version, bool(pipelines), ending, ack, dropped)]

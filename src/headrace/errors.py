@@ -387,6 +387,7 @@ class PipelineFailed(UserError):
 
 class StreamFailed(InternalError):
     code = "STREAM_FAILED"
+    retry_helps = True  # Spark's own errors have this code too
 
 
 class SinkFailed(ExternalError):

@@ -13,6 +13,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -159,7 +160,7 @@ class Hub:
         try:
             for name in draft.quick.keys() & touched:
                 if self.runtime(name).running:
-                    self.runtime(name).quick_end(draft.quick[name])
+                    conductor.with_room(partial(self.runtime(name).quick_end, draft.quick[name]))
             conductor.make_so(
                 touched, draft.waits, draft.graceful, now=draft.quick.keys(), leaving=leaving, revived=draft.revived
             )

@@ -202,7 +202,7 @@ def test_a_pipeline_that_was_stopped_at_once_brings_nothing_of_an_epoch_that_is_
     put(mini.directory.parent / "in" / "005.json", [json.dumps({"a": i}) for i in range(5, 9)])
     mini.checkpoint.crash = "logged"  # the epoch is planned with both
     with pytest.raises(Crash):
-        mini.step()
+        mini.drain()
     mini.hub.sql("STOP PIPELINE goes NOW")
     mini.crash()
     mini.drain()

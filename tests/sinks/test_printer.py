@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -17,15 +17,24 @@ from headrace.sinks.console import ConsoleSink, ConsoleTask
 from headrace.sinks.printer import WAITING, Printer
 from tests.e2e.support import until
 
+Pipe = Callable[[], tuple[int, io.TextIOWrapper]]
+
 
 @pytest.fixture
-def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, io.TextIOWrapper]]:
-    """Standard output is a pipe; the end to read from it, and the other."""
-    reads, writes = os.pipe()
-    out = io.TextIOWrapper(os.fdopen(writes, "wb"), encoding="utf-8")
-    monkeypatch.setattr(sys, "stdout", out)
-    yield reads, out
-    out.close()
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
+    """Call it to make standard output a pipe: the end to read from, and the other. (pytest sets its own just before the
+    test.)"""
+    made: list[io.TextIOWrapper] = []
+
+    def make() -> tuple[int, io.TextIOWrapper]:
+        reads, writes = os.pipe()
+        made.append(io.TextIOWrapper(os.fdopen(writes, "wb"), encoding="utf-8"))
+        monkeypatch.setattr(sys, "stdout", made[0])
+        return reads, made[0]
+
+    yield make
+    for out in made:
+        out.close()
 
 
 def everything(reads: int) -> str:
@@ -33,8 +42,8 @@ def everything(reads: int) -> str:
         return file.read().decode()
 
 
-def test_a_reader_that_reads_gets_everything_in_order(pipe: tuple[int, io.TextIOWrapper]) -> None:
-    reads, out = pipe
+def test_a_reader_that_reads_gets_everything_in_order(pipe: Pipe) -> None:
+    reads, out = pipe()
     printer = Printer()
     for i in range(20):
         printer.print(f"{i}\n")
@@ -45,9 +54,9 @@ def test_a_reader_that_reads_gets_everything_in_order(pipe: tuple[int, io.TextIO
 
 
 def test_a_reader_that_does_not_read_holds_up_nobody_and_is_told_what_it_missed(
-    pipe: tuple[int, io.TextIOWrapper],
+    pipe: Pipe,
 ) -> None:
-    reads, _ = pipe
+    reads, _ = pipe()
     printer = Printer()
     for _ in range(WAITING + 40):  # the pipe holds one of these, and the queue some more
         printer.print("x" * 100_000 + "\n")
@@ -63,8 +72,8 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_is_told_what_it_missed(
     os.close(reads)
 
 
-def test_closing_waits_a_bounded_time_for_a_reader_that_does_not_read(pipe: tuple[int, io.TextIOWrapper]) -> None:
-    reads, _ = pipe
+def test_closing_waits_a_bounded_time_for_a_reader_that_does_not_read(pipe: Pipe) -> None:
+    reads, _ = pipe()
     printer = Printer()
     printer.print("x" * 1_000_000)
     printer.close(0.05)
@@ -74,8 +83,8 @@ def test_closing_waits_a_bounded_time_for_a_reader_that_does_not_read(pipe: tupl
     os.close(reads)
 
 
-def test_a_console_sink_goes_on_when_its_reader_is_gone_and_says_so(pipe: tuple[int, io.TextIOWrapper]) -> None:
-    reads, _ = pipe
+def test_a_console_sink_goes_on_when_its_reader_is_gone_and_says_so(pipe: Pipe) -> None:
+    reads, _ = pipe()
     os.close(reads)
     definition = SinkDef("screen", "console", {})
     sink = ConsoleSink(definition, Schema((Field("n", INT),)))
