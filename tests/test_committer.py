@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.bridge.messages import Row
-from headrace.errors import MissingInput, StreamFailed
-from headrace.program import Left, PipelineDef, PlanVersion
+from headrace.errors import MissingInput, SinkFailed, StreamFailed
+from headrace.program import Left, PipelineDef, PlanVersion, SinkDef
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.spark.committer import EpochCommitter
@@ -150,3 +150,21 @@ def test_a_commit_whose_query_was_stopped_while_it_hung_stores_nothing(tmp_path:
     assert asked == ["the commit", f"the commit of sink {NEIGHBOUR.sinks[0].name} of pipeline {NEIGHBOUR.name}"]
     assert running.committer.doing == ""
     assert read_progress(tmp_path).epoch == -1
+
+
+def test_a_sink_that_owes_an_epoch_is_asked_again_between_epochs(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    both = tuple(SinkDef(name, "memory", {"retries": "0", "on_failure": "detach"}) for name in ("one", "two"))
+    pipeline = replace(NEIGHBOUR, sinks=both)
+    slow: Any = running.committer.sink(pipeline, "two")
+    real, slow.commit = slow.commit, _refuse
+    running.commit(running.publish(1, pipeline), "x")
+    assert [(debt.sink, debt.epoch) for debt in running.summaries[-1].progress.debts] == [("two", 0)]
+    assert len(running.committer.settle()) == 1
+    slow.commit = real
+    assert running.committer.settle() == ()
+    assert read_progress(tmp_path).debts == ()
+
+
+def _refuse(*given: object) -> int:
+    raise SinkFailed("not now")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from headrace.chores import Chores
 from headrace.control.acks import Ack
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 # How long a DROP or STOP NOW waits for the epoch in flight before that is given up, and run again without what left.
 STUCK_SECONDS = 60.0
-T = TypeVar("T")
 
 
 class Conductor:
@@ -72,20 +71,20 @@ class Conductor:
         # By stream, who waits for which plan version to be planned. The inner ones never change: any thread may look.
         self._starting: dict[str, dict[str, int]] = {}
         self._damaged: dict[str, HeadraceError] = {}  # streams that could not be recovered when the hub was opened
-        self.reserve = Reserve(state.path)
         self.chores = Chores(self._chore_done)
+        self.reserve = Reserve(state.path, self._later)
         self.board = NoticeBoard(self._on_notice)
 
     def go_on(self) -> None:
         """Go on with what ran when the state directory was last let go of. A stream that cannot go on is dead, with
         the reason; the others run."""
-        self._keep_reserve()
+        self.reserve.keep()
         if any(self.catalog.running(stream) for stream in self.catalog.streams):
             self._engine()  # without it none can run: that is an error of whoever opens the hub
         for stream in self.catalog.streams:
             self._recover(stream)
         with self.lock:
-            self.with_room(lambda: self._change(transitions.reopened(self.catalog)))
+            self.reserve.with_room(lambda: self._change(transitions.reopened(self.catalog)))
         for stream in set(self.catalog.streams) - self._damaged.keys():
             self._go_on_with(stream)
 
@@ -128,20 +127,9 @@ class Conductor:
         if stream in self._damaged and not self.closed and self._recover(stream) is None:
             self._go_on_with(stream)
 
-    def with_room(self, act: Callable[[], T]) -> T:
-        """Do what must get through on a full disk: with the reserve released when there is no room otherwise."""
-        try:
-            return act()
-        except DiskFull:
-            if not self.reserve.release():
-                raise
-            self.chores.later("", self._keep_reserve)
-            return act()
-
-    def _keep_reserve(self) -> None:
-        """Make the reserve, now or when there is room again."""
-        if not self.reserve.keep() and not self.closed:
-            self.chores.later("", self._keep_reserve)
+    def _later(self, act: Callable[[], None]) -> None:
+        if not self.closed:
+            self.chores.later("", act)
 
     def release(self) -> None:
         """End all queries at once, whatever fails on the way, and take no more bytes and chores."""
@@ -193,14 +181,14 @@ class Conductor:
             catalog = take_back(self.catalog, before, after)
             changed = {n for n in after.streams if self.catalog.streams.get(n) != catalog.streams.get(n)}
             cancelled = tuple(e for e in after.ended if e not in before.ended)
-            self.with_room(lambda: self.forget(changed))
-            self.with_room(lambda: self.save(catalog))
+            self.reserve.with_room(lambda: self.forget(changed))
+            self.reserve.with_room(lambda: self.save(catalog))
             for name in touched & set(catalog.streams):
                 runtime, pipelines = self.runtime_of(name), catalog.running(name)
                 try:
                     ended = catalog.ended_on(name)
-                    self.with_room(partial(runtime.publish, pipelines, ended, cancelled=cancelled))
-                    self.with_room(lambda name=name: self.save(self.catalog.without_ends(name)))  # type: ignore[misc]
+                    self.reserve.with_room(partial(runtime.publish, pipelines, ended, cancelled=cancelled))
+                    self.reserve.with_room(lambda name=name: self.save(self.catalog.without_ends(name)))  # type: ignore[misc]
                 except HeadraceError as problem:  # what made the script fail is raised, and tells of the stream too
                     runtime.trouble = problem.render()
                 if not pipelines:
@@ -258,7 +246,7 @@ class Conductor:
                 if name in self._damaged and not self._repaired(name, graceful.get(name, ()), start, leaving):
                     continue
                 step = partial(self._publish, name, graceful.get(name, ()), start, patient, name in revived)
-                published += self.with_room(step) if name in leaving else step()
+                published += self.reserve.with_room(step) if name in leaving else step()
         for new in published:
             with noting(problems):
                 self._follow(new, new.name in waits, new.name in now)

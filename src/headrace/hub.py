@@ -122,7 +122,7 @@ class Hub:
             conductor.started,
             lambda name: self.catalog.running(name),
             conductor.finished,
-            conductor.with_room,
+            conductor.reserve.with_room,
         )
         conductor.chores.start()
         try:
@@ -153,14 +153,14 @@ class Hub:
             # Stopping and dropping work on a full disk too. When streams are gone, half of the script is stored: the
             # other half must follow.
             must = bool(leaving | dropped) and leaving == touched
-            (conductor.with_room if must else _call)(lambda: conductor.forget(dropped))
+            (conductor.reserve.with_room if must else _call)(lambda: conductor.forget(dropped))
             if draft.catalog != self.catalog:
-                (conductor.with_room if must or dropped else _call)(lambda: conductor.save(draft.catalog))
+                (conductor.reserve.with_room if must or dropped else _call)(lambda: conductor.save(draft.catalog))
         quick = [p for ended in draft.quick.values() for p in ended]
         try:
             for name in draft.quick.keys() & touched:
                 if self.runtime(name).running:
-                    conductor.with_room(partial(self.runtime(name).quick_end, draft.quick[name]))
+                    conductor.reserve.with_room(partial(self.runtime(name).quick_end, draft.quick[name]))
             conductor.make_so(
                 touched, draft.waits, draft.graceful, now=draft.quick.keys(), leaving=leaving, revived=draft.revived
             )

@@ -145,6 +145,11 @@ class QueryKeeper:
         return "retrying" if self.retrying is not None else "running"
 
     @property
+    def up(self) -> bool:
+        """Whether there is a query now: none that is dead, or waits to be started again."""
+        return self.running and self._cancel is None
+
+    @property
     def since(self) -> float:
         """When it came into this state, in seconds since 1970; for one that is retried, when it first failed."""
         retrying = self.retrying

@@ -262,7 +262,7 @@ class StreamRuntime:
 
     def in_flight(self) -> InFlight | None:
         """The epoch that is being planned or run, if there is one."""
-        if self.state != "running":
+        if not self.keeper.up:
             return None
         doing = self._committer.doing if self._committer is not None else ""
         return self._watch.in_flight(doing, self._values["max_latency"] / 1e6)
@@ -298,7 +298,7 @@ class StreamRuntime:
             return True
 
         def held() -> bool:
-            if self.state != "running":  # nothing is in flight while a query waits to be started again
+            if not self.keeper.up:  # nothing is in flight while a query waits to be started again
                 return True
             self.ask_to_hold()  # again: who had asked for it before, such as a savepoint, may have undone that
             return self._watch.held

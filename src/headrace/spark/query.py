@@ -119,10 +119,8 @@ class StreamQuery:
         stopping = threading.Thread(target=self._stop, name="headrace-stop", daemon=True)
         stopping.start()
         stopping.join(PLANNER_SECONDS)
-        planner = self._planner()
-        if stopping.is_alive() and planner is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(planner, signal.SIGKILL)
+        if stopping.is_alive():
+            _kill_planner(self._planner())
         stopping.join(STOP_SECONDS - PLANNER_SECONDS)
         if stopping.is_alive():
             _log.warning("query %s did not stop in %g s and is left alone", self._query.name, STOP_SECONDS)
@@ -136,3 +134,10 @@ class StreamQuery:
             pass
         except Exception as problem:  # the JVM is gone, or its own time limit is over
             _log.info("stopping a query: %s", problem)
+
+
+def _kill_planner(pid: int | None) -> None:
+    """Kill the planning process, unless it is gone and its number belongs to another program by now."""
+    with contextlib.suppress(OSError):
+        if pid is not None and b"spark" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
