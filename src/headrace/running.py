@@ -109,17 +109,21 @@ class _Watch:
 
     def _dead(self, stream: str) -> bool:
         """Tell when a stream's query is started again, runs again, or is dead; whether it is dead."""
-        status = self._hub.streams[stream].status()
-        known, self._ill[stream] = self._ill.get(stream, ""), f"{status.state} {status.attempt}"
-        if status.state == "retrying" and self._ill[stream] != known:
-            said = f"stream {stream} failed and is started again (attempt {status.attempt}): {status.problem}"
-            print(said, file=sys.stderr, flush=True)
-        elif status.state == "running" and known.startswith("retrying"):
-            print(f"stream {stream} runs again", file=sys.stderr, flush=True)
-        elif status.state == "dead" and self._ill[stream] != known:
+        runtime = self._hub.runtime(stream)
+        state, problem, retrying = runtime.state, runtime.problem, runtime.keeper.retrying
+        attempt = 0 if retrying is None else retrying.attempt
+        known, self._ill[stream] = self._ill.get(stream, ""), f"{state} {attempt}"
+        said = ""
+        if state == "retrying" and self._ill[stream] != known:
+            said = f"stream {stream} failed and is started again (attempt {attempt}): {problem}"
+        elif state == "running" and known.startswith("retrying"):
+            said = f"stream {stream} runs again"
+        elif state == "dead" and self._ill[stream] != known:
             self._died = True
-            print(f"stream {stream} is dead: {status.problem}", file=sys.stderr, flush=True)
-        return status.state == "dead"
+            said = f"stream {stream} is dead: {problem}"
+        if said:
+            print(said, file=sys.stderr, flush=True)
+        return state == "dead"
 
 
 class _End:
