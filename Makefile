@@ -18,7 +18,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
-        bench-formats bench-ingress fuzz soak-kill soak-ingress soak-churn soak-schedules test-cluster clean
+        bench-formats bench-ingress bench-listing fuzz soak-kill soak-ingress soak-churn soak-schedules test-cluster clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ bench-formats: $(STAMP) ## MB/s per core of the formats, beside pyarrow, polars,
 
 bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a plain sink, and through to a window
 	@$(BIN)/python -m bench.ingress
+
+bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 files takes
+	@$(BIN)/python -m bench.listing
 
 fuzz: $(STAMP) ## Mutated input against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)

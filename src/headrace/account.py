@@ -11,7 +11,8 @@ from headrace.history import History
 from headrace.inflight import InFlight
 from headrace.keeper import QueryKeeper
 from headrace.program import StreamDef
-from headrace.status import StreamStatus, to_datetime
+from headrace.sources.badfiles import read_summary
+from headrace.status import StreamState, StreamStatus, to_datetime
 from headrace.streams.plans import PlanStore, parse_plan
 from headrace.streams.progress import Applied, Progress, read_applied, read_progress
 from headrace.watch import Watch
@@ -23,17 +24,21 @@ def status_of(
     plans: PlanStore,
     watch: Watch,
     history: History,
-    keeper: QueryKeeper,
+    keeper: QueryKeeper | None,
     flying: InFlight | None,
     epoch_ms: float | None,
     problem: str,
+    dropped: int,
 ) -> StreamStatus:
-    """What really happened, as far as it is known. `epoch_ms` is how long Spark says the last epoch took."""
+    """What really happened, as far as it is known. `epoch_ms` is how long Spark says the last epoch took, `dropped` how
+    many records the gateway says it gave up. A stream of a hub that is closed has no keeper."""
+    skipped = read_summary(directory / "source")
     try:
         progress = read_progress(directory)
     except HeadraceError as damage:  # a stream that cannot run can still be looked at
         progress, problem = Progress(), problem or damage.render()
-    state, retrying = keeper.state, keeper.retrying
+    state: StreamState = "stopped" if keeper is None else keeper.state
+    retrying = None if keeper is None else keeper.retrying
     applied, running = read_applied(directory), state == "running"
     rows_per_s, mb_per_s = history.rates()
     return StreamStatus(
@@ -56,11 +61,15 @@ def status_of(
         mb_per_s=mb_per_s,
         problem=problem,
         state=state,
-        since=_moment(keeper.since),
+        since=None if keeper is None else _moment(keeper.since),
         attempt=retrying.attempt if retrying is not None else 0,
         next_try=_moment(retrying.next_try) if retrying is not None else None,
         epoch_age=flying.age if flying is not None else None,
         waiting_for=flying.phase if flying is not None else "",
+        rejected=progress.rejected,
+        dropped=dropped,
+        skipped_files=skipped.count,
+        bad_files=dict(skipped.newest),
     )
 
 

@@ -124,6 +124,7 @@ class QueryKeeper:
         self._search: Search | None = None
         self._charge = ""  # the failure that the search is about
         self._lived = False
+        self._again = False
 
     @property
     def started(self) -> bool:
@@ -249,6 +250,10 @@ class QueryKeeper:
         """An epoch that only looked for the guilty one came through. Called before its query is made to end."""
         self._lived = True
 
+    def run_again(self) -> None:
+        """The epoch in flight ends its query, to be run again with another input. Called before that happens."""
+        self._again = True
+
     def _drop_timer(self) -> None:
         if self._cancel is not None:
             self._cancel()
@@ -321,6 +326,9 @@ class QueryKeeper:
     def _mend(self, problem: str) -> tuple[Retrying | None, dict[str, str]]:
         """What to do about a failure, and the pipelines that were found guilty of it."""
         lived, self._lived = self._lived, False
+        again, self._again = self._again, False
+        if again:  # not a failure: a retry that is under way, or a search, goes on with it
+            return Retrying(0, 0.0, 0.0, problem), {}
         applied = read_applied(self._directory) if lived or _of_a_pipeline(problem) else None
         if applied is None:  # a search, if there is one, goes on with the same probe
             return self._count(problem), {}

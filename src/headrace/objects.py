@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.control.signals import FLUSH, PING, SYNC_TEST
 from headrace.errors import HeadraceError, PipelineFailed, UnknownSink
+from headrace.ring0.validity import policy_of
 from headrace.status import ALIVE, PipelineStatus, StreamStatus
 from headrace.streams.progress import PipelineProgress, Progress
 
@@ -114,6 +115,8 @@ class Pipeline:
             error=record.error or (runtime.problem if ill else ""),
             detached=dict(record.detached) | runtime.notes(definition),
             changes=list(record.history),
+            rows_in=counted.rows_in,
+            rejected=counted.bad if policy_of(runtime.stream) in ("skip", "dead_letter") else 0,
         )
 
     def wait(self, timeout: float | None = None) -> bool:

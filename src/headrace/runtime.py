@@ -23,6 +23,7 @@ from headrace.control.log import SignalLog
 from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, QUICK_END, SAVEPOINT, Signal, SignalKind
 from headrace.durable import state_errors, write_atomic
+from headrace.epochlog import EpochLog
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.history import History
 from headrace.inflight import InFlight, epoch_limit, too_long
@@ -77,6 +78,7 @@ class StreamRuntime:
         self.plans = PlanStore(directory)
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
         self._watch, self._history = Watch(), History(stream, self.plans)
+        self._log = EpochLog(stream, directory)
         self.keeper = QueryKeeper(
             directory, self.plans, self._begin, lambda guilty: failed(stream.name, guilty, {}), self._wake
         )
@@ -84,8 +86,11 @@ class StreamRuntime:
         self.trouble = ""  # what the hub could not do for the stream the last time it tried
         self.signals = SignalLog(directory)
         self.acks = Acks()
-        self._values = stream_values(stream)
         self._owed = OwedBarriers(self.acks, lambda: self.committer.settle())
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        return stream_values(self.stream)  # its changeable options may be others
 
     # --- signals ----------------------------------------------------------------------------------
 
@@ -285,6 +290,7 @@ class StreamRuntime:
                 self._epoch_done,
                 self._known,
                 self.keeper.probe_lived,
+                self.keeper.run_again,
             )
         return self._committer
 
@@ -421,6 +427,11 @@ class StreamRuntime:
         with self._watch.changed:
             self._history.add(summary)
             self._watch.done()
+        self._log.add(
+            summary,
+            lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},
+            self._intake.dropped,
+        )
         self._owed.seen(summary.barrier, summary.epoch, summary.progress.debts)
         verdict = self._history.judge(summary)
         failures = verdict.over | summary.failures
@@ -468,4 +479,5 @@ class StreamRuntime:
             self.in_flight(),
             last[1] if last else None,
             self.problem,
+            self._intake.dropped(),
         )

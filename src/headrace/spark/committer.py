@@ -26,6 +26,7 @@ from headrace.ring1.state import require_room
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey
 from headrace.sinks.delivery import Delivered, Delivery
+from headrace.sources.badfiles import BadRange, hand_over
 from headrace.spark.collected import Collected, Failures, Members, members_of
 from headrace.spark.counting import progress_after
 from headrace.spark.summary import EpochSummary, summarise
@@ -36,6 +37,10 @@ from headrace.streams.quarantine import read_quarantine
 
 class ProbeLived(Exception):
     """Ends the query of an epoch that was run only to see whether it dies."""
+
+
+class FilesLeftOut(Exception):
+    """Ends the query of an epoch in which tasks found files that are left out: it is run again without them."""
 
 
 class EpochCommitter:
@@ -49,10 +54,11 @@ class EpochCommitter:
         done: Callable[[EpochSummary], None],
         known: Callable[[], set[int]],
         probe_lived: Callable[[], None],
+        run_again: Callable[[], None] = lambda: None,
     ) -> None:
         """`known` are the declared instances: the counters of others are forgotten when their last epoch is over.
-        `probe_lived` hears of epochs that are not to be committed."""
-        self._known, self._probe_lived = known, probe_lived
+        `probe_lived` and `run_again` are called for epochs that are not to be committed, before their query ends."""
+        self._known, self._probe_lived, self._run_again = known, probe_lived, run_again
         self._directory, self._checkpoint, self._plans, self._done = directory, checkpoint, plans, done
         self._sinks: dict[tuple[int, str], DriverSink] = {}
         self._busy = threading.Lock()  # held while an epoch is committed
@@ -139,6 +145,7 @@ class EpochCommitter:
         if first["probing"]:
             self._probe_lived()
             raise ProbeLived(f"epoch {first['epoch']} lived without the guilty one")
+        self._require_readable(first["epoch"], found)
         plan = self._plans.load(first["plan"])
         members = members_of(plan, first["leaving"])
         self._align_lanes({i: p for i, p in members.items() if i not in first["out"]}, first["epoch"], barrier, found)
@@ -163,6 +170,15 @@ class EpochCommitter:
         failures = {i: d.failure for i, d in delivered.items() if d.failure and i not in quit_now | known.keys()}
         detached = {i: d.detached for i, d in delivered.items() if d.detached}
         self._done(summarise(plan, found, progress, failures, detached))
+
+    def _require_readable(self, epoch: int, found: Collected) -> None:
+        """Commit nothing of an epoch in which tasks met files that they could not read. Which ones must be durable
+        before the first commit, and the same for all tasks: the planner leaves them out when the epoch is run again."""
+        unreadable = [BadRange.parse(bad) for report in found.reports.values() for bad in report["unreadable"]]
+        if unreadable:
+            hand_over(self._directory / "source", unreadable)
+            self._run_again()
+            raise FilesLeftOut(f"epoch {epoch} is run again without {', '.join(sorted({b.path for b in unreadable}))}")
 
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """What sinks say of themselves that fails no epoch, by their names."""

@@ -73,6 +73,7 @@ class EpochPlanner:
         self.token = options["token"]
         self.parallelism = int(options["parallelism"])
         self._known: tuple[int, Progress] | None = None
+        self._newest = 0
 
     @cached_property
     def plans(self) -> PlanStore:
@@ -121,6 +122,7 @@ class EpochPlanner:
             return start
         # The hub logs a barrier before it publishes the plan that the barrier asks for: read in the other order.
         newest = self.plans.current()
+        self._follow(newest)
         plan, cut = next_cut(self.signals.pending(start["barrier"][0]), newest)
         source = self.source.latest(start["source"], self.values["max_epoch_bytes"])
         progress = self._progress(start["epoch"])
@@ -141,6 +143,14 @@ class EpochPlanner:
             "now": max(start["now"], time.time_ns() // 1000),  # logged, so that a re-run has the same clock
             "epoch": start["epoch"] + 1,
         }
+
+    def _follow(self, newest: int) -> None:
+        """Make the source again when a new plan version has other options for it (`SourceKind.changeable`)."""
+        if newest not in (0, self._newest):
+            self._newest, stream = newest, self.plans.load(newest).stream
+            if stream != self.stream:
+                for made in ("stream", "source", "values"):
+                    self.__dict__.pop(made, None)
 
     def _progress(self, epoch: int) -> Progress:
         """The stream after `epoch`, read once: polls are many, and nothing changes until the next epoch is done."""
