@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import DiskFull, kind_of
+from headrace.errors import DiskFull, StateDamaged, kind_of
 from headrace.spark.causes import cause_of, in_short
 
 WRAPPED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: boom SQLSTATE: XXKST
@@ -57,6 +57,12 @@ def test_the_innermost_cause_is_told(text: str, cause: str) -> None:
 
 def test_a_full_disk_of_spark_s_is_one_of_our_errors() -> None:
     assert kind_of(in_short(wrapped("java.io.IOException: No space left on device"))) is DiskFull
+
+
+def test_a_damaged_file_of_spark_s_checkpoint_is_named_and_not_tried_again() -> None:
+    text = wrapped("org.apache.hadoop.fs.ChecksumException: Checksum error: file:/s/checkpoint/offsets/1 at 0 exp: 1")
+    assert kind_of(in_short(text)) is StateDamaged
+    assert "/s/checkpoint/offsets/1" in in_short(text)
 
 
 def test_the_chain_of_causes_is_looked_at_although_pyspark_shows_only_the_outermost() -> None:

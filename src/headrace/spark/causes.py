@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from headrace.errors import DiskFull
+from headrace.errors import DiskFull, StateDamaged
 
 _CODED = re.compile(r"^(?:Caused by: )?(?:.*?: )?headrace\.errors\.\w+: (\[[A-Z_]+\] (?:.+\n?)+)", re.MULTILINE)
 _DIED = re.compile(r"^.*(?:Python worker exited unexpectedly|ExecutorLostFailure).*$", re.MULTILINE)
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_CHECKSUM = re.compile(r"ChecksumException: Checksum error: file:(\S+/checkpoint/\S+)")
 _RAISED = re.compile(r"^(?!Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Failed|Interrupt|Exit): .+$", re.MULTILINE)
 _CAUSED = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
@@ -33,6 +34,11 @@ def in_short(text: str) -> str:
         return DiskFull(
             f"Spark has no room to write: {full[0]}",
             advice="Make room on the disks of the state directory and of /tmp.",
+        ).render()
+    if broken := _CHECKSUM.search(text):
+        return StateDamaged(
+            f"{broken[1]} does not have the checksum that Spark wrote it with",
+            advice="Put it back from a backup, restore a savepoint, or drop the stream and its pipelines.",
         ).render()
     if "Traceback (most recent call last)" in text:
         raised = _RAISED.findall(text[text.rindex("Traceback (most recent call last)") :])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 from headrace.bridge.messages import SPARK_DDL, Row
-from headrace.errors import InternalError, StreamFailed
+from headrace.errors import InternalError, StreamFailed, kind_of
 from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.session import QUERY_SETTINGS, Engine
@@ -82,7 +82,12 @@ class StreamQuery:
         writer: Any = lanes.writeStream.foreachBatch(commit).outputMode("update").queryName(name)
         # With its scheme: otherwise it would lie wherever the session's fs.defaultFS points.
         location = (directory.absolute() / "checkpoint").as_uri()
-        self._query: StreamingQuery = writer.option("checkpointLocation", location).start()
+        try:
+            self._query: StreamingQuery = writer.option("checkpointLocation", location).start()
+        except Exception as problem:  # py4j shows the name of the call, and a page of the JVM's causes
+            cause = cause_of(problem)
+            kind = kind_of(cause)
+            raise (StreamFailed(cause) if kind is None else kind(cause.split("] ", 1)[1])) from problem
         self._ended, self._planner = ended, planner
         self._watch = threading.Thread(target=self._wait, name=f"headrace-query-{name}", daemon=True)
         self._watch.start()
