@@ -6,10 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace.program import Left, PipelineDef, PlanVersion
+import pytest
+
+from headrace.bridge.messages import Row
+from headrace.errors import MissingInput, SinkFailed, StreamFailed
+from headrace.program import Left, PipelineDef, PlanVersion, SinkDef
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.spark.committer import EpochCommitter
+from headrace.spark.epochs import NothingPlanned, read_partition
 from headrace.spark.summary import EpochSummary
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import read_progress
@@ -113,3 +118,53 @@ def test_a_dropped_pipeline_is_forgotten_after_its_last_epoch_and_a_stopped_one_
     assert set(read_progress(tmp_path).pipelines) == {"1", "2"}
     running.commit(one, "4")
     assert set(read_progress(tmp_path).pipelines) == {"2"}
+
+
+def test_an_epoch_of_which_no_task_reports_is_an_error_and_one_that_was_never_planned_is_not(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    plan = running.publish(1, NEIGHBOUR)
+    with pytest.raises(MissingInput):
+        running.committer.commit([])
+    assert read_progress(tmp_path).epoch == -1
+    (batch,) = read_partition(NothingPlanned())
+    running.committer.commit([Row(*values.values()) for values in batch.to_pylist()])
+    assert (read_progress(tmp_path).epoch, running.summaries) == (-1, [])
+    running.commit(plan, "1")
+    assert read_progress(tmp_path).epoch == 0
+
+
+def test_a_commit_whose_query_was_stopped_while_it_hung_stores_nothing(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    plan = running.publish(1, NEIGHBOUR)
+    given = TaskInput(plan, Chunks((lines({"word": "x"}),)), 0, 1, 0, "checkpoint", None, ())
+    rows = [row for rows in run_task(given) for row in rows]
+    asked: list[str] = []
+
+    def stopped_meanwhile() -> None:
+        asked.append(running.committer.doing)
+        if len(asked) == 2:
+            raise StreamFailed("the query was stopped")
+
+    with pytest.raises(StreamFailed):
+        running.committer.commit(rows, stopped_meanwhile)
+    assert asked == ["the commit", f"the commit of sink {NEIGHBOUR.sinks[0].name} of pipeline {NEIGHBOUR.name}"]
+    assert running.committer.doing == ""
+    assert read_progress(tmp_path).epoch == -1
+
+
+def test_a_sink_that_owes_an_epoch_is_asked_again_between_epochs(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    both = tuple(SinkDef(name, "memory", {"retries": "0", "on_failure": "detach"}) for name in ("one", "two"))
+    pipeline = replace(NEIGHBOUR, sinks=both)
+    slow: Any = running.committer.sink(pipeline, "two")
+    real, slow.commit = slow.commit, _refuse
+    running.commit(running.publish(1, pipeline), "x")
+    assert [(debt.sink, debt.epoch) for debt in running.summaries[-1].progress.debts] == [("two", 0)]
+    assert len(running.committer.settle()) == 1
+    slow.commit = real
+    assert running.committer.settle() == ()
+    assert read_progress(tmp_path).debts == ()
+
+
+def _refuse(*given: object) -> int:
+    raise SinkFailed("not now")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries start at once, and every plan is planned at once."""
 
-    def start(self: StreamRuntime) -> None:
+    def start(self: StreamRuntime, patient: bool = False) -> None:
         if not self.running:
             self.keeper.query = Query()
 
@@ -132,7 +133,7 @@ def idle(runtime: StreamRuntime) -> None:
 def test_waiting_too_long_for_the_first_epoch_says_who_waited_for_what_and_leaves_nothing_behind(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(self: StreamRuntime) -> None:
+    def start(self: StreamRuntime, patient: bool = False) -> None:
         self.keeper.query = Query()
 
     monkeypatch.setattr(Hub, "_start_engine", lambda self: None)
@@ -228,7 +229,7 @@ def test_a_drop_that_a_crash_kept_from_the_plan_is_told_when_the_hub_is_opened_a
         first.sql("STOP PIPELINE p")
         instance = first.record("p").definition.instance
         with monkeypatch.context() as crashing:
-            crashing.setattr(Conductor, "make_so", lambda *given: None)  # dies right after the catalog is saved
+            crashing.setattr(Conductor, "make_so", lambda *given, **more: None)  # dies right after the catalog is saved
             first.sql("DROP PIPELINE p")
     for _ in range(2):  # and again, between publishing the plan and saving that it was
         saved = CatalogFile(tmp_path / "state").read()
@@ -471,7 +472,7 @@ def test_a_stopped_stream_is_not_started_while_it_is_copied(
 
 def test_a_stream_is_not_dropped_while_it_is_copied(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state" / "streams" / "s").mkdir(parents=True)
-    (tmp_path / "state" / "streams" / "s" / "progress.json").write_text("{}")
+    write_progress(tmp_path / "state" / "streams" / "s", Progress())
     copying = Copying(hub, monkeypatch)
     copying.waits(lambda: hub.sql("DROP STREAM s"))
     with pytest.raises(SavepointTimeout):  # savepoints of a stream are taken one after the other
@@ -530,7 +531,7 @@ def test_stopping_a_stream_whose_query_is_being_mended_waits_for_no_lock_twice(
     hub: Hub,
 ) -> None:
     """The keeper asks the hub for Spark under its own lock, while the hub stops the query under the hub's."""
-    hub._engine = object()  # type: ignore[assignment]
+    hub._engine = SimpleNamespace(owned=False)  # type: ignore[assignment]
     runtime = hub.runtime("s")
     relaunching, done = threading.Event(), threading.Event()
 
@@ -641,7 +642,7 @@ def test_a_stream_whose_last_pipeline_failed_in_a_long_epoch_is_stopped_after_it
 def test_a_script_whose_stream_cannot_be_started_has_no_effect(
     hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch, problem: HeadraceError
 ) -> None:
-    def refused(self: StreamRuntime) -> None:
+    def refused(self: StreamRuntime, patient: bool = False) -> None:
         raise problem
 
     monkeypatch.setattr(StreamRuntime, "start", refused)

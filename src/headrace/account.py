@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace.errors import StartTimeout
+from headrace.errors import HeadraceError, StartTimeout
 from headrace.history import History
+from headrace.inflight import InFlight
+from headrace.keeper import QueryKeeper
 from headrace.program import StreamDef
 from headrace.sources.badfiles import read_summary
-from headrace.status import StreamStatus, to_datetime
+from headrace.status import StreamState, StreamStatus, to_datetime
 from headrace.streams.plans import PlanStore, parse_plan
-from headrace.streams.progress import Applied, read_applied, read_progress
+from headrace.streams.progress import Applied, Progress, read_applied, read_progress
 from headrace.watch import Watch
 
 
@@ -21,15 +24,22 @@ def status_of(
     plans: PlanStore,
     watch: Watch,
     history: History,
-    running: bool,
+    keeper: QueryKeeper | None,
+    flying: InFlight | None,
     epoch_ms: float | None,
     problem: str,
     dropped: int,
 ) -> StreamStatus:
     """What really happened, as far as it is known. `epoch_ms` is how long Spark says the last epoch took, `dropped` how
-    many records the gateway says it gave up."""
+    many records the gateway says it gave up. A stream of a hub that is closed has no keeper."""
     skipped = read_summary(directory / "source")
-    progress, applied = read_progress(directory), read_applied(directory)
+    try:
+        progress = read_progress(directory)
+    except HeadraceError as damage:  # a stream that cannot run can still be looked at
+        progress, problem = Progress(), problem or damage.render()
+    state: StreamState = "stopped" if keeper is None else keeper.state
+    retrying = None if keeper is None else keeper.retrying
+    applied, running = read_applied(directory), state == "running"
     rows_per_s, mb_per_s = history.rates()
     return StreamStatus(
         name=stream.name,
@@ -50,11 +60,21 @@ def status_of(
         rows_per_s=rows_per_s,
         mb_per_s=mb_per_s,
         problem=problem,
+        state=state,
+        since=None if keeper is None else _moment(keeper.since),
+        attempt=retrying.attempt if retrying is not None else 0,
+        next_try=_moment(retrying.next_try) if retrying is not None else None,
+        epoch_age=flying.age if flying is not None else None,
+        waiting_for=flying.phase if flying is not None else "",
         rejected=progress.rejected,
         dropped=dropped,
         skipped_files=skipped.count,
         bad_files=dict(skipped.newest),
     )
+
+
+def _moment(at: float) -> datetime | None:
+    return datetime.fromtimestamp(at, UTC) if at else None
 
 
 def _subscribers(stream: StreamDef, plans: PlanStore, applied: Applied) -> dict[str, list[str]]:
@@ -70,7 +90,7 @@ def _subscribers(stream: StreamDef, plans: PlanStore, applied: Applied) -> dict[
 
 
 def start_timeout(
-    stream: StreamDef, directory: Path, plans: PlanStore, watch: Watch, version: int, timeout: float
+    stream: StreamDef, directory: Path, plans: PlanStore, watch: Watch, version: int, timeout: float, problem: str
 ) -> StartTimeout:
     """Says who waited for what, and what the stream did instead."""
     schema, applied, plan = stream.schema, read_applied(directory), plans.load(version)
@@ -85,6 +105,8 @@ def start_timeout(
     else:
         spent = time.monotonic() - watch.planned_at
         instead = f"epoch {watch.planned_epoch}, with plan version {watch.planned}, was planned {spent:.0f} s ago"
+    if problem:
+        instead = f"its query failed and is started again: {problem}"
     return StartTimeout(
         f"{waited} {timeout:g} s for an epoch of stream {stream.name} with plan version {version}{wanted}; {instead}",
         advice="The machine may be busy with a long epoch: try again, or make max_epoch_bytes smaller.",

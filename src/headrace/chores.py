@@ -1,4 +1,4 @@
-"""What threads that must not wait leave for another one to do."""
+"""Work for threads that must not block: done by another one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from headrace.errors import HubClosed, StartTimeout, StopTimeout, StreamFailed
+from headrace.errors import DiskFull, HubClosed, StartTimeout, StateUnavailable, StopTimeout, StreamFailed
 
 AGAIN_SECONDS = 2.0
 _log = logging.getLogger(__name__)
@@ -30,9 +30,9 @@ class Chores:
         """Have it done soon. Never waits."""
         self._waiting.put((stream, chore))
 
-    def later(self, stream: str, chore: Callable[[], None]) -> None:
-        """Have it done when some time has passed: its time has not come yet."""
-        timer = threading.Timer(AGAIN_SECONDS, self.put, (stream, chore))
+    def later(self, stream: str, chore: Callable[[], None], seconds: float | None = None) -> None:
+        """Have it done after some time."""
+        timer = threading.Timer(AGAIN_SECONDS if seconds is None else seconds, self.put, (stream, chore))
         timer.daemon = True
         timer.start()
 
@@ -54,8 +54,9 @@ class Chores:
         except (HubClosed, StreamFailed, StartTimeout, StopTimeout):
             return None  # a dead query is told to those who wait for it; a slow one has the plan and will come to it
         except Exception as problem:  # nobody is above this thread to hear of it
-            _log.warning("stream %s: %s", stream, problem, exc_info=not isinstance(problem, OSError))
-            if isinstance(problem, OSError):  # a full disk may have room again
+            passes = isinstance(problem, OSError | DiskFull | StateUnavailable)
+            _log.warning("stream %s: %s", stream, problem, exc_info=not passes)
+            if passes:  # a full disk may have room again
                 self.later(stream, chore)
             return problem
         return None

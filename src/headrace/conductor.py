@@ -1,4 +1,4 @@
-"""Makes what is declared so: one catalog, the runtimes of its streams, and what happens to them.
+"""Reconciles running streams with the catalog: one catalog, the runtimes of its streams, and what happens to them.
 
 Whoever changes the catalog holds `lock`; nobody holds it while waiting for an epoch. Spark's streaming thread and the
 notice thread never take it: they leave chores.
@@ -8,20 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headrace.chores import Chores
 from headrace.control.acks import Ack
 from headrace.control.signals import GRACEFUL_END
+from headrace.durable import state_errors
 from headrace.ending import DRAIN_SECONDS
-from headrace.errors import HubClosed, StartTimeout, StopTimeout, UnknownStream
+from headrace.errors import (
+    DiskFull,
+    HeadraceError,
+    HubClosed,
+    StartTimeout,
+    StateUnavailable,
+    StopTimeout,
+    UnknownStream,
+)
 from headrace.exclusive import Exclusive
 from headrace.ingress.service import GatewayService
 from headrace.program import PipelineDef, StreamDef
 from headrace.published import Published, end_of, noting, weightiest
+from headrace.reserve import Reserve
 from headrace.runtime import StreamRuntime
 from headrace.sources import keeps_progress
 from headrace.streams import transitions
@@ -31,9 +42,13 @@ from headrace.streams.progress import read_progress
 from headrace.streams.quarantine import read_quarantine
 from headrace.streams.state_dir import StateDir
 from headrace.undo import take_back
+from headrace.wholeness import require_whole
 
 if TYPE_CHECKING:
     from headrace.spark.session import Engine
+
+# How long a DROP or STOP NOW waits for the epoch in flight before that is given up, and run again without what left.
+STUCK_SECONDS = 60.0
 
 
 class Conductor:
@@ -56,19 +71,66 @@ class Conductor:
         self.runtimes: dict[str, StreamRuntime] = {}
         # By stream, who waits for which plan version to be planned. The inner ones never change: any thread may look.
         self._starting: dict[str, dict[str, int]] = {}
+        self._damaged: dict[str, HeadraceError] = {}  # streams that could not be recovered when the hub was opened
         self.chores = Chores(self._chore_done)
+        self.reserve = Reserve(state.path, self._later)
         self.board = NoticeBoard(self._on_notice)
 
     def go_on(self) -> None:
-        """Go on with what ran when the state directory was last let go of."""
-        for stream in self.catalog.streams:  # a crash may have kept a failure from the catalog
-            directory = self._state.stream(stream)
-            killers = {q.run: q.reason for q in read_quarantine(directory).out if q.until is None}
-            self.drop_failed(stream, read_progress(directory).failures | killers)
-            self.detach(stream, read_progress(directory).detached)
+        """Go on with what ran when the state directory was last let go of. A stream that cannot go on is dead, with
+        the reason; the others run."""
+        self.reserve.keep()
+        if any(self.catalog.running(stream) for stream in self.catalog.streams):
+            self._engine()  # without it none can run: that is an error of whoever opens the hub
+        for stream in self.catalog.streams:
+            self._recover(stream)
         with self.lock:
-            self._change(transitions.reopened(self.catalog))
-        self.make_so(set(self.catalog.streams), set())
+            self.reserve.with_room(lambda: self._change(transitions.reopened(self.catalog)))
+        for stream in set(self.catalog.streams) - self._damaged.keys():
+            self._go_on_with(stream)
+
+    def _go_on_with(self, stream: str) -> None:
+        try:
+            self.make_so({stream}, set(), patient=True)
+        except HeadraceError as problem:
+            self._give_up(stream, problem)
+
+    def _recover(self, stream: str) -> HeadraceError | None:
+        """Bring the catalog in line with what the stream's directory says: a crash may have kept a failure from it.
+        What keeps that from being done makes the stream dead."""
+        self._damaged.pop(stream, None)
+        directory = self._state.stream(stream)
+        try:
+            require_whole(directory)
+            progress = read_progress(directory)
+            killers = {q.run: q.reason for q in read_quarantine(directory).out if q.until is None}
+            self.drop_failed(stream, progress.failures | killers)
+            self.detach(stream, progress.detached)
+        except HeadraceError as problem:
+            self._give_up(stream, problem)
+            return problem
+        return None
+
+    def _give_up(self, stream: str, problem: HeadraceError) -> None:
+        """The stream is dead until it is repaired and started, or dropped. What is wrong with the disk may pass."""
+        with self.lock:
+            if isinstance(problem, HubClosed):
+                return
+            self._damaged[stream] = problem
+            if self.catalog.running(stream):
+                self.runtime_of(stream).fail(problem.render())
+            else:
+                self.runtime_of(stream).trouble = problem.render()
+        if isinstance(problem, DiskFull | StateUnavailable):
+            self.chores.later(stream, lambda: self._come_back(stream))
+
+    def _come_back(self, stream: str) -> None:
+        if stream in self._damaged and not self.closed and self._recover(stream) is None:
+            self._go_on_with(stream)
+
+    def _later(self, act: Callable[[], None]) -> None:
+        if not self.closed:
+            self.chores.later("", act)
 
     def release(self) -> None:
         """End all queries at once, whatever fails on the way, and take no more bytes and chores."""
@@ -121,12 +183,16 @@ class Conductor:
             catalog = take_back(self.catalog, before, after)
             changed = {n for n in after.streams if not _goes_on(self.catalog.stream(n), catalog.stream(n))}
             cancelled = tuple(e for e in after.ended if e not in before.ended)
-            self.forget(changed)
-            self.save(catalog)
+            self.reserve.with_room(lambda: self.forget(changed))
+            self.reserve.with_room(lambda: self.save(catalog))
             for name in touched & set(catalog.streams):
                 runtime, pipelines = self.runtime_of(name), catalog.running(name)
-                runtime.publish(pipelines, catalog.ended_on(name), cancelled=cancelled)
-                self.save(self.catalog.without_ends(name))
+                try:
+                    ended = catalog.ended_on(name)
+                    self.reserve.with_room(partial(runtime.publish, pipelines, ended, cancelled=cancelled))
+                    self.reserve.with_room(lambda name=name: self.save(self.catalog.without_ends(name)))  # type: ignore[misc]
+                except HeadraceError as problem:  # what made the script fail is raised, and tells of the stream too
+                    runtime.trouble = problem.render()
                 if not pipelines:
                     runtime.stop()
 
@@ -151,6 +217,7 @@ class Conductor:
         for name, runtime in runtimes.items():
             runtime.forget()
             del self.runtimes[name]
+            self._damaged.pop(name, None)
 
     # --- what runs ---------------------------------------------------------------------------------
 
@@ -160,22 +227,54 @@ class Conductor:
         waits: set[str],
         graceful: Mapping[str, Sequence[PipelineDef]] = MappingProxyType({}),
         start: bool = True,
+        *,
+        now: Collection[str] = (),
+        leaving: Collection[str] = (),
+        revived: Collection[str] = (),
+        patient: bool = False,
     ) -> None:
         """Bring each stream's query in line with the catalog, and wait for the new plan on those in `waits`. Pipelines
         in `graceful` end with a barrier: this returns when everything before it is in their sinks. Without `start`, a
-        query that was stopped stays so. What goes wrong with one stream keeps no other from getting its plan."""
+        query that was stopped stays so. What goes wrong with one stream keeps no other from getting its plan.
+
+        Streams in `now` end at once when nobody needs them. On those in `leaving` nothing is started: that they are
+        damaged, or the disk is full, is no reason to fail. Those in `revived` are started again if they are dead. With
+        `patient`, a query that cannot be started is tried again.
+        """
         problems: list[Exception] = []
         published: list[Published] = []
         for name in sorted(streams):
-            with noting(problems):
-                published += self._publish(name, graceful.get(name, ()), start)
+            with noting(problems), state_errors(self._state.stream(name)):
+                if name in self._damaged and not self._repaired(name, graceful.get(name, ()), start, leaving):
+                    continue
+                step = partial(self._publish, name, graceful.get(name, ()), start, patient, name in revived)
+                published += self.reserve.with_room(step) if name in leaving else step()
         for new in published:
             with noting(problems):
-                self._follow(new, new.name in waits)
+                self._follow(new, new.name in waits, new.name in now)
         if problems:
             raise weightiest(problems)
 
-    def _publish(self, name: str, ending: Sequence[PipelineDef], start: bool) -> list[Published]:
+    def _repaired(self, name: str, ending: Sequence[PipelineDef], start: bool, leaving: Collection[str]) -> bool:
+        """Whether a damaged stream can run again. If not, that is raised, unless nothing is to be started there."""
+        problem = self._recover(name)
+        if problem is None:
+            return True
+        if start and name not in leaving:
+            raise problem
+        self.stopped(ending, "its stream cannot run")
+        self._rest_dead(name)
+        return False
+
+    def _rest_dead(self, name: str) -> None:
+        """A dead stream that nobody needs is stopped: its failure concerns nobody any more."""
+        with self.lock:
+            if not self.catalog.running(name):
+                self.runtime_of(name).stop()
+
+    def _publish(
+        self, name: str, ending: Sequence[PipelineDef], start: bool, patient: bool, revived: bool
+    ) -> list[Published]:
         """Publish a stream's plan and start its query if need be; nothing when there is nothing to wait for then."""
         with self.lock:
             self.exclusive.wait({name})
@@ -184,6 +283,7 @@ class Conductor:
             pipelines = self.catalog.running(name)
             ended = self.catalog.ended_on(name)
             if not pipelines and not ended and not runtime.running:
+                self._rest_dead(name)
                 return []
             if ending and runtime.running:  # before the plan: its first epoch is to carry the barrier
                 ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
@@ -196,17 +296,31 @@ class Conductor:
             if ended:
                 self.save(self.catalog.without_ends(name))
             if pipelines and start:
-                runtime.start()
+                if revived:
+                    runtime.revive()
+                else:
+                    runtime.start(patient)
             elif not runtime.running:
                 self.stopped(ending, "its stream was not running")
+                self._rest_dead(name)
                 return []  # the eof waits in the plan for the stream's next epoch
-            return [Published(name, runtime, version, bool(pipelines), ending, ack)]
+            dropped = tuple(left.pipeline for left in ended if left.drop and not left.flush)
+            return [Published(name, runtime, version, bool(pipelines), ending, ack, dropped)]
 
-    def _follow(self, new: Published, wait: bool) -> None:
-        """Wait until what was published is so."""
+    def _follow(self, new: Published, wait: bool, now: bool) -> None:
+        """Wait until what was published is in force. With `now`, a query that nobody needs is stopped instead."""
+        if now and not new.needed and new.ack is None:
+            with self.lock:
+                if not self.catalog.running(new.name):
+                    new.runtime.stop()
+            return
+        if now and not wait:
+            self.chores.later(new.name, lambda: self._unstick(new), STUCK_SECONDS)
+        patience = DRAIN_SECONDS
         try:
             if wait or not new.needed:
-                new.runtime.wait_planned(new.version, self.start_timeout)
+                if not self._came(new, wait):
+                    patience = 0.0
                 self._planned(new.name, new.version)
             if new.ack is not None:
                 self._await_end(new.name, new.ack, new.ending)
@@ -215,7 +329,29 @@ class Conductor:
                 self._rest_later(new)
             raise
         if not new.needed:
-            self._rest(new)
+            self._rest(new, patience)
+
+    def _came(self, new: Published, wait: bool) -> bool:
+        """Wait for the first epoch with what was published; whether it came. With `wait`, an epoch in flight that does
+        not end is given up when a pipeline that was dropped may hold it up."""
+        drops = wait and new.dropped and new.ack is None
+        try:
+            new.runtime.wait_planned(
+                new.version, min(STUCK_SECONDS, self.start_timeout) if drops else self.start_timeout
+            )
+        except StartTimeout:
+            if not drops:
+                raise
+            if not new.needed:
+                return False
+            self._unstick(new)
+            new.runtime.wait_planned(new.version, self.start_timeout)
+        return True
+
+    def _unstick(self, new: Published) -> None:
+        """Run the epoch in flight again without the pipelines that were dropped, unless it has ended meanwhile."""
+        if new.dropped and not new.reached and new.runtime.running:
+            new.runtime.run_again_without(new.dropped, new.version - 1)
 
     def _rest_later(self, new: Published) -> None:
         """Stop the query of a stream that nobody needs when it has come to the plan that says so."""
@@ -224,10 +360,10 @@ class Conductor:
         elif new.runtime.running:
             self.chores.later(new.name, lambda: self._rest_later(new))
 
-    def _rest(self, new: Published) -> None:
+    def _rest(self, new: Published, patience: float = DRAIN_SECONDS) -> None:
         """Stop the query of a stream that nobody needs."""
         runtime = new.runtime
-        runtime.hold(DRAIN_SECONDS)  # the last eof is committed before the query stops
+        runtime.hold(patience)  # the last eof is committed before the query stops
         with self.lock:
             if self.closed or self.runtimes.get(new.name) is not runtime:
                 return
@@ -298,7 +434,8 @@ class Conductor:
     def _chore_done(self, stream: str, problem: Exception | None) -> None:
         runtime = self.runtimes.get(stream.lower())
         if runtime is not None:
-            runtime.trouble = "" if problem is None else f"{type(problem).__name__}: {problem}"
+            said = problem.render() if isinstance(problem, HeadraceError) else f"{type(problem).__name__}: {problem}"
+            runtime.trouble = "" if problem is None else said
 
     def drop_failed(self, stream: str, failures: dict[str, str]) -> None:
         """The next plan version does without the pipelines that failed; their error is kept."""

@@ -38,11 +38,10 @@ def _stream_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
     if known is None:  # declared by this very script
         return [stream.name, "stopped", stream.source, stream.format, len(stream.schema), "", 0, 0, None]
     status = hub.runtime(name).status()
-    state = "running" if status.running else "stopped"
     decoding = ", ".join(status.decoding_columns)
     return [
         stream.name,
-        state,
+        status.state,
         stream.source,
         stream.format,
         len(stream.schema),
@@ -98,7 +97,7 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
 def live_stream(runtime: StreamRuntime, catalog: Catalog) -> LiveStream | None:
     """What EXPLAIN may say about a stream as it runs: only what an epoch has really applied."""
     applied = read_applied(runtime.directory)
-    if applied is None or not runtime.running:
+    if applied is None or runtime.state != "running":
         return None
     names = {p.instance: p for p in catalog.running(runtime.stream.name)}
     plan = runtime.plans.load(applied.version)

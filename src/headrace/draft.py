@@ -70,12 +70,14 @@ from headrace.streams.catalog import Catalog, PipelineRecord
 class Draft:
     """Statements applied so far. `touched` streams need a new plan, and the caller waits for it on those in `waits`;
     `dropped` are streams that are gone; `graceful` and `quick` are pipelines to be stopped, by stream;
-    `savepoints` (name, stream or all) are taken when everything else is done."""
+    `savepoints` (name, stream or all) are taken when everything else is done. `ill` says what is wrong with the query
+    of a stream (retrying, dead or nothing), and those `revived` are started again."""
 
     catalog: Catalog
     meaning: Meaning
     buckets: int
     live: Callable[[str], LiveStream | None] = lambda name: None
+    ill: Callable[[str], str] = lambda name: ""
     describe: Callable[[Catalog, str, str], Result] | None = None
     show: Callable[[Catalog, str], Result] | None = None
     touched: set[str] = field(default_factory=set)
@@ -84,6 +86,7 @@ class Draft:
     graceful: dict[str, list[PipelineDef]] = field(default_factory=dict)
     quick: dict[str, list[PipelineDef]] = field(default_factory=dict)
     savepoints: list[tuple[str, str | None]] = field(default_factory=list)
+    revived: set[str] = field(default_factory=set)
 
     def apply(self, statement: Statement) -> Result:
         """Apply one statement; what to tell the user."""
@@ -225,10 +228,18 @@ class Draft:
     @_apply.register
     def _(self, statement: StartPipeline) -> Result:
         record = self._pipeline(statement.name, statement.span)
+        name, stream = record.definition.name, record.definition.program.stream
+        ill = self.ill(stream)
+        told = f"; stream {stream} was {ill}, its query is started again" if ill else ""
+        if ill:
+            self.revived.add(stream.lower())
         if record.desired == "running" and not record.detached:
-            return Result(f"pipeline {record.definition.name} is running")
+            if ill:
+                self._touch(record.definition)
+                return Result(f"pipeline {name} goes on{told}")
+            return Result(f"pipeline {name} is running")
         self._start(record)
-        return Result(f"started pipeline {record.definition.name}")
+        return Result(f"started pipeline {name}{told}")
 
     @_apply.register
     def _(self, statement: StopPipeline) -> Result:

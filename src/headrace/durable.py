@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+
+from headrace.errors import DiskFull, ExternalError, StateUnavailable
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -29,3 +34,28 @@ def fsync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def state_error(problem: OSError, path: Path | None = None) -> ExternalError:
+    """What the operating system said about a path of the state directory, as one of our errors."""
+    where = str(problem.filename or path or "the state directory")
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            f"there is no room to write {where}: {problem.strerror}",
+            advice="Make room on that disk. Streams go on by themselves then.",
+            path=where,
+        )
+    return StateUnavailable(
+        f"{where} cannot be used: {problem.strerror or problem}",
+        advice="Check its permissions, its mount and its disk. Streams go on by themselves then.",
+        path=where,
+    )
+
+
+@contextlib.contextmanager
+def state_errors(path: Path) -> Iterator[None]:
+    """Raise what the operating system says in here about the state directory as one of our errors."""
+    try:
+        yield
+    except OSError as problem:
+        raise state_error(problem, path) from problem

@@ -6,23 +6,33 @@ The two never mix: while the hub drains, no window is closed because a source se
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Sequence
 from threading import RLock
+from typing import Protocol, TypeVar
 
-from headrace.errors import StreamFailed
+from headrace.errors import ExternalError, StreamFailed
 from headrace.exclusive import Exclusive
 from headrace.program import PipelineDef
 from headrace.runtime import StreamRuntime
 from headrace.status import Waited
 
 DRAIN_SECONDS = 60.0
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class WithRoom(Protocol):
+    """Calls something, and once more with the reserve released when the disk is full."""
+
+    def __call__(self, act: Callable[[], T]) -> T: ...
 
 
 class Ending:
     """Ends the streams that `started` gives: those with a query, dead ones included. `lock` is the hub's, `exclusive`
     says which streams are copied; `running` are the pipelines that a stream should run, and `finished` hears, under the
-    lock, of those whose source has ended."""
+    lock, of those whose source has ended. `with_room` runs what must get through on a full disk."""
 
     def __init__(
         self,
@@ -31,7 +41,9 @@ class Ending:
         started: Callable[[], list[StreamRuntime]],
         running: Callable[[str], tuple[PipelineDef, ...]],
         finished: Callable[[Sequence[PipelineDef]], None],
+        with_room: WithRoom,
     ) -> None:
+        self._with_room = with_room
         self._lock, self._exclusive = lock, exclusive
         self._started, self._running, self._finished = started, running, finished
         self._draining = False
@@ -39,13 +51,22 @@ class Ending:
     def wait(self, timeout: float | None) -> bool:
         """Wait until every source is drained, then close all windows, commit, and stop; whether that went in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        dead: dict[StreamRuntime, StreamFailed] = {}
         for runtime in self._started():
-            if not runtime.wait_exhausted(_left(deadline)) or self._draining:
-                return False
-        while runtimes := self._started():
-            for runtime in runtimes:
-                if not self._end(runtime, deadline):
+            try:
+                if not runtime.wait_exhausted(_left(deadline)) or self._draining:
                     return False
+            except StreamFailed as problem:  # the others come to their end first
+                dead[runtime] = problem
+        while runtimes := [r for r in self._started() if r not in dead]:
+            for runtime in runtimes:
+                try:
+                    if not self._end(runtime, deadline):
+                        return False
+                except StreamFailed as problem:
+                    dead[runtime] = problem
+        for first in dead.values():
+            raise first
         return True
 
     def _end(self, runtime: StreamRuntime, deadline: float | None) -> bool:
@@ -81,15 +102,24 @@ class Ending:
                 self._exclusive.wait(names, timeout)
                 mine.enter_context(self._exclusive.taken(names))
             for runtime in runtimes:
-                runtime.ask_to_hold()
+                with contextlib.suppress(ExternalError):  # it is asked once more below
+                    self._with_room(runtime.ask_to_hold)
             for runtime in runtimes:
                 done = True
                 with contextlib.suppress(StreamFailed):  # a query that died has nothing in flight
-                    done = runtime.hold(max(0.0, began + timeout - time.monotonic()))
+                    done = self._held(runtime, max(0.0, began + timeout - time.monotonic()))
                 told(Waited(runtime.stream.name, runtime.newest_epoch, time.monotonic() - began, done))
                 runtime.stop()
                 calm = calm and done
         return calm
+
+    def _held(self, runtime: StreamRuntime, timeout: float) -> bool:
+        """Whether the epoch in flight ended in time. A disk that takes no write cannot keep a stream from stopping."""
+        try:
+            return self._with_room(lambda: runtime.hold(timeout))
+        except ExternalError as problem:
+            _log.warning("stream %s cannot be held: %s", runtime.stream.name, problem)
+            return False
 
 
 def _left(deadline: float | None) -> float | None:

@@ -263,14 +263,17 @@ class RuleBrokePlan(InternalError):
 
 class MissingFile(UserError):
     code = "MISSING_FILE"
+    retry_helps = True  # a mount that is away comes back
 
 
 class UnreadableFile(UserError):
     code = "UNREADABLE_FILE"
+    retry_helps = True  # a mount that is away comes back
 
 
 class UnreadableDirectory(UserError):
     code = "UNREADABLE_DIRECTORY"
+    retry_helps = True  # a mount that is away comes back
 
 
 class UnwritablePath(UserError):
@@ -327,6 +330,18 @@ class StateTooNew(UserError):
 
 class StateDamaged(InternalError):
     code = "STATE_DAMAGED"
+
+
+class DiskFull(ExternalError):
+    code = "DISK_FULL"
+    retry_helps = True
+
+
+class StateUnavailable(ExternalError):
+    """The operating system refuses to read or write the state directory, for another reason than a full disk."""
+
+    code = "STATE_UNAVAILABLE"
+    retry_helps = True
 
 
 class MissingJava(ExternalError):
@@ -387,6 +402,11 @@ class WorkerDied(ExternalError):
     code = "WORKER_DIED"
 
 
+class EpochTimeout(ExternalError):
+    code = "EPOCH_TIMEOUT"
+    retry_helps = True
+
+
 class TooManyGroups(UserError):
     code = "TOO_MANY_GROUPS"
 
@@ -397,6 +417,7 @@ class PipelineFailed(UserError):
 
 class StreamFailed(InternalError):
     code = "STREAM_FAILED"
+    retry_helps = True  # Spark's own errors have this code too
 
 
 class SinkFailed(ExternalError):
@@ -406,6 +427,7 @@ class SinkFailed(ExternalError):
 
 class MissingInput(InternalError):
     code = "MISSING_INPUT"
+    retry_helps = True  # nothing of the epoch is committed, and it is run again
 
 
 class BarrierOverlap(InternalError):
@@ -492,3 +514,20 @@ class RequestTooLarge(UserError):
 class TooManyRequests(ExternalError):
     code = "TOO_MANY_REQUESTS"
     retry_helps = True
+
+
+def kind_of(text: str) -> type[HeadraceError] | None:
+    """The class of the error that `text` begins with, as `render` writes it; None when that is none of ours."""
+    code = text[1:].split("]", 1)[0] if text.startswith("[") else ""
+    kinds: list[type[HeadraceError]] = [HeadraceError]
+    for kind in kinds:
+        if kind.code == code:
+            return kind
+        kinds += kind.__subclasses__()
+    return None
+
+
+def may_pass(text: str) -> bool:
+    """Whether what failed with this text may work when it is tried again. Only a coded error can rule that out."""
+    kind = kind_of(text)
+    return kind is None or kind.retry_helps or kind is InternalError  # Spark has an INTERNAL_ERROR of its own

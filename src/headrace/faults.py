@@ -36,13 +36,16 @@ def fault_chosen(name: str) -> bool:
 
 def crash_point(pipeline: str) -> None:
     """Does nothing, or kills this worker and nothing else, as a crash in native code would: when the file that
-    HEADRACE_CRASH names has `pipeline` on a line of its own."""
+    HEADRACE_CRASH names has `pipeline` on a line of its own. With "/for ever" behind the name it hangs instead."""
     listed = os.environ.get("HEADRACE_CRASH")
     if not listed or not os.path.exists(listed):
         return
     with open(listed, encoding="utf-8") as file:
-        if pipeline in file.read().splitlines():
-            os.kill(os.getpid(), signal.SIGSEGV)
+        chosen = file.read().splitlines()
+    if pipeline in chosen:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if f"{pipeline}/for ever" in chosen:
+        time.sleep(3600)
 
 
 def _die() -> None:

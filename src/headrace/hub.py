@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace import savepoints
 from headrace.conductor import Conductor
-from headrace.control.signals import QUICK_END
 from headrace.describe import describe, live_stream, show
 from headrace.draft import Draft
+from headrace.durable import state_errors
 from headrace.ending import DRAIN_SECONDS, Ending
 from headrace.engine import launch, settle
 from headrace.errors import (
@@ -67,6 +69,18 @@ def open_hub(
     return Hub(Path(state_dir), spark, master, verbose, buckets or min(8, os.cpu_count() or 1), start_timeout)
 
 
+T = TypeVar("T")
+
+
+def _call(act: Callable[[], T]) -> T:
+    return act()
+
+
+def _only_leaves(before: Catalog, after: Catalog, stream: str) -> bool:
+    """Whether a script starts nothing on a stream."""
+    return {p.run for p in after.running(stream)} <= {p.run for p in before.running(stream)}
+
+
 class Hub:
     """See the module. Use it as a context manager, or call `close`."""
 
@@ -83,6 +97,7 @@ class Hub:
         self._closers: list[Callable[[], None]] = []
         self._master, self._verbose, self._buckets = master, verbose, buckets
         self._gateway = GatewayService(self._state.path / "gateway.log")
+        self._engine_lock = threading.Lock()  # taken after the hub's, never before it
         try:
             file = CatalogFile(self._state.path)
             catalog = file.read()
@@ -102,6 +117,7 @@ class Hub:
             conductor.started,
             lambda name: self.catalog.running(name),
             conductor.finished,
+            conductor.reserve.with_room,
         )
         conductor.chores.start()
         try:
@@ -125,27 +141,34 @@ class Hub:
         only the state of what it dropped or replaced may be gone by then. StopTimeout takes nothing back: what was
         stopped ends when its stream comes to it.
         """
-        with self._lock:
+        conductor = self._conductor
+        with self._lock, state_errors(self._state.path):
             draft, results = self._work_out(text)
             dropped = {name.lower() for name in draft.dropped if self.catalog.stream(name) is not None}
             if any(draft.catalog.running(stream) for stream in draft.touched):
                 self._start_engine()  # before anything is stored: without Java the script has no effect
             before = self.catalog
-            self._conductor.forget(dropped)
+            touched = {stream for stream in draft.touched if draft.catalog.stream(stream) is not None}
+            leaving = {name for name in touched - draft.revived if _only_leaves(before, draft.catalog, name)}
+            # Stopping and dropping work on a full disk too. When streams are gone, half of the script is stored: the
+            # other half must follow.
+            must = bool(leaving | dropped) and leaving == touched
+            (conductor.reserve.with_room if must else _call)(lambda: conductor.forget(dropped))
             if draft.catalog != self.catalog:
-                self._conductor.save(draft.catalog)
-        touched = {stream for stream in draft.touched if draft.catalog.stream(stream) is not None}
+                (conductor.reserve.with_room if must or dropped else _call)(lambda: conductor.save(draft.catalog))
         quick = [p for ended in draft.quick.values() for p in ended]
-        for name in draft.quick.keys() & touched:
-            if self.runtime(name).running:
-                self.runtime(name).control(QUICK_END, draft.quick[name])
         try:
-            self._conductor.make_so(touched, draft.waits, draft.graceful)
+            for name in draft.quick.keys() & touched:
+                if self.runtime(name).running:
+                    conductor.reserve.with_room(partial(self.runtime(name).quick_end, draft.quick[name]))
+            conductor.make_so(
+                touched, draft.waits, draft.graceful, now=draft.quick.keys(), leaving=leaving, revived=draft.revived
+            )
         except StopTimeout:  # what is declared stands, and comes to be
             self._conductor.stopped(quick, "it was stopped at once")
             raise
         except HeadraceError:
-            self._conductor.take_back(before, draft.catalog, touched)
+            conductor.take_back(before, draft.catalog, touched)
             raise
         self._conductor.stopped(quick, "it was stopped at once")
         for savepoint, stream in draft.savepoints:
@@ -177,6 +200,7 @@ class Hub:
             self._meaning,
             self._buckets,
             live=self._live,
+            ill=self._ill,
             describe=lambda catalog, kind, name: describe(self, catalog, kind, name),
             show=lambda catalog, kind: show(self, catalog, kind),
         )
@@ -184,6 +208,11 @@ class Hub:
     def _live(self, stream: str) -> LiveStream | None:
         runtime = self._conductor.runtimes.get(stream.lower())
         return None if runtime is None else live_stream(runtime, self.catalog)
+
+    def _ill(self, stream: str) -> str:
+        """What is wrong with a stream's query: retrying, dead or nothing."""
+        runtime = self._conductor.runtimes.get(stream.lower())
+        return runtime.state if runtime is not None and runtime.state in ("retrying", "dead") else ""
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -215,16 +244,17 @@ class Hub:
             return self._conductor.runtime_of(stream)
 
     def _start_engine(self) -> Engine:
-        # At first without the lock: a query that is being mended is started under its keeper's, while a thread that has
-        # this one may be waiting to stop it.
+        """The engine; a new one when there is none, or when the JVM of our own has died. Without the hub's lock: a
+        query is started again by a thread of its own, while one that has the hub's lock may be waiting to stop it."""
         self._conductor.require_open()
-        engine = self._engine
-        if engine is not None:
-            return engine
-        with self._lock:
+        with self._engine_lock:
             self._conductor.require_open()
+            if self._engine is not None and self._engine.owned and not self._engine.alive:
+                gone, self._engine = self._engine, None
+                gone.stop()
             if self._engine is None:
-                self._engine = launch(self._state, self._master, self._verbose, self._meaning)
+                with state_errors(self._state.path):
+                    self._engine = launch(self._state, self._master, self._verbose, self._meaning)
             return self._engine
 
     # --- savepoints -------------------------------------------------------------------------------
@@ -296,8 +326,9 @@ class Hub:
             for callback in self._closers:
                 steps.callback(callback)
             steps.callback(self._conductor.board.close)
-            if self._engine is not None:
-                steps.callback(self._engine.stop)
+            with self._engine_lock:
+                if self._engine is not None:
+                    steps.callback(self._engine.stop)
             steps.callback(self._conductor.release)
         self._conductor.chores.join(timeout=5)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.control.signals import FLUSH, PING, SYNC_TEST
-from headrace.errors import PipelineFailed, UnknownSink
+from headrace.errors import HeadraceError, PipelineFailed, UnknownSink
 from headrace.ring0.validity import policy_of
 from headrace.status import ALIVE, PipelineStatus, StreamStatus
-from headrace.streams.progress import PipelineProgress
+from headrace.streams.progress import PipelineProgress, Progress
 
 if TYPE_CHECKING:
     from headrace.hub import Hub
@@ -89,13 +89,18 @@ class Pipeline:
         record = self._hub.record(self.name)
         definition = record.definition
         runtime = self._hub.runtime(definition.program.stream)
-        progress = runtime.progress
+        try:
+            progress = runtime.progress
+        except HeadraceError:  # the stream says so
+            progress = Progress()
+        # The catalog says what the pipeline should do; with a query that does not run it does nothing.
+        ill = runtime.state in ("retrying", "dead") and record.state in ("created", "starting", "running")
         counted = progress.pipelines.get(str(definition.instance), PipelineProgress())
         away = counted.epoch is not None and record.desired != "running"
         return PipelineStatus(
             name=definition.name,
             stream=runtime.stream.name,
-            state=record.state,
+            state=runtime.state if ill else record.state,
             instance=definition.instance,
             rows_out=counted.rows_out,
             late=counted.late,
@@ -107,8 +112,8 @@ class Pipeline:
             epoch_ms=runtime.spent_ms(definition.instance),
             missed_rows=counted.missed_rows + (progress.rows - counted.seen_rows if away else 0),
             gaps=list(counted.gaps),
-            error=record.error,
-            detached=dict(record.detached),
+            error=record.error or (runtime.problem if ill else ""),
+            detached=dict(record.detached) | runtime.notes(definition),
             changes=list(record.history),
             rows_in=counted.rows_in,
             rejected=counted.bad if policy_of(runtime.stream) in ("skip", "dead_letter") else 0,

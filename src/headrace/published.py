@@ -16,7 +16,7 @@ from headrace.runtime import StreamRuntime
 @dataclass(frozen=True)
 class Published:
     """A plan version of a stream. It is `needed` if any pipeline is in it; those `ending` have come to their end when
-    `ack` is there."""
+    `ack` is there. Those `dropped` keep nothing: an epoch that does not end may be given up to get rid of them."""
 
     name: str
     runtime: StreamRuntime
@@ -24,6 +24,7 @@ class Published:
     needed: bool
     ending: Sequence[PipelineDef]
     ack: Future[Ack] | None
+    dropped: Sequence[PipelineDef] = ()
 
     @property
     def reached(self) -> bool:

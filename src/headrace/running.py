@@ -107,9 +107,11 @@ class _Watch:
         self._hub, self._asked = hub, interrupts.asked
         self._told: set[str] = set()
         self._detached: set[tuple[str, str]] = set()
+        self._ill: dict[str, str] = {}
+        self._died = False
 
     def wait(self, until_end: bool) -> bool:
-        """Whether a pipeline failed. Raises StreamFailed when a stream's query died."""
+        """Whether a pipeline or a stream failed. Raises StreamFailed when no stream is left that could go on."""
         end = _End(self._hub) if until_end else None
         while not self._asked.wait(_PAUSE):
             running = self._look()
@@ -118,7 +120,7 @@ class _Watch:
             if not running:
                 break
         self._look()
-        return bool(self._told)
+        return bool(self._told) or self._died
 
     def _look(self) -> bool:
         """Tell of new failures; whether any pipeline still runs."""
@@ -131,9 +133,29 @@ class _Watch:
                 if (status.name, sink) not in self._detached:
                     self._detached.add((status.name, sink))
                     print(f"pipeline {status.name} goes on without sink {sink}: {reason}", file=sys.stderr, flush=True)
-        for stream in {s.stream for s in statuses if s.state in ALIVE}:
-            self._hub.runtime(stream).raise_failure()
-        return any(s.state in ALIVE for s in statuses)
+        wanted = sorted({s.stream for s in statuses if s.state in ALIVE})
+        left = [name for name in wanted if not self._dead(name)]
+        if wanted and not left:
+            self._hub.runtime(wanted[0]).raise_failure()
+        return bool(left)
+
+    def _dead(self, stream: str) -> bool:
+        """Tell when a stream's query is started again, runs again, or is dead; whether it is dead."""
+        runtime = self._hub.runtime(stream)
+        state, problem, retrying = runtime.state, runtime.problem, runtime.keeper.retrying
+        attempt = 0 if retrying is None else retrying.attempt
+        known, self._ill[stream] = self._ill.get(stream, ""), f"{state} {attempt}"
+        said = ""
+        if state == "retrying" and self._ill[stream] != known:
+            said = f"stream {stream} failed and is started again (attempt {attempt}): {problem}"
+        elif state == "running" and known.startswith("retrying"):
+            said = f"stream {stream} runs again"
+        elif state == "dead" and self._ill[stream] != known:
+            self._died = True
+            said = f"stream {stream} is dead: {problem}"
+        if said:
+            print(said, file=sys.stderr, flush=True)
+        return state == "dead"
 
 
 class _End:

@@ -1,13 +1,15 @@
 """One shared stream while the hub is open: publishes plans, runs the query, knows what really happened.
 
-The hub decides which pipelines should run; this class makes it so. Threads: the hub's callers, Spark's streaming
-thread (`_epoch_done`) and the notice thread (`on_notice`) meet under the condition variable of one `Watch`; nobody
-holds it while waiting for Spark.
+The hub decides which pipelines should run; this class carries that out. Threads: the hub's callers, Spark's streaming
+thread (`_epoch_done`), the notice thread (`on_notice`) and the one that limits the time of epochs meet under the
+condition variable of one `Watch`; nobody holds it while waiting for Spark.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -19,24 +21,28 @@ from headrace.account import start_timeout, status_of
 from headrace.control.acks import Ack, Acks
 from headrace.control.log import SignalLog
 from headrace.control.sending import send_control
-from headrace.control.signals import EPOCH, FLUSH, SAVEPOINT, Signal, SignalKind
-from headrace.durable import write_atomic
+from headrace.control.signals import EPOCH, FLUSH, QUICK_END, SAVEPOINT, Signal, SignalKind
+from headrace.durable import state_errors, write_atomic
 from headrace.epochlog import EpochLog
-from headrace.errors import HeadraceError, StreamFailed
+from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.history import History
+from headrace.inflight import InFlight, epoch_limit, too_long
 from headrace.ingress.service import GatewayService
 from headrace.intake import Intake
 from headrace.keeper import OnEnd, QueryKeeper
+from headrace.owing import OwedBarriers
 from headrace.program import Left, PipelineDef, StreamDef
-from headrace.status import StreamStatus
+from headrace.status import StreamState, StreamStatus
 from headrace.streams import stream_values
 from headrace.streams.checkpoint import checkpoint_id
 from headrace.streams.leftovers import remove_uncommitted_state
 from headrace.streams.notices import NoticeBoard
-from headrace.streams.plans import PlanStore
+from headrace.streams.plans import PlanStore, parse_plan
 from headrace.streams.progress import HOLD, Progress, read_applied, read_progress
 from headrace.streams.publishing import publish
+from headrace.streams.quarantine import change_quarantine
 from headrace.watch import Watch
+from headrace.wholeness import require_whole
 
 if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter
@@ -47,6 +53,11 @@ if TYPE_CHECKING:
 # The first epoch pays for Python workers, imports and kernels: 7 to 9 s cold on two cores, several times that when
 # busy.
 START_LIMIT_SECONDS = 120.0
+
+# Somebody who waits for the first epoch of a plan is told after so many failures in a row, and not when all tries are
+# used up: by then a typing error in an option has cost minutes.
+PATIENT_ATTEMPTS = 3
+LOOK_SECONDS = 0.5  # how often the age of an epoch is looked at when it has a limit
 
 
 class StreamRuntime:
@@ -70,12 +81,17 @@ class StreamRuntime:
         self._watch, self._history = Watch(), History(stream, self.plans)
         self._log = EpochLog(stream, directory)
         self.keeper = QueryKeeper(
-            directory, self.plans, self._launch, lambda guilty: failed(stream.name, guilty, {}), self._wake
+            directory, self.plans, self._begin, lambda guilty: failed(stream.name, guilty, {}), self._wake
         )
         self._committer: EpochCommitter | None = None
         self.trouble = ""  # what the hub could not do for the stream the last time it tried
         self.signals = SignalLog(directory)
         self.acks = Acks()
+        self._owed = OwedBarriers(self.acks, lambda: self.committer.settle())
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        return stream_values(self.stream)  # its changeable options may be others
 
     # --- signals ----------------------------------------------------------------------------------
 
@@ -92,13 +108,15 @@ class StreamRuntime:
         it, which is committed; None when that took too long."""
 
         def hold_behind(id: int) -> None:
-            write_atomic(self.directory / HOLD, str(id).encode())
+            self._hold(str(id))
 
         deadline = time.monotonic() + timeout
         self._watch.released()
         ack = self.acks.expect(self.signals.emit_data(SAVEPOINT, prepare=hold_behind))
         # Spark asks for the next epoch only when it has logged this one as done.
-        calm = self._await(lambda: ack.done() and (self._watch.held or not self.started), timeout)
+        calm = self._await(lambda: not self.started or (ack.done() and self._watch.held), timeout)
+        if not self.started:  # nobody needed it any more: it was stopped, and stands where it is
+            return self.progress.epoch
         return ack.result(0).epoch if calm and time.monotonic() <= deadline else None
 
     def control(self, kind: SignalKind, pipelines: Sequence[PipelineDef] = ()) -> Future[Ack]:
@@ -111,6 +129,20 @@ class StreamRuntime:
             self.committer.control(signal, pipelines)
 
         return send_control(self.signals, self.acks, kind, act, lambda: self.progress.epoch)
+
+    def quick_end(self, pipelines: Sequence[PipelineDef]) -> None:
+        """Let nothing more of these come to the sinks: of no epoch that is planned already, also after a crash."""
+        self._leave_out(pipelines, self.plans.current(), "it was stopped at once")
+        self.control(QUICK_END, pipelines)
+
+    def run_again_without(self, pipelines: Sequence[PipelineDef], until: int) -> None:
+        """Give up the epoch in flight, and run it again without these, which are in plan versions up to `until`: they
+        are dropped, and it does not end."""
+        self._leave_out(pipelines, until, "it was dropped")
+        self.keeper.bounce()
+
+    def _leave_out(self, pipelines: Sequence[PipelineDef], until: int, reason: str) -> None:
+        change_quarantine(self.directory, lambda found: found.ending(pipelines, until, reason))
 
     # --- plans ------------------------------------------------------------------------------------
 
@@ -150,31 +182,57 @@ class StreamRuntime:
 
     @property
     def running(self) -> bool:
-        """Whether epochs are planned and run, or soon will be: the query may just be mended."""
+        """Whether epochs are planned and run, or soon will be: a query that failed may just be started again."""
         return self.keeper.running
+
+    @property
+    def state(self) -> StreamState:
+        """What the query does."""
+        return self.keeper.state
 
     @property
     def started(self) -> bool:
         """Whether there is a query that was not stopped; it may have died."""
-        return self.keeper.query is not None
+        return self.keeper.started
 
-    def start(self) -> None:
-        """Start the query unless it runs; continues from the checkpoint if there is one."""
+    @property
+    def problem(self) -> str:
+        """Why the query is dead, or is being started again; else what the hub could not do for the stream."""
+        retrying = self.keeper.retrying
+        return self.keeper.problem or (retrying.problem if retrying is not None else "") or self.trouble
+
+    def start(self, patient: bool = False) -> None:
+        """Start the query unless it runs; continues from the checkpoint if there is one. What goes wrong is raised, or,
+        with `patient`, tried again like any failure of the query."""
         if self.running:
             return
-        (self.directory / HOLD).unlink(missing_ok=True)
-        self._watch.begin()
-        self._intake.open()
         try:
-            self.keeper.start()
+            self._release_hold()
+            self.keeper.start(patient)
         except HeadraceError:
             raise
         except Exception as problem:
             raise self._stream_failed(f"{type(problem).__name__}: {problem}") from problem
 
+    def revive(self) -> None:
+        """Start a query that is dead; do not wait with the next try of one that is started again."""
+        self.keeper.try_now()
+        self.start()
+
+    def fail(self, problem: str) -> None:
+        """The stream cannot run for this reason; see `QueryKeeper.fail`."""
+        self.keeper.fail(problem)
+
     def ingress(self) -> dict[str, Any]:
         """What the gateway says of this stream: addresses and metrics; empty when it takes no bytes."""
         return self._intake.facts()
+
+    def _begin(self, ended: OnEnd) -> StreamQuery:
+        """Start a query, for the first time or again."""
+        require_whole(self.directory)
+        self._watch.begin()
+        self._intake.open()
+        return self._launch(ended)
 
     def _launch(self, ended: OnEnd) -> StreamQuery:
         from headrace.spark.query import StreamQuery
@@ -187,7 +245,34 @@ class StreamRuntime:
             "port": str(self._board.port),
             "token": self._board.token,
         }
-        return StreamQuery(engine, self.stream.name, self.directory, self.committer, options, ended)
+        query = StreamQuery(
+            engine, self.stream.name, self.directory, self.committer, options, ended, lambda: self._watch.planner
+        )
+        if epoch_limit(self._values, 0) is not None:
+            threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
+        return query
+
+    def _limit_epochs(self, query: object) -> None:
+        """Abort the query when an epoch takes too long. Ends with the query."""
+        while True:
+            time.sleep(LOOK_SECONDS)
+            if self.keeper.query is not query:
+                return
+            found = self.in_flight()
+            if found is None:
+                continue
+            pipelines = parse_plan(self.plans.text(self.plans.current())).pipelines
+            limit = epoch_limit(self._values, len(pipelines))
+            if limit is not None and found.age > limit:
+                self.keeper.abort(too_long(self.stream.name, found, limit).render())
+                return
+
+    def in_flight(self) -> InFlight | None:
+        """The epoch that is being planned or run, if there is one."""
+        if not self.keeper.up:
+            return None
+        doing = self._committer.doing if self._committer is not None else ""
+        return self._watch.in_flight(doing, self._values["max_latency"] / 1e6)
 
     def _wake(self) -> None:
         problem = self.keeper.problem
@@ -221,15 +306,26 @@ class StreamRuntime:
             return True
 
         def held() -> bool:
+            if not self.keeper.up:  # nothing is in flight while a query waits to be started again
+                return True
             self.ask_to_hold()  # again: who had asked for it before, such as a savepoint, may have undone that
-            return self._watch.held or not self.started
+            return self._watch.held
 
         return self._await(held, timeout)
 
     def ask_to_hold(self) -> None:
         """Plan no epoch from now on; the one in flight goes on."""
         if self.running and not (self.directory / HOLD).exists():
-            write_atomic(self.directory / HOLD, b"")
+            self._hold("")
+
+    def _hold(self, text: str) -> None:
+        with state_errors(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.directory / HOLD, text.encode())
+
+    def _release_hold(self) -> None:
+        with state_errors(self.directory):
+            (self.directory / HOLD).unlink(missing_ok=True)
 
     @property
     def planned(self) -> int:
@@ -245,7 +341,7 @@ class StreamRuntime:
     def release(self) -> None:
         """Undo `hold`: somebody needs the query after all."""
         self._watch.released()
-        (self.directory / HOLD).unlink(missing_ok=True)
+        self._release_hold()
 
     def stop(self) -> None:
         """End the query at once; an epoch in flight will be run again by the next start. What a pushed stream has taken
@@ -254,7 +350,8 @@ class StreamRuntime:
         self.keeper.stop()
         self._wake()
         self.acks.fail(self._gone("was stopped"))
-        (self.directory / HOLD).unlink(missing_ok=True)
+        with contextlib.suppress(ExternalError):  # the next start removes it
+            self._release_hold()
 
     def close(self) -> None:
         """End the query and release the sinks."""
@@ -268,7 +365,8 @@ class StreamRuntime:
         self.close()
         if self.directory.exists():
             gone = self.directory.with_name(f".gone-{uuid.uuid4().hex}")
-            self.directory.rename(gone)
+            with state_errors(self.directory):
+                self.directory.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
 
     # --- waiting ----------------------------------------------------------------------------------
@@ -276,8 +374,15 @@ class StreamRuntime:
     def wait_planned(self, version: int, timeout: float = START_LIMIT_SECONDS) -> None:
         """Wait until an epoch with this plan version, or a later one, has really been planned, or the query is stopped
         on purpose."""
-        if not self._await(lambda: self._watch.planned >= version or not self.started, timeout):
-            raise start_timeout(self.stream, self.directory, self.plans, self._watch, version, timeout)
+
+        def impatient() -> None:
+            self.raise_failure()
+            retrying = self.keeper.retrying
+            if retrying is not None and retrying.attempt >= PATIENT_ATTEMPTS:
+                raise self._gone(f"failed {retrying.attempt} times in a row: {retrying.problem}")
+
+        if not self._watch.wait(lambda: self._watch.planned >= version or not self.started, timeout, impatient):
+            raise start_timeout(self.stream, self.directory, self.plans, self._watch, version, timeout, self.problem)
 
     def wait_exhausted(self, timeout: float | None) -> bool:
         """Wait until the source has nothing more under the newest plan, or the query was stopped because nobody needs
@@ -314,21 +419,22 @@ class StreamRuntime:
     # --- what happens -----------------------------------------------------------------------------
 
     def on_notice(self, notice: dict[str, Any]) -> None:
-        """A word from the planning process."""
+        """A notice from the planning process."""
         self._watch.on_notice(notice)
+        self.keeper.well()
 
     def _epoch_done(self, summary: EpochSummary) -> None:
         if summary.barrier.kind != EPOCH.name:
             self.signals.carried(summary.barrier.id)
         with self._watch.changed:
             self._history.add(summary)
-            self._watch.changed.notify_all()
+            self._watch.done()
         self._log.add(
             summary,
             lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},
             self._intake.dropped,
         )
-        self.acks.seen(summary.barrier, summary.epoch)
+        self._owed.seen(summary.barrier, summary.epoch, summary.progress.debts)
         verdict = self._history.judge(summary)
         failures = verdict.over | summary.failures
         # With nobody to drop, the hub only publishes the plan again: those to be measured alone have changed.
@@ -352,6 +458,10 @@ class StreamRuntime:
         """The newest epochs since the hub was opened, oldest first."""
         return self._history.recent
 
+    def notes(self, pipeline: PipelineDef) -> dict[str, str]:
+        """What is wrong with sinks that fail no epoch, such as a console that nobody reads."""
+        return self._committer.notes(pipeline) if self._committer is not None else {}
+
     def spent_ms(self, instance: int) -> float | None:
         """Time that an instance took in the newest epoch, over all tasks."""
         recent = self.recent
@@ -360,15 +470,16 @@ class StreamRuntime:
     def status(self) -> StreamStatus:
         """What really happened, as far as it is known."""
         query: Any = self.keeper.query
-        last = query.last_epoch() if query is not None else None
+        last = query.last_epoch() if query is not None and self.state == "running" else None
         return status_of(
             self.stream,
             self.directory,
             self.plans,
             self._watch,
             self._history,
-            self.running,
+            self.keeper,
+            self.in_flight(),
             last[1] if last else None,
-            self.keeper.problem or self.trouble,
+            self.problem,
             self._intake.dropped(),
         )

@@ -11,6 +11,10 @@ from typing import Literal
 
 State = Literal["created", "starting", "running", "stopping", "stopped", "failed", "finished"]
 
+# A pipeline as its status shows it: one whose stream is being restarted, or is dead, does not run.
+ShownState = Literal["created", "starting", "running", "stopping", "stopped", "failed", "finished", "retrying", "dead"]
+StreamState = Literal["stopped", "running", "retrying", "dead"]
+
 
 def to_datetime(micros: int | None) -> datetime | None:
     """Microseconds since 1970 as a UTC datetime; None stays None, and so does what no datetime can hold."""
@@ -57,8 +61,9 @@ def _reasons(bad: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in sorted(bad.items()))
 
 
-# The states of a pipeline that has work to do, or soon will have.
-ALIVE: tuple[State, ...] = ("created", "starting", "running", "stopping")
+# The states of a pipeline that has work to do. Whether its stream can do it is another question: see
+# `StreamRuntime.raise_failure`.
+ALIVE: tuple[ShownState, ...] = ("created", "starting", "running", "stopping", "retrying", "dead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,13 @@ class StreamStatus(HtmlTable):
     row for any pipeline. `bad` counts by reason what was rejected for all or concerned a pipeline; `dead_letters` are
     in the stream's sink; `far_future` rows did not move the watermark (option max_future). `dropped` records were given
     up by the gateway under overload. `skipped_files` were left out (on_bad_file = 'skip'), and `bad_files` are the
-    newest of them, with the reason. `problem` is why the query died, or what keeps the hub from doing its part.
+    newest of them, with the reason.
+
+    `state` is running, retrying (the query failed and is started again: `attempt` counts the tries in a row, `next_try`
+    is when the next one is), dead (it stays so until a pipeline of it is started) or stopped; `since` is when that
+    began. `problem` is the newest failure of the query, or what keeps the hub from doing its part. `epoch_age` is how
+    many seconds the epoch in flight has taken so far, and `waiting_for` what it waits for: planning, tasks, or the
+    commit of a sink; None when there is none.
     """
 
     name: str
@@ -150,6 +161,12 @@ class StreamStatus(HtmlTable):
     dead_letters: int = 0
     far_future: int = 0
     problem: str = ""
+    state: StreamState = "stopped"
+    since: datetime | None = None
+    attempt: int = 0
+    next_try: datetime | None = None
+    epoch_age: float | None = None
+    waiting_for: str = ""
     rejected: int = 0
     dropped: int = 0
     skipped_files: int = 0
@@ -176,14 +193,15 @@ class PipelineStatus(HtmlTable):
     `groups` and `state_bytes` are its state; `sent` and `received` what crossed the bridge from Ring 0 to Ring 1.
 
     `missed_rows` are the stream's rows that passed while it was stopped or failed; each `gap` is a run of epochs that
-    it missed before it came back. `changes` are the newest of its states with reason and time; `detached` are sinks
-    that failed and are no longer written to, with the reason. `rows_in` are the stream's records in its epochs; `bad`
-    of them had bad values that concern it, and `rejected` it did not get for that (on_error 'skip' or 'dead_letter').
+    it missed before it came back. `state` is retrying or dead when that is what its stream is. `changes` are the newest
+    of its states with reason and time; `detached` are sinks that failed and are no longer written to, with the
+    reason. `rows_in` are the stream's records in its epochs; `bad` of them had bad values that concern it, and
+    `rejected` it did not get for that (on_error 'skip' or 'dead_letter').
     """
 
     name: str
     stream: str
-    state: State
+    state: ShownState
     instance: int
     rows_out: int
     late: int

@@ -106,10 +106,9 @@ class Case:
             start_new_session=True,
         )
 
-    def run(self, fault: str | None = None, seconds: float = 180, failing: bool = False) -> int:
-        """The exit code of a run; -9 when it was killed. Nothing of it is left when this returns. Only a `failing` one
-        may end by telling of an error."""
-        return self._ended(self.start(fault), seconds, failing)
+    def run(self, fault: str | None = None, seconds: float = 180) -> int:
+        """The exit code of a run; -9 when it was killed. Nothing of it is left when this returns."""
+        return self._ended(self.start(fault), seconds)
 
     def run_and_kill_after(self, seconds: float, how: signal.Signals = signal.SIGKILL) -> int:
         """A run that gets a signal after `seconds`, wherever it is then; 0 when it ended by itself or in order."""
@@ -125,12 +124,12 @@ class Case:
         """A run that gets SIGTERM when it has planned `epoch` or a later one; what it said to standard error."""
         child = self.start()
         applied = self.root / "state" / "streams" / "s"
-        until(lambda: child.poll() is not None or _planned(applied) >= epoch, f"epoch {epoch} is planned")
+        until(lambda: child.poll() is not None or planned(applied) >= epoch, f"epoch {epoch} is planned")
         os.kill(child.pid, signal.SIGTERM)
         self._ended(child, 120)
         return self.said
 
-    def _ended(self, child: subprocess.Popen[str], seconds: float, failing: bool = False) -> int:
+    def _ended(self, child: subprocess.Popen[str], seconds: float) -> int:
         try:
             _, errors = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -140,7 +139,7 @@ class Case:
             raise
         self.said = errors
         until(lambda: not session_of(child.pid), f"the processes of run {child.pid} are gone", 40)
-        assert failing or child.returncode in (0, -signal.SIGKILL), errors
+        assert child.returncode in (0, -signal.SIGKILL), errors
         return child.returncode
 
     # --- what must be -----------------------------------------------------------------------------
@@ -174,7 +173,8 @@ class Case:
             assert not [p for p in path.iterdir() if not p.name.startswith(("part-", "_headrace"))], path.name
 
 
-def _planned(directory: Path) -> int:
+def planned(directory: Path) -> int:
+    """The newest epoch that a stream has planned; -1 before the first."""
     applied = read_applied(directory)
     return -1 if applied is None else applied.epoch
 

@@ -142,6 +142,9 @@ class MiniQuery:
         instances = {p.instance: p.name for p in heard}
         kept.epochs.append(Epoch(part.epoch, instances, kept.rows, progress.rows - kept.rows))
         kept.rows = progress.rows
+        done = self.planner.directory / "checkpoint" / "commits" / str(part.epoch)
+        done.parent.mkdir(parents=True, exist_ok=True)
+        done.touch()  # as Spark does
         self.planner.commit(kept.end or {})
 
     def _end(self, problem: str) -> None:
@@ -205,12 +208,14 @@ class _KeptTask:
 class Mini:
     """A hub on `directory` whose queries are `MiniQuery`s. `open` it again after a crash."""
 
-    def __init__(self, directory: Path, patch: pytest.MonkeyPatch, buckets: int = 2) -> None:
-        self.directory, self.checkpoint, self._buckets = directory, Checkpoint(), buckets
-        kept = self.checkpoint.kept
+    def __init__(
+        self, directory: Path, patch: pytest.MonkeyPatch, buckets: int = 2, kept: Checkpoint | None = None
+    ) -> None:
+        self.directory, self.checkpoint, self._buckets = directory, kept or Checkpoint(), buckets
+        rows = self.checkpoint.kept
 
         def driver(sink: SinkDef, output: Schema) -> KeptSink:
-            return KeptSink(kept)
+            return KeptSink(rows)
 
         kind = SinkKind("kept", "for tests", "exactly once", (), lambda sink: _KeptTask(), driver)
         patch.setitem(SINKS, "kept", kind)

@@ -196,7 +196,25 @@ def test_a_crash_just_after_a_failed_pipeline_is_started_again_leaves_it_started
     assert output(mini, "kills") == [(6,), (7,)]
 
 
-def _crash(*given: object) -> None:
+def test_a_pipeline_that_was_stopped_at_once_brings_nothing_of_an_epoch_that_is_run_again(mini: Mini) -> None:
+    create(mini, stays="a FROM s", goes="a FROM s")
+    feed(mini, 0, 5)
+    put(mini.directory.parent / "in" / "005.json", [json.dumps({"a": i}) for i in range(5, 9)])
+    mini.checkpoint.crash = "logged"  # the epoch is planned with both
+    with pytest.raises(Crash):
+        mini.drain()
+    mini.hub.sql("STOP PIPELINE goes NOW")
+    mini.crash()
+    mini.drain()
+    assert output(mini, "stays") == [(i,) for i in range(9)]
+    assert output(mini, "goes") == [(i,) for i in range(5)]
+    assert mini.hub.pipelines["goes"].status().state == "stopped"
+    mini.hub.sql("START PIPELINE goes")
+    feed(mini, 9, 12)
+    assert output(mini, "goes") == [(i,) for i in [*range(5), *range(9, 12)]]
+
+
+def _crash(*given: object, **more: object) -> None:
     raise Crash
 
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.control.signals import Barrier
 from headrace.errors import SinkFailed, StateDamaged
 from headrace.program import PipelineDef, SinkDef
 from headrace.sinks import SINKS
@@ -48,10 +47,7 @@ class Rig:
         return {name: [receipt] for name, receipt in receipts}
 
     def deliver(self, epoch: int, receipts: dict[str, list[Staged]], failure: str = "", **lost: str) -> Delivered:
-        barrier = Barrier("epoch", epoch)
-        delivery = Delivery(
-            self.pipeline, self.open.__getitem__, self.key(epoch), barrier, self.debts, self.waits.append
-        )
+        delivery = Delivery(self.pipeline, self.open.__getitem__, self.key(epoch), self.debts, self.waits.append)
         result = delivery.deliver(receipts, failure, lost, {})
         self.debts = {name: [self.key(epoch)] for name in result.owed}
         return result

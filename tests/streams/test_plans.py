@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from headrace.durable import write_atomic
-from headrace.errors import StateDamaged
+from headrace.errors import DiskFull, StateDamaged
 from headrace.program import Meaning, PipelineDef, PipelineProgram, PlanVersion, Ring0Program, StreamDef
 from headrace.schema import INT, TIMESTAMP, Field, Schema, View
 from headrace.streams.plans import PlanStore, parse_plan
@@ -65,12 +66,12 @@ def test_a_crash_before_the_pointer_leaves_the_old_version_current(
 
     def crash_on_second(path: Path, data: bytes) -> None:
         if written:
-            raise OSError("disk full")
+            raise OSError(errno.ENOSPC, "disk full")
         written.append(path)
         write_atomic(path, data)
 
-    monkeypatch.setattr("headrace.streams.plans.write_atomic", crash_on_second)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr("headrace.stored.write_atomic", crash_on_second)
+    with pytest.raises(DiskFull):
         store.publish(plan(2, View.none()))
     assert store.current() == 1
     assert store.load(1) == plan(1, View.all())

@@ -40,6 +40,12 @@ class Acks:
             del self._open[signal.id]
         found[1].set_result(Ack(signal, epoch))
 
+    def awaits(self, signal: Signal) -> bool:
+        """Whether somebody waits for `signal`."""
+        with self._lock:
+            found = self._open.get(signal.id)
+            return found is not None and found[0] == signal
+
     def refused(self, signal: Signal, problem: Exception) -> None:
         """The tail cannot do what `signal` asks for."""
         with self._lock:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.codec import dump, load
 from headrace.control.signals import Barrier, Channel, Signal, SignalKind, require_channel
-from headrace.durable import write_atomic
+from headrace.durable import state_errors
+from headrace.stored import damaged, store, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +48,43 @@ class SignalLog:
         is called with its id before any epoch can carry it."""
         require_channel(kind, Channel.DATA)
         with self._lock:
-            stored = self._read()
-            emitted = Emitted(kind.name, stored.last + 1, plan)
+            held = self._read()
+            emitted = Emitted(kind.name, held.last + 1, plan)
             prepare(emitted.id)
-            self._write(_Stored(emitted.id, (*stored.pending, emitted)))
+            self._write(_Stored(emitted.id, (*held.pending, emitted)))
         return emitted.barrier
 
     def emit_control(self, kind: SignalKind) -> Signal:
         """A new signal for the control channel; the caller delivers it."""
         require_channel(kind, Channel.CONTROL)
         with self._lock:
-            stored = self._read()
-            self._write(replace(stored, last=stored.last + 1))
-        return kind.with_id(stored.last + 1)
+            held = self._read()
+            self._write(replace(held, last=held.last + 1))
+        return kind.with_id(held.last + 1)
 
     def carried(self, id: int) -> None:
         """An epoch with barrier `id` is committed: forget it and those before it."""
         with self._lock:
-            stored = self._read()
-            left = tuple(e for e in stored.pending if e.id > id)
-            if left != stored.pending:
-                self._write(replace(stored, pending=left))
+            held = self._read()
+            left = tuple(e for e in held.pending if e.id > id)
+            if left != held.pending:
+                self._write(replace(held, pending=left))
 
     def pending(self, after: int) -> tuple[Emitted, ...]:
-        """The barriers with a higher id than `after`, in order."""
-        return tuple(e for e in self._read().pending if e.id > after)
+        """The barriers with a higher id than `after`, in order. Raises StateDamaged when that id was never given: new
+        signals would have ids that no epoch waits for."""
+        held = self._read()
+        if held.last < after:
+            raise damaged(self._path, f"is missing or old: it knows ids up to {held.last}, and {after} was used")
+        return tuple(e for e in held.pending if e.id > after)
 
     def _read(self) -> _Stored:
-        try:
-            return load(_Stored, self._path.read_bytes())
-        except FileNotFoundError:
-            return _Stored()
+        return stored(_Stored, self._path) or _Stored()
 
-    def _write(self, stored: _Stored) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._path, dump(stored).encode())
+    def _write(self, signals: _Stored) -> None:
+        with state_errors(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        store(self._path, signals)
 
 
 def next_cut(pending: tuple[Emitted, ...], plan: int) -> tuple[int, Emitted | None]:

@@ -23,7 +23,7 @@ import httpx
 import pyarrow as pa
 
 from headrace import errors
-from headrace.errors import HeadraceError, HubUnreachable, PipelineFailed, Span
+from headrace.errors import HeadraceError, HubUnreachable, PipelineFailed, Span, StreamFailed
 from headrace.results import Result
 from headrace.service.server import SOCKET_NAME, SocketPath
 from headrace.status import ALIVE, Change, Gap, PipelineStatus, StreamStatus, Traffic
@@ -197,12 +197,15 @@ class RemotePipeline:
         return _build(PipelineStatus, self._hub._json("GET", self._path)["status"])
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the pipeline no longer runs; whether that happened in time. Raises PipelineFailed."""
+        """Wait until the pipeline no longer runs; whether that happened in time. Raises PipelineFailed, and
+        StreamFailed when its stream is dead."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             status = self.status()
             if status.state == "failed":
                 raise PipelineFailed(f"pipeline {self.name} failed: {status.error}", name=self.name)
+            if status.state == "dead":
+                raise StreamFailed(f"stream {status.stream} is dead: {status.error}", stream=status.stream)
             if status.state not in ALIVE:
                 return True
             if deadline is not None and time.monotonic() >= deadline:
@@ -239,8 +242,9 @@ def _result(found: dict[str, Any]) -> Result:
 def _build(kind: type[_T], found: dict[str, Any]) -> _T:
     """A status object from its JSON; facts that this version does not know are left out."""
     values = {"gaps": [], "error": "", **found} if kind is PipelineStatus else dict(found)
-    if values.get("watermark") is not None:
-        values["watermark"] = datetime.fromisoformat(values["watermark"])
+    for moment in ("watermark", "since", "next_try"):
+        if values.get(moment) is not None:
+            values[moment] = datetime.fromisoformat(values[moment])
     for name, part in (("gaps", Gap), ("changes", Change)):
         if name in values:
             values[name] = [part(**v) for v in values[name]]

@@ -11,7 +11,7 @@ from headrace.draft import Draft
 from headrace.errors import HubNotRunning, MissingFile, UnknownPipeline, UnknownStream
 from headrace.history import History
 from headrace.objects import Pipeline, Stream
-from headrace.program import Meaning, StreamDef
+from headrace.program import Meaning, PipelineDef, StreamDef
 from headrace.results import Result
 from headrace.sql import Describe, Explain, Show, ShowCreate, parse_script
 from headrace.status import StreamStatus
@@ -93,6 +93,8 @@ class OfflineRuntime:
     """A stream that does not run, as far as describing it needs."""
 
     running = False
+    state = "stopped"
+    problem = ""
 
     def __init__(self, stream: StreamDef, directory: Path) -> None:
         self.stream, self.directory, self.plans = stream, directory, PlanStore(directory)
@@ -104,9 +106,13 @@ class OfflineRuntime:
     def spent_ms(self, instance: int) -> None:
         """Only a running hub measures."""
 
+    def notes(self, pipeline: PipelineDef) -> dict[str, str]:
+        """Only a running hub has sinks."""
+        return {}
+
     def ingress(self) -> dict[str, Any]:
         return {}
 
     def status(self) -> StreamStatus:
         history = History(self.stream, self.plans)
-        return status_of(self.stream, self.directory, self.plans, Watch(), history, False, None, "", 0)
+        return status_of(self.stream, self.directory, self.plans, Watch(), history, None, None, None, "", 0)

@@ -1,6 +1,7 @@
 """The console sink: prints the first rows of every epoch as a small table.
 
-Unit of commit: the epoch. Guarantee: at least once; an epoch that is run again after a crash is printed again.
+Unit of commit: the epoch. Guarantee: at least once; an epoch that is run again after a crash is printed again. A reader
+that is slow or gone holds up no stream (`headrace.sinks.printer`): what it does not read in time is not shown.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import sys
 
 import pyarrow as pa
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from headrace.options import Option, integer
 from headrace.program import SinkDef
 from headrace.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
 from headrace.sinks.collected import Collected, joined, oldest_within, pack, unpack
+from headrace.sinks.printer import Printer
 from headrace.tables import table_of
 
 _OPTIONS = (
@@ -42,7 +44,8 @@ def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
 
 
 class ConsoleSink(Collected):
-    """Prints to `console`, by default standard output. Every epoch at most once while the process lives."""
+    """Prints to `console`, by default standard output. Every epoch at most once while the process lives. `note` says
+    what is wrong with standard output, if anything is."""
 
     guarantee = _GUARANTEE
 
@@ -52,6 +55,7 @@ class ConsoleSink(Collected):
         self._schema = output.arrow
         self._max_rows: int = CONSOLE.values(sink.options)["max_rows"]
         self._console = console
+        self._printer = Printer()
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
         repeated = self._seen.repeated(key)
@@ -61,15 +65,30 @@ class ConsoleSink(Collected):
         if total:
             rows = pa.concat_tables([unpack(receipt.data).cast(self._schema) for receipt in staged])
             title = f"{self._name}, epoch {key.epoch}"
-            self._out().print(table_of(rows, title, most=self._max_rows, total=total))
+            table = table_of(rows, title, most=self._max_rows, total=total)
+            if self._console is not None:
+                self._console.print(table)
+            else:
+                self._printer.print(_text(table))
         return total
 
-    def _out(self) -> Console:
-        """Made late: whoever redirects standard output after the sink was made still gets the rows."""
-        return self._console or Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    @property
+    def note(self) -> str:
+        printer = self._printer
+        return f"{printer.gone}; {printer.dropped} epochs were not shown" if printer.gone else ""
 
     def close(self) -> None:
-        """Nothing to release."""
+        self._printer.close()
+
+
+def _text(table: RenderableType) -> str:
+    """`table` as standard output, as it is now, would show it."""
+    out = sys.stdout
+    terminal = not out.closed and out.isatty()
+    console = Console(file=out, width=None if terminal else _PIPE_WIDTH)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
 
 
 CONSOLE = SinkKind(

@@ -19,8 +19,6 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from headrace.control.barrier import FanIn
-from headrace.control.signals import Barrier
 from headrace.errors import HeadraceError
 from headrace.failures import describe
 from headrace.faults import fault_point
@@ -88,11 +86,10 @@ class Delivery:
         pipeline: PipelineDef,
         open_sink: Callable[[str], DriverSink],
         key: SinkKey,
-        barrier: Barrier,
         debts: Mapping[str, Sequence[SinkKey]],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._pipeline, self._open, self._key, self._barrier = pipeline, open_sink, key, barrier
+        self._pipeline, self._open, self._key = pipeline, open_sink, key
         self._debts, self._sleep = debts, sleep
         self._sinks = {s.name: s for s, _ in pipeline.outlets}
         self._result = Delivered()
@@ -152,7 +149,6 @@ class Delivery:
             sink.promise(self._key, staged)
 
     def _commit(self, receipts: Mapping[str, list[Staged]], decided: bool) -> None:
-        collect: FanIn[None] = FanIn(f"the result of pipeline {self._pipeline.name}", self._sinks)
         for name, sink in self._sinks.items():
             staged, target = receipts.get(name, []), self._open(name)
             try:
@@ -161,11 +157,8 @@ class Delivery:
                     if self._result.rows is None and sink in self._pipeline.sinks:
                         self._result.rows = rows
                     fault_point("between-sinks")
-                collect.data.offer(name, self._barrier)
             except HeadraceError as problem:
                 self._fail(name, describe(problem))
-        if not self._result.owed and not self._result.failure:
-            collect.data.require(self._barrier)
 
     def _fail(self, name: str, reason: str) -> None:
         """A sink cannot commit. It owes the epoch if it has promised it; one that is alone loses it, unless it failed

@@ -10,13 +10,14 @@ import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from headrace.bridge.messages import STREAM_LANE, Row
 from headrace.control.barrier import FanIn, align
 from headrace.control.signals import QUICK_END, Barrier, Signal
-from headrace.errors import HeadraceError, SinkFailed, TooManyGroups
+from headrace.errors import HeadraceError, MissingInput, SinkFailed, TooManyGroups
 from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
@@ -62,6 +63,7 @@ class EpochCommitter:
         self._sinks: dict[tuple[int, str], DriverSink] = {}
         self._busy = threading.Lock()  # held while an epoch is committed
         self._forgotten: set[int] = set()
+        self.doing = ""  # what the commit waits for; empty when there is none
         self._quit: set[tuple[int, int]] = set()  # instances that ended at once, with the life that did
 
     def control(self, signal: Signal, pipelines: Sequence[PipelineDef]) -> None:
@@ -106,23 +108,39 @@ class EpochCommitter:
             self._sinks.setdefault(key, SINKS[sink.kind].driver(sink, columns))
         return self._sinks[key]
 
+    def _opened(self, pipeline: PipelineDef, name: str) -> DriverSink:
+        """A sink that the commit is about to use: if it hangs, this is what the epoch waits for."""
+        self.doing = f"the commit of sink {name} of pipeline {pipeline.name}"
+        return self.sink(pipeline, name)
+
     def letters(self, sink: SinkDef) -> DriverSink:
         """The driver side of the sink of the stream's dead letters."""
         made = self._sinks.get((STREAM_LANE, sink.name))
         return made or self._sinks.setdefault((STREAM_LANE, sink.name), SINKS[sink.kind].driver(sink, DEAD_LETTER))
 
-    def commit(self, rows: Iterable[Row]) -> None:
-        """Commit one epoch. An epoch without messages (nothing was planned) commits nothing."""
+    def commit(self, rows: Iterable[Row], require_current: Callable[[], None] = lambda: None) -> None:
+        """Commit one epoch. `require_current` raises when the epoch's query was stopped while its commit hung in a
+        sink: then nothing more of it may be stored. Raises MissingInput when no task has reported."""
         with self._busy:
-            self._commit(rows)
+            try:
+                self.doing = "the commit"
+                self._commit(rows, require_current)
+            finally:
+                self.doing = ""
 
-    def _commit(self, rows: Iterable[Row]) -> None:
+    def _commit(self, rows: Iterable[Row], require_current: Callable[[], None]) -> None:
+        require_current()
         found = Collected()
         for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
             found.add(row)
         if not found.reports:
-            return
+            raise MissingInput(
+                "an epoch came to its commit, and no task has reported",
+                advice="Nothing of it is committed; it is run again.",
+            )
         first = next(iter(found.reports.values()))
+        if first.get("nothing"):  # the planner said so: there is no epoch
+            return
         barrier = Barrier(*first["barrier"])
         align(f"epoch {first['epoch']}", "task", first["tasks"], found.heard[STREAM_LANE], barrier)
         if first["probing"]:
@@ -134,16 +152,18 @@ class EpochCommitter:
         self._align_lanes({i: p for i, p in members.items() if i not in first["out"]}, first["epoch"], barrier, found)
         self._limit_groups(plan, found)
         before = read_progress(self._directory)
-        reasons = read_quarantine(self._directory).reasons(plan.version)
+        quarantine = read_quarantine(self._directory)
+        reasons, ended = quarantine.reasons(plan.version), quarantine.ended(plan.version)
         known = self._still_failed(plan, before) | {
             i: reasons.get(i) or "it is on the quarantine list" for i in first["out"]
         }
         found.failures |= known
-        quit_now = {i for i, p in members.items() if self._has_quit(p)}
+        quit_now = {i for i, p in members.items() if self._has_quit(p) or p.run in ended}
         found.failures |= dict.fromkeys(quit_now - found.failures.keys(), "it was stopped at once")
-        delivered = self._deliver(members, first["epoch"], barrier, found, before)
+        delivered = self._deliver(members, first["epoch"], found, before)
+        require_current()
         letters = self._commit_letters(plan, first["epoch"], found)
-        progress = self._progress(plan, members, first["epoch"], found, delivered, letters, before)
+        progress = self._progress(plan, members, first["epoch"], found, delivered, letters, before, quit_now)
         write_progress(self._directory, progress)
         if progress is not before:  # a re-run of this epoch, should it come, names the plan of the epoch before it too
             self._forget(before, progress)
@@ -184,6 +204,21 @@ class EpochCommitter:
         self._quit = {ended for ended in self._quit if ended[0] not in new}
         change_quarantine(self._directory, lambda found: found.forgetting(new))
 
+    def notes(self, pipeline: PipelineDef) -> dict[str, str]:
+        """What sinks say of themselves that fails no epoch, by their names."""
+        found = {s.name: self._sinks.get((pipeline.instance, s.name)) for s in pipeline.sinks}
+        said = {name: getattr(sink, "note", "") for name, sink in found.items()}
+        return {name: note for name, note in said.items() if note}
+
+    def settle(self) -> tuple[Debt, ...]:
+        """Ask sinks once more for the epochs that they owe; what is still owed."""
+        with self._busy:
+            before = read_progress(self._directory)
+            left = tuple(debt for debt in before.debts if not self._settled(debt))
+            if left != before.debts:
+                write_progress(self._directory, replace(before, debts=left))
+            return left
+
     def close(self) -> None:
         for sink in self._sinks.values():
             sink.close()
@@ -208,9 +243,7 @@ class EpochCommitter:
             except TooManyGroups as problem:
                 found.failures.setdefault(p.instance, describe(problem))
 
-    def _deliver(
-        self, members: Members, epoch: int, barrier: Barrier, found: Collected, before: Progress
-    ) -> dict[int, Delivered]:
+    def _deliver(self, members: Members, epoch: int, found: Collected, before: Progress) -> dict[int, Delivered]:
         """Bring the epoch to the sinks of every pipeline."""
         delivered: dict[int, Delivered] = {}
         for p in members.values():
@@ -218,7 +251,7 @@ class EpochCommitter:
             for debt in before.debts:
                 if debt.pipeline.instance == p.instance:
                     debts[debt.sink].append(self._key(debt.pipeline, debt.epoch))
-            delivery = Delivery(p, partial(self.sink, p), self._key(p, epoch), barrier, debts)
+            delivery = Delivery(p, partial(self._opened, p), self._key(p, epoch), debts)
             gone = before.detached.get(p.run, {})
             delivered[p.instance] = delivery.deliver(
                 found.receipts.get(p.instance, {}),
@@ -255,6 +288,7 @@ class EpochCommitter:
         staged = found.receipts[STREAM_LANE].get(sink.name, []) if sink is not None else []
         if sink is None or not staged:
             return 0
+        self.doing = f"the commit of sink {sink.name} with the dead letters"
         try:
             return self.letters(sink).commit(SinkKey(self._checkpoint, STREAM_LANE, epoch), staged)
         except SinkFailed as problem:
@@ -269,6 +303,7 @@ class EpochCommitter:
         delivered: dict[int, Delivered],
         letters: int,
         old: Progress,
+        quit_now: set[int],
     ) -> Progress:
         if old.epoch >= epoch:  # the epoch was committed before and is run again: it must not be counted twice
             return old
@@ -279,7 +314,7 @@ class EpochCommitter:
             found,
             delivered,
             old,
-            quit_at_once={i for i, p in members.items() if self._has_quit(p)},
+            quit_at_once=quit_now,
             debts=self._debts(members, epoch, delivered, old),
             letters=letters,
             declared=self._known(),

@@ -8,6 +8,7 @@ worth an epoch. `barrier` is the newest that was carried: the epoch whose offset
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from headrace.bridge.messages import batches
+from headrace.bridge.messages import STREAM_LANE, Kind, Row, batches, encode_json
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.codec import dump
 from headrace.control.log import SignalLog, next_cut
-from headrace.control.signals import Barrier
+from headrace.control.signals import EPOCH, Barrier
 from headrace.faults import fault_point
 from headrace.memory import keep_freed_memory
 from headrace.program import Left, StreamDef
@@ -53,6 +54,13 @@ class EpochPartition(InputPartition):
     probing: bool
     now: int | None = None
     barrier: Barrier | None = None
+
+
+@dataclass(frozen=True)
+class NothingPlanned(InputPartition):
+    """There is no epoch. Its task says so: an epoch of which no task reports is an error."""
+
+    task: int = 0
 
 
 class EpochPlanner:
@@ -158,7 +166,7 @@ class EpochPlanner:
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
-            return []
+            return [NothingPlanned()]
         fault_point("after-offset-log")
         text = self.plans.text(end["plan"])
         plan = parse_plan(text)
@@ -187,6 +195,8 @@ class EpochPlanner:
             write_applied(self.directory, Applied(plan.version, end["epoch"], columns, out, looked_at))
             backlog = self.source.backlog(end["source"])
             self._notify("planned", plan=plan.version, epoch=end["epoch"], backlog=backlog)
+        else:
+            self._notify("probing", epoch=end["epoch"])
         return [
             EpochPartition(
                 text,
@@ -217,11 +227,15 @@ class EpochPlanner:
         self.source.commit(end["source"])
 
     def _notify(self, kind: Any, **facts: Any) -> None:
-        send_notice(self.port, self.token, self.stream.name, kind, **facts)
+        send_notice(self.port, self.token, self.stream.name, kind, pid=os.getpid(), **facts)
 
 
-def read_partition(partition: EpochPartition) -> Iterator[pa.RecordBatch]:
+def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.RecordBatch]:
     """Ring 0 for one task: its bridge messages."""
+    if isinstance(partition, NothingPlanned):
+        nothing = {"task": 0, "barrier": [EPOCH.name, 0], "nothing": True}
+        yield from batches(iter([[Row(STREAM_LANE, 0, 0, 1, int(Kind.REPORT), encode_json(nothing))]]))
+        return
     given = TaskInput(
         parse_plan(partition.plan),
         partition.split,

@@ -6,7 +6,9 @@ stream source (Ring 0 in its tasks) -> group by lane -> state host (Ring 1, sink
 from __future__ import annotations
 
 import contextlib
-import re
+import logging
+import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 from headrace.bridge.messages import SPARK_DDL, Row
+from headrace.errors import InternalError, StreamFailed, kind_of
+from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.session import QUERY_SETTINGS, Engine
 from headrace.spark.source import NAME, StreamDataSource
@@ -25,10 +29,19 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+# A query that does not stop within the first time has its planning process killed: Spark waits for it without a limit.
+# Tasks need no help: Spark kills the Python workers of cancelled ones after two seconds. After the second time the
+# query is left alone: its commit hangs in a sink, and may not touch the stream any more when it comes back.
+PLANNER_SECONDS = 6.0
+STOP_SECONDS = 20.0
+_log = logging.getLogger(__name__)
+
+
 class StreamQuery:
     """The running query of one stream. Start it once; after `stop` make a new one.
 
     `ended` is called in a thread of its own when the query ends, with the reason, or None when it was stopped.
+    `planner` tells the id of the planning process, if that is known.
     """
 
     def __init__(
@@ -39,7 +52,9 @@ class StreamQuery:
         committer: EpochCommitter,
         options: dict[str, str],
         ended: Callable[[str | None], None],
+        planner: Callable[[], int | None],
     ) -> None:
+        self._over = False
         session = engine.spark.newSession()  # settings of its own, also on a session that was handed in
         for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
             session.conf.set(key, value)
@@ -52,13 +67,28 @@ class StreamQuery:
         )
 
         def commit(batch: DataFrame, batch_id: int) -> None:
-            committer.commit(Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect())
+            try:
+                rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
+                committer.commit(rows, self._require_current)
+            except Exception:
+                raise
+            except BaseException as problem:  # Spark would wait for ever for the answer of a thread that exits
+                raise InternalError(
+                    f"the commit of epoch {batch_id} raised {type(problem).__name__}: {problem}",
+                    advice="Something in the commit of a sink wanted to end the process. The epoch is run again.",
+                    epoch=batch_id,
+                ) from problem
 
         writer: Any = lanes.writeStream.foreachBatch(commit).outputMode("update").queryName(name)
         # With its scheme: otherwise it would lie wherever the session's fs.defaultFS points.
         location = (directory.absolute() / "checkpoint").as_uri()
-        self._query: StreamingQuery = writer.option("checkpointLocation", location).start()
-        self._ended = ended
+        try:
+            self._query: StreamingQuery = writer.option("checkpointLocation", location).start()
+        except Exception as problem:  # py4j shows the name of the call, and a page of the JVM's causes
+            cause = cause_of(problem)
+            kind = kind_of(cause)
+            raise (StreamFailed(cause) if kind is None else kind(cause.split("] ", 1)[1])) from problem
+        self._ended, self._planner = ended, planner
         self._watch = threading.Thread(target=self._wait, name=f"headrace-query-{name}", daemon=True)
         self._watch.start()
 
@@ -67,34 +97,52 @@ class StreamQuery:
         try:
             self._query.awaitTermination()
         except StreamingQueryException as failure:
-            problem = in_short(str(failure))
+            problem = cause_of(failure)
         except Exception as failure:  # the JVM is gone, and the query with it
             problem = f"Spark is gone: {failure}"
         self._ended(problem)
 
+    def _require_current(self) -> None:
+        """Raise when the query was stopped while its commit hung: another may have taken its place."""
+        if self._over:
+            raise StreamFailed("the query of this commit was stopped")
+
     def last_epoch(self) -> tuple[int, float] | None:
         """The newest epoch that Spark has reported, and the milliseconds from its planning to its commit."""
-        progress = self._query.lastProgress
+        try:
+            progress = self._query.lastProgress
+        except Exception:  # the JVM is gone; whoever waits for the query says so
+            return None
         if progress is None or "addBatch" not in progress["durationMs"]:
             return None
         return int(progress["batchId"]), float(progress["durationMs"]["triggerExecution"])
 
     def stop(self) -> None:
-        """End the query. An epoch in flight is given up and will be run again: nothing of it is lost or doubled."""
-        with contextlib.suppress(StreamingQueryException):
-            self._query.stop()
-        if self._watch is not threading.current_thread():
+        """End the query, in STOP_SECONDS at most. An epoch in flight is given up and will be run again: nothing of it
+        is lost or doubled."""
+        self._over = True
+        stopping = threading.Thread(target=self._stop, name="headrace-stop", daemon=True)
+        stopping.start()
+        stopping.join(PLANNER_SECONDS)
+        if stopping.is_alive():
+            _kill_planner(self._planner())
+        stopping.join(STOP_SECONDS - PLANNER_SECONDS)
+        if stopping.is_alive():
+            _log.warning("query %s did not stop in %g s and is left alone", self._query.name, STOP_SECONDS)
+        elif self._watch is not threading.current_thread():
             self._watch.join(timeout=5)
 
+    def _stop(self) -> None:
+        try:
+            self._query.stop()
+        except StreamingQueryException:  # `ended` gets the reason
+            pass
+        except Exception as problem:  # the JVM is gone, or its own time limit is over
+            _log.info("stopping a query: %s", problem)
 
-def in_short(text: str) -> str:
-    """The heart of a failure that Spark reports with a page of stack traces: our own coded error if there is one, else
-    the death of a worker, else the last line of the Python traceback, else the first line."""
-    coded = re.findall(r"^headrace\.errors\.\w+: (\[[A-Z_]+\] (?:.+\n?)+)", text, re.MULTILINE)
-    if coded:
-        return str(coded[-1]).strip()
-    died = re.search(r"^.*(?:Python worker exited unexpectedly|ExecutorLostFailure).*$", text, re.MULTILINE)
-    if died:
-        return died[0].strip()
-    raised = re.findall(r"^[\w.]+(?:Error|Exception|Failed): .+$", text, re.MULTILINE)
-    return str(raised[-1]) if raised else text.strip().split("\n", 1)[0]
+
+def _kill_planner(pid: int | None) -> None:
+    """Kill the planning process, unless it is gone and its number belongs to another program by now."""
+    with contextlib.suppress(OSError):
+        if pid is not None and b"spark" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)

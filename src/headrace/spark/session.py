@@ -5,10 +5,13 @@ Settings that were measured are explained in docs/design/2026-11-16-state-operat
 
 from __future__ import annotations
 
+import logging
 import os
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +46,13 @@ QUERY_SETTINGS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.adaptive.enabled": "false",
     _TRACEBACKS: "false",
+    "spark.sql.streaming.stopTimeout": "20s",  # without it, stopping waits for ever for a commit that hangs
 }
+
+
+# How long Spark, and then its JVM, have to end before they are killed.
+STOP_SECONDS = 60.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +73,50 @@ class Engine:
         process = getattr(self.spark.sparkContext._gateway, "proc", None) if self.owned else None
         return None if process is None else int(process.pid)
 
+    @property
+    def alive(self) -> bool:
+        """Whether the session can still run queries: its JVM may have died, or its master have ended it."""
+        try:
+            context: Any = self.spark.sparkContext._jsc
+            return context is not None and not context.sc().isStopped()
+        except Exception:  # the JVM does not answer
+            return False
+
     def stop(self) -> None:
-        """Stop Spark and its JVM, if they are ours."""
+        """Stop Spark and its JVM, if they are ours, within a bounded time."""
         if not self.owned:
             return
         gateway: Any = self.spark.sparkContext._gateway
-        self.spark.stop()
+        # In a thread: stopping waits for tasks and for the JVM, and either may hang.
+        stopping = threading.Thread(target=self._stop, name="headrace-stop-spark", daemon=True)
+        stopping.start()
+        stopping.join(STOP_SECONDS)
         _shut(gateway)
+
+    def _stop(self) -> None:
+        try:
+            self.spark.stop()
+        except Exception as problem:  # the JVM is gone: what it held went with it
+            _log.info("stopping Spark: %s", problem)
 
 
 def _shut(gateway: Any) -> None:
     """End the JVM that we started, if there is one, and let a later session start its own."""
     if gateway is not None:
         process = getattr(gateway, "proc", None)
-        gateway.shutdown()
+        with suppress(Exception):  # it may be gone already
+            gateway.shutdown()
         if process is not None:
             process.stdin.close()  # the JVM of an embedded driver ends with its standard input
-            process.wait(timeout=120)
+            try:
+                process.wait(timeout=STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(timeout=STOP_SECONDS)
     SparkContext._gateway = None
     SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
 
 
 @contextmanager

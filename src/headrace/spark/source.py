@@ -67,7 +67,7 @@ class StreamReader(DataSourceStreamReader):
         self.planner.commit(end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from headrace.spark.epochs import EpochPartition, read_partition
+        from headrace.spark.epochs import EpochPartition, NothingPlanned, read_partition
 
-        assert isinstance(partition, EpochPartition)
+        assert isinstance(partition, EpochPartition | NothingPlanned)
         return read_partition(partition)

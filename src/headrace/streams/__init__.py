@@ -14,6 +14,12 @@ STREAM_OPTIONS = (
         help="how much one epoch reads at most; smaller epochs commit sooner, larger ones cost less per byte",
     ),
     Option(
+        "max_epoch_time",
+        duration,
+        help="how long an epoch may take; one that takes longer is aborted and run again, and a pipeline that holds it "
+        "up is stopped",
+    ),
+    Option(
         "pipeline_time_budget",
         duration,
         help="time per epoch, over all tasks, that a pipeline may take on average; one that takes more is stopped",

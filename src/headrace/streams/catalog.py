@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from headrace.codec import dump, load
-from headrace.durable import write_atomic
+from headrace.durable import state_errors, write_atomic
 from headrace.errors import StateDamaged, UnknownType
 from headrace.program import Left, PipelineDef, SinkDef, StreamDef
 from headrace.status import Change, State
@@ -189,5 +189,6 @@ class CatalogFile:
         return catalog
 
     def save(self, catalog: Catalog) -> None:
-        """Replace the stored catalog."""
-        write_atomic(self._path, dump(catalog).encode())
+        """Replace the stored catalog. Raises DiskFull or StateUnavailable: then the old one stands."""
+        with state_errors(self._path):
+            write_atomic(self._path, dump(catalog).encode())

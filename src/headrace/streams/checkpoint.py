@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from pathlib import Path
 
-from headrace.durable import write_atomic
+from headrace.durable import state_errors
 from headrace.errors import StateDamaged
+from headrace.stored import damaged, store_text, stored_text
 from headrace.streams.progress import read_progress
 
 
@@ -22,6 +24,10 @@ def checkpoint_id(directory: Path, stream: str) -> str:
             path=str(gone),
         )
     if not file.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, uuid.uuid4().hex.encode())
-    return file.read_text()
+        with state_errors(file):
+            directory.mkdir(parents=True, exist_ok=True)
+        store_text(file, uuid.uuid4().hex)
+    found = stored_text(file) or ""
+    if re.fullmatch(r"[\w-]{1,100}", found) is None:
+        raise damaged(file, "does not hold the name of a checkpoint")
+    return found

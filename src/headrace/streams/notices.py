@@ -1,9 +1,9 @@
 """Short notices from the planning process to the hub, over a loopback datagram socket.
 
-Spark runs the planning side of a source in a process of its own. It tells the hub three things as they happen: an
-epoch was planned, the source has nothing more, the source is held. A notice only wakes the hub; what is true stands
-in files (`headrace.streams.progress`) or in the notice itself, and is repeated at every idle poll, so a lost one does
-no harm.
+Spark runs the planning side of a source in a process of its own. It tells the hub four things as they happen: an
+epoch was planned, or is only tried out, the source has nothing more, the source is held. A notice only wakes the hub;
+what is true stands in files (`headrace.streams.progress`) or in the notice itself, and is repeated at every idle poll,
+so a lost one does no harm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Literal
 
-NoticeKind = Literal["planned", "idle", "held"]
+NoticeKind = Literal["planned", "probing", "idle", "held"]
 Handler = Callable[[dict[str, Any]], None]
 
 

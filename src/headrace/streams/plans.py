@@ -6,13 +6,17 @@ the pointer is replaced after the version is durable.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
-from headrace.codec import dump, load
-from headrace.durable import write_atomic
-from headrace.errors import StateDamaged
+from headrace.codec import load
+from headrace.durable import state_errors
 from headrace.program import PipelineDef, PlanVersion
+from headrace.stored import damaged, parsed, store, store_text
+
+T = TypeVar("T")
 
 
 class PlanStore:
@@ -24,29 +28,32 @@ class PlanStore:
 
     def publish(self, plan: PlanVersion) -> None:
         """Make `plan` the newest version: in force from the next epoch on."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._file(plan.version), dump(plan).encode())
-        write_atomic(self._pointer, str(plan.version).encode())
+        with state_errors(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+        store(self._file(plan.version), plan)
+        store_text(self._pointer, str(plan.version))
 
     def current(self) -> int:
-        """The newest version; 0 when there is none."""
-        try:
-            return int(self._pointer.read_text())
-        except FileNotFoundError:
-            return 0
+        """The newest version; 0 when there is none. Raises StateDamaged."""
+        found = parsed(self._pointer, int, alone=True)
+        if found is None and any(self.directory.glob("*.json")):
+            raise damaged(self._pointer, "is missing beside the plans that it points to")
+        return found or 0
 
     def load(self, version: int) -> PlanVersion:
         """One version. Raises StateDamaged when it is not there: it is kept while an uncommitted epoch names it."""
-        return load(PlanVersion, self.text(version))
+        return self._loaded(version, lambda text: load(PlanVersion, text))
 
     def text(self, version: int) -> str:
         """One version as it is stored."""
-        try:
-            return self._file(version).read_text()
-        except FileNotFoundError:
-            raise StateDamaged(
-                f"plan version {version} is missing from {self.directory}", version=version, path=str(self.directory)
-            ) from None
+        return self._loaded(version, lambda text: text)
+
+    def _loaded(self, version: int, parse: Callable[[str], T]) -> T:
+        file = self._file(version)
+        found = parsed(file, parse)
+        if found is None:
+            raise damaged(file, "is missing", version=version)
+        return found
 
     def forgettable(self, before: int, now: int) -> dict[int, PipelineDef]:
         """The pipelines, by instance, that versions on disk name and no epoch can: neither the newest committed one, if
@@ -70,10 +77,12 @@ class PlanStore:
         """Remove versions that no uncommitted epoch can name."""
         for version in self._versions():
             if version < oldest_needed:
-                self._file(version).unlink(missing_ok=True)
+                file = self._file(version)
+                with state_errors(file):
+                    file.unlink(missing_ok=True)
 
     def _versions(self) -> list[int]:
-        return sorted(int(file.stem) for file in self.directory.glob("*.json"))
+        return sorted(int(file.stem) for file in self.directory.glob("*.json") if file.stem.isdigit())
 
     def _file(self, version: int) -> Path:
         return self.directory / f"{version:08}.json"

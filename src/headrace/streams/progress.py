@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headrace.codec import dump, load
-from headrace.durable import write_atomic
+from headrace.errors import StateDamaged, StateTooNew
 from headrace.program import PipelineDef
 from headrace.status import Gap, Traffic
+from headrace.stored import store, stored
 
 # While a file of this name is in the stream's directory, no epoch is planned: none at all when it is empty, none behind
 # the barrier whose id it holds.
@@ -114,26 +114,24 @@ class Applied:
 
 
 def read_progress(stream_dir: Path) -> Progress:
-    """The newest progress, or a fresh one."""
-    try:
-        return load(Progress, (stream_dir / "progress.json").read_bytes())
-    except FileNotFoundError:
-        return Progress()
+    """The newest progress, or a fresh one. Raises StateDamaged."""
+    return stored(Progress, stream_dir / "progress.json") or Progress()
 
 
 def write_progress(stream_dir: Path, progress: Progress) -> None:
     """Store durably."""
-    write_atomic(stream_dir / "progress.json", dump(progress).encode())
+    store(stream_dir / "progress.json", progress)
 
 
 def read_applied(stream_dir: Path) -> Applied | None:
-    """What the planning process last applied; None before the first epoch."""
+    """What the planning process last applied; None before the first epoch, and when the file is damaged: nothing
+    depends on it but what is shown, and the next epoch writes it again."""
     try:
-        return load(Applied, (stream_dir / "applied.json").read_bytes())
-    except FileNotFoundError:
+        return stored(Applied, stream_dir / "applied.json")
+    except (StateDamaged, StateTooNew):
         return None
 
 
 def write_applied(stream_dir: Path, applied: Applied) -> None:
     """Publish what was applied."""
-    write_atomic(stream_dir / "applied.json", dump(applied).encode())
+    store(stream_dir / "applied.json", applied)

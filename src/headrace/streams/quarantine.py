@@ -8,24 +8,25 @@ process applies it whenever it hands out a plan (DESIGN section 6).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.codec import dump, load
-from headrace.durable import write_atomic
 from headrace.program import PipelineDef, PlanVersion
+from headrace.stored import store, stored
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
     """An instance that is left out of every epoch, or only of those with plan versions up to `until`: later ones were
-    made when it had been started again."""
+    made when it had been started again. With `ended` it did nothing wrong: it was stopped at once, or dropped, and what
+    an epoch in flight would bring of it is not wanted, also when that epoch is run again after a crash."""
 
     instance: int
     reason: str
     until: int | None = None
     life: int = 0
+    ended: bool = False
 
     @property
     def run(self) -> str:
@@ -44,6 +45,16 @@ class Quarantine:
     def reasons(self, version: int) -> dict[int, str]:
         """Who is left out of epochs with this plan version, and why."""
         return {q.instance: q.reason for q in self.out if q.until is None or version <= q.until}
+
+    def ended(self, version: int) -> set[str]:
+        """Who was stopped at once or dropped before epochs with this plan version, by `PipelineDef.run`."""
+        return {q.run for q in self.out if q.ended and (q.until is None or version <= q.until)}
+
+    def ending(self, pipelines: Iterable[PipelineDef], version: int, reason: str) -> Quarantine:
+        """These were stopped at once or dropped: they are left out of epochs with plan versions up to `version`."""
+        known = {(q.run, q.until) for q in self.out}
+        new = (Quarantined(p.instance, reason, version, p.life, ended=True) for p in pipelines)
+        return replace(self, out=(*self.out, *(q for q in new if (q.run, q.until) not in known)))
 
     def apply(self, plan: PlanVersion) -> PlanVersion:
         """`plan` without those who may not run; `plan` itself when all may. Those who leave do so without a look at
@@ -72,11 +83,8 @@ class Quarantine:
 
 
 def read_quarantine(stream_dir: Path) -> Quarantine:
-    """The list as it stands; empty when there never was one."""
-    try:
-        return load(Quarantine, (stream_dir / "quarantine.json").read_bytes())
-    except FileNotFoundError:
-        return Quarantine()
+    """The list as it stands; empty when there never was one. Raises StateDamaged."""
+    return stored(Quarantine, stream_dir / "quarantine.json") or Quarantine()
 
 
 _changing = threading.Lock()
@@ -88,4 +96,4 @@ def change_quarantine(stream_dir: Path, change: Callable[[Quarantine], Quarantin
         old = read_quarantine(stream_dir)
         new = change(old)
         if new != old:
-            write_atomic(stream_dir / "quarantine.json", dump(new).encode())
+            store(stream_dir / "quarantine.json", new)

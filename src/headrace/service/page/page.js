@@ -143,7 +143,7 @@ function streamCard(stream) {
 function updateStream(card, stream) {
   const status = stream.status;
   const pill = card.querySelector("[data-state]");
-  pill.textContent = status.running ? "running" : "stopped";
+  pill.textContent = status.state;
   pill.className = `pill ${status.problem ? "bad" : status.running ? "good" : ""}`;
   const problem = card.querySelector(".problem");
   problem.hidden = !status.problem;
@@ -202,7 +202,7 @@ function line(canvas, values) {
   pen.stroke();
 }
 
-const KINDS = { running: "good", failed: "bad", starting: "warn", stopping: "warn" };
+const KINDS = { running: "good", failed: "bad", starting: "warn", stopping: "warn", retrying: "warn", dead: "bad" };
 
 function drawPipelines() {
   const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -1,0 +1,56 @@
+"""Why a query ended, dug out of what the JVM reports: a wrapper, a page of stack traces, and somewhere the cause."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.errors import DiskFull, StateDamaged
+
+_CODED = re.compile(r"^(?:Caused by: )?(?:.*?: )?headrace\.errors\.\w+: (\[[A-Z_]+\] (?:.+\n?)+)", re.MULTILINE)
+_DIED = re.compile(r"^.*(?:Python worker exited unexpectedly|ExecutorLostFailure).*$", re.MULTILINE)
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_CHECKSUM = re.compile(r"ChecksumException: Checksum error: file:(\S+/checkpoint/\S+)")
+_RAISED = re.compile(r"^(?!Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Failed|Interrupt|Exit): .+$", re.MULTILINE)
+_CAUSED = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
+
+
+def cause_of(failure: Exception) -> str:
+    """The cause of a query's failure in short; with the JVM's chain of causes where there is one."""
+    trace = getattr(failure, "_stackTrace", None)  # pyspark shows only the outermost message
+    return in_short(f"{failure}\n{trace}" if trace else str(failure))
+
+
+def in_short(text: str) -> str:
+    """The heart of a failure that Spark reports with a page of stack traces: our own coded error if there is one, else
+    the death of a worker, else a full disk, else the last line of a Python traceback, else the innermost cause of the
+    JVM, else the first line."""
+    coded = [_without_frames(found) for found in _CODED.findall(text)]
+    if coded:
+        return coded[-1]
+    if died := _DIED.search(text):
+        return died[0].strip()
+    if full := _FULL.search(text):
+        return DiskFull(
+            f"Spark has no room to write: {full[0]}",
+            advice="Make room on the disks of the state directory and of /tmp.",
+        ).render()
+    if broken := _CHECKSUM.search(text):
+        return StateDamaged(
+            f"{broken[1]} does not have the checksum that Spark wrote it with",
+            advice="Put it back from a backup, restore a savepoint, or drop the stream and its pipelines.",
+        ).render()
+    if "Traceback (most recent call last)" in text:
+        raised = _RAISED.findall(text[text.rindex("Traceback (most recent call last)") :])
+        if raised:
+            return str(raised[0])
+    if caused := _CAUSED.findall(text):
+        return str(caused[-1]).strip()
+    raised = _RAISED.findall(text)
+    return str(raised[-1]) if raised else text.strip().split("\n", 1)[0]
+
+
+def _without_frames(found: str) -> str:
+    lines = found.strip().split("\n")
+    stop = next((i for i, line in enumerate(lines) if _FRAME.match(line)), len(lines))
+    return "\n".join(lines[:stop]).strip()

@@ -1,0 +1,90 @@
+"""Small documents of a stream's directory: written whole, and checked when they are read.
+
+The first line is the document as JSON; the second says its format and the checksum of the first. So what was cut,
+overwritten or written by a newer headrace is found, and told with the file's name: never a JSON error, and never a
+value that nobody has written.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.codec import dump, load
+from headrace.durable import state_error, state_errors, write_atomic
+from headrace.errors import HeadraceError, StateDamaged, StateTooNew
+
+FORMAT = 1
+T = TypeVar("T")
+
+
+def store(path: Path, value: object) -> None:
+    """Write `value` durably. Raises DiskFull or StateUnavailable."""
+    store_text(path, dump(value))
+
+
+def store_text(path: Path, text: str) -> None:
+    """Write a text of one line durably, with its checksum."""
+    line = text.encode()
+    seal = json.dumps({"format": FORMAT, "crc": zlib.crc32(line)})
+    with state_errors(path):
+        write_atomic(path, line + b"\n" + seal.encode() + b"\n")
+
+
+def stored(kind: type[T], path: Path) -> T | None:
+    """The `kind` that was stored at `path`; None when there is no file. Raises StateDamaged, StateTooNew and
+    StateUnavailable."""
+    return parsed(path, lambda text: load(kind, text))
+
+
+def stored_text(path: Path) -> str | None:
+    """The text that was stored at `path`; None when there is no file. It may stand alone, without its checksum."""
+    return parsed(path, lambda text: text, alone=True)
+
+
+def parsed(path: Path, parse: Callable[[str], T], *, alone: bool = False) -> T | None:
+    """What `parse` makes of the document at `path`; None when there is no file. With `alone` the line with the checksum
+    may be missing: for texts that `parse` itself can tell from others."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise state_error(problem, path) from problem
+    try:
+        line, _, seal = data.partition(b"\n")
+        if not seal.strip() and not alone:
+            raise damaged(path, "has no checksum: it was cut, or not written by headrace")
+        if seal.strip():
+            _check(path, line, json.loads(seal))
+        return parse(line.decode())
+    except (StateDamaged, StateTooNew):
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, HeadraceError) as problem:
+        raise damaged(path, f"cannot be read: {problem}") from problem
+
+
+def _check(path: Path, line: bytes, seal: dict[str, int]) -> None:
+    if seal["format"] > FORMAT:
+        raise StateTooNew(
+            f"{path} has format {seal['format']}; this headrace knows formats up to {FORMAT}",
+            advice="Use a newer headrace, or restore a savepoint.",
+            path=str(path),
+            version=seal["format"],
+        )
+    if seal["crc"] != zlib.crc32(line):
+        raise damaged(path, "does not have the checksum that it was written with")
+
+
+def damaged(path: Path, how: str, version: int | None = None) -> StateDamaged:
+    """A file of a stream is not what was written."""
+    return StateDamaged(
+        f"{path} {how}",
+        advice="Put it back from a backup and start one of the stream's pipelines, restore a savepoint, or drop the "
+        "stream and its pipelines.",
+        path=str(path),
+        version=version,
+    )

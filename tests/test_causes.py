@@ -1,0 +1,72 @@
+"""Why a query ended, as people read it: from what Spark really reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import DiskFull, StateDamaged, kind_of
+from headrace.spark.causes import cause_of, in_short
+
+WRAPPED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: boom SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: s [id = 1, runId = 2]
+org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1] terminated: boom
+\tat org.apache.spark.sql.execution.streaming.StreamExecution.run(StreamExecution.scala:354)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: {first}
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
+\t... 20 more
+Caused by: {root}
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+\t... 33 more
+"""
+TRACEBACK = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+{raised}
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:1)"""
+
+
+def wrapped(root: str, first: str = "Task 0 failed") -> str:
+    return WRAPPED.replace("{root}", root).replace("{first}", first)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (wrapped("java.net.ConnectException: Connection refused"), "java.net.ConnectException: Connection refused"),
+        (
+            wrapped(TRACEBACK.format(raised="headrace.errors.FileChanged: [FILE_CHANGED] a.json grew\n  Do this.")),
+            "[FILE_CHANGED] a.json grew\n  Do this.",
+        ),
+        (
+            wrapped(TRACEBACK.format(raised="ZeroDivisionError: division by zero")),
+            "ZeroDivisionError: division by zero",
+        ),
+        (
+            wrapped("java.io.EOFException", "Python worker exited unexpectedly (crashed)"),
+            "Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: "
+            "Python worker exited unexpectedly (crashed)",
+        ),
+        ("nothing that we know", "nothing that we know"),
+    ],
+)
+def test_the_innermost_cause_is_told(text: str, cause: str) -> None:
+    assert in_short(text) == cause
+
+
+def test_a_full_disk_of_spark_s_is_one_of_our_errors() -> None:
+    assert kind_of(in_short(wrapped("java.io.IOException: No space left on device"))) is DiskFull
+
+
+def test_a_damaged_file_of_spark_s_checkpoint_is_named_and_not_tried_again() -> None:
+    text = wrapped("org.apache.hadoop.fs.ChecksumException: Checksum error: file:/s/checkpoint/offsets/1 at 0 exp: 1")
+    assert kind_of(in_short(text)) is StateDamaged
+    assert "/s/checkpoint/offsets/1" in in_short(text)
+
+
+def test_the_chain_of_causes_is_looked_at_although_pyspark_shows_only_the_outermost() -> None:
+    class Captured(Exception):
+        _stackTrace = wrapped("java.io.IOException: it is a directory")
+
+    assert cause_of(Captured("[STREAM_FAILED] Query terminated")) == "java.io.IOException: it is a directory"
