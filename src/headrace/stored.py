@@ -1,8 +1,9 @@
 """Small documents of a stream's directory: written whole, and checked when they are read.
 
-The first line is the document as JSON; the second says its format and the checksum of the first. So what was cut,
-overwritten or written by a newer headrace is found, and told with the file's name: never a JSON error, and never a
-value that nobody has written.
+The first line is the document as JSON; the second says its format and the checksum of the first. So a file that was
+cut, overwritten or written by a newer headrace raises an error with its name: never a JSON error, and never a value
+that was not written. Files of earlier versions have no second line. They are accepted: a JSON object that was cut anywhere does
+not parse, and one that lost only its checksum is whole.
 """
 
 from __future__ import annotations
@@ -41,13 +42,12 @@ def stored(kind: type[T], path: Path) -> T | None:
 
 
 def stored_text(path: Path) -> str | None:
-    """The text that was stored at `path`; None when there is no file. It may stand alone, without its checksum."""
-    return parsed(path, lambda text: text, alone=True)
+    """The text that was stored at `path`; None when there is no file."""
+    return parsed(path, lambda text: text)
 
 
-def parsed(path: Path, parse: Callable[[str], T], *, alone: bool = False) -> T | None:
-    """What `parse` makes of the document at `path`; None when there is no file. With `alone` the line with the checksum
-    may be missing: for texts that `parse` itself can tell from others."""
+def parsed(path: Path, parse: Callable[[str], T]) -> T | None:
+    """What `parse` makes of the document at `path`; None when there is no file."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -56,8 +56,6 @@ def parsed(path: Path, parse: Callable[[str], T], *, alone: bool = False) -> T |
         raise state_error(problem, path) from problem
     try:
         line, _, seal = data.partition(b"\n")
-        if not seal.strip() and not alone:
-            raise damaged(path, "has no checksum: it was cut, or not written by headrace")
         if seal.strip():
             _check(path, line, json.loads(seal))
         return parse(line.decode())
