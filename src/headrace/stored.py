@@ -2,8 +2,8 @@
 
 The first line is the document as JSON; the second says its format and the checksum of the first. So a file that was
 cut, overwritten or written by a newer headrace raises an error with its name: never a JSON error, and never a value
-that was not written. Files of earlier versions have no second line. They are accepted: a JSON object that was cut anywhere does
-not parse, and one that lost only its checksum is whole.
+that was not written. Files of earlier versions have no second line. They are accepted: a JSON object that was cut
+anywhere does not parse, and one that lost only its checksum is whole.
 """
 
 from __future__ import annotations
