@@ -13,6 +13,7 @@ from headrace.draft import Draft
 from headrace.errors import HeadraceError, ScriptErrors, SqlError, UnknownPipeline, UnknownSink, UnknownStream
 from headrace.options import closest
 from headrace.program import Meaning
+from headrace.sealing import sealed
 from headrace.sql import (
     CreatePipeline,
     CreateSink,
@@ -99,8 +100,9 @@ def _same(name: str | None, other: str) -> bool:
 
 
 def _draft(state_dir: Path | None) -> Draft:
-    catalog = Catalog()
-    if state_dir is not None:
-        require_known_format(state_dir)  # a newer one has a catalog that would look damaged
-        catalog = CatalogFile(state_dir).read()
-    return Draft(catalog, Meaning(), buckets=1)
+    if state_dir is None:
+        return Draft(Catalog(), Meaning(), buckets=1)
+    require_known_format(state_dir)  # a newer one has a catalog that would look damaged
+    file = CatalogFile(state_dir)
+    catalog = sealed(file.read(), file.vault)
+    return Draft(catalog, Meaning(), buckets=1, vault=file.vault)

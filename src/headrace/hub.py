@@ -34,10 +34,11 @@ from headrace.ingress.service import GatewayService
 from headrace.objects import Pipeline, Stream
 from headrace.results import Result
 from headrace.runtime import START_LIMIT_SECONDS, StreamRuntime
+from headrace.sealing import seal_directory, seal_savepoints
 from headrace.sql import LiveStream, parse_script
 from headrace.status import Waited
-from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
-from headrace.streams.state_dir import SAVEPOINTS, StateDir
+from headrace.streams.catalog import Catalog, PipelineRecord
+from headrace.streams.state_dir import SAVEPOINTS, StateDir, require_savepoint_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,10 +88,11 @@ class Hub:
     ) -> None:
         self._state = StateDir.open(state_dir.absolute())
         self._master, self._verbose, self._buckets = master, verbose, buckets
-        self._gateway = GatewayService(self._state.path / "gateway.log")
         try:
-            file = CatalogFile(self._state.path)
-            catalog = file.read()
+            file = seal_directory(self._state.path)
+            seal_savepoints(self._state.path)
+            catalog, self._vault = file.catalog, file.vault
+            self._gateway = GatewayService(self._state.path / "gateway.log", self._vault.reveal)
             self._state.sweep(catalog.streams)
             self._meaning, self._engine = settle(spark, catalog)
             self._conductor = Conductor(
@@ -132,7 +134,7 @@ class Hub:
                 self._start_engine()  # before anything is stored: without Java the script has no effect
             before = self.catalog
             self._conductor.forget(dropped)
-            if draft.catalog != self.catalog:
+            if draft.catalog != self.catalog or self._vault.unsaved:
                 self._conductor.save(draft.catalog)
         touched = {stream for stream in draft.touched if draft.catalog.stream(stream) is not None}
         quick = [p for ended in draft.quick.values() for p in ended]
@@ -179,6 +181,7 @@ class Hub:
             live=self._live,
             describe=lambda catalog, kind, name: describe(self, catalog, kind, name),
             show=lambda catalog, kind: show(self, catalog, kind),
+            vault=self._vault,
         )
 
     def _live(self, stream: str) -> LiveStream | None:
@@ -235,6 +238,7 @@ class Hub:
         `headrace restore` makes a state directory of it. Raises SavepointTimeout, naming the streams, when their epochs
         in flight do not end in time. Scripts that are about these streams wait until it is taken.
         """
+        target = self._state.path / SAVEPOINTS / require_savepoint_name(name)
         exclusive = self._conductor.exclusive
         with contextlib.ExitStack() as mine:
             with self._lock:
@@ -244,8 +248,7 @@ class Hub:
                         raise savepoints.too_late(streams, timeout)
                     streams = self._to_copy(stream)
                 mine.enter_context(exclusive.taken(streams))
-            target = self._state.path / SAVEPOINTS / name
-            return savepoints.take(target, streams, lambda: self.catalog, timeout)
+            return savepoints.take(target, streams, lambda: self.catalog, timeout, self._vault)
 
     def _to_copy(self, stream: str | None) -> dict[str, StreamRuntime]:
         self._conductor.require_open()

@@ -89,7 +89,7 @@ def test_a_crash_while_saving_leaves_the_old_catalog(
         with pytest.raises(Crash):
             file.save(old.with_sink(SINK))
     assert file.read() == old
-    assert os.listdir(tmp_path) == ["catalog.json"]
+    assert sorted(os.listdir(tmp_path)) == ["catalog.json", "catalog.previous.json"]
 
 
 def test_what_was_written_replaces_the_old_file_whole(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StateDamaged, StateInUse, StateTooNew, UnwritablePath
-from headrace.streams.state_dir import FORMAT, JVM_GRACE_SECONDS, StateDir
+from headrace.streams.state_dir import DROPPED, FORMAT, JVM_GRACE_SECONDS, StateDir
 
 HOLD = """
 import sys
@@ -170,11 +170,17 @@ def test_no_stream_s_name_leads_out_of_the_directory_or_to_another_stream_s(tmp_
     state.close()
 
 
-def test_sweeping_removes_what_no_declared_stream_owns(tmp_path: Path) -> None:
+def test_sweeping_removes_what_dropped_streams_left_and_nothing_else(tmp_path: Path) -> None:
     state = StateDir.open(tmp_path, no_sleep)
     state.sweep(["s"])  # nothing is there yet
-    for directory in (state.stream("s"), state.stream("a/b"), tmp_path / "streams" / ".gone-1", state.stream("old")):
+    names = ("s", "a/b", "dropped", "unknown")
+    for directory in (*map(state.stream, names), tmp_path / "streams" / ".gone-1"):
         (directory / "checkpoint").mkdir(parents=True)
-    state.sweep(["s", "a/b"])
-    assert set((tmp_path / "streams").iterdir()) == {state.stream("s"), state.stream("a/b")}
+    for name in ("s", "dropped"):  # the drop of `s` never got to the catalog
+        (state.stream(name) / DROPPED).touch()
+    for _ in range(2):
+        state.sweep(["s", "a/b"])
+        kept = sorted(p.name.rpartition("-")[0] or p.name for p in (tmp_path / "streams").iterdir())
+        assert kept == [".unclaimed-unknown", "a%2Fb", "s"]
+        assert not (state.stream("s") / DROPPED).exists()
     state.close()

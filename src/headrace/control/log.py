@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.codec import dump, load
 from headrace.control.signals import Barrier, Channel, Signal, SignalKind, require_channel
-from headrace.durable import write_atomic
+from headrace.durable import private_directory, write_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class SignalLog:
             return _Stored()
 
     def _write(self, stored: _Stored) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        private_directory(self._path.parent)
         write_atomic(self._path, dump(stored).encode())
 
 

@@ -5,6 +5,8 @@ visible anywhere: the pipeline stops, or goes on without that sink (`on_failure`
 commit, it *owes* the epoch: the promise is durable, and is kept before the sink is given anything else. So no epoch is
 ever in one sink and lost to another, and none is written twice.
 
+EpochMismatch concerns the whole epoch: it is raised, and nothing more is committed.
+
 A failing step is tried again, with a wait that doubles. A task that cannot stage for a sink tries again likewise.
 """
 
@@ -21,7 +23,7 @@ import pyarrow as pa
 
 from headrace.control.barrier import FanIn
 from headrace.control.signals import Barrier
-from headrace.errors import HeadraceError
+from headrace.errors import EpochMismatch, HeadraceError
 from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import PipelineDef, SinkDef
@@ -134,6 +136,8 @@ class Delivery:
             staged = [] if alone else receipts.get(name, [])
             try:
                 retried(sink, partial(self._settle_and_promise, name, staged), self._sleep)
+            except EpochMismatch:
+                raise
             except HeadraceError as problem:
                 if not detaches(sink):
                     return describe(problem)
@@ -162,6 +166,8 @@ class Delivery:
                         self._result.rows = rows
                     fault_point("between-sinks")
                 collect.data.offer(name, self._barrier)
+            except EpochMismatch:
+                raise
             except HeadraceError as problem:
                 self._fail(name, describe(problem))
         if not self._result.owed and not self._result.failure:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.durable import fsync, write_atomic
+from headrace.durable import fsync, private_opener, write_atomic
 from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDirectory
 
 HEAD = 4096
@@ -157,7 +157,7 @@ class FileLog:
         if not extents:
             return
         fresh = not self.path.exists()
-        with open(self.path, "ab") as log:
+        with open(self.path, "ab", opener=private_opener) as log:
             log.write("".join(_line(asdict(e)) for e in extents).encode())
             log.flush()
             os.fsync(log.fileno())

@@ -47,6 +47,7 @@ def progress_after(
         dead_letters=old.dead_letters + letters,
         closed=sum(lane["closed"] for lanes in found.lanes.values() for lane in lanes.values()),
         future=old.future + sum(r["future"] for r in reports),
+        end=next(iter(reports))["end"],
     )
     return replace(stream, pipelines=_counted(plan, members, found, delivered, old, stream, declared))
 

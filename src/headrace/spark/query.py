@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 from headrace.bridge.messages import SPARK_DDL, Row
+from headrace.durable import private_directory
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.session import QUERY_SETTINGS, Engine
 from headrace.spark.source import NAME, StreamDataSource
 from headrace.spark.state_host import LaneProcessor
+from headrace.streams.checkpoint import CHECKPOINT, location
+from headrace.streams.spark_log import mend_logs, sync_epoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,6 +43,7 @@ class StreamQuery:
         options: dict[str, str],
         ended: Callable[[str | None], None],
     ) -> None:
+        checkpoint = directory / CHECKPOINT
         session = engine.spark.newSession()  # settings of its own, also on a session that was handed in
         for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
             session.conf.set(key, value)
@@ -52,12 +56,14 @@ class StreamQuery:
         )
 
         def commit(batch: DataFrame, batch_id: int) -> None:
-            committer.commit(Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect())
+            rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
+            sync_epoch(checkpoint, batch_id)
+            committer.commit(rows)
 
         writer: Any = lanes.writeStream.foreachBatch(commit).outputMode("update").queryName(name)
-        # With its scheme: otherwise it would lie wherever the session's fs.defaultFS points.
-        location = (directory.absolute() / "checkpoint").as_uri()
-        self._query: StreamingQuery = writer.option("checkpointLocation", location).start()
+        private_directory(checkpoint)
+        mend_logs(checkpoint)
+        self._query: StreamingQuery = writer.option("checkpointLocation", location(checkpoint)).start()
         self._ended = ended
         self._watch = threading.Thread(target=self._wait, name=f"headrace-query-{name}", daemon=True)
         self._watch.start()

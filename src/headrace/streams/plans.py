@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from headrace.codec import dump, load
-from headrace.durable import write_atomic
-from headrace.errors import StateDamaged
+from headrace.durable import private_directory, write_atomic
+from headrace.errors import StateDamaged, UnknownType
 from headrace.program import PlanVersion
 
 
@@ -24,7 +24,7 @@ class PlanStore:
 
     def publish(self, plan: PlanVersion) -> None:
         """Make `plan` the newest version: in force from the next epoch on."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        private_directory(self.directory)
         write_atomic(self._file(plan.version), dump(plan).encode())
         write_atomic(self._pointer, str(plan.version).encode())
 
@@ -34,10 +34,25 @@ class PlanStore:
             return int(self._pointer.read_text())
         except FileNotFoundError:
             return 0
+        except ValueError:
+            raise StateDamaged(
+                f"{self._pointer} does not name a plan version",
+                advice=f"Write the number of the newest file in {self.directory} into it.",
+                path=str(self._pointer),
+            ) from None
 
     def load(self, version: int) -> PlanVersion:
         """One version. Raises StateDamaged when it is not there: it is kept while an uncommitted epoch names it."""
-        return load(PlanVersion, self.text(version))
+        text = self.text(version)
+        try:
+            return load(PlanVersion, text)
+        except (ValueError, KeyError, TypeError, UnknownType) as problem:
+            raise StateDamaged(
+                f"plan version {version} in {self.directory} cannot be read: {problem}",
+                advice="Put it back from a backup, restore a savepoint, or drop the stream and create it again.",
+                version=version,
+                path=str(self._file(version)),
+            ) from problem
 
     def text(self, version: int) -> str:
         """One version as it is stored."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.durable import private_directory
 from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import read_progress
@@ -40,7 +41,7 @@ def publish(
         left = tuple(ended for ended in left if ended not in old)
         if current > planned():
             pending = tuple(ended for ended in pending if ended not in cancelled)
-    directory.mkdir(parents=True, exist_ok=True)
+    private_directory(directory)
     _let_out(directory, current, pipelines)
     own_pass = tuple(p.instance for p in pipelines if p.instance in alone)
     plans.publish(PlanVersion(version, stream, pipelines, ending, (*pending, *left), own_pass))
