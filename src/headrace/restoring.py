@@ -81,7 +81,7 @@ def read(savepoint: Path) -> Savepoint:
         if facts.format not in READABLE_FORMATS:
             raise ValueError(f"its format is {facts.format}, not one of {READABLE_FORMATS}")
         for cut in facts.cuts:
-            if Path(cut.directory).name != cut.directory or cut.directory in ("", "."):
+            if Path(cut.directory).name != cut.directory or cut.directory in ("", ".", ".."):
                 raise ValueError(f"{cut.directory!r} is not the name of a stream's directory")
     except (OSError, ValueError, TypeError) as problem:
         raise _unusable(savepoint, problem) from problem
