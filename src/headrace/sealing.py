@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.codec import dump, load
 from headrace.durable import write_atomic
-from headrace.errors import UnknownType
+from headrace.errors import StateDamaged, UnknownType
 from headrace.program import PlanVersion, StreamDef
 from headrace.sources import SOURCES
 from headrace.sql import CreateStream, parse_script
@@ -63,8 +63,9 @@ def seal_directory(root: Path) -> CatalogFile:
 def seal_savepoints(state_dir: Path) -> None:
     """Take secrets out of the catalogs and plans of savepoints that an earlier version took."""
     for savepoint in (state_dir / SAVEPOINTS).glob("[!.]*"):
-        if (savepoint / "catalog.json").exists():
-            seal_directory(savepoint)
+        with contextlib.suppress(StateDamaged):  # whoever restores it says so
+            if (savepoint / "catalog.json").exists():
+                seal_directory(savepoint)
 
 
 def sealed(catalog: Catalog, vault: Vault) -> Catalog:

@@ -126,7 +126,7 @@ class EpochCommitter:
         require_same_epoch(before, first["epoch"], digest)
         plan = self._plans.load(first["plan"])
         members = members_of(plan, first["leaving"])
-        self._verify(members, first["epoch"], digest)
+        self._verify(plan, members, first["epoch"], digest)
         self._align_lanes({i: p for i, p in members.items() if i not in first["out"]}, first["epoch"], barrier, found)
         self._limit_groups(plan, found)
         reasons = read_quarantine(self._directory).reasons(plan.version)
@@ -171,11 +171,13 @@ class EpochCommitter:
             except TooManyGroups as problem:
                 found.failures.setdefault(p.instance, describe(problem))
 
-    def _verify(self, members: Members, epoch: int, digest: str) -> None:
+    def _verify(self, plan: PlanVersion, members: Members, epoch: int, digest: str) -> None:
         """No sink has anything of another epoch under this epoch's number. Before any of them commits."""
         for p in members.values():
             for sink, _ in p.outlets:
                 self.sink(p, sink.name).verify(self._key(p, epoch, digest))
+        if plan.stream.dead_letters is not None:
+            self.letters(plan.stream.dead_letters).verify(SinkKey(self._checkpoint, STREAM_LANE, epoch, digest))
 
     def _deliver(
         self, members: Members, epoch: int, digest: str, barrier: Barrier, found: Collected, before: Progress
