@@ -57,8 +57,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("published",),
     ("conductor",),
     ("hub",),
+    ("service",),
     ("view",),
-    ("running", "demo"),
+    ("running", "demo", "watching"),
+    ("serving",),
     ("cli",),
     ("__main__",),
 )

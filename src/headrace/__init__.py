@@ -14,17 +14,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.hub import Hub, connect
+    from headrace.hub import Hub
     from headrace.objects import Pipeline, Stream
+    from headrace.service.client import RemoteHub
+    from headrace.service.connecting import connect
     from headrace.status import PipelineStatus, StreamStatus
 
 __version__ = "0.1.0"
 
-__all__ = ["Hub", "Pipeline", "PipelineStatus", "Stream", "StreamStatus", "__version__", "connect"]
+__all__ = ["Hub", "Pipeline", "PipelineStatus", "RemoteHub", "Stream", "StreamStatus", "__version__", "connect"]
 
 _HOMES = {
     "Hub": "headrace.hub",
-    "connect": "headrace.hub",
+    "connect": "headrace.service.connecting",
+    "RemoteHub": "headrace.service.client",
     "Pipeline": "headrace.objects",
     "Stream": "headrace.objects",
     "PipelineStatus": "headrace.status",

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from headrace.errors import HeadraceError, InternalError, MissingFile, MissingJava, UnreadableFile
+from headrace.errors import HeadraceError, HubUnreachable, InternalError, MissingFile, MissingJava, UnreadableFile
 from headrace.planning import plan_only
 
 app = typer.Typer(
@@ -35,6 +35,15 @@ Master = Annotated[str | None, typer.Option(help="Spark master: local[4], spark:
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and stack traces of errors.")]
 
 
+StopLimit = Annotated[
+    float, typer.Option(min=0, help="Seconds that running epochs get to finish when it is told to stop.")
+]
+Server = Annotated[
+    str | None, typer.Option(help="URL of a hub (default: the owner of the state directory); token in HEADRACE_TOKEN.")
+]
+Format = Annotated[Literal["table", "json", "csv"], typer.Option(help="How results are printed.")]
+
+
 @app.command(epilog="Examples: headrace run app.sql; headrace run app.sql --until-end --state-dir /data/state")
 def run(
     script: Script,
@@ -42,9 +51,7 @@ def run(
     check: Annotated[
         bool, typer.Option("--check", help="Only plan it, against the state directory; no effect.")
     ] = False,
-    stop_limit: Annotated[
-        float, typer.Option(min=0, help="Seconds that running epochs get to finish when it is told to stop.")
-    ] = 60,
+    stop_limit: StopLimit = 60,
     state_dir: StateDir = Path(".headrace"),
     master: Master = None,
     verbose: Verbose = False,
@@ -65,6 +72,84 @@ def run(
             text, until_end=until_end, state_dir=state_dir, master=master, verbose=verbose, stop_limit=stop_limit
         )
     raise typer.Exit(code)
+
+
+@app.command(epilog="Examples: headrace serve; headrace serve app.sql --port 8642 --token-file /etc/headrace/token")
+def serve(
+    script: Annotated[
+        Path | None, typer.Argument(help="A script to run first; - reads standard input.", show_default=False)
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on. Others than loopback need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8642,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that clients must send (or set HEADRACE_TOKEN).")
+    ] = None,
+    read_token_file: Annotated[
+        Path | None, typer.Option(help="File with a token that may only read (or set HEADRACE_READ_TOKEN).")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A host name by which clients reach this hub; may be repeated.")
+    ] = None,
+    stop_limit: StopLimit = 60,
+    state_dir: StateDir = Path(".headrace"),
+    master: Master = None,
+    verbose: Verbose = False,
+) -> None:
+    """Serve a hub over HTTP, until Ctrl-C or SIGTERM: pipelines join and leave by REST, browser or `headrace sql`.
+
+    The hub also listens on a Unix socket in the state directory, as every hub does.
+    """
+    with _reported(verbose):
+        text = None if script is None else _read(script)
+        from headrace.serving import Address, serve_hub
+
+        address = Address.settle(host, port, token_file, read_token_file, tuple(allow_host or ()))
+        serve_hub(text, address, state_dir=state_dir, master=master, verbose=verbose, stop_limit=stop_limit)
+
+
+@app.command(epilog="Examples: headrace sql; headrace sql -c 'SHOW PIPELINES' --format json; headrace sql -f more.sql")
+def sql(
+    command: Annotated[str | None, typer.Option("--command", "-c", help="Run these statements and leave.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Run this script and leave; - reads standard input.")
+    ] = None,
+    server: Server = None,
+    format: Format = "table",
+    state_dir: StateDir = Path(".headrace"),
+    verbose: Verbose = False,
+) -> None:
+    """Send statements to a running hub. Without -c or -f, a prompt; \\? lists its commands.
+
+    The hub is the owner of the state directory, or the one at --server. When no process owns the directory, statements
+    that only read are answered from it. Exit code 2 when a statement fails, 3 when the hub cannot be reached.
+    """
+    with _reported(verbose):
+        from headrace.service.talking import statements
+
+        text = command if command is not None else None if file is None else _read(file)
+        code = statements(text, server, state_dir, format)
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Examples: headrace status; headrace status --server http://127.0.0.1:8642 --format json")
+def status(
+    server: Server = None, format: Format = "table", state_dir: StateDir = Path(".headrace"), verbose: Verbose = False
+) -> None:
+    """Show streams and pipelines of a running hub, or of a state directory that no process owns."""
+    with _reported(verbose):
+        from headrace.service.talking import statements
+
+        code = statements("SHOW STREAMS; SHOW PIPELINES", server, state_dir, format)
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Example: headrace top --state-dir /data/state")
+def top(server: Server = None, state_dir: StateDir = Path(".headrace"), verbose: Verbose = False) -> None:
+    """Watch the streams and pipelines of a running hub, until Ctrl-C."""
+    with _reported(verbose):
+        from headrace.watching import watch
+
+        watch(server, state_dir)
 
 
 @app.command(epilog="Example: headrace check app.sql")
@@ -162,6 +247,9 @@ def _reported(verbose: bool) -> Iterator[None]:
     """Errors of ours as text with exit code 2; anything else as a short line with exit code 1."""
     try:
         yield
+    except HubUnreachable as problem:
+        print(problem.render(), file=sys.stderr)
+        raise typer.Exit(3) from None
     except HeadraceError as problem:
         if verbose:
             traceback.print_exc()

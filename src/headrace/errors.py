@@ -337,6 +337,15 @@ class HubClosed(UserError):
     code = "HUB_CLOSED"
 
 
+class HubNotRunning(SqlError):
+    code = "HUB_NOT_RUNNING"
+
+
+class HubUnreachable(ExternalError):
+    code = "HUB_UNREACHABLE"
+    retry_helps = True
+
+
 class StartTimeout(ExternalError):
     code = "START_TIMEOUT"
     retry_helps = True
@@ -426,3 +435,47 @@ class StopTimeout(ExternalError):
 
 class WrongChannel(InternalError):
     code = "WRONG_CHANNEL"
+
+
+# --- requests to a hub --------------------------------------------------------------------------
+
+
+class BadRequest(UserError):
+    code = "BAD_REQUEST"
+
+
+class NoSuchAddress(UserError):
+    code = "NO_SUCH_ADDRESS"
+
+
+class MethodNotAllowed(UserError):
+    code = "METHOD_NOT_ALLOWED"
+
+
+class WrongHost(UserError):
+    code = "WRONG_HOST"
+
+
+class WrongOrigin(UserError):
+    code = "WRONG_ORIGIN"
+
+
+class Unauthorized(UserError):
+    code = "UNAUTHORIZED"
+
+
+class ReadOnlyToken(UserError):
+    code = "READ_ONLY_TOKEN"
+
+
+class TokenRequired(UserError):
+    code = "TOKEN_REQUIRED"
+
+
+class RequestTooLarge(UserError):
+    code = "REQUEST_TOO_LARGE"
+
+
+class TooManyRequests(ExternalError):
+    code = "TOO_MANY_REQUESTS"
+    retry_helps = True

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.spark.session import Engine
 
 
-def connect(
+def open_hub(
     state_dir: str | os.PathLike[str] = ".headrace",
     spark: SparkSession | None = None,
     *,
@@ -55,13 +55,7 @@ def connect(
     buckets: int | None = None,
     start_timeout: float = START_LIMIT_SECONDS,
 ) -> Hub:
-    """Open a hub on `state_dir`, and go on with the pipelines that were running when it was last closed.
-
-    `spark` is an existing session to run on; without it one is started on `master` (default `local[*]`) when the first
-    pipeline needs it. `buckets` is how far the groups of a new pipeline are spread (default: the cores of this machine,
-    at most 8); it is fixed for the life of a pipeline. `start_timeout` is how many seconds `sql` waits for a pipeline's
-    first epoch to be planned.
-    """
+    """Open a hub on `state_dir`. The arguments are those of `headrace.connect`."""
     if buckets is not None and buckets < 1:
         raise BadOption(f"buckets cannot be {buckets}", advice="It must be 1 or more.", option="buckets", value=buckets)
     if not start_timeout > 0:
@@ -87,6 +81,7 @@ class Hub:
         start_timeout: float,
     ) -> None:
         self._state = StateDir.open(state_dir.absolute())
+        self._closers: list[Callable[[], None]] = []
         self._master, self._verbose, self._buckets = master, verbose, buckets
         try:
             file = seal_directory(self._state.path)
@@ -116,6 +111,11 @@ class Hub:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def directory(self) -> Path:
+        """The state directory."""
+        return self._state.path
 
     # --- scripts ----------------------------------------------------------------------------------
 
@@ -250,6 +250,11 @@ class Hub:
                 mine.enter_context(exclusive.taken(streams))
             return savepoints.take(target, streams, lambda: self.catalog, timeout, self._vault)
 
+    def savepoints(self) -> list[Path]:
+        """The savepoints in this state directory, by name."""
+        directory = self._state.path / SAVEPOINTS
+        return sorted(p for p in directory.iterdir() if not p.name.startswith(".")) if directory.is_dir() else []
+
     def _to_copy(self, stream: str | None) -> dict[str, StreamRuntime]:
         self._conductor.require_open()
         names = [stream.lower()] if stream is not None else sorted(self.catalog.streams)
@@ -282,11 +287,17 @@ class Hub:
         finally:
             self._release()
 
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the hub has stopped everything else, before it gives up the state directory."""
+        self._closers.append(callback)
+
     def _release(self) -> None:
         """Let go of everything, also when something on the way fails: a JVM that died must not keep the directory."""
         with self._lock, contextlib.ExitStack() as steps:  # the last first
             self._conductor.closed = True
             steps.callback(self._state.close)
+            for callback in self._closers:
+                steps.callback(callback)
             steps.callback(self._conductor.board.close)
             if self._engine is not None:
                 steps.callback(self._engine.stop)

@@ -52,13 +52,13 @@ def _run(
             for address in stream.addresses():
                 print(f"stream {name} listens on {address}", flush=True)
         failed = _Watch(hub, interrupts).wait(until_end)
-        hub.drain(stop_limit, _tell)
+        hub.drain(stop_limit, report_wait)
         if hub.pipelines:
             print(pipelines_line([p.status() for p in hub.pipelines.values()]), file=sys.stderr)
     return 1 if failed else 0
 
 
-def _tell(waited: Waited) -> None:
+def report_wait(waited: Waited) -> None:
     """What the shutdown waited for."""
     what = f"epoch {waited.epoch} of stream {waited.stream}"
     if waited.done:

@@ -60,6 +60,12 @@ def seal_directory(root: Path) -> CatalogFile:
     return file
 
 
+def read_sealed(root: Path) -> tuple[Catalog, Vault]:
+    """The catalog of a state directory without secrets, and the secrets. Changes nothing on the disk."""
+    file = CatalogFile(root)
+    return sealed(file.read(), file.vault), file.vault
+
+
 def seal_savepoints(state_dir: Path) -> None:
     """Take secrets out of the catalogs and plans of savepoints that an earlier version took."""
     for savepoint in (state_dir / SAVEPOINTS).glob("[!.]*"):

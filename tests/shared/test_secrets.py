@@ -14,6 +14,7 @@ import pytest
 from headrace.checking import check_script
 from headrace.errors import AlreadyExists, StateDamaged
 from headrace.restoring import restore
+from headrace.service.offline import OfflineHub
 from headrace.streams.catalog import CatalogFile
 from headrace.streams.secrets import Vault, read_vault
 from tests.shared.mini import Mini
@@ -92,6 +93,8 @@ def test_an_older_directory_and_its_savepoints_lose_their_clear_tokens_when_it_i
     for root in (mini.directory, taken):
         reveal(root)
     assert len(holding(mini.directory, TOKEN)) >= 4
+    for statement in ("SHOW CREATE STREAM s", "DESCRIBE STREAM s"):  # read as it is, by who does not own it
+        assert "s3cret" not in OfflineHub(mini.directory).sql(statement)[0].render()
     outside = tmp_path / "outside"
     shutil.copytree(taken, outside)
     mini.open()

@@ -8,6 +8,7 @@ plan_pipeline(stmt, names, meaning) -> Planned, with the PipelineProgram
 from __future__ import annotations
 
 from headrace.sql.define import define_sink, define_stream
+from headrace.sql.dialect import statement_ends
 from headrace.sql.explain import explain
 from headrace.sql.explain_json import explain_json
 from headrace.sql.live import LiveStream
@@ -54,4 +55,5 @@ __all__ = [
     "explain_json",
     "parse_script",
     "plan_pipeline",
+    "statement_ends",
 ]

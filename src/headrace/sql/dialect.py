@@ -91,6 +91,16 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
+def statement_ends(text: str) -> int:
+    """Where the last complete statement of `text` ends, after its semicolon; 0 when none is complete. A semicolon in a
+    text or a comment ends nothing."""
+    try:
+        tokens = tokenize(text)
+    except SyntaxProblem:  # a quote that later lines may close
+        return 0
+    return max((t.end for t in tokens if t.upper == ";"), default=0)
+
+
 def spark_accepts(query: str) -> bool:
     """Whether sqlglot reads `query` as Spark SQL: tells unsupported from misspelt."""
     try:

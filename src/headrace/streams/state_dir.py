@@ -174,7 +174,8 @@ def tighten(root: Path) -> None:
 def _in_use(path: Path, pid: object) -> StateInUse:
     return StateInUse(
         f"the state directory {path} is in use" + (f" by process {pid}" if pid else ""),
-        advice="Stop that process, or name another directory with --state-dir.",
+        advice="Talk to it with headrace sql, headrace status or headrace top and the same --state-dir; or stop that "
+        "process, or name another directory.",
         path=str(path),
         pid=pid,
     )

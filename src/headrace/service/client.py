@@ -1,0 +1,288 @@
+"""A client of a running hub, over its Unix socket or HTTP, with the same methods as a hub in this process.
+
+with headrace.connect("http://127.0.0.1:8642", token="...") as hub:
+    hub.sql("CREATE PIPELINE ...")
+    hub.pipelines["hot"].results()
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import pyarrow as pa
+
+from headrace import errors
+from headrace.errors import HeadraceError, HubUnreachable, PipelineFailed, Span
+from headrace.results import Result
+from headrace.service.server import SOCKET_NAME, SocketPath
+from headrace.status import ALIVE, Change, Gap, PipelineStatus, StreamStatus, Traffic
+
+ARROW = "application/vnd.apache.arrow.stream"
+_T = TypeVar("_T")
+# A statement may wait for an epoch, and a first one for Spark.
+_TIMEOUT = httpx.Timeout(600.0, connect=5.0)
+
+
+class RemoteHub:
+    """A hub that another process owns. Errors are those of a local hub. May be used from several threads."""
+
+    def __init__(self, target: str | os.PathLike[str], token: str | None = None) -> None:
+        """`target` is a URL, or a state directory whose owner listens. Raises HubUnreachable when nobody answers."""
+        text = os.fspath(target)
+        self._socket: SocketPath | None = None
+        token = token or os.environ.get("HEADRACE_TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if text.startswith(("http://", "https://")):
+            self.address = text.rstrip("/")
+            self._http = httpx.Client(base_url=self.address, headers=headers, timeout=_TIMEOUT, trust_env=False)
+        else:
+            self.address = str(Path(text) / SOCKET_NAME)
+            self._socket = self._reach(Path(text))
+            transport = httpx.HTTPTransport(uds=self._socket.path)
+            self._http = httpx.Client(base_url="http://localhost", transport=transport, timeout=_TIMEOUT)
+        try:
+            self._request("GET", "/health")
+        except BaseException:
+            self.close()
+            raise
+
+    def _reach(self, directory: Path) -> SocketPath:
+        """The socket of a state directory. Raises HubUnreachable unless a hub listens there."""
+        try:
+            found = SocketPath(directory)
+        except OSError as problem:
+            raise self._unreachable(str(problem.strerror or problem)) from None
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(found.path)
+        except OSError as problem:
+            found.close()
+            raise self._unreachable(str(problem.strerror or problem)) from None
+        return found
+
+    def _unreachable(self, why: str) -> HubUnreachable:
+        return HubUnreachable(
+            f"no hub answers at {self.address}: {why}",
+            advice="Start one with headrace serve or headrace run, and check the address.",
+            address=self.address,
+        )
+
+    def sql(self, text: str) -> list[Result]:
+        """Run a script: all of its statements take effect, or none. Returns one result per statement."""
+        found = self._json("POST", "/api/v1/sql", json={"text": text}, params={"limit": 10_000})
+        return [_result(r) for r in found["results"]]
+
+    def validate(self, text: str) -> int:
+        """Plan a script without running it; the number of statements. Raises what `sql` would raise."""
+        return int(self._json("POST", "/api/v1/validate", json={"text": text})["statements"])
+
+    def explain(self, text: str, mode: str = "plain") -> str:
+        """EXPLAIN of a query or CREATE PIPELINE: its plan, and what adding it would change."""
+        return str(self._json("POST", "/api/v1/explain", json={"text": text}, params={"mode": mode})["text"])
+
+    @property
+    def streams(self) -> dict[str, RemoteStream]:
+        """The declared streams, by name."""
+        return {s["name"]: RemoteStream(self, s["name"]) for s in self._json("GET", "/api/v1/streams")}
+
+    @property
+    def pipelines(self) -> dict[str, RemotePipeline]:
+        """The declared pipelines, by name."""
+        return {p["name"]: RemotePipeline(self, p["name"]) for p in self._json("GET", "/api/v1/pipelines")}
+
+    def savepoint(self, name: str, stream: str | None = None) -> Path:
+        """Take a savepoint of one stream, or of all; its path on the hub's machine."""
+        return Path(self._json("POST", "/api/v1/savepoints", json={"name": name, "stream": stream})["path"])
+
+    def events(self, last: int | None = None) -> Iterator[dict[str, Any]]:
+        """Live samples of all statuses, one a second, without end."""
+        headers = {"Last-Event-ID": str(last)} if last is not None else {}
+        with self._http.stream("GET", "/api/v1/events", headers=headers) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))
+
+    def close(self) -> None:
+        """Close the connection. The hub goes on."""
+        self._http.close()
+        if self._socket is not None:
+            self._socket.close()
+
+    def __enter__(self) -> RemoteHub:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"RemoteHub({self.address})"
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _json(self, method: str, path: str, **arguments: Any) -> Any:
+        return self._request(method, path, **arguments).json()
+
+    def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **arguments)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as problem:
+            raise self._unreachable(str(problem)) from None
+        except httpx.TransportError as problem:
+            raise HubUnreachable(
+                f"the connection to the hub at {self.address} broke: {problem or type(problem).__name__}",
+                advice="The statement may have taken effect: look before you send it again.",
+                address=self.address,
+            ) from None
+        if answer.status_code >= 400 and "problem+json" in answer.headers.get("content-type", ""):
+            raise _error(answer.json())
+        if answer.status_code >= 400:
+            raise HubUnreachable(
+                f"{self.address} answered {answer.status_code}; it may not be a headrace hub",
+                advice="Check the address.",
+                address=self.address,
+            )
+        return answer
+
+
+class RemoteStream:
+    """A stream of a remote hub."""
+
+    def __init__(self, hub: RemoteHub, name: str) -> None:
+        self._hub, self.name = hub, name
+        self._path = f"/api/v1/streams/{quote(name, safe='')}"
+
+    def status(self) -> StreamStatus:
+        """What really happened to the stream so far."""
+        return _build(StreamStatus, self._hub._json("GET", self._path)["status"])
+
+    def addresses(self) -> list[str]:
+        """Where a pushed stream receives bytes now."""
+        return list(self._hub._json("GET", self._path)["addresses"])
+
+    def sync(self, timeout: float = 60.0) -> int:
+        """Wait until everything read before the call is in the sinks; the epoch."""
+        return int(self._hub._json("POST", f"{self._path}/sync", params={"timeout": timeout})["epoch"])
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name})"
+
+
+class RemotePipeline:
+    """A pipeline of a remote hub."""
+
+    def __init__(self, hub: RemoteHub, name: str) -> None:
+        self._hub, self.name = hub, name
+        self._path = f"/api/v1/pipelines/{quote(name, safe='')}"
+
+    @property
+    def sql(self) -> str:
+        """The statement that created it."""
+        return str(self._hub._json("GET", self._path)["sql"])
+
+    def status(self) -> PipelineStatus:
+        """Its state and counters."""
+        return _build(PipelineStatus, self._hub._json("GET", self._path)["status"])
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the pipeline no longer runs; whether that happened in time. Raises PipelineFailed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            status = self.status()
+            if status.state == "failed":
+                raise PipelineFailed(f"pipeline {self.name} failed: {status.error}", name=self.name)
+            if status.state not in ALIVE:
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(0.2)
+
+    def start(self) -> None:
+        """Start it again."""
+        self._hub._request("POST", f"{self._path}/start")
+
+    def stop(self, *, close_windows: bool = False, now: bool = False) -> None:
+        """Stop it: see `headrace.objects.Pipeline.stop`."""
+        mode = "now" if now else "graceful"
+        self._hub._request("POST", f"{self._path}/stop", params={"mode": mode, "close_windows": close_windows})
+
+    def results(self, sink: str | None = None) -> pa.Table:
+        """The newest rows of its memory sink as an Arrow table."""
+        parameters = {"limit": 10_000, **({"sink": sink} if sink else {})}
+        answer = self._hub._request("GET", f"{self._path}/results", params=parameters, headers={"Accept": ARROW})
+        return pa.ipc.open_stream(answer.content).read_all()
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name})"
+
+
+def _result(found: dict[str, Any]) -> Result:
+    if found["columns"] is None:
+        return Result(text=found["text"])
+    names = [c["name"] for c in found["columns"]]
+    columns = [pa.array([row[i] for row in found["rows"]]) for i in range(len(names))]
+    return Result(table=pa.table(columns, names=names))
+
+
+def _build(kind: type[_T], found: dict[str, Any]) -> _T:
+    """A status object from its JSON; facts that this version does not know are left out."""
+    values = {"gaps": [], "error": "", **found} if kind is PipelineStatus else dict(found)
+    if values.get("watermark") is not None:
+        values["watermark"] = datetime.fromisoformat(values["watermark"])
+    for name, part in (("gaps", Gap), ("changes", Change)):
+        if name in values:
+            values[name] = [part(**v) for v in values[name]]
+    for name in ("sent", "received"):
+        if name in values:
+            values[name] = Traffic(**values[name])
+    known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    return kind(**{k: v for k, v in values.items() if k in known})
+
+
+def statuses(event: dict[str, Any]) -> tuple[list[StreamStatus], list[PipelineStatus]]:
+    """The status objects of a live sample."""
+    streams = [_build(StreamStatus, s) for s in event["streams"].values()]
+    return streams, [_build(PipelineStatus, p) for p in event["pipelines"].values()]
+
+
+def _classes(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
+    yield kind
+    for sub in kind.__subclasses__():
+        yield from _classes(sub)
+
+
+_BY_CODE = {kind.code: kind for kind in _classes(HeadraceError)}
+
+
+def _error(problem: dict[str, Any]) -> HeadraceError:
+    """The error that the hub raised, with its class, message and advice. `params["detail"]` is the text as the hub
+    rendered it, with the place in the SQL text."""
+    kind = _BY_CODE.get(str(problem.get("code", "")), errors.ExternalError)
+    params: dict[str, Any] = {"detail": problem.get("detail", "")}
+    if problem.get("errors"):
+        params["errors"] = tuple(_error(e) for e in problem["errors"])
+    place, span = problem.get("place"), None
+    if place is not None:
+        text = _line_of(problem.get("detail", ""), place)
+        span = Span(text, len(text) - len(text.rsplit("\n", 1)[-1]) + place["column"] - 1, 0, place.get("statement"))
+        span = dataclasses.replace(span, end=span.start + place["length"])
+    return kind(str(problem["title"]), advice=str(problem.get("advice", "")), span=span, **params)
+
+
+def _line_of(detail: str, place: dict[str, Any]) -> str:
+    """A text whose line number `line` is the source line that the hub shows: the caret then stands as it did there."""
+    mark = f"  {place['line']} | "
+    shown = next((line.removeprefix(mark) for line in detail.split("\n") if line.startswith(mark)), "")
+    return "\n" * (int(place["line"]) - 1) + shown

@@ -1,0 +1,70 @@
+"""`headrace.connect`: a hub of this process, or a client of a hub that runs elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from headrace.hub import Hub, open_hub
+from headrace.runtime import START_LIMIT_SECONDS
+from headrace.service.server import SOCKET_NAME, HubServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.service.client import RemoteHub
+
+
+@overload
+def connect(
+    state_dir: str | os.PathLike[str] = ".headrace",
+    spark: SparkSession | None = None,
+    *,
+    master: str | None = None,
+    verbose: bool = False,
+    buckets: int | None = None,
+    start_timeout: float = START_LIMIT_SECONDS,
+) -> Hub: ...
+
+
+@overload
+def connect(state_dir: str | os.PathLike[str], *, token: str | None) -> RemoteHub: ...
+
+
+def connect(
+    state_dir: str | os.PathLike[str] = ".headrace",
+    spark: SparkSession | None = None,
+    *,
+    master: str | None = None,
+    verbose: bool = False,
+    buckets: int | None = None,
+    start_timeout: float = START_LIMIT_SECONDS,
+    token: str | None = None,
+) -> Hub | RemoteHub:
+    """Open a hub on `state_dir`, and continue the pipelines that were running when it was last closed.
+
+    The hub listens on the Unix socket `hub.sock` in the directory, for `headrace sql`, `headrace status` and other
+    clients of the same user.
+
+    When `state_dir` is the URL of a running hub (`http://127.0.0.1:8642`), or the path of a hub's socket, this returns
+    a client with the same methods instead. `token` is for that case only; its default is the environment variable
+    HEADRACE_TOKEN.
+
+    `spark` is an existing session to run on; without it one is started on `master` (default `local[*]`) when the first
+    pipeline needs it. `buckets` is how far the groups of a new pipeline are spread (default: the cores of this machine,
+    at most 8); it is fixed for the life of a pipeline. `start_timeout` is how many seconds `sql` waits for a pipeline's
+    first epoch to be planned.
+    """
+    target = os.fspath(state_dir)
+    if target.startswith(("http://", "https://")) or Path(target).name == SOCKET_NAME:
+        from headrace.service.client import RemoteHub
+
+        return RemoteHub(target.removesuffix(f"/{SOCKET_NAME}"), token)
+    hub = open_hub(state_dir, spark, master=master, verbose=verbose, buckets=buckets, start_timeout=start_timeout)
+    try:
+        hub.on_close(HubServer(hub, hub.directory).close)
+    except BaseException:
+        hub.close()
+        raise
+    return hub

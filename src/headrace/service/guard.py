@@ -1,0 +1,196 @@
+"""What a request must pass before the API sees it: Host, Origin, token, size and number of requests.
+
+A web page of another site can send requests to a hub on loopback. Two checks keep it out: the `Host` header must name
+an address that the hub serves (against DNS rebinding), and an `Origin` header must be the hub's own. Requests on the
+Unix socket come from the owner of the state directory alone, so they need neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.errors import (
+    BadRequest,
+    HeadraceError,
+    ReadOnlyToken,
+    RequestTooLarge,
+    TooManyRequests,
+    Unauthorized,
+    WrongHost,
+    WrongOrigin,
+)
+from headrace.service.problems import MEDIA_TYPE, problem_of
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Statements that only read are sent with POST, because SQL does not fit into an address.
+_READ_ONLY_POSTS = frozenset({"/api/v1/validate", "/api/v1/explain"})
+# The page holds no data; it asks for the token itself.
+_OPEN_PATHS = frozenset({"/health", "/", "/page.css", "/page.js"})
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may do what over TCP. Without `token` every client that passes the Host check may do everything."""
+
+    hosts: tuple[str, ...] = ()
+    token: str | None = None
+    read_only_token: str | None = None
+    max_body_bytes: int = 4 << 20
+    max_requests: int = 64
+
+
+class Guard:
+    """ASGI middleware that applies an `Access` to everything but the Unix socket."""
+
+    def __init__(self, app: App, access: Access) -> None:
+        self._app, self._access = app, access
+        self._active = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refused = self._refusal(scope)
+        if refused is None and self._active >= self._access.max_requests and not _is_stream(scope):
+            refused = TooManyRequests("the hub is handling too many requests", advice="Try again soon.")
+        if refused is not None:
+            await _answer(send, refused)
+            return
+        counted = not _is_stream(scope)
+        self._active += counted
+        try:
+            await self._with_limited_body(scope, receive, send)
+        finally:
+            self._active -= counted
+
+    def _refusal(self, scope: Scope) -> HeadraceError | None:
+        headers = _headers(scope)
+        if headers is None:
+            return BadRequest("a header that may be sent once was sent twice")
+        length = headers.get("content-length", "0")
+        if not length.isdigit():
+            return BadRequest("Content-Length is not a number")
+        if int(length) > self._access.max_body_bytes:
+            return self._too_large()
+        if is_unix(scope):
+            return None
+        host = headers.get("host", "")
+        if not self._serves(host):
+            return WrongHost(
+                f"this hub does not serve the host {host!r}",
+                advice="Use the address that headrace serve printed, or allow the name with --allow-host.",
+            )
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return WrongOrigin("requests from pages of other sites are refused")
+        return self._unauthorised(scope, headers)
+
+    def _serves(self, host: str) -> bool:
+        name = _host_name(host)
+        if name.lower() in {h.lower() for h in self._access.hosts}:
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return name.lower() == "localhost"
+
+    def _unauthorised(self, scope: Scope, headers: dict[str, str]) -> HeadraceError | None:
+        access = self._access
+        if access.token is None or scope["path"] in _OPEN_PATHS:
+            return None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        sent = given.strip().encode() if scheme.lower() == "bearer" else b""
+        if hmac.compare_digest(sent, access.token.encode()):
+            return None
+        reads = scope["method"] in _SAFE_METHODS or scope["path"] in _READ_ONLY_POSTS
+        if access.read_only_token is not None and hmac.compare_digest(sent, access.read_only_token.encode()):
+            if reads:
+                return None
+            return ReadOnlyToken("this token may only read", advice="Use the full token.")
+        return Unauthorized("a valid token is required", advice="Send it as `Authorization: Bearer TOKEN`.")
+
+    async def _with_limited_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the app; a body that grows beyond the limit is answered with 413 instead."""
+        seen = 0
+        answered = refused = False
+
+        async def limited() -> Message:
+            nonlocal seen, refused
+            message = await receive()
+            if message["type"] == "http.request":
+                seen += len(message.get("body", b""))
+                if seen > self._access.max_body_bytes:
+                    refused = True
+                    raise _TooLarge
+            return message
+
+        async def noticing(message: Message) -> None:
+            nonlocal answered
+            if refused and not answered:  # the framework has an answer of its own for a body that cannot be read
+                return
+            answered = answered or message["type"] == "http.response.start"
+            await send(message)
+
+        with contextlib.suppress(_TooLarge):
+            await self._app(scope, limited, noticing)
+        if refused and not answered:
+            await _answer(send, self._too_large())
+
+    def _too_large(self) -> HeadraceError:
+        return RequestTooLarge(
+            f"the request is larger than {self._access.max_body_bytes} bytes", advice="Send a long script in parts."
+        )
+
+
+class _TooLarge(Exception):
+    pass
+
+
+def is_unix(scope: Scope) -> bool:
+    """True for a request on the Unix socket: uvicorn gives such a connection no server port."""
+    server = scope.get("server")
+    return server is not None and server[1] is None
+
+
+def _is_stream(scope: Scope) -> bool:
+    return bool(scope["path"] == "/api/v1/events")
+
+
+def _host_name(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host
+
+
+def _headers(scope: Scope) -> dict[str, str] | None:
+    """The headers by lower-case name; None when one that decides here is there twice."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name = raw_name.decode("latin-1").lower()
+        if name in found and name in ("host", "origin", "authorization", "content-length"):
+            return None
+        found[name] = raw_value.decode("latin-1")
+    return found
+
+
+async def _answer(send: Send, error: HeadraceError) -> None:
+    problem = problem_of(error)
+    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"connection", b"close")]
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="headrace"'))
+    if problem.status == 503:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": problem.model_dump_json().encode()})

@@ -1,0 +1,187 @@
+"""What the API takes and gives, as typed JSON. Made from the hub's own objects; secrets never get here."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import re
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, Field, JsonValue
+
+from headrace.program import PipelineProgram
+from headrace.results import Result
+from headrace.schema import Schema
+from headrace.status import PipelineStatus, StreamStatus
+
+
+class Sql(BaseModel):
+    """A script, or one statement, as text."""
+
+    text: str = Field(min_length=1, examples=["SHOW PIPELINES"])
+
+
+class Column(BaseModel):
+    """A column of a result: its name, and its type as Arrow spells it."""
+
+    name: str
+    type: str
+
+
+class StatementResult(BaseModel):
+    """The result of one statement: a message, or rows."""
+
+    text: str = ""
+    columns: list[Column] | None = None
+    rows: list[list[JsonValue]] | None = None
+    truncated: bool = Field(default=False, description="true when there are more rows than the limit allows")
+
+
+class ScriptResult(BaseModel):
+    """One result per statement, in order."""
+
+    results: list[StatementResult]
+
+
+class Rows(BaseModel):
+    """Rows of a table, oldest first."""
+
+    columns: list[Column]
+    rows: list[list[JsonValue]]
+    total: int = Field(description="how many rows there are; `rows` has the newest of them")
+
+
+class Checked(BaseModel):
+    """A script that would run."""
+
+    ok: Literal[True] = True
+    statements: int
+
+
+class Text(BaseModel):
+    text: str
+
+
+class SinkInfo(BaseModel):
+    """A declared sink."""
+
+    name: str
+    type: str
+    guarantee: str
+    used_by: list[str]
+
+
+class StreamInfo(BaseModel):
+    """A stream: what is declared, and what really happened to it so far."""
+
+    name: str
+    source: str
+    format: str
+    columns: list[Column]
+    event_time: str | None
+    pipelines: list[str]
+    addresses: list[str]
+    create_sql: str
+    status: dict[str, JsonValue]
+
+
+class PipelineInfo(BaseModel):
+    """A pipeline: what is declared, and what really happened to it so far."""
+
+    name: str
+    stream: str
+    sinks: list[str]
+    sql: str
+    family: str | None = Field(description="window and keys; pipelines that have them in common share one pass")
+    memory_sink: bool = Field(description="true when its results can be read here")
+    status: dict[str, JsonValue]
+
+
+class SavepointInfo(BaseModel):
+    name: str
+    path: str
+
+
+class SavepointRequest(BaseModel):
+    name: str = Field(min_length=1)
+    stream: str | None = Field(default=None, description="one stream; all when absent")
+
+
+class Ready(BaseModel):
+    """`ready` is false when a stream or a pipeline that should run does not; `problems` names each."""
+
+    ready: bool
+    problems: list[str]
+
+
+class Health(BaseModel):
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+def status_json(status: StreamStatus | PipelineStatus) -> dict[str, JsonValue]:
+    """A status object as JSON."""
+    return {f.name: plain(getattr(status, f.name)) for f in dataclasses.fields(status)}
+
+
+def family_label(program: PipelineProgram, schema: Schema) -> str | None:
+    """The window and keys of a pipeline that may share its pass with others; None when it has none."""
+    if program.family is None:
+        return None
+    window = program.ring0.window
+    size = "" if window is None else f"{window.kind} {window.size / 1e6:g} s"
+    if window is not None and window.slide != window.size:
+        size += f" every {window.slide / 1e6:g} s"
+    keys = ", ".join(re.sub(r"\bc(\d+)\b", lambda c: schema[int(c[1])].name, k.sql) for k in program.ring0.keys)
+    return f"{size or 'no window'}{f' by {keys}' if keys else ''}"
+
+
+def plain(value: Any) -> JsonValue:
+    """A value of a status or of an Arrow table as JSON has it. Bytes are base64, times ISO 8601."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal | timedelta):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(v) for v in value]
+    return str(value)
+
+
+def columns_of(table: pa.Table) -> list[Column]:
+    """The columns of an Arrow table."""
+    return [Column(name=f.name, type=str(f.type)) for f in table.schema]
+
+
+def rows_of(table: pa.Table) -> list[list[JsonValue]]:
+    """The rows of an Arrow table. Columns may share a name, so rows are lists."""
+    columns = [column.to_pylist() for column in table.columns]
+    return [[plain(v) for v in row] for row in zip(*columns, strict=True)] if columns else []
+
+
+def newest(table: pa.Table, limit: int) -> Rows:
+    """The newest `limit` rows of a table."""
+    total = table.num_rows
+    return Rows(columns=columns_of(table), rows=rows_of(table.slice(max(0, total - limit))), total=total)
+
+
+def statement_result(result: Result, limit: int) -> StatementResult:
+    """The result of a statement with at most `limit` rows."""
+    table = result.table
+    if table is None:
+        return StatementResult(text=result.text)
+    return StatementResult(
+        columns=columns_of(table), rows=rows_of(table.slice(0, limit)), truncated=table.num_rows > limit
+    )

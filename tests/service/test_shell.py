@@ -1,0 +1,134 @@
+"""`headrace sql`: lines to statements, short commands, completion, formats, and a directory that nobody owns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from headrace.errors import HubNotRunning, MissingFile, UnknownStream
+from headrace.results import Result
+from headrace.service.offline import OfflineHub
+from headrace.service.printing import printed
+from headrace.service.shell import Shell, Words
+from headrace.service.talking import statements
+from headrace.sql import statement_ends
+from tests.e2e.support import put
+from tests.shared.mini import Mini
+
+
+class Recorded:
+    """Notes what it is asked, and answers with a table of names."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def sql(self, text: str) -> list[Result]:
+        self.asked.append(text)
+        if text.startswith("DROP"):
+            raise UnknownStream("there is no stream x", name="x")
+        return [Result(table=pa.table({"name": ["sensors"], "n": [1]}))]
+
+
+def test_statements_span_lines_and_end_with_a_semicolon() -> None:
+    target = Recorded()
+    Shell(target, out=lambda text: None).run(["SELECT 1", "  FROM s; SHOW", "STREAMS", ";", "SHOW SINKS"])
+    assert [t.split() for t in target.asked] == [
+        ["SELECT", "1", "FROM", "s;"],
+        ["SHOW", "STREAMS", ";"],
+        ["SHOW", "SINKS"],
+    ]
+
+
+def test_a_failed_statement_is_shown_and_the_next_one_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    target = Recorded()
+    shell = Shell(target, out=lambda text: None)
+    shell.run(["DROP STREAM x;", "SHOW SINKS;"])
+    assert shell.failures == 1
+    assert len(target.asked) == 2
+    assert "UNKNOWN_STREAM" in capsys.readouterr().err
+
+
+def test_short_commands_become_statements_and_q_leaves() -> None:
+    target, out = Recorded(), list[str]()
+    Shell(target, out=out.append).run(
+        [r"\d", r"\d sensors", r"\p", r"\e SELECT 1 FROM s;", r"\x", r"\?", r"\q", "SHOW SINKS;"]
+    )
+    assert target.asked == [
+        "SHOW STREAMS; SHOW SINKS; SHOW PIPELINES",
+        "DESCRIBE sensors",
+        "SHOW PIPELINES",
+        "EXPLAIN SELECT 1 FROM s",
+    ]
+    assert any(r"\q" in text for text in out)
+
+
+@given(st.lists(st.sampled_from(["a", ";", "';'", '";"', "`;`", "-- ;\n", "/* ; */", " ", "'", "\n"]), max_size=12))
+def test_a_semicolon_in_a_text_or_a_comment_ends_no_statement(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    end = statement_ends(text)
+    if "'" not in pieces:  # nothing stays open
+        expected, position = 0, 0
+        for piece in pieces:
+            position += len(piece)
+            expected = position if piece == ";" else expected
+        assert end == expected
+    else:
+        assert end == 0 or text[end - 1] == ";"
+
+
+def test_names_and_keywords_are_completed_and_names_are_asked_for_once_in_a_while() -> None:
+    target, now = Recorded(), [0.0]
+    words = Words(target, lambda: now[0])
+
+    def completed(text: str) -> list[str]:
+        return [c.text for c in words.get_completions(Document(text), CompleteEvent())]
+
+    assert completed("SELECT a FROM sen") == ["sensors"]
+    assert completed("sho") == ["SHOW"]
+    assert len(target.asked) == 1
+    now[0] = 10.0
+    completed("x")
+    assert len(target.asked) == 2
+
+
+def test_results_are_printed_as_tables_json_and_csv() -> None:
+    results = [Result(text="done"), Result(table=pa.table({"a": [1, None], "b": ["x,y", "z"]}))]
+    assert json.loads(printed(results, "json")) == [
+        {"text": "done"},
+        {"rows": [{"a": 1, "b": "x,y"}, {"a": None, "b": "z"}]},
+    ]
+    assert printed(results, "csv") == 'done\na,b\n1,"x,y"\n,z'
+    assert printed(results, "table").startswith("done\na")
+
+
+def test_a_directory_that_nobody_owns_is_read_and_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    mini = Mini(tmp_path / "state", monkeypatch)
+    mini.hub.sql(
+        f"CREATE STREAM s (a BIGINT) WITH (source = 'files', format = 'json', path = '{tmp_path / 'in'}');"
+        "CREATE SINK out WITH (type = 'memory'); CREATE PIPELINE p INTO out AS SELECT a FROM s"
+    )
+    put(tmp_path / "in" / "0.json", ['{"a": 1}', '{"a": 2}'])
+    mini.drain()
+    mini.hub.close()
+    hub = OfflineHub(tmp_path / "state")
+    (shown,) = hub.sql("SHOW PIPELINES")
+    assert shown.table is not None
+    assert shown.table.select(["name", "rows_out"]).to_pylist() == [{"name": "p", "rows_out": "2"}]
+    assert hub.streams["s"].status().rows == 2
+    assert hub.sql("EXPLAIN PIPELINE p")[0].text
+    with pytest.raises(HubNotRunning):
+        hub.sql("STOP PIPELINE p")
+    assert statements("SHOW STREAMS", None, tmp_path / "state", "json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["rows"][0]["name"] == "s"
+    with pytest.raises(MissingFile):
+        OfflineHub(tmp_path / "in")
