@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import StateDamaged
+from headrace.errors import EpochMismatch, StateDamaged
 from headrace.streams import spark_log
 from headrace.streams.spark_log import mend_logs, sync_commit, sync_epoch
 
@@ -52,7 +52,7 @@ def test_all_that_a_rerun_needs_is_synced_with_its_directories(tmp_path: Path, m
 def test_torn_offsets_go_and_so_does_their_commit(tmp_path: Path, torn: str) -> None:
     make(tmp_path, 2, 2)
     (tmp_path / "offsets" / "2").write_text(torn)
-    mend_logs(tmp_path)
+    mend_logs(tmp_path, 1)
     assert entries(tmp_path) == ([0, 1], [0, 1])
     assert not list(tmp_path.rglob(".2.crc"))
 
@@ -61,16 +61,26 @@ def test_torn_offsets_go_and_so_does_their_commit(tmp_path: Path, torn: str) -> 
 def test_a_torn_commit_goes_alone(tmp_path: Path, torn: str) -> None:
     make(tmp_path, 2, 2)
     (tmp_path / "commits" / "2").write_text(torn)
-    mend_logs(tmp_path)
+    mend_logs(tmp_path, 1)
     assert entries(tmp_path) == ([0, 1, 2], [0, 1])
 
 
 def test_whole_logs_stay_and_a_commit_without_offsets_goes(tmp_path: Path) -> None:
-    mend_logs(tmp_path / "none yet")
+    mend_logs(tmp_path / "none yet", -1)
     make(tmp_path, 2, 1)
-    mend_logs(tmp_path)
+    mend_logs(tmp_path, 1)
     assert entries(tmp_path) == ([0, 1, 2], [0, 1])
     for n in (1, 2):
         (tmp_path / "offsets" / str(n)).unlink()
-    mend_logs(tmp_path)
+    mend_logs(tmp_path, 1)
     assert entries(tmp_path) == ([0], [0])
+    with pytest.raises(EpochMismatch):
+        mend_logs(tmp_path, 2)
+    assert (tmp_path / "state").is_dir()
+
+
+def test_the_first_epoch_begins_without_state_when_its_offsets_are_torn(tmp_path: Path) -> None:
+    make(tmp_path, 0, -1)
+    (tmp_path / "offsets" / "0").write_text("")
+    mend_logs(tmp_path, 0)
+    assert entries(tmp_path) == ([], []) and not (tmp_path / "state").exists()

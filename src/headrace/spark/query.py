@@ -21,6 +21,7 @@ from headrace.spark.session import QUERY_SETTINGS, Engine
 from headrace.spark.source import NAME, StreamDataSource
 from headrace.spark.state_host import LaneProcessor
 from headrace.streams.checkpoint import CHECKPOINT, location
+from headrace.streams.progress import read_progress
 from headrace.streams.spark_log import mend_logs, sync_epoch
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class StreamQuery:
 
         writer: Any = lanes.writeStream.foreachBatch(commit).outputMode("update").queryName(name)
         private_directory(checkpoint)
-        mend_logs(checkpoint)
+        mend_logs(checkpoint, read_progress(directory).epoch)
         self._query: StreamingQuery = writer.option("checkpointLocation", location(checkpoint)).start()
         self._ended = ended
         self._watch = threading.Thread(target=self._wait, name=f"headrace-query-{name}", daemon=True)

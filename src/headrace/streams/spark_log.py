@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 from headrace.durable import fsync
 from headrace.errors import StateDamaged
+from headrace.streams.progress import mismatch
 
 OFFSETS, COMMITS = "offsets", "commits"
 _log = logging.getLogger(__name__)
@@ -35,8 +37,12 @@ def sync_commit(checkpoint: Path, batch: int) -> None:
         _sync([file])
 
 
-def mend_logs(checkpoint: Path) -> None:
-    """Remove the newest entries if they are torn, and commits of epochs without offsets. Before a query starts."""
+def mend_logs(checkpoint: Path, committed: int) -> None:
+    """Remove the newest entries if they are torn, and commits of epochs without offsets. Before a query starts.
+
+    Raises EpochMismatch when they end before the epoch that precedes `committed`, the newest committed one: only that
+    one can be planned again.
+    """
     for name, lines in ((OFFSETS, 3), (COMMITS, 2)):
         if entries := _entries(checkpoint / name):
             newest = checkpoint / name / str(entries[-1])
@@ -46,6 +52,12 @@ def mend_logs(checkpoint: Path) -> None:
     for entry in _entries(checkpoint / COMMITS):
         if entry > planned:
             _remove(checkpoint / COMMITS / str(entry), "has no offsets")
+    if planned < committed - 1:
+        raise mismatch(f"{checkpoint} ends with epoch {planned}, but epoch {committed} is committed", committed)
+    if planned < 0:
+        shutil.rmtree(
+            checkpoint / "state", ignore_errors=True
+        )  # of the first epoch, which Spark wants to begin without
 
 
 def _sync(files: list[Path]) -> None:

@@ -157,6 +157,9 @@ def tighten(root: Path) -> None:
     """Let only the owner read, write and enter what is below `root`. Says so when that changes anything."""
     changed: list[Path] = []
     for place, directories, files in os.walk(root):
+        if Path(place).name == CHECKPOINT:  # Spark's, behind a closed door
+            directories.clear()
+            files.clear()
         for path in (Path(place), *(Path(place) / name for name in files)):
             try:
                 mode = path.lstat().st_mode
@@ -165,8 +168,6 @@ def tighten(root: Path) -> None:
                     changed.append(path)
             except OSError as problem:
                 _log.warning("whether others can read %s cannot be changed: %s", path, problem)
-        if Path(place).name == CHECKPOINT:
-            directories.clear()
     if changed:
         _log.warning("others could read %d files and directories in %s; now only their owner can", len(changed), root)
 
