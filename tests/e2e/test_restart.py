@@ -11,7 +11,7 @@ import pytest
 
 import headrace
 from headrace.durable import write_atomic
-from headrace.errors import EpochMismatch
+from headrace.errors import HeadraceError
 from headrace.restoring import restore
 from headrace.sinks import files
 from headrace.spark import query
@@ -132,7 +132,8 @@ def test_what_spark_has_lost_of_its_newest_epoch_loses_and_doubles_nothing(
     for name in ("offsets", "commits"):
         for path in (runs.checkpoint / name).iterdir():
             path.unlink()
-    with pytest.raises(EpochMismatch):
+    with pytest.raises(HeadraceError) as caught:
         runs.run()
+    assert "EPOCH_MISMATCH" in caught.value.render()
     runs.fed -= 4
     runs.check()
