@@ -54,10 +54,8 @@ def mend_logs(checkpoint: Path, committed: int) -> None:
             _remove(checkpoint / COMMITS / str(entry), "has no offsets")
     if planned < committed - 1:
         raise mismatch(f"{checkpoint} ends with epoch {planned}, but epoch {committed} is committed", committed)
-    if planned < 0:
-        shutil.rmtree(
-            checkpoint / "state", ignore_errors=True
-        )  # of the first epoch, which Spark wants to begin without
+    if planned < 0:  # what there is of state is of the first epoch, and Spark begins that one without
+        shutil.rmtree(checkpoint / "state", ignore_errors=True)
 
 
 def _sync(files: list[Path]) -> None:
