@@ -13,6 +13,7 @@ from headrace.draft import Draft
 from headrace.errors import HeadraceError, ScriptErrors, SqlError, UnknownPipeline, UnknownSink, UnknownStream
 from headrace.options import closest
 from headrace.program import Meaning
+from headrace.sealing import read_sealed
 from headrace.sql import (
     CreatePipeline,
     CreateSink,
@@ -24,7 +25,7 @@ from headrace.sql import (
     parse_script,
     plan_pipeline,
 )
-from headrace.streams.catalog import Catalog, CatalogFile
+from headrace.streams.catalog import Catalog
 from headrace.streams.state_dir import require_known_format
 
 
@@ -101,8 +102,8 @@ def _same(name: str | None, other: str) -> bool:
 
 
 def _draft(state_dir: Path | None) -> Draft:
-    catalog = Catalog()
-    if state_dir is not None:
-        require_known_format(state_dir)  # a newer one has a catalog that would look damaged
-        catalog = CatalogFile(state_dir).read()
-    return Draft(catalog, Meaning(), buckets=1)
+    if state_dir is None:
+        return Draft(Catalog(), Meaning(), buckets=1)
+    require_known_format(state_dir)  # a newer one has a catalog that would look damaged
+    catalog, vault = read_sealed(state_dir)
+    return Draft(catalog, Meaning(), buckets=1, vault=vault)

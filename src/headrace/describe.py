@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.results import Result, table_result
 from headrace.schema import View
+from headrace.sealing import HIDDEN, secrets_of
 from headrace.sinks import SINKS
 from headrace.sources.access import access_to
 from headrace.sql import LiveStream
@@ -73,7 +74,8 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
     elif kind == "stream":
         stream = catalog.streams[name.lower()]
         facts = [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
-        facts += [[f"option {k}", "***" if k.lower() == "token" else v] for k, v in stream.options.items()]
+        secret = secrets_of(stream)
+        facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in stream.options.items()]
         access = access_to(stream)
         facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
         if hub.catalog.stream(name) is not None:

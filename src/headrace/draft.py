@@ -7,14 +7,12 @@ starts nothing, and either ends in a catalog that can be saved whole or raises a
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
 from headrace.errors import (
-    BadOption,
     HeadraceError,
     InternalError,
     InUse,
@@ -39,6 +37,7 @@ from headrace.redeclaring import (
     stream_in_use,
 )
 from headrace.results import Result, table_result
+from headrace.sealing import seal_stream, supply
 from headrace.sinks import settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
@@ -64,6 +63,8 @@ from headrace.sql import (
     plan_pipeline,
 )
 from headrace.streams.catalog import Catalog, PipelineRecord
+from headrace.streams.secrets import Vault
+from headrace.streams.state_dir import require_savepoint_name
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class Draft:
     """Statements applied so far. `touched` streams need a new plan, and the caller waits for it on those in `waits`;
     `dropped` are streams that are gone; `graceful` and `quick` are pipelines to be stopped, by stream;
     `savepoints` (name, stream or all) are taken when everything else is done. `ill` says what is wrong with the query
-    of a stream (retrying, dead or nothing), and those `revived` are started again."""
+    of a stream (retrying, dead or nothing), and those `revived` are started again. `vault` gets the secrets."""
 
     catalog: Catalog
     meaning: Meaning
@@ -87,6 +88,7 @@ class Draft:
     quick: dict[str, list[PipelineDef]] = field(default_factory=dict)
     savepoints: list[tuple[str, str | None]] = field(default_factory=list)
     revived: set[str] = field(default_factory=set)
+    vault: Vault = field(default_factory=Vault)
 
     def apply(self, statement: Statement) -> Result:
         """Apply one statement; what to tell the user."""
@@ -103,10 +105,12 @@ class Draft:
         new = self._with_dead_letters(_with_absolute_path(define_stream(statement)), statement)
         with at(statement.span):
             SOURCES[new.source].check(new)
+        new = seal_stream(new, self.vault)
         old = self.catalog.stream(new.name)
         if old is None:
             self.catalog = self.catalog.with_stream(new)
             return Result(f"created stream {new.name}")
+        new = supply(old, new, self.vault)
         same, goes_on = replace(old, sql="") == replace(new, sql=""), keeps_progress(old, new)
         if statement.if_not_exists or same:
             return kept("stream", old.name, same)
@@ -257,12 +261,8 @@ class Draft:
 
     @_apply.register
     def _(self, statement: TakeSavepoint) -> Result:
-        if re.fullmatch(r"\w[\w.-]*", statement.name) is None:
-            raise BadOption(
-                f"a savepoint cannot be called {statement.name}",
-                advice="Its name is that of a directory: letters, digits, '_', '-' and '.'.",
-                span=statement.span,
-            )
+        with at(statement.span):
+            require_savepoint_name(statement.name)
         if statement.stream is not None:
             self._require("stream", statement.stream, statement.span)
         self.savepoints.append((statement.name, statement.stream))
@@ -365,7 +365,7 @@ class Draft:
             record = self.catalog.pipeline(name)
             return record.definition.sql if record else ""
         found = self.catalog.stream(name) if kind == "stream" else self.catalog.sink(name)
-        return _without_token(found.sql) if found else ""
+        return found.sql if found else ""
 
     def _refuse_stream_in_use(self, name: str, span: Span) -> None:
         users, stream = [p.definition.name for p in self.catalog.of_stream(name)], self.catalog.stream(name)
@@ -382,13 +382,6 @@ class Draft:
                 name=name,
                 users=users,
             )
-
-
-def _without_token(sql: str) -> str:
-    """The text of a CREATE STREAM as it may be shown: who reads it need not be who may send."""
-    statement = parse_script(sql)[0]
-    span = statement.spans.get("token") if isinstance(statement, CreateStream) else None
-    return sql if span is None else f"{sql[: span.start]}token = '***'{sql[span.end :]}"
 
 
 @contextmanager

@@ -13,10 +13,12 @@ from headrace.errors import DiskFull, ExternalError, StateUnavailable
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`: on the disk before this returns, and never visible in part."""
+    """Replace `path` by `data`: on the disk before this returns, and never visible in part. Nobody may read the file
+    who may not read its directory."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    mode = 0o666 & os.stat(path.parent).st_mode
     try:
-        with open(temporary, "wb") as out:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
@@ -59,3 +61,15 @@ def state_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         raise state_error(problem, path) from problem
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory, and those above it that are missing, for the owner alone."""
+    if not path.is_dir():
+        private_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """The `opener` for `open` that makes files for the owner alone."""
+    return os.open(path, flags, 0o600)

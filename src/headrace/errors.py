@@ -13,9 +13,13 @@ about), a `fault` (whose it is), `retry_helps`, and `advice` (what to do next). 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
+
+# The value of an option that may hold a secret: an error that shows its line may end up in a log.
+_SECRET = re.compile(r"(\b\w*(?:token|password|secret)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
 
 
 class Fault(Enum):
@@ -50,7 +54,7 @@ class Span:
         """The source line with a caret line under it."""
         begin = self.text.rfind("\n", 0, self.start) + 1
         stop = self.text.find("\n", begin)
-        source = self.text[begin : stop if stop >= 0 else len(self.text)]
+        source = _SECRET.sub(lambda m: m[1] + "*" * len(m[2]), self.text[begin : stop if stop >= 0 else len(self.text)])
         width = max(1, min(self.end, begin + len(source)) - self.start)
         number = str(self.line)
         pad = " " * (len(number) + 3 + self.start - begin)
@@ -453,6 +457,10 @@ class BadSavepoint(UserError):
 class SavepointTimeout(ExternalError):
     code = "SAVEPOINT_TIMEOUT"
     retry_helps = True
+
+
+class EpochMismatch(ExternalError):
+    code = "EPOCH_MISMATCH"
 
 
 class SinkAhead(UserError):

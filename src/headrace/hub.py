@@ -36,10 +36,11 @@ from headrace.ingress.service import GatewayService
 from headrace.objects import Pipeline, Stream
 from headrace.results import Result
 from headrace.runtime import START_LIMIT_SECONDS, StreamRuntime
+from headrace.sealing import seal_directory, seal_savepoints
 from headrace.sql import LiveStream, parse_script
 from headrace.status import Waited
-from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
-from headrace.streams.state_dir import SAVEPOINTS, StateDir
+from headrace.streams.catalog import Catalog, PipelineRecord
+from headrace.streams.state_dir import SAVEPOINTS, StateDir, require_savepoint_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,11 +97,12 @@ class Hub:
         self._state = StateDir.open(state_dir.absolute())
         self._closers: list[Callable[[], None]] = []
         self._master, self._verbose, self._buckets = master, verbose, buckets
-        self._gateway = GatewayService(self._state.path / "gateway.log")
         self._engine_lock = threading.Lock()  # taken after the hub's, never before it
         try:
-            file = CatalogFile(self._state.path)
-            catalog = file.read()
+            file = seal_directory(self._state.path)
+            seal_savepoints(self._state.path)
+            catalog, self._vault = file.catalog, file.vault
+            self._gateway = GatewayService(self._state.path / "gateway.log", self._vault.reveal)
             self._state.sweep(catalog.streams)
             self._meaning, self._engine = settle(spark, catalog)
             self._conductor = Conductor(
@@ -154,7 +156,7 @@ class Hub:
             # other half must follow.
             must = bool(leaving | dropped) and leaving == touched
             (conductor.reserve.with_room if must else _call)(lambda: conductor.forget(dropped))
-            if draft.catalog != self.catalog:
+            if draft.catalog != self.catalog or self._vault.unsaved:
                 (conductor.reserve.with_room if must or dropped else _call)(lambda: conductor.save(draft.catalog))
         quick = [p for ended in draft.quick.values() for p in ended]
         try:
@@ -203,6 +205,7 @@ class Hub:
             ill=self._ill,
             describe=lambda catalog, kind, name: describe(self, catalog, kind, name),
             show=lambda catalog, kind: show(self, catalog, kind),
+            vault=self._vault,
         )
 
     def _live(self, stream: str) -> LiveStream | None:
@@ -265,6 +268,7 @@ class Hub:
         `headrace restore` makes a state directory of it. Raises SavepointTimeout, naming the streams, when their epochs
         in flight do not end in time. Scripts that are about these streams wait until it is taken.
         """
+        target = self._state.path / SAVEPOINTS / require_savepoint_name(name)
         exclusive = self._conductor.exclusive
         with contextlib.ExitStack() as mine:
             with self._lock:
@@ -274,8 +278,7 @@ class Hub:
                         raise savepoints.too_late(streams, timeout)
                     streams = self._to_copy(stream)
                 mine.enter_context(exclusive.taken(streams))
-            target = self._state.path / SAVEPOINTS / name
-            return savepoints.take(target, streams, lambda: self.catalog, timeout)
+            return savepoints.take(target, streams, lambda: self.catalog, timeout, self._vault)
 
     def savepoints(self) -> list[Path]:
         """The savepoints in this state directory, by name."""

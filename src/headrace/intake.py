@@ -24,7 +24,10 @@ class Intake:
         """Take bytes from now on: a pushed stream does so as long as its query is meant to run."""
         kind = SOURCES[self._stream.source]
         if kind.pushed:
-            self._gateway.open(self._stream, self._directory / "source" / JOURNAL, kind.values(self._stream))
+            values = kind.values(self._stream)
+            secret = [o.name for o in kind.options if o.secret and values[o.name]]
+            values |= {name: self._gateway.reveal(values[name]) for name in secret}
+            self._gateway.open(self._stream, self._directory / "source" / JOURNAL, values)
 
     def sync(self) -> None:
         """Returns when everything that was taken so far is in the journal."""

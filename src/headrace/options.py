@@ -29,6 +29,7 @@ class Option:
     default: Any = None
     required: bool = False
     help: str = ""
+    secret: bool = False  # stored apart, and never shown (`headrace.streams.secrets`)
 
 
 def text(value: str) -> str:

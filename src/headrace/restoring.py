@@ -1,55 +1,76 @@
-"""A savepoint becomes a state directory, here or on another machine. Input before the cut is not needed any more."""
+"""A savepoint becomes a state directory, here or on another machine. Input before the cut is not needed any more.
+
+**Why nothing is lost or doubled.** Sinks know output by (checkpoint, instance, epoch), and a restored stream goes on
+with the checkpoint and the instances of the savepoint. So sinks must not hold anything of these instances from epochs
+after the cut, visible or not: a manifest that was left there would be taken for that of the epoch which the restored
+stream writes under the same key. Such output is refused, or removed on request, before the new directory appears; a
+restore that was killed on the way is run again and finds what is left.
+
+Pipelines that the old hub created after the cut have output under instance numbers that the savepoint does not know. So
+a restored catalog goes on counting from a number that no other hub comes to.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
+import secrets
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.bridge.messages import STREAM_LANE
 from headrace.codec import load
 from headrace.errors import AlreadyExists, BadSavepoint, HeadraceError, SinkAhead, StateInUse
+from headrace.faults import fault_point
 from headrace.program import DEAD_LETTER, SinkDef
-from headrace.savepoints import FORMAT, Savepoint, copy_tree, finish, half_of
+from headrace.savepoints import READABLE_FORMATS, Savepoint, copy_tree, finish, half_of
 from headrace.schema import Schema
 from headrace.sinks import SINKS, DriverSink, SinkKey
 from headrace.streams.catalog import Catalog, CatalogFile
-from headrace.streams.state_dir import SAVEPOINTS, StateDir
+from headrace.streams.checkpoint import CHECKPOINT, relocate
+from headrace.streams.state_dir import SAVEPOINTS, STREAMS, StateDir, write_version
 
 
 def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint:
-    """Make the new state directory `state_dir` of a savepoint. Sinks that hold output from behind the cut would get it
-    twice: that is SinkAhead, or with `rewind` such output is removed."""
+    """Make the new state directory `state_dir` of a savepoint. Sinks that hold output of epochs after the cut would get
+    it twice: that is SinkAhead, or with `rewind` such output is removed."""
     facts = read(savepoint)
     if state_dir.exists() and (not state_dir.is_dir() or any(state_dir.iterdir())):
         raise AlreadyExists(
             f"{state_dir} is not empty", advice="Name a new directory with --state-dir.", name=str(state_dir)
         )
     _refuse_living_owner(savepoint)
-    catalog = CatalogFile(savepoint).read()
+    file = CatalogFile(savepoint)
+    catalog = file.read()
     if gone := [cut.stream for cut in facts.cuts if catalog.stream(cut.stream) is None]:
         raise _unusable(savepoint, f"its catalog does not declare {', '.join(gone)}")
     ahead = list(_ahead(catalog, facts))
     if ahead and not rewind:
-        names = ", ".join(sorted({f"{sink} ({rows} files)" for sink, rows, _, _ in ahead}))
+        names = ", ".join(sorted({f"{sink} ({files} files)" for sink, files, _, _ in ahead}))
         raise SinkAhead(
-            f"there is output from behind the savepoint in {names}",
+            f"there is output from after the savepoint in {names}",
             advice="Restore with --rewind to remove it: the pipelines write it again. Or put the sinks back by hand.",
             sinks=sorted({sink for sink, _, _, _ in ahead}),
         )
+    _remove_halves(state_dir)
     with half_of(state_dir) as half:
         for cut in facts.cuts:
-            copy_tree(savepoint / "streams" / cut.directory, half / "streams" / cut.directory)
-            place = state_dir.absolute() / "streams" / cut.directory / "checkpoint"
-            _relocate(half / "streams" / cut.directory / "checkpoint", place)
-        CatalogFile(half).save(catalog)
+            copy_tree(savepoint / STREAMS / cut.directory, half / STREAMS / cut.directory)
+            place = state_dir.absolute() / STREAMS / cut.directory / CHECKPOINT
+            relocate(half / STREAMS / cut.directory / CHECKPOINT, place)
+        CatalogFile(half, file.vault).save(_counting_elsewhere(catalog))
+        write_version(half)
+        fault_point("restore-copied")
         for _, _, sink, key in ahead:
             sink.rewind(key)
+            fault_point("restore-between-sinks")
         with contextlib.suppress(FileNotFoundError):
             state_dir.rmdir()
+        fault_point("restore-before-rename")
         finish(half, state_dir)
-    StateDir.open(state_dir).close()  # writes its format
+    fault_point("restore-finished")
     return facts
 
 
@@ -57,8 +78,11 @@ def read(savepoint: Path) -> Savepoint:
     """What a directory says it is a savepoint of. Raises BadSavepoint."""
     try:
         facts = load(Savepoint, (savepoint / "savepoint.json").read_bytes())
-        if facts.format != FORMAT:
-            raise ValueError(f"its format is {facts.format}, not {FORMAT}")
+        if facts.format not in READABLE_FORMATS:
+            raise ValueError(f"its format is {facts.format}, not one of {READABLE_FORMATS}")
+        for cut in facts.cuts:
+            if Path(cut.directory).name != cut.directory or cut.directory in ("", ".", ".."):
+                raise ValueError(f"{cut.directory!r} is not the name of a stream's directory")
     except (OSError, ValueError, TypeError) as problem:
         raise _unusable(savepoint, problem) from problem
     return facts
@@ -72,18 +96,21 @@ def _unusable(savepoint: Path, problem: object) -> BadSavepoint:
     )
 
 
-def _relocate(checkpoint: Path, place: Path) -> None:
-    """Spark's metadata names the files of its state schema by their full path: let them be those at `place`."""
-    for path in checkpoint.glob("state/*/_metadata/*/*"):
-        if path.suffix == ".crc":
-            path.unlink()  # of the text as it was; without one nothing is checked
-        else:
-            named = re.sub(r'"[^"]*/(state/\d+/_stateSchema/[^"]*)"', rf'"{place.as_uri()}/\1"', path.read_text())
-            path.write_text(named)
+def _counting_elsewhere(catalog: Catalog) -> Catalog:
+    """The hub that took the savepoint may have given the numbers that follow, and so may other hubs that were restored
+    from it. Among 2^48 places to go on from, two hubs do not meet."""
+    return replace(catalog, next_instance=catalog.next_instance + 1 + secrets.randbits(48))
+
+
+def _remove_halves(state_dir: Path) -> None:
+    """Remove the copies of restores that were killed."""
+    for half in state_dir.absolute().parent.glob(".*"):
+        if re.fullmatch(rf"\.{re.escape(state_dir.name)}\.[0-9a-f]{{32}}", half.name):
+            shutil.rmtree(half, ignore_errors=True)
 
 
 def _ahead(catalog: Catalog, facts: Savepoint) -> Iterator[tuple[str, int, DriverSink, SinkKey]]:
-    """The sinks with output from behind the cut, how much, and the key of the cut."""
+    """The sinks with output from after the cut, how much, and the key of the cut."""
     for cut in facts.cuts:
         for instance, definition, output in _written(catalog, cut.stream):
             key = SinkKey(cut.checkpoint, instance, cut.epoch)

@@ -35,7 +35,6 @@ from headrace.program import Left, PipelineDef, StreamDef
 from headrace.status import StreamState, StreamStatus
 from headrace.streams import stream_values
 from headrace.streams.checkpoint import checkpoint_id
-from headrace.streams.leftovers import remove_uncommitted_state
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.plans import PlanStore, parse_plan
 from headrace.streams.progress import HOLD, Progress, read_applied, read_progress
@@ -238,7 +237,6 @@ class StreamRuntime:
         from headrace.spark.query import StreamQuery
 
         engine = self._engine()
-        remove_uncommitted_state(self.directory / "checkpoint")
         options = {
             "directory": str(self.directory),
             "checkpoint": self.checkpoint_id(),

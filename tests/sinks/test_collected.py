@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
+from headrace.errors import EpochMismatch
 from headrace.program import SinkDef
 from headrace.schema import BIGINT, STRING, TIMESTAMP, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
@@ -115,3 +116,22 @@ def test_every_kind_says_what_it_is_and_what_it_guarantees(name: str) -> None:
     kind = SINKS[name]
     assert (kind.name, bool(kind.help), bool(kind.guarantee)) == (name, True, True)
     assert all(option.help for option in kind.options)
+
+
+@pytest.mark.parametrize("kind", ["memory", "console"])
+def test_an_epoch_with_other_input_under_a_number_that_was_committed_is_refused(kind: str) -> None:
+    sink = SinkDef("m", kind, {})
+    task, driver = SINKS[kind].task(sink), SINKS[kind].driver(sink, OUTPUT)
+
+    def commit(epoch: int, digest: str) -> int:
+        given = SinkKey("c", 1, epoch, digest)
+        driver.verify(given)
+        return driver.commit(given, [task.stage(rows(epoch), given)])
+
+    assert [commit(0, "a"), commit(1, "b"), commit(1, "b")] == [1, 1, 1]
+    for epoch, digest in ((1, "c"), (0, "a")):
+        with pytest.raises(EpochMismatch):
+            driver.verify(SinkKey("c", 1, epoch, digest))
+        with pytest.raises(EpochMismatch):
+            commit(epoch, digest)
+    assert commit(2, "c") == 1

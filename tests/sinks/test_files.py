@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import SinkFailed, StateDamaged, UnwritablePath
+from headrace.errors import EpochMismatch, SinkFailed, StateDamaged, UnwritablePath
 from headrace.program import SinkDef
 from headrace.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
@@ -264,3 +264,51 @@ def test_checking_a_path_under_a_file_is_refused_and_makes_nothing(tmp_path: Pat
         SINKS[kind].check({"path": str(tmp_path / "file" / "below")})
     SINKS[kind].check({"path": str(tmp_path / "new" / "deep")})
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def digested(runner: Runner, epoch: int, digest: str) -> SinkKey:
+    return SinkKey(runner.checkpoint, runner.instance, epoch, digest)
+
+
+def test_a_manifest_of_other_input_is_not_taken_for_the_epoch_s(tmp_path: Path) -> None:
+    runner, sink = Runner(tmp_path), FileSink(tmp_path, "s", "txt")
+    sink.commit(digested(runner, 0, "a"), runner.stage(0, [[1]]))
+    again = runner.stage(0, [[1]])
+    assert sink.commit(digested(runner, 0, "a"), again) == 1  # the same epoch, run again
+    for step in (sink.verify, lambda key: sink.commit(key, runner.stage(0, [[2]]))):
+        with pytest.raises(EpochMismatch):
+            step(digested(runner, 0, "b"))
+    assert visible(tmp_path) == [1]
+
+
+def test_a_promise_of_other_input_is_neither_kept_nor_replaced(tmp_path: Path) -> None:
+    runner, sink = Runner(tmp_path), FileSink(tmp_path, "s", "txt")
+    sink.promise(digested(runner, 0, "a"), runner.stage(0, [[1]]))
+    for step in (sink.verify, lambda key: sink.commit(key, runner.stage(0, [[2]]))):
+        with pytest.raises(EpochMismatch):
+            step(digested(runner, 0, "b"))
+    assert visible(tmp_path) == [] and not sink.committed(runner.key(0))
+    assert sink.commit(runner.key(0), []) == 1  # what is owed has no digest
+    assert visible(tmp_path) == [1]
+
+
+def test_an_epoch_whose_manifest_is_long_gone_is_not_overwritten(tmp_path: Path) -> None:
+    runner, sink = Runner(tmp_path), FileSink(tmp_path, "s", "txt")
+    for epoch in range(4):
+        runner.run(epoch, [[epoch]])
+    for step in (sink.promise, sink.commit):
+        with pytest.raises(EpochMismatch):
+            step(digested(runner, 0, "b"), runner.stage(0, [[99]]))
+    assert visible(tmp_path) == [0, 1, 2, 3]
+
+
+def test_a_manifest_of_an_earlier_version_has_no_digest_and_is_taken(tmp_path: Path) -> None:
+    runner, sink = Runner(tmp_path), FileSink(tmp_path, "s", "txt")
+    runner.run(0, [[1]])
+    (manifest,) = (tmp_path / "_headrace" / "manifests").iterdir()
+    facts = json.loads(manifest.read_text())
+    del facts["digest"]
+    manifest.write_text(json.dumps(facts))
+    sink.verify(digested(runner, 0, "a"))
+    assert sink.commit(digested(runner, 0, "a"), runner.stage(0, [[1]])) == 1
+    assert visible(tmp_path) == [1]

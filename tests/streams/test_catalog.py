@@ -17,6 +17,7 @@ from headrace.schema import INT, Field, Schema
 from headrace.status import Change
 from headrace.streams.catalog import CATALOG_VERSION, Catalog, CatalogFile, PipelineRecord
 from headrace.streams.lifecycle import TRANSITIONS
+from headrace.streams.state_dir import DROPPED, stream_directory
 from tests import strategies
 
 STREAM = StreamDef("Sensors", Schema((Field("x", INT),)), None, 0, "files", "json", {"path": "/data"})
@@ -89,7 +90,7 @@ def test_a_crash_while_saving_leaves_the_old_catalog(
         with pytest.raises(Crash):
             file.save(old.with_sink(SINK))
     assert file.read() == old
-    assert os.listdir(tmp_path) == ["catalog.json"]
+    assert sorted(os.listdir(tmp_path)) == ["catalog.json", "catalog.previous.json"]
 
 
 def test_what_was_written_replaces_the_old_file_whole(tmp_path: Path) -> None:
@@ -112,3 +113,42 @@ def test_a_damaged_catalog_is_an_error_and_not_an_empty_one(tmp_path: Path, text
     (tmp_path / "catalog.json").write_bytes(text)
     with pytest.raises(StateDamaged):
         CatalogFile(tmp_path).read()
+
+
+def test_a_missing_catalog_is_an_error_wherever_there_was_one(tmp_path: Path) -> None:
+    streams, declared = tmp_path / "streams" / "sensors", tmp_path / "declared"
+    streams.mkdir(parents=True)
+    with pytest.raises(StateDamaged) as caught:
+        CatalogFile(tmp_path).read()
+    assert caught.value.params["path"] == str(tmp_path / "catalog.json")
+    declared.mkdir()
+    file = CatalogFile(declared)
+    file.read()
+    file.save(Catalog().with_stream(STREAM))  # declared, and never run: it has no directory yet
+    (declared / "catalog.json").unlink()
+    with pytest.raises(StateDamaged):
+        CatalogFile(declared).read()
+    (declared / "catalog.json").mkdir()
+    with pytest.raises(StateDamaged):
+        CatalogFile(declared).read()
+
+
+def test_the_catalog_before_the_newest_change_is_kept(tmp_path: Path) -> None:
+    file = CatalogFile(tmp_path)
+    file.read()
+    first, second = Catalog().with_stream(STREAM), Catalog().with_stream(STREAM).with_sink(SINK)
+    for catalog in (first, second):
+        file.save(catalog)
+    (tmp_path / "catalog.previous.json").replace(tmp_path / "catalog.json")
+    assert CatalogFile(tmp_path).read() == first
+
+
+def test_only_a_stream_that_was_dropped_is_marked(tmp_path: Path) -> None:
+    file = CatalogFile(tmp_path)
+    directory = stream_directory(tmp_path, "sensors")
+    directory.mkdir(parents=True)
+    file.save(Catalog().with_stream(STREAM))
+    file.save(Catalog().with_stream(STREAM).with_sink(SINK))
+    assert not (directory / DROPPED).exists()
+    file.save(Catalog())
+    assert (directory / DROPPED).exists()

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import StateDamaged, StateInUse, StateTooNew, UnwritablePath
-from headrace.streams.state_dir import FORMAT, JVM_GRACE_SECONDS, StateDir
+import headrace
+from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, UnwritablePath
+from headrace.runtime import StreamRuntime
+from headrace.streams.state_dir import DROPPED, FORMAT, JVM_GRACE_SECONDS, StateDir, require_savepoint_name
 
 HOLD = """
 import sys
@@ -170,11 +172,90 @@ def test_no_stream_s_name_leads_out_of_the_directory_or_to_another_stream_s(tmp_
     state.close()
 
 
-def test_sweeping_removes_what_no_declared_stream_owns(tmp_path: Path) -> None:
+def test_sweeping_removes_what_dropped_streams_left_and_nothing_else(tmp_path: Path) -> None:
     state = StateDir.open(tmp_path, no_sleep)
     state.sweep(["s"])  # nothing is there yet
-    for directory in (state.stream("s"), state.stream("a/b"), tmp_path / "streams" / ".gone-1", state.stream("old")):
+    names = ("s", "a/b", "dropped", "unknown")
+    for directory in (*map(state.stream, names), tmp_path / "streams" / ".gone-1"):
         (directory / "checkpoint").mkdir(parents=True)
-    state.sweep(["s", "a/b"])
-    assert set((tmp_path / "streams").iterdir()) == {state.stream("s"), state.stream("a/b")}
+    for name in ("s", "dropped"):  # the drop of `s` never got to the catalog
+        (state.stream(name) / DROPPED).touch()
+    for _ in range(2):
+        state.sweep(["s", "a/b"])
+        kept = sorted(p.name.rpartition("-")[0] or p.name for p in (tmp_path / "streams").iterdir())
+        assert kept == [".unclaimed-unknown", "a%2Fb", "s"]
+        assert not (state.stream("s") / DROPPED).exists()
     state.close()
+
+
+def wide(root: Path) -> list[str]:
+    """What others than the owner may use, but for what Spark writes below a checkpoint."""
+    found = [root, *(p for p in root.rglob("*") if not any(q.name == "checkpoint" for q in p.parents))]
+    return [str(p.relative_to(root)) for p in found if p.stat().st_mode & 0o077]
+
+
+def test_a_new_state_directory_is_for_its_owner_alone(tmp_path: Path) -> None:
+    with headrace.connect(tmp_path / "above" / "state") as hub:
+        hub.sql("CREATE STREAM s (x INT) WITH (source = 'generator', format = 'json', rows = '5')")
+        hub.savepoint("monday")
+    assert wide(tmp_path / "above" / "state") == []
+    assert (tmp_path / "above").stat().st_mode & 0o077  # not ours to close
+
+
+def test_modes_that_are_too_wide_are_tightened_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "state"
+    for name in ("streams/s/plans/00000001.json", "streams/s/checkpoint/offsets/0", "catalog.json"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("{}")
+    (tmp_path / "others").mkdir(mode=0o755)
+    (root / "elsewhere").symlink_to(tmp_path / "others")
+    StateDir.open(root, no_sleep).close()
+    assert wide(root) == ["elsewhere"]  # what a link names is not below the directory
+    assert [r.levelname for r in caplog.records] == ["WARNING"] and str(root) in caplog.text
+    caplog.clear()
+    StateDir.open(root, no_sleep).close()
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("name", ["../../x", "..", ".", "", "/etc", "a/b", ".hidden", "a b", "x" * 201, "a\nb", "-x"])
+def test_a_savepoint_s_name_is_one_directory_s_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadOption):
+        require_savepoint_name(name)
+    with headrace.connect(tmp_path / "state") as hub, pytest.raises(BadOption):
+        hub.savepoint(name)
+    assert [p.name for p in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_lost_catalog_costs_no_stream_and_the_previous_one_is_a_way_on(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    create = "CREATE STREAM {} (x INT) WITH (source = 'generator', format = 'json', rows = '5')"
+    with headrace.connect(state) as hub:
+        for name in ("one", "two"):
+            hub.sql(create.format(name))
+            (state / "streams" / name / "checkpoint").mkdir(parents=True)
+    (state / "catalog.json").unlink()
+    for _ in range(2):
+        with pytest.raises(StateDamaged):
+            headrace.connect(state)
+        assert sorted(p.name for p in (state / "streams").iterdir()) == ["one", "two"]
+    (state / "catalog.previous.json").rename(state / "catalog.json")
+    with headrace.connect(state) as hub:
+        assert list(hub.streams) == ["one"]
+    kept = sorted(p.name.rpartition("-")[0] or p.name for p in (state / "streams").iterdir())
+    assert kept == [".unclaimed-two", "one"]
+
+
+def test_a_dropped_stream_is_gone_also_when_the_process_died_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    hub = headrace.connect(state)
+    hub.sql("CREATE STREAM s (x INT) WITH (source = 'generator', format = 'json', rows = '5')")
+    (state / "streams" / "s" / "checkpoint").mkdir(parents=True)
+    monkeypatch.setattr(StreamRuntime, "forget", lambda runtime: None)  # the catalog was saved, and then it died
+    hub.sql("DROP STREAM s")
+    hub.close()
+    headrace.connect(state).close()
+    assert list((state / "streams").iterdir()) == []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.control.signals import Barrier, Channel, Signal, SignalKind, require_channel
-from headrace.durable import state_errors
+from headrace.durable import private_directory, state_errors
 from headrace.stored import damaged, store, stored
 
 
@@ -83,7 +83,7 @@ class SignalLog:
 
     def _write(self, signals: _Stored) -> None:
         with state_errors(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            private_directory(self._path.parent)
         store(self._path, signals)
 
 

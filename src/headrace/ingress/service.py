@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from headrace import errors
 from headrace.codec import dump
+from headrace.durable import private_opener
 from headrace.program import StreamDef
 
 ANSWER_SECONDS = 60.0  # without a sign of life; importing the kernels on a busy machine takes some
@@ -25,11 +27,11 @@ _Answers = queue.Queue[dict[str, Any]]
 
 
 class GatewayService:
-    """See the module. `log` is where the process writes what goes wrong. Opening a stream may take long: the others are
-    not kept waiting."""
+    """See the module. `log` is where the process writes what goes wrong; `reveal` gives the value of a secret. Opening
+    a stream may take long: the others are not kept waiting."""
 
-    def __init__(self, log: Path) -> None:
-        self._log = log
+    def __init__(self, log: Path, reveal: Callable[[str], str] = str) -> None:
+        self._log, self.reveal = log, reveal
         self._lock = threading.RLock()  # for what is below; never held while an answer is waited for
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)  # one opens or closes a stream
         self._process: subprocess.Popen[bytes] | None = None
@@ -153,12 +155,13 @@ class GatewayService:
             with contextlib.suppress(OSError):  # what it did not read is lost with it
                 self._process.stdin.close()
         try:
-            with open(self._log, "ab") as log:
+            with open(self._log, "ab", opener=private_opener) as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "headrace.ingress.gateway"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
+                    umask=0o077,  # it writes journals, and nothing else
                 )
         except OSError as problem:
             raise errors.GatewayFailed(f"the gateway cannot be started: {problem}") from None

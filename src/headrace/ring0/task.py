@@ -175,6 +175,7 @@ class _Task:
             "task": self.given.task,
             "tasks": self.given.tasks,
             "epoch": self.given.epoch,
+            "end": self.given.end,
             "plan": self.plan.version,
             "ending": self.plan.ending,
             "out": list(self.given.out),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.control.signals import EPOCH, Barrier
 from headrace.program import Left, PlanVersion
@@ -15,7 +16,7 @@ class TaskInput:
     `now` is the clock in microseconds when the epoch was planned, None for no clock.
 
     `out` are instances of the plan version that are in quarantine and not in `plan` any more; while `probing`, nothing
-    that this task does is committed.
+    that this task does is committed. `end` is the offset at which the epoch ends, for the report.
     """
 
     plan: PlanVersion
@@ -30,6 +31,7 @@ class TaskInput:
     probing: bool = False
     now: int | None = None
     barrier: Barrier | None = None
+    end: dict[str, Any] | None = None
 
     @property
     def cut(self) -> Barrier:

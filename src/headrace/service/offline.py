@@ -13,9 +13,10 @@ from headrace.history import History
 from headrace.objects import Pipeline, Stream
 from headrace.program import Meaning, PipelineDef, StreamDef
 from headrace.results import Result
+from headrace.sealing import read_sealed
 from headrace.sql import Describe, Explain, Show, ShowCreate, parse_script
 from headrace.status import StreamStatus
-from headrace.streams.catalog import Catalog, CatalogFile, PipelineRecord
+from headrace.streams.catalog import Catalog, PipelineRecord
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import Progress, read_progress
 from headrace.streams.state_dir import StateDir, require_known_format
@@ -37,7 +38,7 @@ class OfflineHub:
             )
         require_known_format(directory)
         self.directory = directory
-        self.catalog: Catalog = CatalogFile(directory).read()
+        self.catalog: Catalog = read_sealed(directory)[0]
 
     def sql(self, text: str) -> list[Result]:
         """Run statements that only read. Raises HubNotRunning for others."""

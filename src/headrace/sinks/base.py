@@ -9,7 +9,7 @@ promise an epoch and then all commit it (`headrace.sinks.delivery`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,11 +21,16 @@ from headrace.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class SinkKey:
-    """Names one epoch's output of one pipeline instance. A fresh checkpoint restarts epochs, so it is part of it."""
+    """Names one epoch's output of one pipeline instance. A fresh checkpoint restarts epochs, so it is part of it.
+
+    `digest` stands for the input of the epoch: what was committed under a key with another one is not this epoch's. It
+    is empty where the input is not known, as for what older epochs owe.
+    """
 
     checkpoint: str
     instance: int
     epoch: int
+    digest: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,17 @@ class DriverSink(Protocol):
         """Whether the epoch got past its commit, in this process or before."""
         ...
 
+    def verify(self, key: SinkKey) -> None:
+        """Raise EpochMismatch when something with another digest was promised or committed under this key."""
+        ...
+
     def discard(self, key: SinkKey) -> None:
         """Forget what was staged and promised under this key. What is committed stays."""
         ...
 
     def ahead(self, key: SinkKey) -> int:
-        """How many files, or other units that stay, later epochs of the same instance and checkpoint have shown."""
+        """How many files, or other units that stay, there are of later epochs of the same instance and checkpoint,
+        whether readers see them or not: whatever a later commit could take for its own."""
         ...
 
     def rewind(self, key: SinkKey) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from headrace.errors import EpochMismatch
 from headrace.sinks.base import SinkKey, Staged
 
 # Bytes of rows that one task sends at most, whatever `max_rows` says; one row always travels.
@@ -71,6 +72,9 @@ class Collected:
     def committed(self, key: SinkKey) -> bool:
         return self._seen.repeated(key) is not None
 
+    def verify(self, key: SinkKey) -> None:
+        self._seen.repeated(key)
+
     def discard(self, key: SinkKey) -> None:
         """Nothing is staged outside of the receipts."""
 
@@ -92,17 +96,24 @@ class NewestEpoch:
     """
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[str, int], tuple[int, int]] = {}
+        self._newest: dict[tuple[str, int], tuple[int, int, str]] = {}
 
     def repeated(self, key: SinkKey) -> int | None:
-        """The rows that this epoch has brought already, or None if it is new."""
-        epoch, rows = self._newest.get((key.checkpoint, key.instance), (-1, 0))
+        """The rows that this epoch has brought already, or None if it is new. Raises EpochMismatch when the epoch, or a
+        later one, was another one then."""
+        epoch, rows, digest = self._newest.get((key.checkpoint, key.instance), (-1, 0, ""))
         if key.epoch > epoch:
             return None
+        if key.digest and (key.epoch < epoch or digest not in ("", key.digest)):
+            raise EpochMismatch(
+                f"epoch {key.epoch} was planned with other input than the one whose rows the sink has",
+                advice="Restore a savepoint, or drop the stream and create it again.",
+                epoch=key.epoch,
+            )
         return rows if key.epoch == epoch else 0
 
     def add(self, key: SinkKey, staged: list[Staged]) -> int:
         """Record a new epoch and return its rows."""
         rows = sum(s.rows for s in staged)
-        self._newest[key.checkpoint, key.instance] = (key.epoch, rows)
+        self._newest[key.checkpoint, key.instance] = (key.epoch, rows, key.digest)
         return rows

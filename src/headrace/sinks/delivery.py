@@ -5,6 +5,8 @@ visible anywhere: the pipeline stops, or goes on without that sink (`on_failure`
 commit, it *owes* the epoch: the promise is durable, and is kept before the sink is given anything else. So no epoch is
 ever in one sink and lost to another, and none is written twice.
 
+EpochMismatch concerns the whole epoch: it is raised, and nothing more is committed.
+
 A failing step is tried again, with a wait that doubles. A task that cannot stage for a sink tries again likewise.
 """
 
@@ -19,7 +21,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from headrace.errors import HeadraceError
+from headrace.errors import EpochMismatch, HeadraceError
 from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import PipelineDef, SinkDef
@@ -131,6 +133,8 @@ class Delivery:
             staged = [] if alone else receipts.get(name, [])
             try:
                 retried(sink, partial(self._settle_and_promise, name, staged), self._sleep)
+            except EpochMismatch:
+                raise
             except HeadraceError as problem:
                 if not detaches(sink):
                     return describe(problem)
@@ -157,6 +161,8 @@ class Delivery:
                     if self._result.rows is None and sink in self._pipeline.sinks:
                         self._result.rows = rows
                     fault_point("between-sinks")
+            except EpochMismatch:
+                raise
             except HeadraceError as problem:
                 self._fail(name, describe(problem))
 

@@ -11,7 +11,8 @@
 The driver collects their receipts and commits:
 
 1. *Is there a manifest for this key?* Then an earlier run of this epoch got past the commit point. Its manifest stands,
-   what this run staged is dropped.
+   what this run staged is dropped. The manifest has a digest of the epoch's input: if it is not that of this run,
+   nothing is dropped, and that is EpochMismatch.
 2. *Write the manifest* (temporary file, fsync, rename, fsync of the directory), or rename the promise to it. The rename
    is **the commit point**: before it nothing of the epoch is visible, after it all of it will be.
 3. *Roll forward*: rename every staged file to the name that the manifest gives it. A file that is no longer staged was
@@ -46,7 +47,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.durable import fsync, write_atomic
-from headrace.errors import SinkFailed, StateDamaged, UnwritablePath
+from headrace.errors import EpochMismatch, SinkFailed, StateDamaged, UnwritablePath
 from headrace.faults import fault_point
 from headrace.sinks.base import SinkKey, Staged
 
@@ -125,7 +126,7 @@ class FileSink:
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
         with _writing(self._layout):
-            manifest = self._read_manifest(key) or self._keep_promise(key)
+            manifest = self._read_manifest(self._layout.manifest(key), key) or self._keep_promise(key)
             if manifest is None:
                 if not staged:
                     self._tidy(key)
@@ -139,6 +140,11 @@ class FileSink:
     def committed(self, key: SinkKey) -> bool:
         return self._layout.manifest(key).exists()
 
+    def verify(self, key: SinkKey) -> None:
+        for path in (self._layout.manifest(key), self._layout.promise(key)):
+            with contextlib.suppress(OSError, StateDamaged):  # the commit says what cannot be read
+                self._read_manifest(path, key)
+
     def discard(self, key: SinkKey) -> None:
         with _writing(self._layout):
             if self.committed(key):
@@ -148,16 +154,22 @@ class FileSink:
                 self._tidy(key)
 
     def ahead(self, key: SinkKey) -> int:
-        return len(self._later(key))
+        with _writing(self._layout):
+            return len(self._later(key))
 
     def rewind(self, key: SinkKey) -> None:
+        """Staged files go first and manifests last: as long as anything is left that a later commit could take for its
+        own, `ahead` sees it, also when this is killed on the way."""
         with _writing(self._layout):
+            for path, epoch in self._of_instance(self._layout.staging, key):
+                if epoch > key.epoch:
+                    _remove_directory(path)
             for path in self._later(key):
                 path.unlink(missing_ok=True)
-            for directory in (self._layout.staging, self._layout.manifests):
-                for path, epoch in self._of_instance(directory, key):
-                    if epoch > key.epoch:
-                        _remove_directory(path) if path.is_dir() else path.unlink(missing_ok=True)
+                fault_point("rewind-between-files")
+            for directory in (self._layout.root, self._layout.manifests):
+                if directory.exists():
+                    fsync(directory)
 
     def forget(self, key: SinkKey) -> None:
         with _writing(self._layout):
@@ -167,25 +179,29 @@ class FileSink:
                         _remove_directory(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def _later(self, key: SinkKey) -> list[Path]:
-        """The visible files of later epochs."""
+        """What there is of later epochs: visible files, then promises and manifests, whose files may not be visible
+        yet, or not any more."""
         begin = f"part-{self._layout.writer(key)}-{key.instance}-"
-        found = self._layout.root.glob(f"{begin}*")
-        return [path for path in found if int(path.name.removeprefix(begin).partition("-")[0]) > key.epoch]
+        names = sorted(os.listdir(self._layout.root)) if self._layout.root.exists() else []
+        shown = [(name, name.removeprefix(begin).partition("-")[0]) for name in names if name.startswith(begin)]
+        later = [self._layout.root / name for name, epoch in shown if epoch.isdigit() and int(epoch) > key.epoch]
+        known = self._of_instance(self._layout.manifests, key)
+        return later + sorted(path for path, epoch in known if epoch > key.epoch)
 
     def close(self) -> None:
         """Nothing to release: committed files stay."""
 
     def _keep_promise(self, key: SinkKey) -> dict[str, Any] | None:
         """The commit point of an epoch that was promised."""
-        if not self._layout.promise(key).exists():
-            return None
-        os.rename(self._layout.promise(key), self._layout.manifest(key))
-        fsync(self._layout.manifests)
-        fault_point("between-manifest-and-rename")
-        return self._read_manifest(key)
+        manifest = self._read_manifest(self._layout.promise(key), key)
+        if manifest is not None:
+            os.rename(self._layout.promise(key), self._layout.manifest(key))
+            fsync(self._layout.manifests)
+            fault_point("between-manifest-and-rename")
+        return manifest
 
-    def _read_manifest(self, key: SinkKey) -> dict[str, Any] | None:
-        path = self._layout.manifest(key)
+    def _read_manifest(self, path: Path, key: SinkKey) -> dict[str, Any] | None:
+        """The manifest or promise at `path`, which must be of the epoch that `key` names."""
         try:
             manifest: dict[str, Any] = json.loads(path.read_text())
         except FileNotFoundError:
@@ -196,18 +212,36 @@ class FileSink:
             raise _damaged(path, f"its version is {manifest['version']}, not {_MANIFEST_VERSION}")
         if (manifest["checkpoint"], manifest["sink"]) != (key.checkpoint, self._layout.sink):
             raise _damaged(path, "it belongs to another checkpoint or sink")
+        if key.digest and manifest.get("digest", "") not in ("", key.digest):  # older versions wrote none
+            raise self._mismatch(key, path)
         return manifest
 
+    def _mismatch(self, key: SinkKey, path: Path) -> EpochMismatch:
+        return EpochMismatch(
+            f"sink {self._layout.sink} has committed or promised epoch {key.epoch} with other input: {path}",
+            advice="Nothing was overwritten. Spark's checkpoint and the sink are not of one piece: the checkpoint was "
+            "lost in part or put back by hand, or another hub writes under the same name. Restore a savepoint with "
+            "--rewind, or drop the stream and create it again.",
+            sink=self._layout.sink,
+            epoch=key.epoch,
+            path=str(path),
+        )
+
     def _write_manifest(self, path: Path, key: SinkKey, staged: list[Staged]) -> dict[str, Any]:
-        manifest = {
+        manifest: dict[str, Any] = {
             "version": _MANIFEST_VERSION,
             "checkpoint": key.checkpoint,
             "sink": self._layout.sink,
             "instance": key.instance,
             "epoch": key.epoch,
+            "digest": key.digest,
             "rows": sum(s.rows for s in staged),
             "files": {s.file: self._layout.final(key, k, self._extension) for k, s in enumerate(staged)},
         }
+        for final in manifest["files"].values():
+            # Manifests are removed after a while, files are not: this epoch was committed long ago.
+            if (self._layout.root / final).exists():
+                raise self._mismatch(key, self._layout.root / final)
         self._layout.manifests.mkdir(parents=True, exist_ok=True)
         fsync(self._layout.staging / self._layout.tag(key))
         write_atomic(path, json.dumps(manifest).encode())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from headrace.durable import private_directory
 from headrace.formats.base import BadRecord, Format
 from headrace.options import Option, check_options
 from headrace.program import StreamDef
@@ -122,5 +123,5 @@ class SourceKind:
 
     def make(self, stream: StreamDef, state_dir: Path, clock: Clock) -> Source:
         """The source of `stream`; its log and other durable facts live in `state_dir`, which is made if missing."""
-        state_dir.mkdir(parents=True, exist_ok=True)
+        private_directory(state_dir)
         return self.build(stream, self.values(stream), state_dir, clock)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.durable import write_atomic
+from headrace.durable import private_opener, write_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class BufferLog:
 
     def append(self, fresh: list[dict[str, Any]]) -> None:
         """Keep buffers: on the disk when this returns."""
-        with open(self.path, "ab") as log:
+        with open(self.path, "ab", opener=private_opener) as log:
             log.write(b"".join(map(_line, fresh)))
             log.flush()
             os.fsync(log.fileno())

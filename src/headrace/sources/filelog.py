@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.durable import fsync, write_atomic
+from headrace.durable import fsync, private_opener, write_atomic
 from headrace.errors import StateDamaged
 from headrace.sources.badfiles import BadFile
 from headrace.sources.extent import Extent
@@ -150,7 +150,7 @@ class FileLog:
         if not lines:
             return
         fresh = not self.path.exists()
-        with open(self.path, "ab") as log:
+        with open(self.path, "ab", opener=private_opener) as log:
             log.write("".join(map(_line, lines)).encode())
             log.flush()
             os.fsync(log.fileno())

@@ -125,7 +125,13 @@ HTTP = SourceKind(
     "records in the bodies of HTTP requests",
     (
         Option("listen", address, required=True, help="the address to serve, as host:port; port 0 takes a free one"),
-        Option("token", text, default="", help="requests must have the header Authorization: Bearer TOKEN"),
+        Option(
+            "token",
+            text,
+            default="",
+            help="requests must have the header Authorization: Bearer TOKEN",
+            secret=True,
+        ),
         Option("max_request_bytes", size, default=8 << 20, help="a larger body is refused (413)"),
         Option("request_timeout", duration, default=60 * 10**6, help="a request that takes longer is given up (408)"),
         Option(

@@ -31,7 +31,7 @@ from headrace.spark.collected import Collected, Failures, Members, members_of
 from headrace.spark.counting import progress_after
 from headrace.spark.summary import EpochSummary, summarise
 from headrace.streams.plans import PlanStore
-from headrace.streams.progress import Debt, Progress, read_progress, write_progress
+from headrace.streams.progress import Debt, Progress, digest_of, read_progress, require_same_epoch, write_progress
 from headrace.streams.quarantine import change_quarantine, read_quarantine
 
 
@@ -146,12 +146,15 @@ class EpochCommitter:
         if first["probing"]:
             self._probe_lived()
             raise ProbeLived(f"epoch {first['epoch']} lived without the guilty one")
+        before = read_progress(self._directory)
+        digest = digest_of(first["end"]) if first["end"] else ""
+        require_same_epoch(before, first["epoch"], digest)
         self._require_readable(first["epoch"], found)
         plan = self._plans.load(first["plan"])
         members = members_of(plan, first["leaving"])
+        self._verify(plan, members, first["epoch"], digest)
         self._align_lanes({i: p for i, p in members.items() if i not in first["out"]}, first["epoch"], barrier, found)
         self._limit_groups(plan, found)
-        before = read_progress(self._directory)
         quarantine = read_quarantine(self._directory)
         reasons, ended = quarantine.reasons(plan.version), quarantine.ended(plan.version)
         known = self._still_failed(plan, before) | {
@@ -160,9 +163,9 @@ class EpochCommitter:
         found.failures |= known
         quit_now = {i for i, p in members.items() if self._has_quit(p) or p.run in ended}
         found.failures |= dict.fromkeys(quit_now - found.failures.keys(), "it was stopped at once")
-        delivered = self._deliver(members, first["epoch"], found, before)
+        delivered = self._deliver(members, first["epoch"], digest, found, before)
         require_current()
-        letters = self._commit_letters(plan, first["epoch"], found)
+        letters = self._commit_letters(plan, first["epoch"], digest, found)
         progress = self._progress(plan, members, first["epoch"], found, delivered, letters, before, quit_now)
         write_progress(self._directory, progress)
         if progress is not before:  # a re-run of this epoch, should it come, names the plan of the epoch before it too
@@ -243,7 +246,17 @@ class EpochCommitter:
             except TooManyGroups as problem:
                 found.failures.setdefault(p.instance, describe(problem))
 
-    def _deliver(self, members: Members, epoch: int, found: Collected, before: Progress) -> dict[int, Delivered]:
+    def _verify(self, plan: PlanVersion, members: Members, epoch: int, digest: str) -> None:
+        """No sink has anything of another epoch under this epoch's number. Before any of them commits."""
+        for p in members.values():
+            for sink, _ in p.outlets:
+                self.sink(p, sink.name).verify(self._key(p, epoch, digest))
+        if plan.stream.dead_letters is not None:
+            self.letters(plan.stream.dead_letters).verify(SinkKey(self._checkpoint, STREAM_LANE, epoch, digest))
+
+    def _deliver(
+        self, members: Members, epoch: int, digest: str, found: Collected, before: Progress
+    ) -> dict[int, Delivered]:
         """Bring the epoch to the sinks of every pipeline."""
         delivered: dict[int, Delivered] = {}
         for p in members.values():
@@ -251,7 +264,7 @@ class EpochCommitter:
             for debt in before.debts:
                 if debt.pipeline.instance == p.instance:
                     debts[debt.sink].append(self._key(debt.pipeline, debt.epoch))
-            delivery = Delivery(p, partial(self._opened, p), self._key(p, epoch), debts)
+            delivery = Delivery(p, partial(self._opened, p), self._key(p, epoch, digest), debts)
             gone = before.detached.get(p.run, {})
             delivered[p.instance] = delivery.deliver(
                 found.receipts.get(p.instance, {}),
@@ -264,8 +277,8 @@ class EpochCommitter:
     def _has_quit(self, pipeline: PipelineDef) -> bool:
         return (pipeline.instance, pipeline.life) in self._quit
 
-    def _key(self, pipeline: PipelineDef, epoch: int) -> SinkKey:
-        return SinkKey(self._checkpoint, pipeline.instance, epoch)
+    def _key(self, pipeline: PipelineDef, epoch: int, digest: str = "") -> SinkKey:
+        return SinkKey(self._checkpoint, pipeline.instance, epoch, digest)
 
     def _debts(self, members: Members, epoch: int, delivered: dict[int, Delivered], old: Progress) -> tuple[Debt, ...]:
         """What is owed after this epoch. Sinks of pipelines that have left are asked here for what they owe."""
@@ -281,7 +294,7 @@ class EpochCommitter:
     def _settle(self, debt: Debt) -> None:
         self.sink(debt.pipeline, debt.sink).commit(self._key(debt.pipeline, debt.epoch), [])
 
-    def _commit_letters(self, plan: PlanVersion, epoch: int, found: Collected) -> int:
+    def _commit_letters(self, plan: PlanVersion, epoch: int, digest: str, found: Collected) -> int:
         """Commit the dead letters; how many there are. What fails here holds up the stream: the epoch is not done
         before they are safe."""
         sink = plan.stream.dead_letters
@@ -290,7 +303,7 @@ class EpochCommitter:
             return 0
         self.doing = f"the commit of sink {sink.name} with the dead letters"
         try:
-            return self.letters(sink).commit(SinkKey(self._checkpoint, STREAM_LANE, epoch), staged)
+            return self.letters(sink).commit(SinkKey(self._checkpoint, STREAM_LANE, epoch, digest), staged)
         except SinkFailed as problem:
             raise for_stream(problem) from problem
 

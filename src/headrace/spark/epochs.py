@@ -32,10 +32,20 @@ from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
 from headrace.sources.base import Source, Split
 from headrace.streams import stream_values
+from headrace.streams.checkpoint import CHECKPOINT
 from headrace.streams.notices import send_notice
 from headrace.streams.plans import PlanStore, parse_plan
-from headrace.streams.progress import HOLD, Applied, Progress, read_progress, write_applied
+from headrace.streams.progress import (
+    HOLD,
+    Applied,
+    Progress,
+    lost_progress,
+    mismatch,
+    read_progress,
+    write_applied,
+)
 from headrace.streams.quarantine import read_quarantine
+from headrace.streams.spark_log import sync_commit
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ class EpochPartition(InputPartition):
     probing: bool
     now: int | None = None
     barrier: Barrier | None = None
+    end: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,12 +131,14 @@ class EpochPlanner:
         if self._held(start):
             self._notify("held", epoch=start["epoch"])
             return start
+        progress = self._progress(start["epoch"])
+        if progress.epoch != start["epoch"]:
+            return self._repeated(start, progress)
         # The hub logs a barrier before it publishes the plan that the barrier asks for: read in the other order.
         newest = self.plans.current()
         self._follow(newest)
         plan, cut = next_cut(self.signals.pending(start["barrier"][0]), newest)
         source = self.source.latest(start["source"], self.values["max_epoch_bytes"])
-        progress = self._progress(start["epoch"])
         if source != start["source"]:
             self.idle.rows_came()
         watermark = self.idle.watermark(progress.watermark)
@@ -153,10 +166,25 @@ class EpochPlanner:
                     self.__dict__.pop(made, None)
 
     def _progress(self, epoch: int) -> Progress:
-        """The stream after `epoch`, read once: polls are many, and nothing changes until the next epoch is done."""
+        """The stream after `epoch`, read once: polls are many, and nothing changes until the next epoch is done. That
+        Spark has logged it as done is durable then: the source may delete what the epoch has read."""
         if self._known is None or self._known[0] != epoch:
+            sync_commit(self.directory / CHECKPOINT, epoch)
             self._known = (epoch, read_progress(self.directory))
         return self._known[1]
+
+    def _repeated(self, start: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        """Spark asks for an epoch that is committed: it has lost its log of it. The same epoch again, which the sinks
+        know; never another one under its number."""
+        if progress.epoch < start["epoch"]:
+            raise lost_progress(progress, start["epoch"], self.directory)
+        if progress.epoch == start["epoch"] + 1 and progress.end is not None:
+            return progress.end
+        raise mismatch(
+            f"Spark's checkpoint of stream {self.stream.name} ends with epoch {start['epoch']}, but epoch "
+            f"{progress.epoch} is committed",
+            progress.epoch,
+        )
 
     def _waiting(self, at: dict[str, Any], progress: Progress) -> int | None:
         """About how many rows wait, by the size that rows have had so far; None when there was none yet."""
@@ -168,6 +196,9 @@ class EpochPlanner:
         if start == end:
             return [NothingPlanned()]
         fault_point("after-offset-log")
+        progress = self._progress(start["epoch"])
+        if progress.epoch < start["epoch"]:
+            raise lost_progress(progress, start["epoch"], self.directory)
         text = self.plans.text(end["plan"])
         plan = parse_plan(text)
         if plan.ending and start["plan"] == end["plan"]:  # it has closed its windows; more input came
@@ -211,6 +242,7 @@ class EpochPlanner:
                 probing,
                 end["now"],
                 barrier,
+                end,
             )
             for task, split in enumerate(splits)
         ]
@@ -249,6 +281,7 @@ def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.Re
         partition.probing,
         partition.now,
         partition.barrier,
+        partition.end,
     )
     keep_freed_memory()
     yield from batches(run_task(given))

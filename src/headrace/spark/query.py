@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 from headrace.bridge.messages import SPARK_DDL, Row
+from headrace.durable import private_directory
 from headrace.errors import InternalError, StreamFailed, kind_of
 from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.session import QUERY_SETTINGS, Engine
 from headrace.spark.source import NAME, StreamDataSource
 from headrace.spark.state_host import LaneProcessor
+from headrace.streams.checkpoint import CHECKPOINT, location
+from headrace.streams.leftovers import remove_uncommitted_state
+from headrace.streams.progress import read_progress
+from headrace.streams.spark_log import mend_logs, sync_epoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,6 +60,7 @@ class StreamQuery:
         planner: Callable[[], int | None],
     ) -> None:
         self._over = False
+        checkpoint = directory / CHECKPOINT
         session = engine.spark.newSession()  # settings of its own, also on a session that was handed in
         for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
             session.conf.set(key, value)
@@ -69,6 +75,7 @@ class StreamQuery:
         def commit(batch: DataFrame, batch_id: int) -> None:
             try:
                 rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
+                sync_epoch(checkpoint, batch_id)
                 committer.commit(rows, self._require_current)
             except Exception:
                 raise
@@ -80,10 +87,11 @@ class StreamQuery:
                 ) from problem
 
         writer: Any = lanes.writeStream.foreachBatch(commit).outputMode("update").queryName(name)
-        # With its scheme: otherwise it would lie wherever the session's fs.defaultFS points.
-        location = (directory.absolute() / "checkpoint").as_uri()
+        private_directory(checkpoint)
+        mend_logs(checkpoint, read_progress(directory).epoch)
+        remove_uncommitted_state(checkpoint)
         try:
-            self._query: StreamingQuery = writer.option("checkpointLocation", location).start()
+            self._query: StreamingQuery = writer.option("checkpointLocation", location(checkpoint)).start()
         except Exception as problem:  # py4j shows the name of the call, and a page of the JVM's causes
             cause = cause_of(problem)
             kind = kind_of(cause)

@@ -19,6 +19,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from headrace.durable import private_opener
 from headrace.errors import SessionMismatch, SparkNotStarted
 from headrace.java import find_java
 from headrace.program import Meaning
@@ -128,7 +129,7 @@ def errors_to(log: Path | None) -> Iterator[None]:
     sys.stderr.flush()
     kept = os.dup(2)
     try:
-        with open(log, "wb") as out:
+        with open(log, "wb", opener=private_opener) as out:
             os.dup2(out.fileno(), 2)
         yield
     finally:

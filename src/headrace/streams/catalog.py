@@ -18,8 +18,11 @@ from headrace.errors import StateDamaged, UnknownType
 from headrace.program import Left, PipelineDef, SinkDef, StreamDef
 from headrace.status import Change, State
 from headrace.streams.lifecycle import Desired, desired_in, follow
+from headrace.streams.secrets import Vault, names_in, read_vault
+from headrace.streams.state_dir import DROPPED, STREAMS, stream_directory
 
-CATALOG_VERSION = 1
+CATALOG_VERSION = 2  # since 2 streams name their secrets
+READABLE_VERSIONS = (1, CATALOG_VERSION)
 T = TypeVar("T")
 
 
@@ -169,26 +172,66 @@ def _omit(entries: dict[str, T], name: str) -> dict[str, T]:
 
 
 class CatalogFile:
-    """The catalog on disk. One process, one lock around it: the hub's."""
+    """The catalog on disk, and the secrets that it names. One process, one lock around it: the hub's.
 
-    def __init__(self, state_dir: Path) -> None:
-        self._path = state_dir / "catalog.json"
+    `catalog.previous.json` is the catalog before the newest change. A catalog that is missing or cannot be read is an
+    error wherever there are signs that there was one: an empty one would give up every stream.
+    """
+
+    def __init__(self, state_dir: Path, vault: Vault | None = None) -> None:
+        self._root = state_dir
+        self._path, self._previous = state_dir / "catalog.json", state_dir / "catalog.previous.json"
+        self.vault = vault or Vault()
+        self.catalog = Catalog()
+        self._text: str | None = None  # what is stored; None when that was not read
 
     def read(self) -> Catalog:
-        """The stored catalog, or an empty one."""
+        """The stored catalog, or an empty one in a new directory. Raises StateDamaged."""
+        self.catalog = self._load()
+        self._text = dump(self.catalog)
+        self.vault = read_vault(self._root)
+        return self.catalog
+
+    def _load(self) -> Catalog:
         try:
             text = self._path.read_bytes()
         except FileNotFoundError:
+            streams = self._root / STREAMS
+            signs = [self._previous] if self._previous.exists() else []
+            signs += [e for e in streams.iterdir() if not e.name.startswith(".")] if streams.is_dir() else []
+            if signs:
+                raise self._damaged(f"is missing, although there is {signs[0]}") from None
             return Catalog()
+        except OSError as problem:
+            raise self._damaged(f"cannot be read: {problem.strerror or problem}") from problem
         try:
             catalog = load(Catalog, text)
         except (ValueError, KeyError, TypeError, UnknownType) as problem:
-            raise StateDamaged(f"{self._path} cannot be read: {problem}", path=str(self._path)) from problem
-        if catalog.version != CATALOG_VERSION:
-            raise StateDamaged(f"{self._path} has version {catalog.version}", path=str(self._path))
+            raise self._damaged(f"cannot be read: {problem}") from problem
+        if catalog.version not in READABLE_VERSIONS:
+            raise self._damaged(f"has version {catalog.version}")
         return catalog
 
+    def _damaged(self, how: str) -> StateDamaged:
+        return StateDamaged(
+            f"{self._path} {how}",
+            advice=f"Nothing was changed. Put the file back from a backup, or copy {self._previous.name} over it: that "
+            "is the catalog before its newest change.",
+            path=str(self._path),
+        )
+
     def save(self, catalog: Catalog) -> None:
-        """Replace the stored catalog. Raises DiskFull or StateUnavailable: then the old one stands."""
+        """Replace the stored catalog. What it names is durable before, and streams that it does not have any more are
+        marked as dropped: only what bears that mark is ever deleted. Raises DiskFull or StateUnavailable: then the old
+        catalog stands."""
+        text = dump(catalog)
+        before = text if self._text is None else self._text
         with state_errors(self._path):
-            write_atomic(self._path, dump(catalog).encode())
+            self.vault.write(self._root, names_in(text) | names_in(before))
+            for name in self.catalog.streams.keys() - catalog.streams.keys():
+                directory = stream_directory(self._root, name)
+                if directory.is_dir():
+                    write_atomic(directory / DROPPED, b"")
+            write_atomic(self._previous, before.encode())
+            write_atomic(self._path, text.encode())
+        self.catalog, self._text = catalog, text

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.codec import load
-from headrace.durable import state_errors
+from headrace.durable import private_directory, state_errors
 from headrace.program import PipelineDef, PlanVersion
 from headrace.stored import damaged, parsed, store, store_text
 
@@ -29,7 +29,7 @@ class PlanStore:
     def publish(self, plan: PlanVersion) -> None:
         """Make `plan` the newest version: in force from the next epoch on."""
         with state_errors(self.directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
+            private_directory(self.directory)
         store(self._file(plan.version), plan)
         store_text(self._pointer, str(plan.version))
 

@@ -6,10 +6,13 @@ written by the planning process when an epoch is really planned: it is the only 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from headrace.errors import StateDamaged, StateTooNew
+from headrace.errors import EpochMismatch, StateDamaged, StateTooNew
 from headrace.program import PipelineDef
 from headrace.status import Gap, Traffic
 from headrace.stored import store, stored
@@ -18,6 +21,7 @@ from headrace.stored import store, stored
 # the barrier whose id it holds.
 HOLD = "hold"
 KEPT_GAPS = 16
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,8 @@ class Progress:
     closed, `future` all rows that were too far ahead of the clock to move the watermark. `detached` are sinks that
     failed and are still in the plan, by `PipelineDef.run`. `debts` are epochs that a sink has promised and not shown
     yet. `rows` counts every record, `rejected` those that were no row for any pipeline, `bad` both these and bad
-    values, by reason.
+    values, by reason. `end` is the offset at which the newest epoch ended, as the planner made it: should Spark lose
+    its log of that epoch, it is planned again with the same input.
     """
 
     epoch: int = -1
@@ -46,6 +51,7 @@ class Progress:
     detached: dict[str, dict[str, str]] = field(default_factory=dict)
     debts: tuple[Debt, ...] = ()
     rejected: int = 0
+    end: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,42 @@ class Applied:
     columns: tuple[int, ...]
     out: tuple[int, ...] = ()
     leaving: tuple[int, ...] = ()
+
+
+def digest_of(end: dict[str, Any]) -> str:
+    """What tells an epoch from any other with the same number: a digest of the offset at which it ends."""
+    return hashlib.sha256(json.dumps(end, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+def require_same_epoch(before: Progress, epoch: int, digest: str) -> None:
+    """Raise EpochMismatch unless `epoch` is later than the newest committed one, or that one with the same input."""
+    if before.epoch > epoch or (before.epoch == epoch and before.end and digest and digest_of(before.end) != digest):
+        raise mismatch(
+            f"epoch {epoch} is not the one that was committed under this number; the newest committed epoch is "
+            f"{before.epoch}",
+            epoch,
+        )
+
+
+def mismatch(message: str, epoch: int) -> EpochMismatch:
+    """An epoch is not the one that was committed under its number."""
+    return EpochMismatch(
+        message,
+        advice="Nothing of it was committed. Spark's checkpoint and the sinks are not of one piece: the checkpoint was "
+        "lost in part or put back by hand, or another hub writes under the same name. Restore a savepoint with "
+        "--rewind, or drop the stream and create it again.",
+        epoch=epoch,
+    )
+
+
+def lost_progress(found: Progress, epoch: int, stream_dir: Path) -> StateDamaged:
+    """Progress is stored before Spark logs an epoch as done, so it can never be older than Spark's log."""
+    path = stream_dir / "progress.json"
+    return StateDamaged(
+        f"{path} is missing or old: it ends with epoch {found.epoch}, but Spark's checkpoint with epoch {epoch}",
+        advice="Put it back from a backup, restore a savepoint, or drop the stream and create it again.",
+        path=str(path),
+    )
 
 
 def read_progress(stream_dir: Path) -> Progress:

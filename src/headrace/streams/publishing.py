@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.durable import state_errors
+from headrace.durable import private_directory, state_errors
 from headrace.program import Left, PipelineDef, PlanVersion, StreamDef
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import read_progress
@@ -43,7 +43,7 @@ def publish(
         if current > planned():
             pending = tuple(ended for ended in pending if ended not in cancelled)
     with state_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        private_directory(directory)
     _let_out(directory, current, pipelines)
     own_pass = tuple(p.instance for p in pipelines if p.instance in alone)
     plans.publish(PlanVersion(version, stream, pipelines, ending, (*pending, *left), own_pass))

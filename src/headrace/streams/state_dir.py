@@ -3,11 +3,15 @@
     VERSION                         the format of all below
     lock                            held by the owner; names its process and its JVM
     catalog.json                    streams, sinks, pipelines (`headrace.streams.catalog`)
-    spark.log                       what Spark complained about since it was last started
+    catalog.previous.json           the catalog before its newest change
+    secrets.json                    tokens and passwords, by name (`headrace.streams.secrets`)
+    spark.log                       Spark's errors since it was last started
     streams/<name>/                 one stream: plans/, progress.json, applied.json, signals.json, source/, checkpoint/
     savepoints/<name>/              a cut of streams (`headrace.savepoints`)
 
 Any path will do that all machines mount: tasks write nothing here, only the owner and its planning processes do.
+Directories have mode 0700 and files 0600. What Spark writes below `checkpoint` has the modes that Spark gives it, in a
+directory that only the owner can enter.
 """
 
 from __future__ import annotations
@@ -16,19 +20,29 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
+import stat
 import time
+import uuid
 from collections.abc import Callable, Collection
 from pathlib import Path
 from urllib.parse import quote
 
 from headrace.durable import write_atomic
-from headrace.errors import StateDamaged, StateInUse, StateTooNew, UnwritablePath
+from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, UnwritablePath
+from headrace.streams.checkpoint import CHECKPOINT, misplaced, settle_checkpoint
 
-FORMAT = 1
+# 2: tokens are in secrets.json, and the catalog names them.
+FORMAT = 2
 SAVEPOINTS = "savepoints"
+STREAMS = "streams"
+# A file of this name is written into a stream's directory before the catalog forgets the stream.
+DROPPED = "dropped"
+_GONE, _UNCLAIMED = ".gone-", ".unclaimed-"
+_log = logging.getLogger(__name__)
 JVM_GRACE_SECONDS = 30.0
 MAX_COMPONENT = 200  # most file systems allow 255 bytes, and encrypted ones less
 
@@ -44,8 +58,9 @@ class StateDir:
     def open(path: Path, sleep: Callable[[float], None] = time.sleep) -> StateDir:
         """Take ownership. Waits for a JVM that outlived a killed owner (it may still write), then raises StateInUse."""
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
             raise UnwritablePath(
                 f"the state directory {path} cannot be used: {problem.strerror or problem}",
@@ -61,8 +76,8 @@ class StateDir:
         try:
             _await_jvm(path, _read_owner(lock), sleep)
             require_known_format(path)
-            if not (path / "VERSION").exists():
-                write_atomic(path / "VERSION", f"{FORMAT}\n".encode())
+            write_version(path)
+            tighten(path)
         except BaseException:
             os.close(lock)
             raise
@@ -80,22 +95,31 @@ class StateDir:
         os.fsync(self._lock)
 
     def stream(self, name: str) -> Path:
-        """The directory of one stream. A name may hold any character (backquotes allow it), so those that mean
-        something in a path are written as %XX: no name leads out of the state directory. What is then too long for a
-        file system is cut, and told apart by a digest."""
-        written = re.sub(r"^\.", "%2E", quote(name, safe=" "))
-        if len(written) > MAX_COMPONENT:
-            written = f"{written[: MAX_COMPONENT - 33]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-        return self.path / "streams" / written
+        """The directory of one stream."""
+        return stream_directory(self.path, name)
 
     def sweep(self, streams: Collection[str]) -> None:
-        """Remove what streams that are none of these left behind, and savepoints that are not whole: a crash may have
-        kept a drop, or a copy, from finishing."""
-        directory = self.path / "streams"
+        """Remove what dropped streams and unfinished savepoints have left: a crash may have kept a drop, or a copy,
+        from finishing. `streams` are those that the catalog declares; their checkpoints are put into place.
+
+        The directory of a stream that is neither declared nor known to be dropped is renamed and kept: the catalog may
+        be an old one that was put back.
+        """
         known = {self.stream(name) for name in streams}
+        for own in known:
+            with contextlib.suppress(OSError):  # then the stream itself says what is missing
+                settle_checkpoint(own)
+        kept = known | {misplaced(own / CHECKPOINT).parent for own in known}
+        directory = self.path / STREAMS
         for entry in list(directory.iterdir()) if directory.exists() else []:
-            if entry not in known:
+            if entry in kept:
+                (entry / DROPPED).unlink(missing_ok=True)  # the catalog still has it: it was not dropped after all
+            elif entry.name.startswith(_GONE) or (entry / DROPPED).exists():
                 shutil.rmtree(entry, ignore_errors=True)
+            elif not entry.name.startswith(_UNCLAIMED):
+                aside = entry.with_name(f"{_UNCLAIMED}{entry.name[:MAX_COMPONENT]}-{uuid.uuid4().hex[:8]}")
+                entry.rename(aside)
+                _log.warning("%s belongs to no declared stream; it is kept as %s", entry, aside.name)
         for half in (self.path / SAVEPOINTS).glob(".*"):
             shutil.rmtree(half, ignore_errors=True)
 
@@ -105,6 +129,47 @@ class StateDir:
             os.ftruncate(self._lock, 0)
             os.close(self._lock)
             self._lock = -1
+
+
+def stream_directory(root: Path, name: str) -> Path:
+    """The directory of a stream below the state directory `root`. A name may hold any character (backquotes allow it),
+    so those that mean something in a path are written as %XX: no name leads out of the state directory. What is then
+    too long for a file system is cut, and distinguished by a digest."""
+    written = re.sub(r"^\.", "%2E", quote(name, safe=" "))
+    if len(written) > MAX_COMPONENT:
+        written = f"{written[: MAX_COMPONENT - 33]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return root / STREAMS / written
+
+
+def require_savepoint_name(name: str) -> str:
+    """`name`, if a savepoint can have it: it is a directory's name. Raises BadOption."""
+    if re.fullmatch(r"\w[\w.-]*", name) is None or len(os.fsencode(name)) > MAX_COMPONENT:
+        raise BadOption(
+            f"a savepoint cannot be called {name!r}",
+            advice="Its name is that of a directory: letters, digits, '_', '-' and '.', at most 200 bytes.",
+            option="name",
+            value=name,
+        )
+    return name
+
+
+def tighten(root: Path) -> None:
+    """Let only the owner read, write and enter what is below `root`. Says so when that changes anything."""
+    changed: list[Path] = []
+    for place, directories, files in os.walk(root):
+        if Path(place).name == CHECKPOINT:  # Spark's, behind a closed door
+            directories.clear()
+            files.clear()
+        for path in (Path(place), *(Path(place) / name for name in files)):
+            try:
+                mode = path.lstat().st_mode
+                if mode & 0o077 and not stat.S_ISLNK(mode):
+                    path.chmod(stat.S_IMODE(mode) & 0o700)
+                    changed.append(path)
+            except OSError as problem:
+                _log.warning("whether others can read %s cannot be changed: %s", path, problem)
+    if changed:
+        _log.warning("others could read %d files and directories in %s; now only their owner can", len(changed), root)
 
 
 def _in_use(path: Path, pid: object) -> StateInUse:
@@ -142,6 +207,13 @@ def _await_jvm(path: Path, owner: dict[str, int], sleep: Callable[[float], None]
             raise _in_use(path, jvm)
         sleep(0.1)
         waited += 0.1
+
+
+def write_version(path: Path) -> None:
+    """Note which format a state directory has."""
+    file = path / "VERSION"
+    if not file.exists() or file.read_text().strip() != str(FORMAT):
+        write_atomic(file, f"{FORMAT}\n".encode())
 
 
 def require_known_format(path: Path) -> None:
