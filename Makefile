@@ -5,10 +5,12 @@ PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3
                       $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 DURATION ?= 30
 FUZZ_SECONDS ?= 60
-ROUNDS   ?= 200
+ROUNDS   ?= 500
+SEED     ?=
 JOBS     ?= 2
 CHURN_SECONDS ?= 60
 SOAK_SECONDS ?= 30
+EPOCHS   ?= 2000
 BIN      := $(VENV)/bin
 # The set-up runs again only when what it installs has changed.
 STAMP    := $(VENV)/.installed
@@ -18,7 +20,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
-        bench-formats bench-ingress fuzz soak-kill soak-ingress soak-churn soak-schedules test-cluster clean
+        bench-formats bench-ingress bench-listing fuzz fuzz-http soak-kill soak-growth soak-ingress soak-churn soak-schedules test-cluster clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,11 +91,21 @@ bench-formats: $(STAMP) ## MB/s per core of the formats, beside pyarrow, polars,
 bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a plain sink, and through to a window
 	@$(BIN)/python -m bench.ingress
 
+bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 files takes
+	@$(BIN)/python -m bench.listing
+
 fuzz: $(STAMP) ## Mutated input against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
 
-soak-kill: $(STAMP) ## Kill runs at random places, ROUNDS=200 times, and check what the sinks hold
-	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS)
+fuzz-http: $(STAMP) ## Hostile and mutated HTTP requests against a gateway for FUZZ_SECONDS=60
+	@$(BIN)/python -m tests.ingress.fuzz --seconds $(FUZZ_SECONDS)
+
+soak-kill: $(STAMP) ## Kill hubs, workers, planners, executors and gateways, ROUNDS=500 times, and check the sinks (50 minutes)
+	@$(BIN)/python -m tests.soak.kill --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+.PHONY: soak-faults
+soak-faults: $(STAMP) ## Damage every kind of state file, fill the disk, make directories read-only, move the clock (40 minutes)
+	@$(BIN)/python -m tests.soak.faults $(if $(SEED),--seed $(SEED))
 
 soak-churn: $(STAMP) ## Sixteen threads create and drop pipelines at once for CHURN_SECONDS=60
 	@HEADRACE_CHURN_SECONDS=$(CHURN_SECONDS) $(BIN)/python -m pytest tests/e2e/test_shared.py -k sixteen
@@ -106,6 +118,9 @@ test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, st
 
 soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=30 and count every row
 	@$(BIN)/python -m tests.soak.ingress --seconds $(SOAK_SECONDS)
+
+soak-growth: $(STAMP) ## Create and drop pipelines for EPOCHS=2000 epochs: files, bytes and memory stay flat
+	@$(BIN)/python -m tests.soak.growth --epochs $(EPOCHS)
 
 clean: ## Remove the virtual environment, caches and build products
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -35,7 +35,7 @@ from headrace.java import find_java
 from headrace.program import StreamDef
 from headrace.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES
-from headrace.sources.filelog import Extent, fingerprint
+from headrace.sources.extent import Extent
 from headrace.sources.reading import FileRange, FileSplit
 
 NAMED = (("device", "STRING"), ("ts", "TIMESTAMP"), ("temp", "DOUBLE"), ("hum", "DOUBLE"), ("pressure", "DOUBLE"),
@@ -68,9 +68,8 @@ def split_of(path: Path) -> FileSplit:
     """The whole file as a task would read it."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        stat = os.fstat(fd)
-        extent = Extent(str(path), stat.st_ino, 0, stat.st_size, 4096, fingerprint(fd, 4096), True)
-        return FileSplit((FileRange(extent, 0, stat.st_size),))
+        size = os.fstat(fd).st_size
+        return FileSplit((FileRange(Extent.of(fd, str(path), 0, size, sealed=True), 0, size),))
     finally:
         os.close(fd)
 

@@ -1,8 +1,11 @@
-"""Ingress: the shredder alone, the gateway into its journal beside a sink that only reads, and through to a window.
+"""Ingress: the shredder alone, the gateway into its journal beside plain sinks, and through to a window.
 
 2,000 TCP connections send JSON lines in pieces that never end on a record (bench/senders.py, a process of its own). The
 gateway is the process that a hub starts; its processor time and resident size are the kernel's figures for it. It has
 one thread, and the senders need the other core of a small machine: the required speed is that of a processor second.
+
+HTTP is measured with one client that waits for each answer and with 64 of them, beside
+a sink of asyncio and httptools that only appends the bodies to a file.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ import numpy as np
 
 import headrace
 from bench.report import Report, environment, main
-from headrace.ingress.ready import Place, ReadyLog, commit
+from headrace.ingress.journal import Journal
+from headrace.ingress.mark import Place, commit
+from headrace.ingress.ready import ReadyLog
 from headrace.ingress.service import GatewayService
 from headrace.ingress.shredder import Ints, SequenceShredder
 from headrace.program import StreamDef
@@ -108,6 +113,32 @@ def idle(report: Report, say: Say) -> None:
     report.require("bytes_per_idle_origin", each, 300, "at most")
 
 
+# --- the journal ----------------------------------------------------------------------------------
+
+
+def reopen(report: Report, say: Say) -> None:
+    """Processor seconds to open a journal of small buffers again: for each GiB in full blocks; and for one whose newest
+    files are full of blocks of one buffer, as a client that waits for each answer makes them."""
+    seconds = {}
+    for name, size, each in (("full_blocks", 64 if QUICK else 512, 10_000), ("one_buffer_a_block", 12, 1)):
+        with tempfile.TemporaryDirectory() as work:
+            journal, data = Journal(Path(work), 64 << 20), b"x" * 99 + b"\n"
+            for i in range((size << 20) // 100):
+                journal.put(1, i + 1, data, 100, 100)
+                if (i + 1) % each == 0:
+                    journal.flush()
+            held = journal.held
+            journal.close()
+            began = time.process_time()
+            again = Journal(Path(work), 64 << 20)
+            seconds[name] = time.process_time() - began
+            assert again.held == held
+            again.close()
+        say(f"opening a journal of {size} MiB in buffers of 100 bytes, {name}: {seconds[name]:.3f} processor seconds")
+    report.require("reopen_cpu_s_per_gib", seconds["full_blocks"] * 1024 / (64 if QUICK else 512), 1, "at most")
+    report.require("reopen_newest_file_cpu_s", seconds["one_buffer_a_block"], 2, "at most")
+
+
 # --- the gateway ----------------------------------------------------------------------------------
 
 
@@ -125,17 +156,22 @@ def senders(port: int, seconds: float) -> tuple[int, int, float]:
     return sent, records, time.monotonic() - began
 
 
+@contextmanager
+def sink(*given: str) -> Iterator[tuple[int, int]]:
+    """(port, process id) of a plain sink of bench/senders.py."""
+    command = [sys.executable, "-m", "bench.senders", *given]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdin is not None
+        yield int(process.stdout.readline()), process.pid
+        process.stdin.close()
+
+
 def loopback(say: Say) -> tuple[float, float]:
     """(MB/s, MB per processor second) of a sink that only reads."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "bench.senders", "sink"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as sink:
-        assert sink.stdout is not None and sink.stdin is not None
-        port = int(sink.stdout.readline())
-        before = cpu(sink.pid)
+    with sink("sink") as (port, pid):
+        before = cpu(pid)
         sent, _, _ = senders(port, SECONDS)
-        used = cpu(sink.pid) - before
-        sink.stdin.close()
+        used = cpu(pid) - before
     say(f"a sink that only reads: {sent / SECONDS / 1e6:.0f} MB/s, {sent / used / 1e6:.0f} MB per processor second")
     return sent / SECONDS / 1e6, sent / used / 1e6
 
@@ -159,29 +195,36 @@ def consuming(directory: Path) -> Iterator[None]:
     thread.join()
 
 
-def into_journal(report: Report, say: Say, fsync: str, seconds: float) -> tuple[float, float]:
-    """(MB/s into the journal, MB per processor second of the gateway)."""
+@contextmanager
+def gateway(source: str, fsync: str) -> Iterator[tuple[GatewayService, int, int]]:
+    """(service, port, process id) of a gateway with one stream, whose journal is consumed."""
     columns = (column.split() for column in COLUMNS.split(", "))
     schema = Schema(tuple(Field(name, parse_type(kind)) for name, kind in columns))
     options = {"listen": "127.0.0.1:0", "fsync": fsync, "max_journal_bytes": "8GiB"}
-    stream = StreamDef("s", schema, None, 0, "tcp", "json", options)
+    stream = StreamDef("s", schema, None, 0, source, "json", options)
     with tempfile.TemporaryDirectory() as work:
         service = GatewayService(Path(work) / "gateway.log")
         directory = Path(work) / "journal"
-        port = int(service.open(stream, directory, SOURCES["tcp"].values(stream))[0].rpartition(":")[2])
+        address = service.open(stream, directory, SOURCES[source].values(stream))[0].split("://")[1]
         process = service._process
         assert process is not None
         try:
             with consuming(directory):
-                senders(port, 0.5)  # connections accepted once, kernels loaded
-                before, began = cpu(process.pid), (service.metrics("s") or {})["classes"]["tcp"]["bytes"]
-                sent, _, _ = senders(port, seconds)
-                used, memory = cpu(process.pid) - before, resident(process.pid)
-                counted = (service.metrics("s") or {})["classes"]["tcp"]
-                assert counted["bytes"] - began == sent, (counted, sent)
-                assert counted["cut_records"] == counted["dropped_records"] == 0
+                yield service, int(address.split("/")[0].rpartition(":")[2]), process.pid
         finally:
             service.stop()
+
+
+def into_journal(report: Report, say: Say, fsync: str, seconds: float) -> tuple[float, float]:
+    """(MB/s into the journal, MB per processor second of the gateway)."""
+    with gateway("tcp", fsync) as (service, port, pid):
+        senders(port, 0.5)  # connections accepted once, kernels loaded
+        before, began = cpu(pid), (service.metrics("s") or {})["classes"]["tcp"]["bytes"]
+        sent, _, _ = senders(port, seconds)
+        used, memory = cpu(pid) - before, resident(pid)
+        counted = (service.metrics("s") or {})["classes"]["tcp"]
+        assert counted["bytes"] - began == sent, (counted, sent)
+        assert counted["cut_records"] == counted["dropped_records"] == 0
     speed = sent / seconds / 1e6
     say(
         f"into the journal, fsync {fsync}: {speed:.0f} MB/s, {used / seconds:.2f} processors, "
@@ -191,6 +234,32 @@ def into_journal(report: Report, say: Say, fsync: str, seconds: float) -> tuple[
         f"{speed:.0f} MB/s, {sent / used / 1e6:.0f} MB per processor second, {memory / 1e6:.0f} MB resident"
     )
     return speed, sent / used / 1e6
+
+
+def requests(port: int, connections: int) -> float:
+    """Requests a second of so many clients that each wait for their answer."""
+    seconds = SECONDS / 2
+    command = [sys.executable, "-m", "bench.senders", "http", str(port), str(connections), str(seconds)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) / seconds
+
+
+def over_http(report: Report, say: Say) -> None:
+    """Requests of ten records, for one client and for 64, into the journal with fsync second and into a file."""
+    with tempfile.TemporaryDirectory() as work, sink("http-sink", f"{work}/bodies") as (port, _):
+        plain = [requests(port, count) for count in (1, 64)]
+    with gateway("http", "second") as (service, port, pid):
+        requests(port, 1)  # kernels loaded
+        before = cpu(pid)
+        ours = [requests(port, count) for count in (1, 64)]
+        used = cpu(pid) - before
+        total = sum(ours) * SECONDS / 2
+        counted = (service.metrics("s") or {})["classes"]["http"]
+        assert counted["requests"] >= total and counted["refused"] == 0, counted
+    for name, found in (("asyncio and httptools, appending to a file", plain), ("into the journal", ours)):
+        say(f"HTTP, {name}: {found[0]:,.0f} requests/s of one client, {found[1]:,.0f} of 64")
+    report.facts["http_plain_sink"] = f"{plain[0]:,.0f} requests/s of one client, {plain[1]:,.0f} of 64"
+    report.facts["http_64_clients"] = f"{ours[1]:,.0f} requests/s, {used / total * 1e6:.0f} us of processor a request"
+    report.require("http_sequential_requests_per_s", ours[0], 1500, "at least")
 
 
 def through(report: Report, say: Say) -> None:
@@ -227,9 +296,10 @@ def _until(fact: Callable[[], bool]) -> None:
 
 def measure(say: Say) -> Report:
     random.seed(1)
-    report = Report(facts=environment("numba", "uvloop", "pyspark"))
+    report = Report(facts=environment("numba", "uvloop", "httptools", "pyspark"))
     idle(report, say)  # first: freed memory that is used again would not count
     shred(report, say)
+    reopen(report, say)
     plain, plain_core = loopback(say)
     report.facts["loopback_sink"] = f"{plain:.0f} MB/s, {plain_core:.0f} MB per processor second"
     speeds = {fsync: into_journal(report, say, fsync, SECONDS) for fsync in ("second", "never", "always")}
@@ -237,6 +307,7 @@ def measure(say: Say) -> Report:
     report.facts["journal_over_loopback"] = (
         f"{speeds['second'][0] / plain:.2f} of its MB/s, {speeds['second'][1] / plain_core:.2f} per processor second"
     )
+    over_http(report, say)
     through(report, say)
     return report
 

@@ -61,7 +61,11 @@ def main(description: str, measure: Callable[[Callable[[str], None]], Report]) -
     def say(text: str) -> None:
         print(text, file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    report = measure(say)
+    sys.exit(finish(measure(say), as_json))
+
+
+def finish(report: Report, as_json: bool) -> int:
+    """Print a report; the exit code, 1 if a figure is short."""
     if as_json:
         print(json.dumps(_plain(report), indent=2))
     else:
@@ -69,7 +73,7 @@ def main(description: str, measure: Callable[[Callable[[str], None]], Report]) -
             print(f"{name}: {value}")
         for figure in report.figures:
             print(figure.line())
-    sys.exit(0 if all(f.ok for f in report.figures) else 1)
+    return 0 if all(f.ok for f in report.figures) else 1
 
 
 def _plain(report: Report) -> Mapping[str, object]:

@@ -1,17 +1,24 @@
-"""Load for the ingress benchmarks: a process that writes JSON lines into many TCP connections, as fast as they take it.
+"""Load for the ingress benchmarks, and the plain sinks that they are compared with. Each is a process of its own.
 
-`python -m bench.senders PORT CONNECTIONS SECONDS [RECORDS]`: pieces never end on a record. Prints how many bytes and
-records were sent, and ends every connection on a record's end. Also the sink that only reads, for comparison.
+- `python -m bench.senders PORT CONNECTIONS SECONDS`: writes JSON lines into many TCP connections as fast as they take
+  it, in pieces that never end on a record. Prints how many bytes and records were sent.
+- `python -m bench.senders http PORT CONNECTIONS SECONDS`: HTTP clients that each send a request of ten records and wait
+  for its answer. Prints how many requests were answered 204.
+- `python -m bench.senders sink`: reads TCP and forgets. `python -m bench.senders http-sink FILE`: httptools on asyncio;
+  appends each body to a file and answers 204.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
 import sys
 import time
+from typing import cast
 
+import httptools
 import uvloop
 
 PIECE = 8191
@@ -68,6 +75,32 @@ def send(port: int, connections: int, seconds: float) -> tuple[int, int]:
     return sum(sent.values()), records
 
 
+def ask(port: int, connections: int, seconds: float) -> int:
+    """Requests that were answered 204 in time. Each connection has one request under way."""
+    body = text(10)
+    request = b"POST /ingest/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    request += b"User-Agent: bench\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
+    poll = select.epoll()
+    for client in clients:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.sendall(request)
+        poll.register(client.fileno(), select.EPOLLIN)
+    by_number = {client.fileno(): client for client in clients}
+    answered = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for fd, _ in poll.poll(0.1):
+            answer = by_number[fd].recv(4096)
+            if not answer.startswith(b"HTTP/1.1 204") or not answer.endswith(b"\r\n\r\n"):
+                raise SystemExit(f"an answer that is not 204: {answer!r}")
+            answered += 1
+            by_number[fd].sendall(request)
+    for client in clients:
+        client.close()
+    return answered
+
+
 def _some(client: socket.socket, piece: memoryview) -> int:
     try:
         return client.send(piece)
@@ -97,15 +130,42 @@ class _Reader(asyncio.BufferedProtocol):
         _Reader.total += nbytes
 
 
-async def _sink() -> None:
+class _Appender(asyncio.Protocol):
+    """Appends bodies to a file and answers: nothing is checked, counted or bounded."""
+
+    file = -1
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._parser = httptools.HttpRequestParser(self)
+        self._parts: list[bytes] = []
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        os.write(_Appender.file, b"".join(self._parts))
+        self._parts.clear()
+        self._transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+
+async def _sink(kind: type[asyncio.BaseProtocol]) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(_Reader, "127.0.0.1", 0, backlog=4096)
+    server = await loop.create_server(kind, "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "sink":
-        uvloop.run(_sink())
+        uvloop.run(_sink(_Reader))
+    elif sys.argv[1] == "http-sink":
+        _Appender.file = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        uvloop.run(_sink(_Appender))
+    elif sys.argv[1] == "http":
+        print(ask(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))
     else:
         print(*send(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))

@@ -8,6 +8,7 @@ from pathlib import Path
 from headrace.errors import StartTimeout
 from headrace.history import History
 from headrace.program import StreamDef
+from headrace.sources.badfiles import read_summary
 from headrace.status import StreamStatus, to_datetime
 from headrace.streams.plans import PlanStore, parse_plan
 from headrace.streams.progress import Applied, read_applied, read_progress
@@ -23,8 +24,11 @@ def status_of(
     running: bool,
     epoch_ms: float | None,
     problem: str,
+    dropped: int,
 ) -> StreamStatus:
-    """What really happened, as far as it is known. `epoch_ms` is how long Spark says the last epoch took."""
+    """What really happened, as far as it is known. `epoch_ms` is how long Spark says the last epoch took, `dropped` how
+    many records the gateway says it gave up."""
+    skipped = read_summary(directory / "source")
     progress, applied = read_progress(directory), read_applied(directory)
     rows_per_s, mb_per_s = history.rates()
     return StreamStatus(
@@ -46,6 +50,10 @@ def status_of(
         rows_per_s=rows_per_s,
         mb_per_s=mb_per_s,
         problem=problem,
+        rejected=progress.rejected,
+        dropped=dropped,
+        skipped_files=skipped.count,
+        bad_files=dict(skipped.newest),
     )
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from headrace import duck
 from headrace.program import MEMBER, Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
 from headrace.schema import DOUBLE, FLOAT, DataType
+from headrace.sizing import fits, in_pieces, require_room
 
 BOUNDS = ("window_start", "window_end")
 NEWEST = "_newest"
@@ -142,13 +143,21 @@ def merge(program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequen
 
 
 def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Table:
-    """The output rows of merged `groups`: HAVING, then the select list."""
-    return duck.conform(duck.run(meaning, _finish_sql(program, "groups"), {"groups": groups}), _output(program))
+    """The output rows of merged `groups`: HAVING, then the select list. Raises ValueTooLarge and OutOfMemory."""
+    sql, made, total = _finish_sql(program, "groups"), [], 0
+    for piece in in_pieces(program.growth, meaning, "groups", groups):
+        made.append(duck.conform(duck.run(meaning, sql, {"groups": piece}), _output(program)))
+        total += made[-1].nbytes
+        require_room("the windows and groups that are due put out", total)
+    return pa.concat_tables(made)
 
 
 def merge_and_finish(program: Ring1Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
-    """`finish` of what `merge` makes of `tables`, in one go: most of a small query's time is its planning."""
+    """`finish` of what `merge` makes of `tables`, in one go: most of a small query's time is its planning. Merging
+    makes no row larger than those that it merges, so what fits in parts fits merged."""
     parts = _parts(schema_of(program), tables)
+    if not fits(program.growth, parts):
+        return finish(program, meaning, merge(program, meaning, tables))
     sql = _finish_sql(program, f"({_merge_sql(program)}) AS groups")
     return duck.conform(duck.run(meaning, sql, {"parts": parts}), _output(program))
 

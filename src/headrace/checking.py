@@ -31,9 +31,10 @@ from headrace.streams.state_dir import require_known_format
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A script without errors."""
+    """A script without errors; `warnings` are what its statements would say besides."""
 
     statements: tuple[Statement, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def pipelines(self) -> tuple[CreatePipeline, ...]:
@@ -47,9 +48,10 @@ def check_script(text: str, state_dir: Path | None = None) -> Checked:
     statements = parse_script(text)
     errors: list[HeadraceError] = []
     undeclared: set[str] = set()
+    warnings: list[str] = []
     for statement in statements:
         try:
-            draft.apply(statement)
+            warnings += draft.apply(statement).warnings
         except SqlError as problem:
             if not _follows(problem, undeclared):
                 errors.append(problem)
@@ -59,7 +61,7 @@ def check_script(text: str, state_dir: Path | None = None) -> Checked:
         raise errors[0]
     if errors:
         raise ScriptErrors(f"{len(errors)} statements are wrong", errors=tuple(errors))
-    return Checked(statements)
+    return Checked(statements, tuple(warnings))
 
 
 def _follows(problem: HeadraceError, undeclared: set[str]) -> bool:

@@ -192,6 +192,23 @@ def restore(
         print(f"stream {cut.stream} goes on behind epoch {cut.epoch}")
 
 
+@app.command(epilog="Example: headrace repair readings --state-dir /data/state")
+def repair(
+    stream: Annotated[str, typer.Argument(help="The stream whose journal is damaged.", show_default=False)],
+    state_dir: StateDir = Path(".headrace"),
+    verbose: Verbose = False,
+) -> None:
+    """Leave out what cannot be read of a stream's journal (JOURNAL_DAMAGED), and say how much that is. Nothing else may
+    use the state directory meanwhile."""
+    with _reported(verbose):
+        from headrace.repairing import repair_journal
+
+        losses = repair_journal(state_dir, stream)
+    for path, size in losses.items():
+        print(f"{path}: {size} bytes of records cannot be read")
+    print(f"stream {stream}: {sum(losses.values())} bytes of records are left out" if losses else "nothing is damaged")
+
+
 @app.command(epilog="Example: headrace demo --duration 60")
 def demo(
     duration: Annotated[float, typer.Option(min=1, help="Seconds, counted from Spark's start.")] = 30,
@@ -224,6 +241,8 @@ def _check(script: Path, text: str, state_dir: Path | None) -> None:
     from headrace.checking import check_script
 
     checked = check_script(text, state_dir)
+    for warning in checked.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, all right")
 
 

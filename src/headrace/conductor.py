@@ -20,9 +20,10 @@ from headrace.ending import DRAIN_SECONDS
 from headrace.errors import HubClosed, StartTimeout, StopTimeout, UnknownStream
 from headrace.exclusive import Exclusive
 from headrace.ingress.service import GatewayService
-from headrace.program import PipelineDef
+from headrace.program import PipelineDef, StreamDef
 from headrace.published import Published, end_of, noting, weightiest
 from headrace.runtime import StreamRuntime
+from headrace.sources import keeps_progress
 from headrace.streams import transitions
 from headrace.streams.catalog import Catalog, CatalogFile
 from headrace.streams.notices import NoticeBoard
@@ -79,9 +80,10 @@ class Conductor:
 
     def runtime_of(self, name: str) -> StreamRuntime:
         """The running side of a stream. Raises UnknownStream. Under the lock."""
-        found = self.runtimes.get(name.lower())
+        found, stream = self.runtimes.get(name.lower()), self.catalog.stream(name)
+        if found is not None and stream is not None:
+            found.stream = stream  # its changeable options may be others
         if found is None:
-            stream = self.catalog.stream(name)
             if stream is None:
                 raise UnknownStream(f"there is no stream {name}", name=name)
             directory = self._state.stream(name.lower())
@@ -117,7 +119,7 @@ class Conductor:
             if self.closed:
                 return
             catalog = take_back(self.catalog, before, after)
-            changed = {n for n in after.streams if self.catalog.streams.get(n) != catalog.streams.get(n)}
+            changed = {n for n in after.streams if not _goes_on(self.catalog.stream(n), catalog.stream(n))}
             cancelled = tuple(e for e in after.ended if e not in before.ended)
             self.forget(changed)
             self.save(catalog)
@@ -313,3 +315,8 @@ class Conductor:
             if not self._change(transitions.detached(self.catalog, stream, detached)):
                 return
         self.make_so({stream.lower()}, set(), start=False)
+
+
+def _goes_on(old: StreamDef | None, new: StreamDef | None) -> bool:
+    """Whether a stream that is declared as `new` instead of `old` keeps what it has read."""
+    return old is new or (old is not None and new is not None and keeps_progress(old, new))

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 def show(hub: Hub, catalog: Catalog, kind: str) -> Result:
     """SHOW STREAMS | SINKS | PIPELINES."""
     if kind == "streams":
-        names = ["name", "state", "source", "format", "columns", "decoding", "rows", "watermark"]
+        names = ["name", "state", "source", "format", "columns", "decoding", "rows", "rejected", "watermark"]
         return table_result(names, [_stream_row(hub, catalog, name) for name in catalog.streams])
     if kind == "sinks":
         rows: list[list[object]] = [[s.name, s.kind, SINKS[s.kind].guarantee] for s in catalog.sinks.values()]
         return table_result(["name", "type", "guarantee"], rows)
-    names = ["name", "stream", "state", "rows_out", "late", "missed", "epoch_ms", "state_bytes", "sinks", "error"]
+    counters = ["rows_out", "late", "bad", "missed", "epoch_ms", "state_bytes"]
+    names = ["name", "stream", "state", *counters, "sinks", "error"]
     return table_result(names, [_pipeline_row(hub, catalog, name) for name in catalog.pipelines])
 
 
@@ -36,7 +37,7 @@ def _stream_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
     stream = catalog.streams[name]
     known = hub.catalog.stream(name)
     if known is None:  # declared by this very script
-        return [stream.name, "stopped", stream.source, stream.format, len(stream.schema), "", 0, None]
+        return [stream.name, "stopped", stream.source, stream.format, len(stream.schema), "", 0, 0, None]
     status = hub.runtime(name).status()
     state = "running" if status.running else "stopped"
     decoding = ", ".join(status.decoding_columns)
@@ -48,6 +49,7 @@ def _stream_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
         len(stream.schema),
         decoding,
         status.rows,
+        status.rejected,
         status.watermark,
     ]
 
@@ -57,9 +59,9 @@ def _pipeline_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
     sinks = ", ".join(s.name for s in record.definition.sinks)
     known = hub.catalog.pipeline(name)
     if known is None or known.definition.instance != record.definition.instance:
-        return [record.definition.name, record.definition.program.stream, "starting", 0, 0, 0, None, 0, sinks, ""]
+        return [record.definition.name, record.definition.program.stream, "starting", 0, 0, 0, 0, None, 0, sinks, ""]
     status = hub.pipelines[record.definition.name].status()
-    counters = [status.rows_out, status.late, status.missed_rows, status.epoch_ms, status.state_bytes]
+    counters = [status.rows_out, status.late, status.bad, status.missed_rows, status.epoch_ms, status.state_bytes]
     return [status.name, status.stream, status.state, *counters, sinks, status.error.split("\n")[0]]
 
 
@@ -79,7 +81,9 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
         facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
         if hub.catalog.stream(name) is not None:
             status = hub.runtime(name).status()
-            facts += [fact for fact in _fields(status) if fact[0] != "subscribers"]
+            facts += [fact for fact in _fields(status) if fact[0] not in ("subscribers", "bad_files")]
+            facts += [[f"bad file {path}", why] for path, why in status.bad_files.items()]
+            facts += [["warning", warning] for warning in status.warnings]
             facts += _ingress(hub.runtime(name).ingress())
             facts += [[f"subscriber {p}", ", ".join(columns) or "none"] for p, columns in status.subscribers.items()]
     else:
@@ -88,6 +92,7 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
         if hub.catalog.pipeline(name) is not None:
             pipeline = hub.pipelines[record.definition.name].status()
             facts += [fact for fact in _fields(pipeline) if fact[0] != "changes"]
+            facts += [["warning", warning] for warning in pipeline.warnings]
             facts += [[f"{c.state} since {_moment(c.at)}", c.reason.split("\n")[0]] for c in pipeline.changes]
     return table_result(["fact", "value"], facts)
 

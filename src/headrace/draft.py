@@ -13,22 +13,33 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
 from headrace.errors import (
-    AlreadyExists,
     HeadraceError,
     InternalError,
     InUse,
     NoSink,
     Span,
+    SqlError,
     UnknownPipeline,
     UnknownSink,
     UnknownStream,
 )
 from headrace.options import closest
 from headrace.program import Meaning, PipelineDef, SinkDef, StreamDef
+from headrace.redeclaring import (
+    as_declared,
+    changed_options,
+    exists,
+    kept,
+    lost_with,
+    replaced,
+    same_pipeline,
+    stream_exists,
+    stream_in_use,
+)
 from headrace.results import Result, table_result
 from headrace.sealing import seal_stream, supply
 from headrace.sinks import settle_sink
-from headrace.sources import SOURCES
+from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
     CreatePipeline,
     CreateSink,
@@ -93,17 +104,25 @@ class Draft:
             SOURCES[new.source].check(new)
         new = seal_stream(new, self.vault)
         old = self.catalog.stream(new.name)
-        if old is not None:
-            new = supply(old, new, self.vault)
-            if statement.if_not_exists or replace(old, sql="") == replace(new, sql=""):
-                return Result(f"stream {old.name} is as declared")
-            if not statement.or_replace:
-                raise _exists("stream", old.name, statement.span)
-            self._refuse_stream_in_use(old.name, statement.span)
-            self.dropped.append(old.name)
-            self.catalog = self.catalog.without("stream", old.name)
-        self.catalog = self.catalog.with_stream(new)
-        return Result(f"created stream {new.name}")
+        if old is None:
+            self.catalog = self.catalog.with_stream(new)
+            return Result(f"created stream {new.name}")
+        new = supply(old, new, self.vault)
+        same, goes_on = replace(old, sql="") == replace(new, sql=""), keeps_progress(old, new)
+        if statement.if_not_exists or same:
+            return kept("stream", old.name, same)
+        if not statement.or_replace:
+            raise stream_exists(old, goes_on, statement.span)
+        if goes_on:
+            self.catalog = self.catalog.with_stream(new)
+            if self.catalog.running(new.name):
+                self.touched.add(new.name.lower())
+                self.waits.add(new.name.lower())
+            return changed_options(old, new)
+        self._refuse_stream_in_use(old.name, statement.span)
+        self.dropped.append(old.name)
+        self.catalog = self.catalog.without("stream", old.name).with_stream(new)
+        return replaced(old)
 
     def _with_dead_letters(self, stream: StreamDef, statement: CreateStream) -> StreamDef:
         name = stream.options.get("dead_letter_sink")
@@ -117,10 +136,11 @@ class Draft:
             new = settle_sink(define_sink(statement))
         old = self.catalog.sink(new.name)
         if old is not None:
-            if statement.if_not_exists or replace(old, sql="") == replace(new, sql=""):
-                return Result(f"sink {old.name} is as declared")
+            same = replace(old, sql="") == replace(new, sql="")
+            if statement.if_not_exists or same:
+                return kept("sink", old.name, same)
             if not statement.or_replace:
-                raise _exists("sink", old.name, statement.span)
+                raise exists("sink", old.name, statement.span)
             self._refuse_sink_in_use(old.name, statement.span)
         self.catalog = self.catalog.with_sink(new)
         return Result(f"created sink {new.name}")
@@ -129,12 +149,35 @@ class Draft:
     def _(self, statement: CreatePipeline) -> Result:
         old = self.catalog.pipeline(statement.name)
         if old is not None and statement.if_not_exists:
-            return Result(f"pipeline {old.definition.name} is as declared")
+            return kept("pipeline", old.definition.name, self._declares(statement, old.definition))
+        new = self._planned(statement)
+        if old is not None:
+            if same_pipeline(new, old.definition):
+                return self._resume(old)
+            if not statement.or_replace:
+                raise exists("pipeline", statement.name, statement.span)
+            if old.desired == "running" and new.inherits(old.definition):
+                new = replace(new, heir_of=old.definition.lane, buckets=old.definition.buckets)
+            else:
+                self._leave(old, flush=False)
+        self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
+        self._touch(new)
+        return Result(f"created pipeline {new.name}")
+
+    def _declares(self, statement: CreatePipeline, declared: PipelineDef) -> bool:
+        """Whether a statement says what is declared; one that cannot be planned does not."""
+        try:
+            return same_pipeline(self._planned(statement), declared)
+        except SqlError:
+            return False
+
+    def _planned(self, statement: CreatePipeline) -> PipelineDef:
+        """The pipeline that the statement declares, as a new instance."""
         planned = plan_pipeline(statement, self.catalog, self.meaning)
         program, settings = planned.program, planned.settings
         sinks = tuple(self._sink(name, span) for name, span in zip(statement.sinks, statement.sink_spans, strict=True))
         stateful = program.ring1 is not None and bool(program.ring1.keys)
-        new = PipelineDef(
+        return PipelineDef(
             statement.name,
             self.catalog.next_instance,
             sinks,
@@ -144,27 +187,13 @@ class Draft:
             max_groups=settings.max_groups,
             late=settings.late,
         )
-        if old is not None:
-            kept = old.definition
-            same = replace(new, instance=kept.instance, buckets=kept.buckets, heir_of=kept.heir_of, life=kept.life)
-            if replace(same, sql="") == replace(kept, sql=""):
-                return self._resume(old)
-            if not statement.or_replace:
-                raise _exists("pipeline", statement.name, statement.span)
-            if old.desired == "running" and new.inherits(kept):
-                new = replace(new, heir_of=kept.lane, buckets=kept.buckets)
-            else:
-                self._leave(old, flush=False)
-        self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
-        self._touch(new)
-        return Result(f"created pipeline {new.name}")
 
     def _resume(self, record: PipelineRecord) -> Result:
         """The same pipeline again: it goes on where it stopped; one that failed begins anew."""
         if record.desired == "failed":
             self._start(record)
             return Result(f"restarted pipeline {record.definition.name}")
-        return Result(f"pipeline {record.definition.name} is as declared")
+        return as_declared("pipeline", record.definition.name)
 
     def _sink(self, name: str, span: Span) -> SinkDef:
         sink = self.catalog.sink(name)
@@ -182,10 +211,12 @@ class Draft:
             if record is not None:
                 self._leave(record, flush=False)
         elif statement.kind == "stream":
-            record_exists = self.catalog.stream(name) is not None
-            if record_exists:
+            stream = self.catalog.stream(name)
+            if stream is not None:
                 self._refuse_stream_in_use(name, span)
                 self.dropped.append(name)
+                self.catalog = self.catalog.without("stream", name)
+                return Result(f"dropped stream {name}", warnings=(lost_with(stream),))
         elif self.catalog.sink(name) is not None:
             self._refuse_sink_in_use(name, span)
         if not self._exists(statement.kind, name):
@@ -326,15 +357,9 @@ class Draft:
         return found.sql if found else ""
 
     def _refuse_stream_in_use(self, name: str, span: Span) -> None:
-        users = [p.definition.name for p in self.catalog.of_stream(name)]
-        if users:
-            raise InUse(
-                f"stream {name} is read by {', '.join(users)}",
-                advice="Drop those pipelines first.",
-                span=span,
-                name=name,
-                users=users,
-            )
+        users, stream = [p.definition.name for p in self.catalog.of_stream(name)], self.catalog.stream(name)
+        if users and stream is not None:
+            raise stream_in_use(stream, users, span)
 
     def _refuse_sink_in_use(self, name: str, span: Span) -> None:
         users = self.catalog.users_of_sink(name)
@@ -363,15 +388,6 @@ def _with_absolute_path(stream: StreamDef) -> StreamDef:
     """`stream` as it can be stored: the planning process and later runs may have another working directory."""
     settled = {k: os.path.abspath(v) if k.lower() == "path" else v for k, v in stream.options.items()}
     return replace(stream, options=settled)
-
-
-def _exists(kind: str, name: str, span: Span) -> AlreadyExists:
-    return AlreadyExists(
-        f"{kind} {name} exists and is declared differently",
-        advice=f"Use CREATE OR REPLACE {kind.upper()}, or another name.",
-        span=span,
-        name=name,
-    )
 
 
 def _unknown(

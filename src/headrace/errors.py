@@ -195,6 +195,10 @@ class UnsupportedOnShared(SqlError):
     code = "UNSUPPORTED_ON_SHARED"
 
 
+class PlanningTimeout(SqlError):
+    code = "PLANNING_TIMEOUT"
+
+
 class ScriptErrors(SqlError):
     """Several statements of one script are wrong; `errors` has them in order."""
 
@@ -297,6 +301,15 @@ class JournalDamaged(DataError):
     code = "JOURNAL_DAMAGED"
 
 
+class JournalCut(DataError):
+    code = "JOURNAL_CUT"
+
+
+class JournalUnwritable(ExternalError):
+    code = "JOURNAL_UNWRITABLE"
+    retry_helps = True
+
+
 class AddressInUse(ExternalError):
     code = "ADDRESS_IN_USE"
     retry_helps = True
@@ -360,6 +373,14 @@ class BadRecordFailure(DataError):
 
 class EvaluationFailed(DataError):
     code = "EVALUATION_FAILED"
+
+
+class ValueTooLarge(SqlError):
+    code = "VALUE_TOO_LARGE"
+
+
+class OutOfMemory(UserError):
+    code = "OUT_OF_MEMORY"
 
 
 class OverBudget(UserError):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import duckdb
+import pyarrow as pa
 
-from headrace.errors import EvaluationFailed, HeadraceError, InternalError
+from headrace.errors import EvaluationFailed, HeadraceError, InternalError, OutOfMemory
 
 _KIND = re.compile(r"^(?:[A-Z][A-Za-z]* ?)+ Error: ")
 
@@ -20,6 +21,12 @@ def coded(problem: Exception) -> HeadraceError:
     """`problem` as one of our errors."""
     if isinstance(problem, HeadraceError):
         return problem
+    if isinstance(problem, duckdb.OutOfMemoryException | MemoryError | pa.ArrowMemoryError):
+        return OutOfMemory(
+            f"the pipeline needs more memory than a task has: {str(problem).strip().split(chr(10), 1)[0]}",
+            advice="Group by fewer or shorter values, use shorter windows, or make max_epoch_bytes of the stream "
+            "smaller, then start it again.",
+        )
     if isinstance(problem, duckdb.Error) and not isinstance(problem, duckdb.InternalException):
         said = _KIND.sub("", str(problem).strip().split("\n", 1)[0])
         return EvaluationFailed(

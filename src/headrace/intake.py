@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
+from headrace.errors import HeadraceError
 from headrace.ingress.service import GatewayService
 from headrace.program import StreamDef
 from headrace.sources import SOURCES
@@ -16,6 +18,7 @@ class Intake:
 
     def __init__(self, gateway: GatewayService, stream: StreamDef, directory: Path) -> None:
         self._gateway, self._stream, self._directory = gateway, stream, directory
+        self._dropped = 0
 
     def open(self) -> None:
         """Take bytes from now on: a pushed stream does so as long as its query is meant to run."""
@@ -32,7 +35,16 @@ class Intake:
 
     def close(self) -> None:
         """Take no more. What nobody has read waits in the journal."""
+        self.dropped()
         self._gateway.close(self._stream.name)
+
+    def dropped(self) -> int:
+        """How many records the gateway gave up under overload, as far as it is known: while it takes no bytes, and when
+        it does not answer, this is what it said last."""
+        with contextlib.suppress(HeadraceError):
+            classes = self.facts().get("classes", {})
+            self._dropped = max(self._dropped, sum(counters["dropped_records"] for counters in classes.values()))
+        return self._dropped
 
     def facts(self) -> dict[str, Any]:
         """What the gateway says of this stream: addresses and metrics; empty when it takes no bytes."""

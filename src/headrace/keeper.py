@@ -66,6 +66,7 @@ class QueryKeeper:
         self._retried: int | None = None
         self._search: Search | None = None
         self._lived = False
+        self._again = False
 
     @property
     def running(self) -> bool:
@@ -95,6 +96,10 @@ class QueryKeeper:
         """An epoch that only looked for the guilty one came through. Called before its query is made to end."""
         self._lived = True
 
+    def run_again(self) -> None:
+        """The epoch in flight ends its query, to be run again with another input. Called before that happens."""
+        self._again = True
+
     def _relaunch(self) -> None:
         self._life += 1
         life = self._life
@@ -116,6 +121,10 @@ class QueryKeeper:
     def _mend(self, problem: str | None) -> dict[str, str]:
         """Let the query go on if that can be; who was found guilty, if anybody was."""
         lived, self._lived = self._lived, False
+        again, self._again = self._again, False
+        if again:  # not a failure: a retry that is under way, or a search, goes on with it
+            self._relaunch()
+            return {}
         applied = read_applied(self._directory)
         if problem is None or applied is None or not (lived or worker_died(problem)):
             self._set_probe(None)

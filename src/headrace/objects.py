@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.control.signals import FLUSH, PING, SYNC_TEST
 from headrace.errors import PipelineFailed, UnknownSink
+from headrace.ring0.validity import policy_of
 from headrace.status import ALIVE, PipelineStatus, StreamStatus
 from headrace.streams.progress import PipelineProgress
 
@@ -109,6 +110,8 @@ class Pipeline:
             error=record.error,
             detached=dict(record.detached),
             changes=list(record.history),
+            rows_in=counted.rows_in,
+            rejected=counted.bad if policy_of(runtime.stream) in ("skip", "dead_letter") else 0,
         )
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -92,6 +92,31 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class SizedValue:
+    """A value that may be larger than what it is made of. `sql` is an upper bound of its bytes (DOUBLE), which is
+    computed without making the value; `expression` is how the user wrote it."""
+
+    expression: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How many bytes a program makes of a row: see `headrace.sizing`, which acts on it.
+
+    A row takes the sum of `values` and `plain`, the bytes (DOUBLE) of outputs that are as large as their columns.
+    `columns` bounds that without looking at rows: so many times the bytes of each column, and `fixed` bytes per row.
+    It is None when only the rows can tell. `in_filter` says that the filter itself makes such values.
+    """
+
+    values: tuple[SizedValue, ...] = ()
+    plain: str = "0"
+    columns: dict[str, float] | None = field(default_factory=dict)
+    fixed: float = 0.0
+    in_filter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Ring0Program:
     """The stateless part: filter, then either `outputs` (no aggregate) or keys, window and partials.
 
@@ -106,6 +131,8 @@ class Ring0Program:
     partials: tuple[Partial, ...] = ()
     filter_columns: tuple[int, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    # Not compared: it follows from the rest, but for the words that the user chose.
+    growth: Growth = field(default_factory=Growth, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +145,7 @@ class Ring1Program:
     emit: Emit
     having: str | None
     outputs: tuple[Expression, ...]
+    growth: Growth = field(default_factory=Growth, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

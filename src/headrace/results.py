@@ -10,15 +10,16 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Result:
-    """`text` is the message, or empty when there is a `table`."""
+    """`text` is the message, or empty when there is a `table`. `warnings` are what the user should know besides."""
 
     text: str = ""
     table: pa.Table | None = None
+    warnings: tuple[str, ...] = ()
 
     def render(self) -> str:
-        """For a terminal: the message, or the table with aligned columns."""
+        """For a terminal: the message with its warnings, or the table with aligned columns."""
         if self.table is None:
-            return self.text
+            return "\n".join([self.text, *(f"  warning: {warning}" for warning in self.warnings)])
         names = self.table.column_names
         rows = [["" if v is None else str(v) for v in row.values()] for row in self.table.to_pylist()]
         widths = (
@@ -35,7 +36,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         if self.table is None:
-            return f"<pre>{html.escape(self.text)}</pre>"
+            return f"<pre>{html.escape(self.render())}</pre>"
         head = "".join(f"<th>{html.escape(n)}</th>" for n in self.table.column_names)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape('' if v is None else str(v))}</td>" for v in row.values()) + "</tr>"

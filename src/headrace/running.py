@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import headrace
@@ -11,7 +14,7 @@ from headrace.checking import check_script
 from headrace.hub import Hub
 from headrace.interrupts import Interrupts
 from headrace.status import ALIVE, Waited
-from headrace.view.lines import pipelines_line
+from headrace.view.lines import closing_line, pipelines_line
 
 # How often a waiting run looks around: failures are told within this time; Ctrl-C is seen at once.
 _PAUSE = 0.2
@@ -23,12 +26,28 @@ def run_script(
     """Run `text` to its end or until Ctrl-C or SIGTERM; then epochs in flight have `stop_limit` seconds to finish.
     Returns the exit code: 0, or 1 when a pipeline failed on the way."""
     check_script(text, state_dir)  # all errors at once, before anything is made or started
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, logged(verbose):
         try:
             return _run(text, interrupts, until_end, state_dir, master, verbose, stop_limit)
         except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
             print("ended while starting", file=sys.stderr)
             return 0
+
+
+@contextmanager
+def logged(verbose: bool) -> Iterator[None]:
+    """Show what headrace logs on standard error: warnings, and with `verbose` a line per epoch."""
+    handler, logger = logging.StreamHandler(), logging.getLogger("headrace")
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
 
 
 def _run(
@@ -53,9 +72,22 @@ def _run(
                 print(f"stream {name} listens on {address}", flush=True)
         failed = _Watch(hub, interrupts).wait(until_end)
         hub.drain(stop_limit, report_wait)
-        if hub.pipelines:
-            print(pipelines_line([p.status() for p in hub.pipelines.values()]), file=sys.stderr)
+        report_closing(hub)
     return 1 if failed else 0
+
+
+def report_closing(hub: Hub) -> None:
+    """The last words: what came in and out, what was lost, and what somebody should look at."""
+    streams = [stream.status() for stream in hub.streams.values()]
+    pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
+    for stream in streams:
+        if stream.epoch >= 0:
+            print(closing_line(stream), file=sys.stderr)
+    if pipelines:
+        print(pipelines_line(pipelines), file=sys.stderr)
+    for warning in (w for found in (*(s.warnings for s in streams), *(p.warnings for p in pipelines)) for w in found):
+        print(f"warning: {warning}", file=sys.stderr)
+    sys.stderr.flush()
 
 
 def report_wait(waited: Waited) -> None:

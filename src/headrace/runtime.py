@@ -21,6 +21,7 @@ from headrace.control.log import SignalLog
 from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, SAVEPOINT, Signal, SignalKind
 from headrace.durable import write_atomic
+from headrace.epochlog import EpochLog
 from headrace.errors import HeadraceError, StreamFailed
 from headrace.history import History
 from headrace.ingress.service import GatewayService
@@ -30,6 +31,7 @@ from headrace.program import Left, PipelineDef, StreamDef
 from headrace.status import StreamStatus
 from headrace.streams import stream_values
 from headrace.streams.checkpoint import checkpoint_id
+from headrace.streams.leftovers import remove_uncommitted_state
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import HOLD, Progress, read_applied, read_progress
@@ -66,6 +68,7 @@ class StreamRuntime:
         self.plans = PlanStore(directory)
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
         self._watch, self._history = Watch(), History(stream, self.plans)
+        self._log = EpochLog(stream, directory)
         self.keeper = QueryKeeper(
             directory, self.plans, self._launch, lambda guilty: failed(stream.name, guilty, {}), self._wake
         )
@@ -177,6 +180,7 @@ class StreamRuntime:
         from headrace.spark.query import StreamQuery
 
         engine = self._engine()
+        remove_uncommitted_state(self.directory / "checkpoint")
         options = {
             "directory": str(self.directory),
             "checkpoint": self.checkpoint_id(),
@@ -203,6 +207,7 @@ class StreamRuntime:
                 self._epoch_done,
                 self._known,
                 self.keeper.probe_lived,
+                self.keeper.run_again,
             )
         return self._committer
 
@@ -318,6 +323,11 @@ class StreamRuntime:
         with self._watch.changed:
             self._history.add(summary)
             self._watch.changed.notify_all()
+        self._log.add(
+            summary,
+            lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},
+            self._intake.dropped,
+        )
         self.acks.seen(summary.barrier, summary.epoch)
         verdict = self._history.judge(summary)
         failures = verdict.over | summary.failures
@@ -360,4 +370,5 @@ class StreamRuntime:
             self.running,
             last[1] if last else None,
             self.keeper.problem or self.trouble,
+            self._intake.dropped(),
         )

@@ -27,6 +27,7 @@ from headrace.control.barrier import BarrierAligner
 from headrace.control.signals import SAVEPOINT, Barrier, Signal
 from headrace.durable import fsync, private_directory, write_atomic
 from headrace.errors import AlreadyExists, MissingInput, SavepointTimeout, UnwritablePath
+from headrace.ingress.mark import MARK
 from headrace.program import StreamDef
 from headrace.streams.catalog import Catalog, CatalogFile
 from headrace.streams.progress import HOLD, Progress
@@ -197,7 +198,7 @@ def copy_tree(source: Path, target: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             if entry.is_dir():
                 copy_tree(Path(entry.path), target / entry.name)
-            elif entry.name != HOLD:
+            elif entry.name not in (HOLD, MARK):  # a journal's mark may be newer than the files that were copied
                 shutil.copy2(entry.path, target / entry.name)
 
 

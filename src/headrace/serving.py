@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from headrace.checking import check_script
 from headrace.errors import UnreadableFile
 from headrace.hub import open_hub
 from headrace.interrupts import Interrupts
-from headrace.running import report_wait
+from headrace.running import logged, report_closing, report_wait
 from headrace.service.guard import Access
 from headrace.service.server import HubServer
 
@@ -60,7 +59,7 @@ def serve_hub(
     """Run `text` if there is any, then serve until Ctrl-C or SIGTERM. Epochs in flight have `stop_limit` seconds."""
     if text is not None:
         check_script(text, state_dir)
-    with Interrupts() as interrupts, open_hub(state_dir, master=master, verbose=verbose) as hub:
+    with Interrupts() as interrupts, logged(verbose), open_hub(state_dir, master=master, verbose=verbose) as hub:
         server = HubServer(hub, hub.directory, address.access, (address.host, address.port))
         hub.on_close(server.close)
         print(f"serving {state_dir} on {server.address}", flush=True)
@@ -75,4 +74,4 @@ def serve_hub(
         while not interrupts.asked.wait(1.0):
             interrupts.install()  # a statement of a client may have started Spark
         hub.drain(stop_limit, report_wait)
-        print("stopped", file=sys.stderr, flush=True)
+        report_closing(hub)

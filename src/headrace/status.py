@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -19,6 +20,41 @@ def to_datetime(micros: int | None) -> datetime | None:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
     except OverflowError:
         return None
+
+
+# A larger share of rejected rows is worth a warning: then the declaration does not fit the input.
+REJECTED_SHARE = 0.1
+
+
+def _too_many(part: int, rows: int) -> bool:
+    # More than there are: the rows were not counted yet when some of these were.
+    return REJECTED_SHARE * rows < part <= rows
+
+
+def stream_warning(name: str, rows: int, rejected: int, bad: Mapping[str, int]) -> str:
+    """What to say about a stream that rejects many of its rows; empty if it does not."""
+    if not _too_many(rejected, rows):
+        return ""
+    return (
+        f"stream {name} rejected {rejected:,} of {rows:,} rows ({_reasons(bad)}): check the declared columns and the "
+        "options of the format; on_error = 'dead_letter' keeps such records for a look"
+    )
+
+
+def pipeline_warning(name: str, rows: int, bad: int, rejects: bool) -> str:
+    """What to say about a pipeline that finds bad values in many of its rows; empty if it does not. `rejects` if it
+    does not get those rows at all."""
+    if not _too_many(bad, rows):
+        return ""
+    what = "are rejected" if rejects else "have NULL instead"
+    return (
+        f"pipeline {name} found bad values in {bad:,} of {rows:,} rows, which {what}: check the declared types and the "
+        "options of the format"
+    )
+
+
+def _reasons(bad: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in sorted(bad.items()))
 
 
 # The states of a pipeline that has work to do, or soon will have.
@@ -89,9 +125,11 @@ class StreamStatus(HtmlTable):
 
     `decoding_columns`, `projection_version` (a plan version) and `subscribers` (pipelines with the columns each needs,
     `*` for all) are those of the newest planned epoch; `epoch` is the newest committed one, and `rows`, `bytes`, `bad`
-    and `watermark` are as of it; rates are over the last epochs. `bad` counts by reason what was rejected for all or
-    concerned a pipeline; `dead_letters` are in the stream's sink; `far_future` rows did not move the watermark
-    (option max_future). `problem` is why the query died, or what keeps the hub from doing its part.
+    and `watermark` are as of it; rates are over the last epochs. `rows` counts every record; `rejected` of them were no
+    row for any pipeline. `bad` counts by reason what was rejected for all or concerned a pipeline; `dead_letters` are
+    in the stream's sink; `far_future` rows did not move the watermark (option max_future). `dropped` records were given
+    up by the gateway under overload. `skipped_files` were left out (on_bad_file = 'skip'), and `bad_files` are the
+    newest of them, with the reason. `problem` is why the query died, or what keeps the hub from doing its part.
     """
 
     name: str
@@ -112,6 +150,24 @@ class StreamStatus(HtmlTable):
     dead_letters: int = 0
     far_future: int = 0
     problem: str = ""
+    rejected: int = 0
+    dropped: int = 0
+    skipped_files: int = 0
+    bad_files: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def losses(self) -> list[str]:
+        """What did not become rows, in words; empty if nothing."""
+        bad = f"bad: {_reasons(self.bad)}"
+        counts = {"rejected": self.rejected, "dropped": self.dropped, "files left out": self.skipped_files}
+        return [*(f"{count:,} {what}" for what, count in counts.items() if count), *([bad] if self.bad else [])]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What somebody should look at: many rejected rows, files that were left out."""
+        found = stream_warning(self.name, self.rows, self.rejected, self.bad)
+        files = [f"stream {self.name} left out {path}: {why}" for path, why in self.bad_files.items()]
+        return [*([found] if found else []), *files]
 
 
 @dataclass(frozen=True)
@@ -121,7 +177,8 @@ class PipelineStatus(HtmlTable):
 
     `missed_rows` are the stream's rows that passed while it was stopped or failed; each `gap` is a run of epochs that
     it missed before it came back. `changes` are the newest of its states with reason and time; `detached` are sinks
-    that failed and are no longer written to, with the reason.
+    that failed and are no longer written to, with the reason. `rows_in` are the stream's records in its epochs; `bad`
+    of them had bad values that concern it, and `rejected` it did not get for that (on_error 'skip' or 'dead_letter').
     """
 
     name: str
@@ -141,3 +198,18 @@ class PipelineStatus(HtmlTable):
     received: Traffic = field(default_factory=Traffic)
     detached: dict[str, str] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    rows_in: int = 0
+    rejected: int = 0
+
+    @property
+    def losses(self) -> list[str]:
+        """What did not become output although it was meant for the pipeline, in words; empty if nothing."""
+        nulled = self.bad - self.rejected
+        counts = {"late": self.late, "rejected": self.rejected, "with bad values": nulled, "missed": self.missed_rows}
+        return [f"{count:,} {what}" for what, count in counts.items() if count]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What somebody should look at: bad values in many rows."""
+        found = pipeline_warning(self.name, self.rows_in, self.bad, rejects=self.rejected > 0)
+        return [found] if found else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headrace.sources import keeps_progress
 from headrace.streams.catalog import Catalog, PipelineRecord
 
 
@@ -31,7 +32,9 @@ def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
             catalog = catalog.without("sink", name)
     for name in _changed(before.streams, after.streams, current.streams):
         stream = before.streams.get(name)
-        if not any(catalog.of_stream(name)):
+        if stream is not None and keeps_progress(stream, after.streams[name]):
+            catalog = catalog.with_stream(stream)
+        elif not any(catalog.of_stream(name)):
             catalog = catalog.without("stream", name)
             catalog = catalog if stream is None else catalog.with_stream(stream)
     return catalog

@@ -17,7 +17,7 @@ from headrace.program import Expression, PipelineDef, PipelineProgram, PlanVersi
 from headrace.ring0.decode import Decoder
 from headrace.ring0.pieces import pieces
 from headrace.schema import Field, Schema, View, parse_type
-from headrace.sources.filelog import Extent, fingerprint
+from headrace.sources.extent import Extent
 from headrace.sources.reading import FileRange, FileSplit
 
 KINDS = ("STRING", "TIMESTAMP", "DOUBLE", "BIGINT", "BOOLEAN", "INT", "DECIMAL(12,3)", "DATE")
@@ -58,15 +58,14 @@ def decode(case: str, path: Path) -> int:
     outputs = (Expression("c0", SCHEMA[0].type, "c0"),)
     program = PipelineProgram("s", View.all(), Ring0Program(None, outputs), None, SCHEMA)
     decoder = Decoder(PlanVersion(1, stream, (PipelineDef("p", 1, (), program, 1),)))
+    whole, size = bool("codec" in options or decoder.format.in_order), path.stat().st_size
     with open(path, "rb") as file:
-        size, head = path.stat().st_size, fingerprint(file.fileno(), 1000)
-    whole = bool("codec" in options or decoder.format.in_order)
-    extent = Extent(str(path), path.stat().st_ino, 0, size, 1000, head, True, whole, options.get("codec", ""))
+        extent = Extent.of(file.fileno(), str(path), 0, size, sealed=True, whole=whole, codec=options.get("codec", ""))
     records = 0
     for chunk in FileSplit((FileRange(extent, 0, size),)).read(decoder.format):
         for piece in pieces(decoder.format, chunk, decoder.columns):
             batch = decoder.decode(piece)
-            records += batch.records + len(batch.rejected)
+            records += batch.records
     return records
 
 

@@ -4,7 +4,9 @@ it goes on when the trouble is over."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 import resource
 import socket
 import threading
@@ -14,10 +16,14 @@ from typing import Any
 
 import pytest
 
+from headrace.errors import JournalUnwritable
+from headrace.ingress import gateway as gateway_module
+from headrace.ingress import http
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
-from headrace.ingress.ready import Place, ReadyLog, commit
+from headrace.ingress.mark import Place, commit
+from headrace.ingress.ready import ReadyLog
 from tests.ingress.test_gateway import Site, ask, post, run, serving, statuses, until
 from tests.ingress.test_journal import Sender, read
 
@@ -37,6 +43,8 @@ class Failing:
 def test_a_segment_that_cannot_be_changed_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path, 1)
     sender = Sender(journal, 1)
+    sender.send(b"kernels may have to be compiled, which opens files\n")
+    assert journal.flush()
     opening = Failing(os.open, 24)
     monkeypatch.setattr(os, "open", opening)
     for turn in range(20):
@@ -198,7 +206,9 @@ def test_a_connection_outlives_a_stream_that_is_closed_and_opened_again(tmp_path
 
             async def send(body: bytes, path: bytes = b"/ingest/s") -> list[int]:
                 writer.write(post(body, path=path))
-                return statuses(await reader.readuntil(b"\r\n\r\n"))
+                answer = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int((re.findall(rb"Content-Length: (\d+)", answer) or [b"0"])[0]))
+                return statuses(answer)
 
             for i in range(3):
                 assert await send(b'{"a":%d}' % i) == [204]
@@ -207,14 +217,45 @@ def test_a_connection_outlives_a_stream_that_is_closed_and_opened_again(tmp_path
             assert not old.open
             assert not old.take_body(old.begin_origin("http"), b"{}\n", lambda: None)
             assert await send(b"{}") == [404]
-            assert other.counters("http")["refused"] == 1  # the connection is now one of the other stream's
-            assert other.ingress.metrics()["classes"]["http"]["open"] == 1
+            shared = gateway.streams["t"].metrics
+            assert (shared()["classes"]["http_address"]["refused"], shared()["classes"]["http_address"]["open"]) == (
+                1,
+                1,
+            )
+            assert "http" not in shared()["classes"]  # nothing was sent to it
             first.values = {**first.values, "listen": ["127.0.0.1", first.port]}
             await first.open(gateway)
             assert await send(b'{"a":3}') == [204]
             assert first.read() == [b'{"a":%d}' % i for i in range(4)]
+            assert first.ingress.metrics()["classes"]["http"]["open"] == 1
             writer.close()
-            await until(lambda: other.ingress.metrics()["classes"]["http"]["open"] == 0)
+            await until(lambda: shared()["classes"]["http_address"]["open"] == 0)
+            assert first.ingress.metrics()["classes"]["http"]["open"] == 0
+
+    run(main)
+
+
+def test_a_connection_is_not_left_waiting_for_a_journal_that_was_closed_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LINGER_SECONDS", 0.2)
+    first, other = Site(tmp_path, "http", {}, name="s"), Site(tmp_path, "http", {}, name="t")
+    writing = Failing(os.pwrite, 28)
+    monkeypatch.setattr(os, "pwrite", writing)
+
+    async def main() -> None:
+        async with serving(first) as gateway:
+            other.values = {**other.values, "listen": ["127.0.0.1", first.port]}
+            await other.open(gateway)
+            reader, writer = await first.connect()
+            writing.on = True
+            writer.write(post(b"{}"))
+            await until(lambda: first.ingress.journal.problem)
+            await gateway.close("s")
+            writing.on = False
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert gateway.streams["t"].metrics()["classes"]["http_address"]["open"] == 0
 
     run(main)
 
@@ -259,3 +300,69 @@ def test_the_gateway_may_open_as_many_files_as_the_system_allows() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_other_streams_go_on_while_a_journal_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, slow = Site(tmp_path, "http", {}, name="s"), Site(tmp_path, "http", {}, name="t")
+    gate, opened = threading.Event(), []
+
+    def slowly(directory: Path, size: int) -> Journal:
+        opened.append(directory)
+        assert gate.wait(20)
+        return Journal(directory, size)
+
+    async def main() -> None:
+        async with serving(first) as gateway:
+            monkeypatch.setattr(gateway_module, "Journal", slowly)
+            opening = [asyncio.ensure_future(slow.open(gateway)) for _ in range(2)]  # the hub may ask again
+            await until(lambda: opened)
+            assert statuses(await ask(first, post(b'{"a":1}', b"Connection: close"))) == [204]
+            assert not (await asyncio.wait(opening, timeout=0.1))[0]
+            gate.set()
+            sites = await asyncio.gather(*opening)
+            assert sites[0].addresses == sites[1].addresses
+            assert len(opened) == 1
+            assert statuses(await ask(slow, post(b'{"a":2}', b"Connection: close", path=b"/ingest/t"))) == [204]
+
+    run(main)
+
+
+def test_a_full_disk_pauses_the_senders_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(tmp_path, "http", {})
+    writing = Failing(os.pwrite, 28)
+    monkeypatch.setattr(os, "pwrite", writing)
+
+    async def main() -> None:
+        async with serving(site) as gateway:
+            assert statuses(await ask(site, post(b'{"a":1}', b"Connection: close"))) == [204]
+            writing.on = True
+            asked = asyncio.ensure_future(ask(site, post(b'{"a":2}', b"Connection: close")))
+            await until(lambda: "No space" in site.ingress.metrics()["problem"])
+            assert site.ingress.metrics()["state"] == "paused"
+            assert statuses(await ask(site, post(b'{"a":3}', b"Connection: close"))) == [429]
+            with pytest.raises(JournalUnwritable):
+                await gateway.do({"do": "sync", "name": "s"})
+            assert not asked.done()
+            writing.on = False
+            assert statuses(await asked) == [204]
+            await until(lambda: site.ingress.open)
+            assert site.read() == [b'{"a":1}', b'{"a":2}']
+
+    run(main)
+
+
+def test_a_journal_that_cannot_be_opened_has_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(tmp_path, "http", {})
+    writing = Failing(os.pwrite, 28)
+    monkeypatch.setattr(os, "pwrite", writing)
+    writing.on = True
+
+    async def main() -> None:
+        async with serving() as gateway:
+            with pytest.raises(JournalUnwritable):
+                await site.open(gateway)
+            writing.on = False
+            await site.open(gateway)
+            assert statuses(await ask(site, post(b'{"a":1}', b"Connection: close"))) == [204]
+
+    run(main)

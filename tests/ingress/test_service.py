@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.errors import ExternalError
+from headrace.ingress import entries as disk
+from headrace.ingress import service as module
+from headrace.ingress.journal import locked
 from headrace.ingress.service import GatewayService
 from tests.e2e.support import until
 from tests.ingress.test_gateway import Site
@@ -46,8 +52,9 @@ def test_whoever_asks_a_dead_gateway_at_once_leaves_no_stream_deaf(tmp_path: Pat
             found = service.metrics("s")
             assert found is not None and found["problem"] == ""
             assert taken(before[0])
-            assert service.metrics("t") is None
-        until(lambda: service.metrics("t") is not None, "the other stream is open again", 10)
+            closed = service.metrics("t")
+            assert closed is not None and closed["state"] == "closed" and "ADDRESS_IN_USE" in closed["problem"]
+        until(lambda: (service.metrics("t") or {})["state"] == "open", "the other stream is open again", 10)
         assert (place(service, "s"), place(service, "t")) == before
         assert service.restarts == 1
     finally:
@@ -66,3 +73,49 @@ def test_a_journal_that_does_not_close_well_is_closed_all_the_same(
     service._orders = {"s": {}, "t": {}}
     service.close("s")
     assert set(service._orders) == {"t"}
+
+
+def test_an_opening_that_takes_long_is_waited_for_as_long_as_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+    sites = [Site(tmp_path, "http", {}, name=name) for name in ("s", "t")]
+    try:
+        service.open(sites[0].definition, sites[0].directory, sites[0].values)
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 2.5)
+        sites[1].directory.mkdir(parents=True)
+        lock = locked(sites[1].directory)  # another gateway has not let go yet
+        opened = threading.Thread(target=service.open, args=(sites[1].definition, sites[1].directory, sites[1].values))
+        opened.start()
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            assert taken(place(service, "s"))  # the other stream is not kept waiting
+            assert service.metrics("s") is not None
+            time.sleep(0.1)
+        assert opened.is_alive()
+        os.close(lock)
+        opened.join(10)
+        assert service.addresses("t")
+    finally:
+        service.stop()
+
+
+def test_a_damaged_journal_is_shown_and_opened_again_when_it_was_put_back(tmp_path: Path) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+    site = Site(tmp_path, "http", {}, name="s")
+    try:
+        service.open(site.definition, site.directory, site.values)
+        assert taken(place(service, "s"))
+        process = service._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        log = disk.ready_path(site.directory, 1)
+        moved = log.rename(tmp_path / "away")
+        until(lambda: "JOURNAL_DAMAGED" in (service.metrics("s") or {}).get("problem", ""), "it is shown", 20)
+        assert not taken(place(service, "s"))
+        moved.rename(log)
+        until(lambda: taken(place(service, "s")), "it is open again", 20)
+        assert len(site.read()) == 2
+    finally:
+        service.stop()

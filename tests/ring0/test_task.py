@@ -187,7 +187,7 @@ def test_the_report_adds_up() -> None:
     bad = lines("{", {"word": "a", "n": "many", "ts": at(1)}, {"word": "a", "ts": "never"}, {"word": "c"})
     sent = task([stateless(1, WORD, N), counting(2, WORD, window=TUMBLE)], RECORDS, bad)
     report = sent.report
-    assert report["rows"] == 6  # three and three: a record that is no object is no row
+    assert (report["rows"], report["rejected"]) == (7, 2)  # all records; what has no structure or no time is rejected
     assert report["bytes"] == len(RECORDS) + len(bad)
     assert report["values"] == 6 * 3
     assert report["bad"] == {"bad_json": 1, "bad_integer": 1, "bad_timestamp": 1, "null_event_time": 1}

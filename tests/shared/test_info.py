@@ -109,7 +109,7 @@ def test_python_describe_and_explain_say_the_same_and_only_what_happened(mini: M
     put(mini.directory.parent / "in" / "bad.json", ["{", json.dumps({"a": "x", "c": 1})])
     mini.drain()
     status = info(mini)
-    assert (status.rows, status.bad, status.epoch) == (7, {"bad_json": 1, "bad_integer": 1}, 2)
+    assert (status.rows, status.bad, status.epoch) == (8, {"bad_json": 1, "bad_integer": 1}, 2)
     assert status.projection_version == mini.hub.runtime("s").progress.plan
     table = mini.hub.sql("DESCRIBE STREAM s")[0].table
     assert table is not None

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from headrace.errors import AddressInUse
+from headrace.cli import app
+from headrace.errors import AddressInUse, JournalDamaged
 from headrace.ingress.journal import LARGEST_READ
 from tests.e2e.support import until
 from tests.shared.mini import Crash, Mini
@@ -119,6 +121,24 @@ def test_connections_in_pieces_feed_an_aggregate(mini: Mini) -> None:
     assert status["journal_bytes"] == 0 or until(
         lambda: mini.drain() and mini.hub.streams["s"].ingress()["journal_bytes"] == 0, "everything is released"
     )
+
+
+def test_rows_that_come_with_an_offered_upgrade_are_read(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0")
+    client = http.client.HTTPConnection(*address(mini), timeout=10)
+    for ids in (range(20), range(20, 40)):
+        client.request(
+            "POST",
+            "/ingest/s",
+            text(ids),
+            {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AA"},
+        )
+        answer = client.getresponse()
+        assert (answer.status, answer.read()) == (204, b"")
+    client.close()
+    drain_until(mini, lambda: len(output(mini)) >= 40)
+    assert Counter(output(mini)) == rows(range(40))
+    assert mini.hub.streams["s"].ingress()["classes"]["http_address"]["opened"] == 1
 
 
 def test_a_gateway_that_is_killed_comes_back_on_its_address_and_lost_nothing(mini: Mini) -> None:
@@ -228,3 +248,55 @@ def test_a_taken_address_takes_the_script_back(mini: Mini) -> None:
     create(mini, "tcp", listen=f"127.0.0.1:{port}", acks="true")
     assert send(("127.0.0.1", port), text(range(3))) == len(text(range(3)))
     drain_until(mini, lambda: len(output(mini)) == 3)
+
+
+def test_what_is_acknowledged_after_a_power_loss_is_read_once(mini: Mini) -> None:
+    """The journal is shorter than what an epoch in flight had planned; addresses go on beyond that."""
+    create(mini, "http", listen="127.0.0.1:0")
+    assert post(address(mini), text(range(50))) == 204
+    drain_until(mini, lambda: len(output(mini)) == 50)
+    journal = mini.hub.runtime("s").directory / "source" / "journal"
+    newest = [max(journal.glob(f"{kind}-*")) for kind in ("segment", "ready")]
+    durable = {path: path.stat().st_size for path in newest}
+    for turn in range(3):
+        assert post(address(mini), text(range(100 + 10 * turn, 110 + 10 * turn))) == 204
+    mini.checkpoint.crash = "logged"
+    with pytest.raises(Crash):
+        until(lambda: mini.drain() and False, "an epoch is planned", 10)
+    gateway = mini.hub._gateway._process
+    assert gateway is not None
+    mini.hub._gateway._orders.clear()
+    gateway.kill()
+    gateway.wait()
+    for path, size in durable.items():
+        os.truncate(path, size)
+    mini.crash()
+    assert post(address(mini), text(range(200, 220))) == 204
+    drain_until(mini, lambda: len(output(mini)) >= 70)
+    assert post(address(mini), text(range(220, 230))) == 204
+    drain_until(mini, lambda: len(output(mini)) >= 80)
+    assert Counter(output(mini)) == rows(range(50)) + rows(range(200, 230))
+    lost = mini.hub.streams["s"].ingress()["lost_bytes"]
+    assert lost >= len(text(range(100, 130)))
+
+
+def test_a_damaged_journal_is_repaired_by_the_command(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0")
+    assert post(address(mini), text(range(20))) == 204
+    assert post(address(mini), text(range(20, 40))) == 204
+    mini.hub.close()
+    journal = mini.directory / "streams" / "s" / "source" / "journal"
+    segment = max(journal.glob("segment-*"))
+    data = bytearray(segment.read_bytes())
+    data[100] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(JournalDamaged):
+        mini.open()
+    mini.hub._release()
+    found = CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)])
+    assert found.exit_code == 0 and f"{len(text(range(20)))} bytes" in found.output
+    mini.open()
+    assert post(address(mini), text(range(40, 50))) == 204
+    drain_until(mini, lambda: len(output(mini)) >= 30)
+    assert Counter(output(mini)) == rows(range(20, 50))
+    assert mini.hub.streams["s"].ingress()["lost_bytes"] == len(text(range(20)))

@@ -8,13 +8,22 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import BadOption, FileChanged, HeaderMismatch, HeadraceError, MissingFile, UnreadableDirectory
+from headrace.errors import (
+    BadOption,
+    FileChanged,
+    HeaderMismatch,
+    HeadraceError,
+    MissingFile,
+    UnreadableDirectory,
+    UnreadableFile,
+)
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.formats.native import write_rows
@@ -22,8 +31,8 @@ from headrace.program import StreamDef
 from headrace.schema import BIGINT, BINARY, BOOLEAN, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
 from headrace.sources.base import Offset, RawChunk
-from headrace.sources.filelog import Extent, fingerprint
-from headrace.sources.files import Files
+from headrace.sources.extent import Extent
+from headrace.sources.files import FULL, Files
 from headrace.sources.reading import FileRange, RangeReader
 
 SCHEMA = Schema((Field("a", BIGINT), Field("b", STRING)))
@@ -65,9 +74,7 @@ def write(path: Path, begin: int, end: int) -> None:
 def extent_of(path: Path, sealed: bool = True) -> Extent:
     fd = os.open(path, os.O_RDONLY)
     try:
-        size = os.fstat(fd).st_size
-        head = min(size, 4096)
-        return Extent(str(path), os.fstat(fd).st_ino, 0, size, head, fingerprint(fd, head), sealed)
+        return Extent.of(fd, str(path), 0, os.fstat(fd).st_size, sealed=sealed)
     finally:
         os.close(fd)
 
@@ -280,29 +287,31 @@ def test_a_file_that_changed_after_it_was_listed_is_named(tmp_path: Path, change
     assert caught.value.params["path"] == str(data / "f")
 
 
-def test_a_replaced_file_is_noticed_by_the_next_listing(tmp_path: Path) -> None:
-    data = tmp_path / "data"
+def test_a_replaced_file_is_noticed_by_the_next_full_listing(tmp_path: Path) -> None:
+    data, clock = tmp_path / "data", Clock()
     data.mkdir()
     write(data / "f", 0, 10)
-    source = make(stream(data), tmp_path / "state")
+    source = make(stream(data), tmp_path / "state", clock)
     end = source.latest(source.initial(), None)
     replaced(data / "f")
+    clock.now += FULL
     with pytest.raises(FileChanged):
         source.latest(end, None)
 
 
 @pytest.mark.parametrize("change", [grew, shrank, replaced], ids=lambda f: f.__name__)
-def test_a_file_that_changes_after_it_was_read_is_noticed_by_the_next_listing(
+def test_a_file_that_changes_after_it_was_read_is_noticed_by_the_next_full_listing(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
-    data = tmp_path / "data"
+    data, clock = tmp_path / "data", Clock()
     data.mkdir()
     write(data / "a.json", 0, 5)
-    source = make(stream(data), tmp_path / "state")
+    source = make(stream(data), tmp_path / "state", clock)
     end = source.latest(source.initial(), None)
     assert len(rows(source, source.initial(), end)) == 5
     source.commit(end)
     change(data / "a.json")
+    clock.now += FULL
     with pytest.raises(FileChanged):
         source.exhausted(end)
 
@@ -358,7 +367,7 @@ def test_a_file_that_goes_while_it_is_listed_is_no_error_and_one_that_may_not_be
     monkeypatch.setattr(os, "open", fails)
     assert source.latest(source.initial(), None) == source.initial()
     problem = PermissionError()
-    with pytest.raises(UnreadableDirectory) as caught:
+    with pytest.raises(UnreadableFile) as caught:
         source.latest(source.initial(), None)
     assert caught.value.params["path"] == str(data / "f")
 
@@ -384,15 +393,19 @@ def test_listing_known_files_opens_none_of_them(tmp_path: Path, monkeypatch: pyt
     data.mkdir()
     for i in range(300):
         write(data / f"f{i}", i, i + 1)
-    source = make(stream(data), tmp_path / "state")
+    monkeypatch.setattr("headrace.sources.extent.SETTLED_NS", -(10**18))  # else young files are compared by digest
+    clock = Clock()
+    source = make(stream(data), tmp_path / "state", clock)
     end = source.latest(source.initial(), None)
 
     def refuse(*_: object) -> int:
         raise AssertionError("a known file was opened")
 
     monkeypatch.setattr(os, "open", refuse)
-    assert source.latest(end, None) == end
-    assert source.exhausted(end)
+    for _ in range(2):
+        clock.now += FULL
+        assert source.latest(end, None) == end
+        assert source.exhausted(end)
 
 
 @pytest.mark.parametrize(
@@ -437,6 +450,62 @@ def test_a_header_that_names_other_columns_is_refused_with_the_file(tmp_path: Pa
     with pytest.raises(HeaderMismatch) as caught:
         source.latest(source.initial(), None)
     assert caught.value.params["path"] == str(tmp_path / "d" / "f.csv")
+
+
+@pytest.mark.parametrize("on_bad_file", ["fail", "skip"])
+def test_good_files_of_a_listing_that_failed_are_read_when_the_bad_one_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_bad_file: str
+) -> None:
+    monkeypatch.setattr("headrace.sources.extent.SETTLED_NS", -(10**18))
+    data, clock = tmp_path / "data", Clock()
+    data.mkdir()
+    for i in range(8):
+        (data / f"{i}.csv").write_text(f"a,b\n{i},x\n" if i != 4 else "b,a\nx,1\n")
+    source = make(stream(data, "csv", header="true", on_bad_file=on_bad_file), tmp_path / "state", clock)
+    if on_bad_file == "fail":
+        with pytest.raises(HeaderMismatch):
+            source.latest(source.initial(), None)
+        (data / "4.csv").unlink()
+        clock.now += FULL
+    end = source.latest(source.initial(), None)
+    assert sorted(str(r[0]) for r in rows(source, source.initial(), end)) == list("0123567")
+
+
+def test_a_directory_whose_files_cannot_be_looked_at_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "f", 0, 3)
+    source = make(stream(data, on_bad_file="skip"), tmp_path / "state")
+    really = os.stat
+
+    def denied(path: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if str(path) == str(data / "f"):
+            raise PermissionError(13, "Permission denied")
+        return really(path, *rest, **more)
+
+    monkeypatch.setattr(os, "stat", denied)
+    with pytest.raises(UnreadableDirectory):
+        source.latest(source.initial(), None)
+
+
+@pytest.mark.parametrize("tail", ["false", "true"])
+def test_a_large_directory_is_exhausted_when_it_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tail: str
+) -> None:
+    monkeypatch.setattr("headrace.sources.files.CHEAP", -1.0)  # as if every listing took long
+    for module in ("extent", "listing"):
+        monkeypatch.setattr(f"headrace.sources.{module}.SETTLED_NS", -(10**18))
+    data, clock = tmp_path / "data", Clock()
+    data.mkdir()
+    write(data / "f", 0, 3)
+    source = make(stream(data, tail=tail), tmp_path / "state", clock)
+    end = source.latest(source.initial(), None)
+    clock.now += 60
+    assert source.latest(end, None) == end
+    monkeypatch.setattr(clock, "now", clock.now - 1)  # the next look is not due yet
+    assert source.exhausted(end)
 
 
 @pytest.mark.parametrize("tail", ["false", "true"])

@@ -22,7 +22,7 @@ from headrace.formats.kernels.checksum import crc32c
 from headrace.program import StreamDef
 from headrace.schema import BINARY, Field, Schema
 from headrace.sources import check_stream
-from headrace.sources.filelog import Extent, fingerprint
+from headrace.sources.extent import Extent
 from headrace.sources.reading import OrderedReader
 from tests.sources.test_files import SCHEMA, make, rows, write
 
@@ -134,7 +134,7 @@ def ordered(path: Path, fmt: Format, chunk: int) -> list[object]:
     fd = os.open(path, os.O_RDONLY)
     try:
         size = os.fstat(fd).st_size
-        extent = Extent(str(path), 0, 0, size, 0, fingerprint(fd, 0), True, True, "")
+        extent = Extent.of(fd, str(path), 0, size, sealed=True, whole=True)
         found: list[object] = []
         for part in OrderedReader(fd, extent, fmt, chunk).chunks():
             decoded = fmt.decode(part.data, [0], part.origin, part.offset)

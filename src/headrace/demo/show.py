@@ -96,8 +96,9 @@ def _results(hub: Hub, decoded: dict[str, list[str]], out: Console) -> None:
         out.print(table_of(newest, f"{name}: the last of {pipeline.status().rows_out:,} rows"))
     for name, stream in hub.streams.items():
         facts = stream.status()
+        read = ", ".join([f"{facts.rows:,} rows", *facts.losses])
         out.print(
-            f"{len(hub.pipelines)} pipelines shared one reading of {facts.rows:,} rows; "
+            f"{len(hub.pipelines)} pipelines shared one reading of {read}; "
             f"{len(decoded[name])} of {facts.columns_declared} columns were decoded."
         )
 

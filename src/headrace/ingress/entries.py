@@ -1,11 +1,14 @@
 """The journal on disk: what a segment and a ready log look like, byte by byte.
 
     segment-00000007.raw    buffers: header (magic, length, origin, sequence, checksum), then the bytes
-    ready-00000007.log      records, one for each block of buffers that was written: what became complete with it
+    ready-00000007.log      records, one for each block of buffers that was written: which units the block completed
 
-A ready record follows its buffers, so everything it names is in the segments. Both kinds end where a crash cut them;
-what is whole is told by the checksums. A reference to a buffer is (segment << 40) + the place of its bytes in the
-segment."""
+A ready record is written after its block, so everything it names is in the segments. It holds a checksum of itself and
+one of the bytes of its block. The first record of a log is its *head*: it has no block, but says where the log before
+ends. So the end of every log but the newest is known, and a log that is shorter, or missing, is noticed.
+
+An address numbers the bytes of all units. It only grows; it jumps when a journal is opened that may have lost its end.
+A reference to a buffer is (segment << 40) + the place of its bytes in the segment."""
 
 from __future__ import annotations
 
@@ -13,20 +16,23 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import xxhash
 
 from headrace.errors import JournalDamaged
-from headrace.ingress.kernels.layout import UNIT_COLUMNS
+from headrace.ingress.kernels.layout import U_BYTES, UNIT_COLUMNS
 from headrace.ingress.shredder import Ints, Shredded
 
 ENTRY = struct.Struct("<IIqqQ")
 ENTRY_MAGIC = 0x31524248
 RECORD = struct.Struct("<IIQ")
-RECORD_MAGIC = 0x31524C48
-# segment end, address before, bytes of the units, units, fragments, lowest segment referred to, counters
-FIXED = struct.Struct("<7q")
+RECORD_MAGIC = 0x32524C48
+# Begin and end of the block in the segment, its checksum, address before, bytes of the units, then the counts of
+# counters, head values, units and fragments (all of 64 bits, in this order; anything after them is filling).
+FIXED = struct.Struct("<qqQqqiiii")
+HEAD_BYTES = FIXED.size + 8 * 4096  # a head is at most this
 _SHIFT = 40
 _MASK = (1 << 64) - 1
 
@@ -85,60 +91,118 @@ def entry_at(data: memoryview, begin: int) -> Entry | None:
     return Entry(origin, sequence, start, start + length)
 
 
-def entries(data: memoryview) -> Iterator[Entry]:
-    """The whole buffers at the beginning of a segment."""
-    at = 0
-    while (found := entry_at(data, at)) is not None:
-        yield found
-        at = found.end
+class Head(NamedTuple):
+    """The head of a log: where the log before it ends; `number` is 0 if there is none. `taken` are the bytes of all
+    units before this log (addresses may have jumped); `lowest` is the lowest segment that the log before refers to."""
+
+    number: int = 0
+    ready_end: int = 0
+    segment_end: int = 0
+    address_end: int = 0
+    taken: int = 0
+    lowest: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyRecord:
-    """One block. [begin, end) is its place in the ready log `number`; `address` counts the bytes of all units before it
-    since the journal began. `segment_end` is how long the segment of the same number is with this block."""
+class ReadyRecord(NamedTuple):
+    """One block. [begin, end) is its place in the ready log `number`; `address` numbers the first byte of its units;
+    [block_begin, block_end) is the block's place in the segment of the same number. `size` is more than the units have
+    where a repair has taken some out."""
 
     number: int
     begin: int
     end: int
-    segment_end: int
+    block_begin: int
+    block_end: int
+    digest: int
     address: int
     size: int
-    lowest: int
-    counters: Ints
-    units: Ints
-    fragments: Ints
+    counts: tuple[int, int, int, int]
+    data: bytes | memoryview
+    place: int  # of the values in `data`
 
     @property
     def address_end(self) -> int:
         return self.address + self.size
 
+    def _values(self, part: int, columns: int = 1) -> Ints:
+        before = (
+            self.counts[0] + (self.counts[1] if part > 1 else 0) + (UNIT_COLUMNS * self.counts[2] if part > 2 else 0)
+        )
+        begin = self.place + 8 * (before if part else 0)
+        return np.frombuffer(self.data, np.int64, columns * self.counts[part], begin)
 
-def encode_record(begin: int, segment: int, segment_end: int, address: int, found: Shredded, counters: Ints) -> bytes:
-    """A record to be written at `begin` of its ready log."""
-    size = int(found.units[:, 4].sum())
-    lowest = int(found.fragments[:, 0].min()) >> _SHIFT if len(found.fragments) else segment
-    fixed = FIXED.pack(segment_end, address, size, len(found.units), len(found.fragments), lowest, len(counters))
-    payload = b"".join((fixed, counters.tobytes(), found.units.tobytes(), found.fragments.tobytes()))
+    @property
+    def counters(self) -> Ints:
+        return self._values(0)
+
+    @property
+    def head(self) -> Head | None:
+        """What a head says; None for other records."""
+        return Head(*self._values(1).tolist()) if self.counts[1] else None
+
+    @property
+    def units(self) -> Ints:
+        return self._values(2, UNIT_COLUMNS).reshape(-1, UNIT_COLUMNS)
+
+    @property
+    def fragments(self) -> Ints:
+        return self._values(3, 3).reshape(-1, 3)
+
+    def lowest(self) -> int:
+        """The lowest segment that is referred to."""
+        fragments = self.fragments
+        return place_of(int(fragments[:, 0].min()))[0] if len(fragments) else self.number
+
+
+class Block(NamedTuple):
+    """Where a block lies in its segment, and the checksum of its bytes."""
+
+    begin: int = 0
+    end: int = 0
+    digest: int = 0
+
+
+_NO_UNITS, _NO_FRAGMENTS = np.empty((0, UNIT_COLUMNS), np.int64), np.empty((0, 3), np.int64)
+NOTHING = Shredded(_NO_UNITS, _NO_FRAGMENTS, 0)
+
+
+def encode_record(
+    begin: int,
+    block: Block,
+    address: int,
+    found: Shredded,
+    counters: Ints,
+    head: Head | None = None,
+    *,
+    size: int | None = None,
+    length: int = 0,
+) -> bytes:
+    """A record to be written at `begin` of its ready log. A repair sets `size`, for units that are gone, and fills the
+    record up to `length`."""
+    size = int(found.units[:, U_BYTES].sum()) if size is None else size
+    heads = np.array(head or (), np.int64)
+    fixed = FIXED.pack(*block, address, size, len(counters), len(heads), len(found.units), len(found.fragments))
+    values = (counters, heads, found.units, found.fragments)
+    payload = b"".join((fixed, *(v.tobytes() for v in values)))
+    payload += bytes(max(0, length - RECORD.size - len(payload)))
     return RECORD.pack(RECORD_MAGIC, len(payload), xxhash.xxh3_64_intdigest(payload, seed=begin)) + payload
 
 
 def record_at(data: bytes | memoryview, at: int, number: int, base: int = 0) -> ReadyRecord | None:
     """The record at `at` of `data`, which begins at byte `base` of the ready log `number`; None if it is not whole."""
-    if at + RECORD.size + FIXED.size > len(data):
+    begin = at + RECORD.size
+    if begin + FIXED.size > len(data):
         return None
     magic, length, digest = RECORD.unpack_from(data, at)
-    begin, end = at + RECORD.size, at + RECORD.size + length
-    if magic != RECORD_MAGIC or end > len(data):
+    end = begin + length
+    if magic != RECORD_MAGIC or length < FIXED.size or end > len(data):
         return None
     if xxhash.xxh3_64_intdigest(memoryview(data)[begin:end], seed=base + at) != digest:
         return None
-    segment_end, address, size, units, fragments, lowest, counters = FIXED.unpack_from(data, begin)
-    values = np.frombuffer(data, np.int64, counters + UNIT_COLUMNS * units + 3 * fragments, begin + FIXED.size)
-    rest = values[counters:]
+    block_begin, block_end, block, address, size, *counts = FIXED.unpack_from(data, begin)
     return ReadyRecord(
-        number, base + at, base + end, segment_end, address, size, lowest, values[:counters],
-        rest[: UNIT_COLUMNS * units].reshape(-1, UNIT_COLUMNS), rest[UNIT_COLUMNS * units :].reshape(-1, 3),
+        number, base + at, base + end, block_begin, block_end, block, address, size, tuple(counts), data,
+        begin + FIXED.size,
     )  # fmt: skip
 
 
@@ -150,11 +214,34 @@ def records(data: bytes | memoryview, number: int, base: int = 0) -> Iterator[Re
         at = found.end - base
 
 
-def damaged(path: Path, place: int) -> JournalDamaged:
+def may_be_unfinished(data: bytes | memoryview, at: int) -> bool:
+    """Whether what is at `at`, the end of the whole records, can be one that is still being written: writes grow the
+    file from the front, so a record of which all bytes are here is whole."""
+    if len(data) - at < RECORD.size + FIXED.size:
+        return True
+    magic, length, _ = RECORD.unpack_from(data, at)
+    return bool(magic == RECORD_MAGIC and at + RECORD.size + length > len(data))
+
+
+def read_head(directory: Path, number: int) -> ReadyRecord:
+    """The head of a log. Raises JournalDamaged when it is not whole, or missing."""
+    path = ready_path(directory, number)
+    try:
+        with open(path, "rb") as file:
+            found = record_at(file.read(RECORD.size + HEAD_BYTES), 0, number)
+    except FileNotFoundError:
+        raise damaged(path, 0, "is missing") from None
+    if found is None or found.head is None:
+        raise damaged(path, 0)
+    return found
+
+
+def damaged(path: Path, place: int, what: str = "") -> JournalDamaged:
     """The error for a place that is not what was written."""
     return JournalDamaged(
-        f"{path}, byte {place}, is not what was written",
-        advice="The disk or another program changed it. Restore the file, or drop the stream and declare it again.",
+        f"{path} {what}" if what else f"{path}, byte {place}, is not what was written",
+        advice="The disk or another program changed it; nothing was deleted. Put the file back, or stop the hub and "
+        "run `headrace repair STREAM --state-dir DIRECTORY`: it leaves out what cannot be read, and says how much.",
         path=str(path),
         place=place,
     )

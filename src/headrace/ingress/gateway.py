@@ -8,8 +8,10 @@ a hub.
     {"id": 3, "do": "sync", "name": "s"}                                            ->  {"id": 3}
     {"id": 4, "do": "close", "name": "s"}                                           ->  {"id": 4}
 
-A mistake is answered by {"id": ..., "error": [code, message, advice]}. The end of the input is the end of the hub: the
-gateway then flushes its journals and ends too. It runs on uvloop where that is installed.
+A mistake is answered by {"id": ..., "error": [code, message, advice]}. Orders are carried out side by side; one that
+takes long is announced by {"id": ..., "progress": "..."} every second, so the hub knows that it is under way. Opening
+a stream that is open, or is being opened, gives its addresses. The end of the input is the end of the hub: the gateway
+then flushes its journals and ends too. It runs on uvloop where that is installed.
 """
 
 from __future__ import annotations
@@ -21,21 +23,27 @@ import json
 import resource
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from headrace.codec import load
-from headrace.errors import AddressInUse, HeadraceError
-from headrace.ingress.http import Route, Site
+from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
+from headrace.ingress.http import HttpConnection
+from headrace.ingress.journal import Journal
 from headrace.ingress.peers import Settings
+from headrace.ingress.site import Route, Site
 from headrace.ingress.stream import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
 from headrace.program import StreamDef
 
 BACKLOG = 4096  # connections that wait to be accepted
+OPENERS = 4  # journals that are opened at the same time
+PROGRESS_SECONDS = 1.0
 Address = tuple[str, int]
 
 
@@ -57,6 +65,13 @@ class OpenStream:
         self.http: HttpServer | None = None
         self.addresses: list[str] = []
 
+    def metrics(self) -> dict[str, Any]:
+        """What DESCRIBE STREAM shows."""
+        found = self.ingress.metrics()
+        if self.http is not None:
+            found["classes"] = {**found["classes"], "http_address": self.http.site.metrics()}
+        return found
+
 
 class Gateway:
     """See the module. Lives in the event loop's thread."""
@@ -65,10 +80,25 @@ class Gateway:
         self.loop = loop
         self.streams: dict[str, OpenStream] = {}
         self.https: dict[Address, HttpServer] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(
+            asyncio.Lock
+        )  # a stream is opened or closed, not both
+        self._openers = ThreadPoolExecutor(OPENERS, "headrace-open")
 
     async def open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
-        """Begin to take bytes for a stream; where."""
-        found = OpenStream(StreamIngress(stream, directory, Settings.of(values), self.loop))
+        """Begin to take bytes for a stream; where. The other streams go on while its journal is opened."""
+        async with self._turns[stream.name.lower()]:
+            found = self.streams.get(stream.name.lower())
+            return found.addresses if found is not None else await self._open(stream, directory, values)
+
+    async def _open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
+        settings = Settings.of(values)
+        segment_bytes = max(1 << 20, min(64 << 20, settings.max_journal_bytes // 8))
+        try:
+            journal = await self.loop.run_in_executor(self._openers, Journal, directory, segment_bytes)
+        except OSError as problem:
+            raise _unwritable(stream.name, problem) from None
+        found = OpenStream(StreamIngress(stream, journal, settings, self.loop))
         self.streams[stream.name.lower()] = found
         try:
             if stream.source == "http":
@@ -76,7 +106,7 @@ class Gateway:
             else:
                 await self._serve_tcp(found, values)
         except BaseException:
-            await self.close(stream.name)
+            await self._close(stream.name)
             raise
         return found.addresses
 
@@ -98,11 +128,11 @@ class Gateway:
         )  # fmt: skip
         shared = self.https.get((host, port))
         if shared is None:
-            site = Site(name, route)
-            shared = HttpServer(site, await self._listen(site.connect, host, port))
+            site = Site(self.loop)
+            shared = HttpServer(site, await self._listen(lambda: HttpConnection(site), host, port))
             names = [s.getsockname()[:2] for s in shared.server.sockets] + ([(host, port)] if port else [])
             self.https.update(dict.fromkeys(names, shared))
-        shared.site.routes[name] = route
+        shared.site.add(name, route)
         found.http = shared
         found.addresses.append(f"http://{_shown(shared.server.sockets[0].getsockname())}/ingest/{quote(name)}")
 
@@ -119,6 +149,10 @@ class Gateway:
 
     async def close(self, name: str) -> None:
         """Stop taking bytes for a stream. What came is in its journal."""
+        async with self._turns[name.lower()]:
+            await self._close(name)
+
+    async def _close(self, name: str) -> None:
         found = self.streams.pop(name.lower(), None)
         if found is None:
             return
@@ -131,8 +165,7 @@ class Gateway:
             if not found.http.site.routes:
                 found.http.server.close()
                 self.https = {key: server for key, server in self.https.items() if server is not found.http}
-                for peer in list(found.http.site.peers):
-                    peer.abort()
+                found.http.site.close()
         for connection in list(found.ingress.peers):
             connection.abort()
         await asyncio.sleep(0)  # connections are told that they are lost
@@ -149,9 +182,20 @@ class Gateway:
         found = self.streams.get(order["name"].lower())
         if order["do"] == "sync":
             if found is not None:
-                await found.ingress.sync()
+                try:
+                    await found.ingress.sync()
+                except OSError as problem:
+                    raise _unwritable(order["name"], problem) from None
             return {}
-        return {"metrics": found.ingress.metrics() if found else None}
+        return {"metrics": found.metrics() if found else None}
+
+
+def _unwritable(stream: str, problem: OSError) -> JournalUnwritable:
+    return JournalUnwritable(
+        f"the journal of stream {stream} cannot be written: {problem.strerror or problem}",
+        advice="Make room on the disk of the state directory, or see what the system says about it. Then it goes on.",
+        stream=stream,
+    )
 
 
 def _shown(address: Any) -> str:
@@ -165,19 +209,39 @@ async def serve() -> None:
     reader = asyncio.StreamReader(limit=1 << 26)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     gateway = Gateway(loop)
+    orders: set[asyncio.Task[None]] = set()
     try:
         while line := await reader.readline():
-            order = json.loads(line)
-            try:
-                answer = await gateway.do(order)
-            except HeadraceError as problem:
-                answer = {"error": [problem.code, problem.message, problem.advice]}
-            except OSError as problem:
-                answer = {"error": ["EXTERNAL_ERROR", str(problem), ""]}
-            print(json.dumps({"id": order["id"], **answer}), flush=True)
+            task = loop.create_task(_carry_out(gateway, json.loads(line)))
+            orders.add(task)
+            task.add_done_callback(orders.discard)
     finally:
+        for task in orders:
+            task.cancel()
+        await asyncio.gather(*orders, return_exceptions=True)
         for name in list(gateway.streams):
             await gateway.close(name)
+
+
+async def _carry_out(gateway: Gateway, order: dict[str, Any]) -> None:
+    """Answer an order, and say every second that it is under way."""
+    work = asyncio.ensure_future(gateway.do(order))
+    try:
+        while not (await asyncio.wait([work], timeout=PROGRESS_SECONDS))[0]:
+            _say({"id": order["id"], "progress": f"{order['do']} is under way"})
+        answer = work.result()
+    except HeadraceError as problem:
+        answer = {"error": [problem.code, problem.message, problem.advice]}
+    except OSError as problem:
+        answer = {"error": ["EXTERNAL_ERROR", str(problem), ""]}
+    except asyncio.CancelledError:
+        work.cancel()
+        raise
+    _say({"id": order["id"], **answer})
+
+
+def _say(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

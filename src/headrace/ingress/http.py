@@ -1,318 +1,385 @@
-"""HTTP ingest: `POST /ingest/{stream}` with records as the body. httptools (llhttp) does the parsing.
+"""HTTP ingest: `POST /ingest/{stream}` with records as the body. One connection; `headrace.ingress.requests` reads its
+bytes, `headrace.ingress.site` knows the streams.
 
 A request is journaled whole or not at all: the answer 204 means that it is in the journal (synced, with fsync =
-'always'), and any other that nothing of it is. The end of the body ends its last record. Bodies are bounded one by
-one and in sum; headers are bounded; a request that does not come to its end in time is answered 408."""
+'always'), and any other that nothing of it is. The end of the body ends its last record.
+
+What holds, whatever is sent: a connection keeps one body and one read in memory. Its unread answers are bounded:
+nothing is read from it while they wait. One turn in the loop takes milliseconds: many small chunks or requests give way
+to other connections, and decompression has its own threads. No connection stays open longer than the timeouts say."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import traceback
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from http import HTTPStatus
 from typing import cast
-from urllib.parse import unquote
 
-import httptools
-
-from headrace.errors import DamagedStream
-from headrace.formats.codecs import CODECS, TooLong, decompress
+from headrace.ingress import refusals
+from headrace.ingress.bodies import DECOMPRESSORS, ENCODINGS, unpack
 from headrace.ingress.peers import Origin
-from headrace.ingress.stream import StreamIngress
+from headrace.ingress.refusals import Refusal
+from headrace.ingress.requests import Head, Refused, RequestReader, Step
+from headrace.ingress.site import Route, Site
 from headrace.ingress.tcp import keep_alive
 
-MAX_HEADER_BYTES = 16 << 10
-MAX_PIPELINED = 32  # requests of one connection that wait for their answer
-MAX_BODIES = 256 << 20  # bytes of unfinished bodies, all connections together
-_PREFIX = b"/ingest/"
-_CODECS = {codec.encode(): codec for codec in CODECS} | {b"": "", b"identity": ""}  # by Content-Encoding
+MAX_PIPELINED = 32  # requests of one connection that wait for their answers
+REQUESTS_PER_TURN = 32  # then other connections have theirs
+MAX_UNREAD = 64 << 10  # bytes of answers
+DRAINED = 256 << 10  # of a refused body are read over, so that the connection can be kept
+LINGER_SECONDS = 5.0  # for the other side to take its last answer
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where the requests for one stream go. `token` may be empty; times are in seconds."""
-
-    ingress: StreamIngress
-    token: str
-    max_request_bytes: int
-    request_timeout: float
-    idle_timeout: float
-
-
-class Site:
-    """One address and the streams it serves. Connections as such have the limits and counters of its first stream."""
-
-    def __init__(self, name: str, route: Route) -> None:
-        self.routes = {name: route}
-        self.peers: set[HttpPeer] = set()
-        self.body_bytes = 0
-
-    @property
-    def fallback(self) -> Route:
-        return next(iter(self.routes.values()))
-
-    def remove(self, name: str) -> None:
-        """A stream is closed: its connections are now those of the others."""
-        route = self.routes.pop(name)
-        for peer in self.peers if self.routes else ():
-            peer.leave(route)
-
-    def connect(self) -> HttpPeer:
-        return HttpPeer(self)
-
-
-class HttpPeer(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection. It is an origin of every stream that it sends to."""
 
     def __init__(self, site: Site) -> None:
-        self._site = site
-        self._belong(site.fallback)
-        self._parser = httptools.HttpRequestParser(self)
+        self._site, self._loop = site, site.loop
+        self._reader = RequestReader()
         self._transport: asyncio.Transport | None = None
-        self._origins: dict[str, tuple[StreamIngress, Origin]] = {}
-        self._answers: deque[list[bytes | None]] = deque()
-        self._loop = site.fallback.ingress.loop
-        self._deadline = self._loop.time() + self._limits.request_timeout
-        self._closing = self._busy = self._eof = False
-        self._timer = self._loop.call_later(1.0, self._watch)
-        self._reset()
+        self._origins: dict[Route, Origin] = {}
+        self._recent: Route | None = None  # the stream of the last accepted request
+        self._answers: deque[list[bytes | None]] = deque()  # in the order of the requests; None until it is known
+        self._since = self._loop.time()  # when what it waits for now began
+        self._reading = True  # as the transport knows it
+        self._eof = False  # the other side sends no more
+        self._unread = False  # the other side does not read its answers
+        self._working = False  # a body is decompressed
+        self._turning = False  # it is the turn of others
+        self._advancing = False  # `_advance` is running
+        self._last = self._rude = False  # no more requests are read; though the other side may go on sending
+        self._over = False  # everything is answered
+        self._forget()
 
-    def _belong(self, route: Route) -> None:
-        self._limits, self._counters = route, route.ingress.counters.of("http")
-
-    def leave(self, route: Route) -> None:
-        """A stream is closed. When it is opened again, it knows nothing of our origin."""
-        self._origins = {name: known for name, known in self._origins.items() if known[0] is not route.ingress}
-        if self._limits is route:
-            self._counters["closed"] += 1
-            self._belong(self._site.fallback)
-            self._counters["opened"] += 1
-
-    def _reset(self) -> None:
-        self._url, self._header_bytes, self._headers_done = b"", 0, False
-        self._length: int | None = None
-        self._authorization, self._encoding = b"", b""
-        self._expects = False
+    def _forget(self) -> None:
+        """No request is under way."""
+        self._head: Head | None = None
         self._route: Route | None = None
-        self._origin: Origin | None = None
-        self._refusal: HTTPStatus | None = None
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._refusal: Refusal | None = None
+        self._body = bytearray()
+        self._counted = 0  # bytes of the body that the stream has counted
 
     # --- the connection ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=MAX_UNREAD)
         keep_alive(transport)
-        self._counters["opened"] += 1
-        self._site.peers.add(self)
-        if len(self._site.peers) > self._limits.ingress.settings.max_connections:
-            self._counters["refused"] += 1
+        self._site.counters["opened"] += 1
+        self._site.connections.add(self)
+        if len(self._site.connections) > self._site.max_connections:
+            self._site.counters["refused"] += 1
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._site.peers.discard(self)
-        self._counters["closed"] += 1
-        self._counters["errors"] += exc is not None
-        if self._size:
-            self._counters["cut_records"] += 1
-            self._counters["cut_bytes"] += self._size
-        self._forget_body()
-        self._timer.cancel()
         self._transport = None
-        for ingress, origin in self._origins.values():
-            ingress.end_origin(origin)
+        self._site.connections.discard(self)
+        self._site.counters["closed"] += 1
+        self._counters(self._route or self._recent)["errors"] += exc is not None and not self._over
+        if self._route is not None and self._counted:
+            self._route.counters["cut_records"] += 1
+            self._route.counters["cut_bytes"] += self._counted
+            self._drop_body()
+        for route, origin in self._origins.items():
+            route.ingress.end_origin(origin)
+            route.part(self)
+        self._origins.clear()
 
-    def eof_received(self) -> bool:
-        """The other side sends no more; it still gets its answers."""
-        self._eof = True
-        return bool(self._answers)
+    def leave(self, route: Route) -> None:
+        """A stream is closed. When it is opened again, it knows nothing of our origin."""
+        self._origins.pop(route, None)
+        route.part(self)
+        if self._recent is route:
+            self._recent = None
+        if self._route is route and self._refusal is None:
+            self._refuse(refusals.OVERLOADED)
+        if self._answers:  # a journal that could not be written to the end owes some of them for ever
+            self._loop.call_later(LINGER_SECONDS, self._abandon, self._answers[0])
 
-    def data_received(self, data: bytes) -> None:
-        if self._closing:
-            return
-        if not self._busy:
-            self._busy = True
-            self._deadline = self._loop.time() + self._limits.request_timeout
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._give_up(HTTPStatus.BAD_REQUEST)
-        if self._busy and not self._headers_done:
-            self._header_bytes += len(data)
-            if self._header_bytes > MAX_HEADER_BYTES:
-                self._give_up(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-
-    def _watch(self) -> None:
-        """Once a second: is the request, or the next one, overdue?"""
-        self._timer = self._loop.call_later(1.0, self._watch)
-        if self._loop.time() > self._deadline and not self._answers:
-            self._counters["timeouts"] += 1
-            if self._busy:
-                self._give_up(HTTPStatus.REQUEST_TIMEOUT)
-            elif self._transport is not None:
-                self._transport.close()
-
-    # --- what the parser finds --------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        self._reset()
-        self._busy = True
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        lowered = name.lower()
-        if lowered == b"authorization":
-            self._authorization = value
-        elif lowered == b"content-encoding":
-            self._encoding = value.strip().lower()
-        elif lowered == b"expect":
-            self._expects = value.lower() == b"100-continue"
-        elif lowered == b"content-length" and value.isdigit() and len(value) < 19:
-            self._length = int(value)
-
-    def on_headers_complete(self) -> None:
-        self._headers_done = True
-        self._refusal = self._judge()
-        if self._expects and self._refusal is None and self._transport is not None:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def _judge(self) -> HTTPStatus | None:
-        """Why the request cannot be taken, as far as its headers tell."""
-        path = self._url.partition(b"?")[0]
-        if not path.startswith(_PREFIX):
-            return HTTPStatus.NOT_FOUND
-        name = unquote(path[len(_PREFIX) :].decode("ascii", "replace")).lower()
-        self._route = route = self._site.routes.get(name)
-        if route is None:
-            return HTTPStatus.NOT_FOUND
-        if self._parser.get_method() != b"POST":
-            return HTTPStatus.METHOD_NOT_ALLOWED
-        if route.token and not hmac.compare_digest(self._authorization, b"Bearer " + route.token.encode()):
-            return HTTPStatus.UNAUTHORIZED
-        if self._encoding not in _CODECS:
-            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-        if self._length is not None and self._length > route.max_request_bytes:
-            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        if name not in self._origins:
-            self._origins[name] = (route.ingress, route.ingress.begin_origin("http"))
-        self._origin = self._origins[name][1]
-        return None if route.ingress.open else HTTPStatus.TOO_MANY_REQUESTS
-
-    def on_body(self, body: bytes) -> None:
-        if self._refusal is not None or self._route is None:
-            return
-        self._size += len(body)
-        self._site.body_bytes += len(body)
-        if self._size > self._route.max_request_bytes:
-            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        elif self._site.body_bytes > MAX_BODIES:
-            self._refuse(HTTPStatus.TOO_MANY_REQUESTS)
-        else:
-            self._parts.append(body)
-
-    def _refuse(self, status: HTTPStatus) -> None:
-        self._refusal = status
-        self._forget_body()
-
-    def _forget_body(self) -> None:
-        self._site.body_bytes -= self._size
-        self._parts, self._size = [], 0
-
-    def on_message_complete(self) -> None:
-        if self._closing:
-            return
-        place: list[bytes | None] = [None]
-        self._answers.append(place)
-        self._busy = False
-        last = not self._parser.should_keep_alive()
-        route, origin = self._route, self._origin
-        body = self._body()
-        status = self._refusal
-        if status is None and route is not None and origin is not None:
-            done = self._answer_later(place, origin, last)
-            if not body:
-                done()
-            elif not route.ingress.take_body(origin, body, done):
-                status = HTTPStatus.TOO_MANY_REQUESTS
-        if status is not None:
-            self._counters["refused"] += 1
-            self._answer(place, status, last)
-        if len(self._answers) > MAX_PIPELINED and self._transport is not None:
-            self._transport.pause_reading()
-
-    def _body(self) -> bytes:
-        """The body of a request that is not refused, decompressed; what it becomes is bounded like what was sent."""
-        body = b"".join(self._parts)
-        self._forget_body()
-        codec = _CODECS.get(self._encoding, "")
-        if not codec or not body or self._refusal is not None or self._route is None:
-            return body
-        try:
-            return decompress(body, codec, "the body", self._route.max_request_bytes)
-        except TooLong:
-            self._refusal = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        except DamagedStream:
-            self._refusal = HTTPStatus.BAD_REQUEST
-        return b""
-
-    # --- answers ----------------------------------------------------------------------------------
-
-    def _answer_later(self, place: list[bytes | None], origin: Origin, last: bool) -> Callable[[], None]:
-        def done() -> None:
-            origin.counters["requests"] += 1
-            self._answer(place, HTTPStatus.NO_CONTENT, last)
-
-        return done
-
-    def _answer(self, place: list[bytes | None], status: HTTPStatus, last: bool) -> None:
-        place[0] = response(status, last)
-        full = len(self._answers) > MAX_PIPELINED
-        while self._answers and self._answers[0][0] is not None:
-            text = self._answers.popleft()[0]
-            if self._transport is not None and text is not None:
-                self._transport.write(text)
-        if self._transport is None:
-            return
-        if (last or self._eof) and not self._answers:
-            self._closing = True
-            self._transport.close()
-        elif full and len(self._answers) <= MAX_PIPELINED:
-            self._transport.resume_reading()
-        self._deadline = self._loop.time() + self._limits.idle_timeout
-
-    def _give_up(self, status: HTTPStatus) -> None:
-        """Answer and close: what follows cannot be understood or will not come."""
-        if self._closing:
-            return
-        place: list[bytes | None] = [None]
-        self._answers.append(place)
-        self._counters["refused"] += 1
-        self._forget_body()
-        self._answer(place, status, last=True)
-        self._closing = True
+    def _abandon(self, place: list[bytes | None]) -> None:
+        if self._transport is not None and self._answers and self._answers[0] is place:
+            self._transport.abort()
 
     def abort(self) -> None:
         """Close: the gateway stops."""
         if self._transport is not None:
             self._transport.close()
 
+    def _counters(self, route: Route | None) -> dict[str, int]:
+        return self._site.counters if route is None else route.counters
 
-def response(status: HTTPStatus, last: bool) -> bytes:
-    """A whole answer, without a body."""
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}"]
-    if status is not HTTPStatus.NO_CONTENT:
-        lines.append("Content-Length: 0")
-    if status is HTTPStatus.TOO_MANY_REQUESTS:
-        lines.append("Retry-After: 1")
-    if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        lines.append("Allow: POST")
-    if status is HTTPStatus.UNAUTHORIZED:
-        lines.append("WWW-Authenticate: Bearer")
-    if last:
-        lines.append("Connection: close")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+    def data_received(self, data: bytes) -> None:
+        if self._last:
+            return  # read over
+        if not self._reader.begun:
+            self._since = self._loop.time()
+        self._reader.feed(data)
+        self._advance()
+
+    def eof_received(self) -> bool:
+        """The other side sends no more; it still gets its answers."""
+        self._eof = True
+        self._settle()
+        return True
+
+    def pause_writing(self) -> None:
+        """The other side does not read its answers: nothing more is read from it."""
+        self._unread = True
+        self._since = self._loop.time()
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._unread = False
+        self._since = self._loop.time()
+        self._go_on()
+
+    def expire(self, now: float) -> None:
+        """Close if the request, the next one, or the other side's reading is overdue."""
+        transport, waited = self._transport, now - self._since
+        if transport is None:
+            return
+        if self._over:
+            if waited > LINGER_SECONDS:
+                transport.abort()
+        elif self._unread:
+            if waited > (self._recent or self._site).request_timeout:
+                self._counters(self._recent)["timeouts"] += 1
+                transport.abort()
+        elif self._answers or self._working:
+            pass  # it waits for us
+        elif self._reader.begun:
+            if waited > (self._route or self._site).request_timeout:
+                self._counters(self._route)["timeouts"] += 1
+                self._give_up(refusals.REQUEST_TIMEOUT)
+        elif waited > (self._recent or self._site).idle_timeout:
+            self._counters(self._recent)["timeouts"] += 1
+            self._last = True
+            self._settle()
+
+    # --- when to read -----------------------------------------------------------------------------
+
+    @property
+    def _held(self) -> bool:
+        """Whether something must happen before more is read."""
+        return self._unread or self._working or self._turning or len(self._answers) >= MAX_PIPELINED
+
+    def _go_on(self) -> None:
+        """Something that held us may be over."""
+        if not (self._advancing or self._held or self._last or self._transport is None):
+            self._advance()
+        self._regulate()
+        self._settle()
+
+    def _regulate(self) -> None:
+        """Read from the socket, or not."""
+        wanted = self._last or not self._held
+        if self._transport is None or self._transport.is_closing() or self._eof or wanted == self._reading:
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _settle(self) -> None:
+        """Close when everything is answered and no more will be."""
+        if self._transport is None or self._answers or self._working or self._advancing:
+            return
+        if self._over:
+            if self._eof:
+                self._transport.close()
+        elif self._last or (self._eof and not self._held):
+            self._over = True
+            self._since = self._loop.time()
+            if self._rude and not self._eof:
+                # Closing with bytes unread would reset the connection, and the answer might be lost with it.
+                self._transport.write_eof()
+            else:
+                self._transport.close()
+
+    def _give_way(self) -> None:
+        """Go on after other connections had their turn."""
+
+        def turn() -> None:
+            self._turning = False
+            self._go_on()
+
+        self._turning = True
+        self._loop.call_soon(turn)
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Work on what is here, until more must come."""
+        self._advancing = True
+        try:
+            for _ in range(REQUESTS_PER_TURN):
+                if self._last or self._held or not self._read():
+                    break
+            else:
+                self._give_way()
+        except Refused as found:
+            self._give_up(found.refusal)
+        except Exception:
+            self._fail()
+        finally:
+            self._advancing = False
+        self._regulate()
+        self._settle()
+
+    def _fail(self) -> None:
+        """A defect of ours must not leave the connection open."""
+        traceback.print_exc()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _read(self) -> bool:
+        """Read a request as far as it is here. Whether it is complete."""
+        head = self._head
+        if head is None:
+            self._head = head = self._reader.head()
+            if head is None:
+                return False
+            self._refusal = self._judge(head)
+            if self._refusal is None and head.expectations:
+                self._answer(self._place(), refusals.CONTINUE)
+            elif self._refusal is not None and head.length and (head.expectations or head.length > DRAINED):
+                self._give_up(self._refusal)  # before the body
+                return False
+        step = self._reader.body(None if self._refusal else self._body)
+        self._count_body()
+        if step is Step.END:
+            self._complete(head)
+            return True
+        if self._refusal is not None and self._reader.moved > DRAINED:
+            self._give_up(self._refusal)
+        elif step is Step.BUSY:
+            self._give_way()
+        return False
+
+    def _judge(self, head: Head) -> Refusal | None:
+        """Why the request cannot be taken, as far as its head tells."""
+        self._route = route = self._site.find(head.target)
+        if route is None:
+            return refusals.UNKNOWN_STREAM
+        if route.token and not _authorized(head, route.token):
+            return refusals.UNAUTHORIZED
+        if head.method != b"POST":
+            return refusals.METHOD_NOT_ALLOWED
+        if head.expectations not in ([], [b"100-continue"]):
+            return refusals.EXPECTATION_FAILED
+        if head.length is None:
+            return refusals.LENGTH_REQUIRED
+        if len(head.encodings) > 1 or any(name not in ENCODINGS for name in head.encodings):
+            return refusals.UNSUPPORTED_ENCODING
+        if head.length > route.max_request_bytes:
+            return refusals.BODY_TOO_LARGE
+        if not route.ingress.open:
+            return refusals.OVERLOADED
+        if route not in self._origins:
+            if route.full:
+                return refusals.TOO_MANY_CONNECTIONS
+            self._origins[route] = route.join(self)
+        self._recent = route
+        return None
+
+    def _count_body(self) -> None:
+        """See to the bounds of what the body has become."""
+        if self._route is None or self._refusal is not None:
+            return
+        self._route.body_bytes += len(self._body) - self._counted
+        self._counted = len(self._body)
+        if self._counted > self._route.max_request_bytes:
+            self._refuse(refusals.BODY_TOO_LARGE)
+        elif not self._route.has_room():
+            self._refuse(refusals.OVERLOADED)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._refusal = refusal
+        self._drop_body()
+
+    def _drop_body(self) -> None:
+        if self._route is not None:
+            self._route.body_bytes -= self._counted
+        self._body, self._counted = bytearray(), 0
+
+    def _complete(self, head: Head) -> None:
+        """All of a request is here."""
+        place = self._place()
+        self._last = not head.keep_alive
+        if self._route is not None and self._body and head.encodings:
+            self._working = True
+            codec, most = ENCODINGS[head.encodings[0]], self._route.max_request_bytes
+            work = self._loop.run_in_executor(DECOMPRESSORS, unpack, self._body, codec, most)
+            work.add_done_callback(lambda done: self._unpacked(head, place, done.result()))
+        else:
+            self._take(head, place, self._body)
+
+    def _unpacked(self, head: Head, place: list[bytes | None], found: bytes | Refusal) -> None:
+        self._working = False
+        if self._transport is None:
+            return  # nobody waits for the answer any more: the request is given up, and counted as cut
+        try:
+            if isinstance(found, Refusal):
+                self._refusal = self._refusal or found
+            self._take(head, place, b"" if isinstance(found, Refusal) else found)
+        except Exception:
+            self._fail()
+        self._go_on()
+
+    def _take(self, head: Head, place: list[bytes | None], body: bytes | bytearray) -> None:
+        """Journal the body and answer, or answer why not."""
+        route, refusal = self._route, self._refusal
+        self._drop_body()
+        self._forget()
+        if refusal is None and route is not None:
+            counters = route.counters
+
+            def done() -> None:
+                counters["requests"] += 1
+                self._answer(place, refusals.NO_CONTENT if head.keep_alive else refusals.NO_CONTENT_LAST)
+
+            if not body:
+                done()
+            elif not route.ingress.take_body(self._origins[route], body, done):
+                refusal = refusals.OVERLOADED
+        if refusal is not None:
+            self._counters(route)["refused"] += 1
+            self._answer(place, refusal.answer(not head.keep_alive, head.method == b"HEAD"))
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def _place(self) -> list[bytes | None]:
+        """Where the answer to the next request will be."""
+        place: list[bytes | None] = [None]
+        self._answers.append(place)
+        return place
+
+    def _answer(self, place: list[bytes | None], text: bytes) -> None:
+        """Put an answer in its place, and send those that are due."""
+        place[0] = text
+        due = []
+        while self._answers and self._answers[0][0] is not None:
+            due.append(self._answers.popleft()[0])
+        if due and self._transport is not None and not self._transport.is_closing():
+            self._since = self._loop.time()
+            self._transport.write(b"".join(cast(list[bytes], due)))
+        self._go_on()
+
+    def _give_up(self, refusal: Refusal) -> None:
+        """Answer and close: what follows cannot be understood, will not come, or is not wanted."""
+        bodiless = self._head is not None and self._head.method == b"HEAD"
+        self._counters(self._route)["refused"] += 1
+        self._drop_body()
+        self._forget()
+        self._last = self._rude = True
+        self._answer(self._place(), refusal.answer(last=True, bodiless=bodiless))
+
+
+def _authorized(head: Head, token: str) -> bool:
+    """Whether the request has the token. The comparison takes the same time wherever they differ."""
+    if len(head.authorization) != 1:
+        return False
+    scheme, _, given = head.authorization[0].partition(b" ")
+    return hmac.compare_digest(given.strip(b" "), token.encode()) and scheme.lower() == b"bearer"

@@ -1,109 +1,154 @@
 """The journal of one stream, as its one writer sees it: buffers in, blocks of them and what they complete on the disk.
 
 Buffers are collected in an *arena*, which sockets read into directly; `flush` writes it to the segment as one block,
-lets the shredder say what the block completes, and writes that to the ready log. What `flush` has returned for
-survives the end of this process; with `sync` also that of the machine. After a crash the journal is cut back to its
-last whole record.
+asks the shredder what the block completes, and writes that to the ready log. What `flush` has returned for survives the
+end of this process; with `sync` also that of the machine. `headrace.ingress.recovery` opens what another process left.
 
-Origins do not outlive the process (their connections do not), so the shredder begins anew; an open record is given up.
+Origins do not outlive the process (their connections do not), so the shredder begins empty; an open record is given up.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
-import json
-import mmap
 import os
+import shutil
 import struct
+import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import xxhash
 
 from headrace.durable import fsync
-from headrace.errors import StateInUse
+from headrace.errors import JournalCut, StateInUse
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
-from headrace.ingress.kernels.layout import U_BYTES, UNIT_COLUMNS
-from headrace.ingress.shredder import SequenceShredder, Shredded
+from headrace.ingress.kernels.layout import U_BYTES
+from headrace.ingress.losses import add_loss, read_losses
+from headrace.ingress.mark import MarkFile, Place, boot, read_consumer
+from headrace.ingress.recovery import LogFacts, recover, scan
+from headrace.ingress.shredder import SequenceShredder
 
 ARENA = 1 << 20  # a block is at most this, a larger buffer aside; small blocks spread well over tasks
 LARGEST_READ = 64 << 10
 LOCK_SECONDS = 10.0
+# A journal that may have lost its end goes on this many addresses later: more than any disk has in its cache.
+JUMP = 1 << 40
+RESERVE = 256 << 10  # kept on the disk, and given back when it is full: for positions and new files
+MARK_SECONDS = 1.0
+IDLE_SECONDS, IDLE_BYTES = 1.0, 1 << 20  # a segment that was all read is freed after so long, if it is so large
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ARRIVAL = struct.Struct("<7q")
-_NOTHING = Shredded(np.empty((0, UNIT_COLUMNS), np.int64), np.empty((0, 3), np.int64), 0)
+
+
+@dataclass(slots=True)
+class Sync:
+    """Files to be synced, and the place before which everything is on the disk then, for the mark. After a failure
+    `problem` is set; the handles are closed in any case."""
+
+    place: Place
+    mark: MarkFile
+    files: list[tuple[Path, int]] = field(default_factory=list)
+    problem: OSError | None = None
+
+    def run(self, really: bool = True, mark: bool = True) -> None:
+        """Sync and close, then move the mark. Any thread. A file that could not be synced must not be tried again: the
+        system may have dropped what it could not write, and then says that all is well."""
+        for _, handle in self.files:
+            try:
+                if really and self.problem is None:
+                    os.fdatasync(handle)
+            except OSError as problem:
+                self.problem = problem
+            finally:
+                os.close(handle)
+        if really and mark and self.problem is None:
+            with contextlib.suppress(OSError):  # then it says less than there is
+                self.mark.write(synced=self.place)
 
 
 class Journal:
-    """See the module. One thread. `held` is how many bytes were taken and neither read by every consumer nor given
-    up."""
+    """See the module. One thread. `held` is how many bytes were taken and neither read by every consumer nor given up;
+    `lost` counts bytes that were on the disk and are gone. Raises JournalDamaged when the files are not what was
+    written."""
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "consumers").mkdir(exist_ok=True)
         self.directory, self.segment_bytes = directory, segment_bytes
-        self._lock = _locked(directory)
         self.shredder = SequenceShredder()
-        self.counters = Counters()
-        self._lowest: dict[int, int] = {}  # ready log -> lowest segment that it refers to
-        self._consumed = (0, 0)  # (address, ready log) that every consumer is past
+        self._logs: dict[int, LogFacts] = {}  # those before the newest
+        self._lowest = 0  # the lowest segment that the newest log refers to
+        self._consumed = Place()  # every consumer is past it
         self._arena = bytearray(ARENA)
         self._at = 0
         self._arrivals = bytearray(_ARRIVAL.size * 4096)
         self._count = 0
+        self._block = xxhash.xxh3_64()  # of what was written to the segment since the last record
+        self._block_begin = 0
         self._unwritten = b""  # a ready record that did not fit on the disk
         self._dirty = False
-        self._full: list[int] = []  # handles of files that are not synced and that nothing is written to
+        self._full: list[tuple[Path, int]] = []  # files that are not synced and that nothing is written to
+        self._suspect: list[Path] = []  # files that could not be synced
         self._listed = True  # whether the names of the newest files are synced
         self._unwritable = self._unsyncable = ""
-        self._recover()
-        self.held = self.address - self._consumed[0]
+        self._reserved = False
+        self._marked = self._written = 0.0  # when
+        self.lost = self._lost_by_consumers = 0
+        self._lock = locked(directory)
+        try:
+            self._recover()
+        except BaseException:
+            os.close(self._lock)
+            raise
 
     # --- opening ----------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """Find the last whole record, cut what follows it, and go on after it in files of a new number."""
-        self.address, newest, whole = 0, 0, True
-        for number in disk.numbers(self.directory):
-            newest = number
-            ready, segment = disk.ready_path(self.directory, number), disk.segment_path(self.directory, number)
-            if not whole:  # a machine that died may have kept later files and lost earlier bytes
-                ready.unlink()
-                segment.unlink(missing_ok=True)
-                continue
-            found = list(disk.records(ready.read_bytes(), number))
-            good = _good_bytes(segment)
-            kept = [r for r in found if r.segment_end <= good]
-            whole = len(kept) == len(found) and bool(found) and found[-1].end == ready.stat().st_size
-            if not kept:
-                ready.unlink()
-                segment.unlink(missing_ok=True)
-                continue
-            os.truncate(ready, kept[-1].end)
-            if segment.exists():
-                os.truncate(segment, kept[-1].segment_end)
-            for record in kept:
-                self._note(number, record.lowest)
-                self.address, self.counters = record.address_end, Counters(record.counters)
+        """Cut the newest file after its last whole record, and go on after it in files of a new number."""
+        self._mark = MarkFile(self.directory)
+        self._consumed = self._mark.value.consumed
         self._read_consumers()
-        # A machine that died may have lost what a consumer had read: addresses never go back.
-        self.address = max(self.address, self._consumed[0])
-        self._open(max(newest, self._consumed[1]) + 1)
-        self._list()
+        found = recover(self.directory, self._consumed, self._mark.found)
+        if found.lost:
+            add_loss(self.directory, JournalCut.code, found.lost)
+            print(_cut(self.directory, found.lost).render(), file=sys.stderr, flush=True)
+        self.lost = read_losses(self.directory)
+        self.counters = Counters(found.counters)
+        self._logs = found.logs
+        newest = found.logs[max(found.logs)] if found.logs else None
+        self.address = max(newest.address_end if newest else 0, self._consumed.address)
+        if not found.clean or (newest is not None and newest.address_end < self._consumed.address):
+            self.address += JUMP
+        self._mark.open()
+        try:
+            self._open(found.newest + 1, newest.head_of_next() if newest else disk.Head())
+            self._list()
+            for handle in (self._segment, self._ready):
+                os.fdatasync(handle)
+            self._mark.write(synced=self._end, boot=boot(), closed=False)
+            with contextlib.suppress(OSError):  # the first flush says so
+                self._keep_reserve()
+        except BaseException:
+            self._mark.close()
+            raise
+        self.held = self._taken - self._taken_at(self._consumed)
         self._delete()
 
-    def _open(self, number: int) -> None:
+    def _open(self, number: int, before: disk.Head) -> None:
         """Go on in files of a new number; if they cannot be had, nothing has happened."""
-        # Every ready log begins with a record, so that counters and address survive the files before it.
-        first = disk.encode_record(0, number, 0, self.address, _NOTHING, self.counters.to_array())
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        first = disk.encode_record(0, disk.Block(), self.address, disk.NOTHING, self.counters.to_array(), before)
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         path = disk.ready_path(self.directory, number)
         hidden = path.with_name(f".{path.name}")  # readers leave the log before as soon as they see the next one
         handles: list[int] = []
         try:
             for name in (disk.segment_path(self.directory, number), hidden):
-                handles.append(os.open(name, flags, 0o644))
+                handles.append(os.open(name, flags, 0o600))
             _write(handles[1], memoryview(first), 0)
             os.rename(hidden, path)
         except OSError:
@@ -112,7 +157,8 @@ class Journal:
             raise
         self.number, (self._segment, self._ready) = number, handles
         self._segment_end, self._ready_end = 0, len(first)
-        self._lowest[number] = number
+        self._block, self._block_begin = xxhash.xxh3_64(), 0
+        self._lowest, self._first, self._taken_before = number, self.address, before.taken
         self._listed = False
 
     def _list(self) -> None:
@@ -121,8 +167,24 @@ class Journal:
             fsync(self.directory)
             self._listed = True
 
-    def _note(self, number: int, lowest: int) -> None:
-        self._lowest[number] = min(lowest, self._lowest.get(number, number))
+    @property
+    def _taken(self) -> int:
+        """The bytes of all units."""
+        return self._taken_before + self.address - self._first
+
+    def _facts(self) -> LogFacts:
+        """The newest log."""
+        return LogFacts(
+            self.number, self._first, self.address, self._ready_end, self._segment_end, self._taken_before, self._lowest
+        )
+
+    def _taken_at(self, place: Place) -> int:
+        """The bytes of all units before a place."""
+        facts = self._facts() if place.file == self.number else self._logs.get(place.file)
+        if facts is not None:
+            return facts.taken + max(0, min(place.address, facts.address_end) - facts.address)
+        later = [log.taken for number, log in self._logs.items() if number > place.file]
+        return min([*later, self._taken_before] if place.file < self.number else [self._taken])
 
     # --- buffers ----------------------------------------------------------------------------------
 
@@ -157,7 +219,9 @@ class Journal:
         self._at = start + length
         self.held += length
 
-    def put(self, origin: int, sequence: int, data: bytes, first: int, last: int, ends: bool = False) -> None:
+    def put(
+        self, origin: int, sequence: int, data: bytes | bytearray, first: int, last: int, ends: bool = False
+    ) -> None:
         """As `room` and `append`, for bytes that are elsewhere."""
         self.room(len(data))[: len(data)] = data
         self.append(origin, sequence, len(data), first, last, ends)
@@ -180,7 +244,18 @@ class Journal:
         """Write what was appended, and what it completes. If the disk does not take it, nothing is lost: `problem` says
         why, and the next flush tries again. Whether everything is written."""
         try:
-            self._flush()
+            try:
+                self._flush()
+            except OSError as problem:
+                if problem.errno not in _NO_ROOM:
+                    raise
+                self._spend_reserve()
+                if self._unwritten:
+                    self._write_ready()  # so that what is in the files can be read, and then deleted
+                if not self._all_read():
+                    raise
+                self._roll()  # the segment that was read can be deleted then
+                self._flush()
         except OSError as problem:
             self._unwritable = f"the journal cannot be written: {problem.strerror or problem}"
             return False
@@ -188,30 +263,34 @@ class Journal:
         return True
 
     def _flush(self) -> None:
+        if self._suspect:
+            raise OSError(self._unsyncable)
+        self._keep_reserve()  # what comes must not use it up
+        self._list()  # before anything that a reader could plan
         if self._unwritten:
             self._write_ready()
         if self._count:
             self._write_block()
-        self._list()
         # Only now: buffers in the arena refer to the segment that they will be written to.
-        if self._segment_end >= self.segment_bytes:
+        if self._segment_end and max(self._segment_end, self._ready_end) >= self.segment_bytes:
             self._roll()
 
     def _write_block(self) -> None:
         with memoryview(self._arena)[: self._at] as block:
             _write(self._segment, block, self._segment_end)
-        arrivals = np.frombuffer(self._arrivals, np.int64, 7 * self._count).reshape(-1, 7).copy()
-        found = self.shredder.arrive(arrivals)
+            arrivals = np.frombuffer(self._arrivals, np.int64, 7 * self._count).reshape(-1, 7).copy()
+            found = self.shredder.arrive(arrivals)
+            self._block.update(block)
         self._segment_end += self._at
         self._at = self._count = 0
         if len(self._arena) > ARENA:
             self._arena = bytearray(ARENA)
-        self._unwritten = disk.encode_record(
-            self._ready_end, self.number, self._segment_end, self.address, found, self.counters.to_array()
-        )
+        block_of = disk.Block(self._block_begin, self._segment_end, self._block.intdigest())
+        self._unwritten = disk.encode_record(self._ready_end, block_of, self.address, found, self.counters.to_array())
+        self._block, self._block_begin = xxhash.xxh3_64(), self._segment_end
         self.address += int(found.units[:, U_BYTES].sum())
         if len(found.fragments):
-            self._note(self.number, disk.place_of(int(found.fragments[:, 0].min()))[0])
+            self._lowest = min(self._lowest, disk.place_of(int(found.fragments[:, 0].min()))[0])
         self._write_ready()
 
     def _write_ready(self) -> None:
@@ -219,45 +298,134 @@ class Journal:
         self._ready_end += len(self._unwritten)
         self._unwritten = b""
         self._dirty = True
+        self._written = time.monotonic()
 
     def _roll(self) -> None:
-        full = [self._segment, self._ready]
-        self._open(self.number + 1)
+        """Go on in files of the next number."""
+        facts, full = self._facts(), self._current()
+        meant = disk.reference(self.number, self._segment_end)
+        self._open(self.number + 1, facts.head_of_next())
+        self._logs[facts.number] = facts
         self._full += full
-        self._dirty = True  # the new log has its first record
-        self._list()
-        self._tidy()
+        self._dirty = True  # the new log has its head
+        try:
+            self._list()
+            self._tidy()
+        finally:
+            if self._count:  # what is in the arena referred to the segment that it was meant for
+                arrivals = np.frombuffer(self._arrivals, np.int64, 7 * self._count).reshape(-1, 7)
+                arrivals[:, 2] += disk.reference(self.number, self._segment_end) - meant
+
+    def _current(self) -> list[tuple[Path, int]]:
+        names = disk.segment_path(self.directory, self.number), disk.ready_path(self.directory, self.number)
+        return list(zip(names, (self._segment, self._ready), strict=True))
+
+    # --- a full disk ------------------------------------------------------------------------------
+
+    def _all_read(self) -> bool:
+        """Whether every consumer is past all units in the files, so that only open records are needed of them."""
+        self._read_consumers()
+        return self._segment_end > 0 and not self._unwritten and self._consumed.address >= self.address
+
+    def _reserve(self) -> Path:
+        return self.directory / "reserve"
+
+    def _spend_reserve(self) -> None:
+        """Give back the room that was kept: a consumer may write its position, and a new file may be begun."""
+        self._reserved = False
+        with contextlib.suppress(OSError):
+            self._reserve().unlink(missing_ok=True)
+
+    def _keep_reserve(self) -> None:
+        """Take room that is given back when the disk is full. Raises OSError when there is none."""
+        if self._reserved:
+            return
+        handle = os.open(self._reserve(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(handle).st_size < RESERVE:
+                _write(handle, memoryview(os.urandom(RESERVE)), 0)  # a file system may compress anything else
+        finally:
+            os.close(handle)
+        self._reserved = True
 
     # --- syncing ----------------------------------------------------------------------------------
 
-    def unsynced(self) -> list[int]:
-        """Handles of all that was flushed and not synced: for `sync_all`, which another thread may call; `synced` must
-        be told what came of it. Raises OSError, without effect, when there are no handles left."""
-        current = [self._segment, self._ready] if self._dirty else []
-        copies: list[int] = []
+    def unsynced(self) -> Sync | None:
+        """What was flushed and not synced; None if nothing is. Another thread may run it; `synced` must get it back.
+        Raises OSError, without effect, when there are no handles left."""
+        self._unsyncable = self._unsyncable if self._suspect else ""
+        if self._suspect or not (self._dirty or self._full):
+            return None
+        sync = Sync(self._end, self._mark)
+        copies: list[tuple[Path, int]] = []
         try:
-            copies += map(os.dup, current)
+            for path, handle in self._current():
+                copies.append((path, os.dup(handle)))
         except OSError:
-            sync_all(copies, really=False)
+            for _, handle in copies:
+                os.close(handle)
             raise
-        handles, self._full, self._dirty = self._full + copies, [], False
-        return handles
+        sync.files, self._full, self._dirty = self._full + copies, [], False
+        return sync
 
-    def synced(self, left: list[int], problem: OSError | None) -> None:
-        """Syncing ended, with these handles left: they are tried again, and until then `problem` says why."""
-        self._full = left + self._full
-        self._unsyncable = f"the journal cannot be synced: {problem.strerror or problem}" if problem else ""
+    @property
+    def _end(self) -> Place:
+        return Place(self.number, self._ready_end, self.address)
+
+    def synced(self, sync: Sync) -> None:
+        """A sync has ended. If it failed, `problem` says why, and nothing more is written until `rewrite` has put what
+        it was about into new files."""
+        if sync.problem is not None:
+            self._suspect = [path for path, _ in sync.files]
+            self._unsyncable = f"the journal cannot be synced: {sync.problem.strerror or sync.problem}"
+
+    def not_synced(self, problem: OSError) -> None:
+        """Nothing could be synced, and nothing was tried: the next `unsynced` has all of it."""
+        self._unsyncable = f"the journal cannot be synced: {problem.strerror or problem}"
+
+    def rewrite(self) -> None:
+        """Write the files that could not be synced again, as new ones under their names. Raises OSError when the disk
+        still does not take them; `problem` stays then. Another thread may call it while nothing else is called but
+        `append`, `flush` and `poll`."""
+        if not self._suspect:
+            return
+        for path in dict.fromkeys(self._suspect):
+            if path.exists():
+                self._verify(path)
+                _copy_over(path)
+        fsync(self.directory)
+        handles = [os.open(path, os.O_RDWR | os.O_CLOEXEC) for path, _ in self._current()]
+        for handle in (self._segment, self._ready):
+            os.close(handle)
+        self._segment, self._ready = handles
+        self._suspect, self._unsyncable = [], ""
+
+    def _verify(self, path: Path) -> None:
+        """Raise OSError unless the system still has what was written to a file: it may have dropped it."""
+        number = int(path.stem.rpartition("-")[2])
+        wanted = self._facts() if number == self.number else self._logs.get(number)
+        found = scan(self.directory, number, self._consumed)
+        if found.problem is not None or (wanted and (not found.facts or found.facts.ready_end != wanted.ready_end)):
+            raise OSError(errno.EIO, f"{path.name} could not be synced, and has lost what was written to it")
+
+    @property
+    def suspect(self) -> bool:
+        """Whether `rewrite` has something to do."""
+        return bool(self._suspect)
 
     def sync(self) -> None:
         """Make everything that was flushed survive the machine. Raises OSError when the disk does not."""
-        handles: list[int] = []
-        try:
-            handles = self.unsynced()
-            sync_all(handles)
-        except OSError as problem:
-            self.synced(handles, problem)
-            raise
-        self.synced([], None)
+        self.rewrite()
+        sync = self.unsynced()
+        if sync is None:
+            return
+        now = time.monotonic()
+        due = now - self._marked >= MARK_SECONDS
+        sync.run(mark=due)
+        self._marked = now if due else self._marked
+        self.synced(sync)
+        if sync.problem is not None:
+            raise sync.problem
 
     def close(self) -> None:
         """Flush, sync, and let go of the directory. Raises OSError when the disk does not take it."""
@@ -265,8 +433,10 @@ class Journal:
             if not self.flush():
                 raise OSError(self.problem)
             self.sync()
+            self._mark.write(synced=self._end, closed=True)
         finally:
-            for handle in (*self._full, self._segment, self._ready, self._lock):
+            self._mark.close()
+            for handle in (*(handle for _, handle in self._full), self._segment, self._ready, self._lock):
                 os.close(handle)
 
     # --- consumers --------------------------------------------------------------------------------
@@ -275,35 +445,62 @@ class Journal:
         """Look how far the consumers are; delete what all are past. Whether they moved."""
         before = self._consumed
         self._read_consumers()
-        if self._consumed == before:
-            return False
-        self.held -= self._consumed[0] - before[0]
-        with contextlib.suppress(OSError):
-            self._delete()  # needs no room, and a full disk gets some
-        if self.flush():
-            self._tidy()
-        return True
+        moved = self._consumed != before
+        if moved:
+            self.held -= self._taken_at(self._consumed) - self._taken_at(before)
+            with contextlib.suppress(OSError):
+                self._delete()  # needs no room, and a full disk gets some
+            if self.flush():
+                self._tidy()
+        if not self.problem and not self._count:
+            self._when_idle()
+        return moved
+
+    def _when_idle(self) -> None:
+        """A segment that was all read is freed also when nothing comes that would fill it."""
+        idle = time.monotonic() - self._written > IDLE_SECONDS
+        if idle and self._segment_end >= IDLE_BYTES and self._all_read():
+            with contextlib.suppress(OSError):  # it stays until the next time
+                self._roll()
 
     def _read_consumers(self) -> None:
-        found = []
-        for path in (self.directory / "consumers").glob("*.json"):
-            with contextlib.suppress(OSError, ValueError):
-                at = json.loads(path.read_bytes())
-                found.append((int(at["address"]), int(at["file"])))
-        if found:
-            self._consumed = max(self._consumed, min(found))
+        found = [read_consumer(path) for path in (self.directory / "consumers").glob("*.json")]
+        known = [one for one in found if one is not None]
+        if known and len(known) == len(found):
+            least = min((place for place, _ in known), key=lambda place: place.address)
+            if least.address > self._consumed.address:
+                self._consumed = least
+            self._lost_by_consumers = max(lost for _, lost in known)
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes that were taken, and are gone without anybody having read them."""
+        return self.lost + self._lost_by_consumers
+
+    def _needed(self) -> int:
+        """The lowest log that holds units which a consumer is not past."""
+        past = self._consumed
+        return min([n for n, facts in self._logs.items() if facts.address_end > past.address], default=self.number)
 
     def _delete(self) -> None:
         """Remove the files that no consumer, no record to be read and no open record needs."""
-        at = min(self._consumed[1], self.number)
-        for number in [n for n in self._lowest if n < at]:
-            disk.ready_path(self.directory, number).unlink(missing_ok=True)
-            del self._lowest[number]
+        at = self._needed()
+        gone = [n for n in disk.numbers(self.directory) if n < at]
         lowest = self.shredder.lowest()
-        needed = min(at, *self._lowest.values(), at if lowest is None else disk.place_of(lowest)[0])
-        for path in self.directory.glob("segment-????????.raw"):
-            if int(path.name[8:16]) < needed:
-                path.unlink(missing_ok=True)
+        kept = [facts.lowest for number, facts in self._logs.items() if number >= at]
+        needed = min(at, self._lowest, *kept, at if lowest is None else disk.place_of(lowest)[0])
+        segments = [p for p in self.directory.glob("segment-????????.raw") if int(p.name[8:16]) < needed]
+        if not gone and not segments:
+            return
+        if self._suspect:
+            raise OSError(self._unsyncable)  # they are being written again
+        if self._mark.value.consumed != self._consumed:
+            self._mark.write(consumed=self._consumed)  # first: else they would seem to be missing
+        for number in gone:
+            disk.ready_path(self.directory, number).unlink(missing_ok=True)
+            self._logs.pop(number, None)
+        for path in segments:
+            path.unlink(missing_ok=True)
 
     def _tidy(self) -> None:
         """Delete, and carry what keeps segments from being deleted. Only after a flush: what is carried goes where the
@@ -315,7 +512,7 @@ class Journal:
     def _carry(self) -> None:
         """Copy the beginnings of open records out of segments that nobody else needs: a client that sends a byte an
         hour must not keep a segment of 64 MB."""
-        waiting = self.shredder.waiting_below(disk.reference(min(self._consumed[1], self.number), 0))
+        waiting = self.shredder.waiting_below(disk.reference(self._needed(), 0))
         if not len(waiting):
             return
         moved = []
@@ -325,6 +522,7 @@ class Journal:
                 data = os.pread(file.fileno(), end - begin, place + begin)
             block = disk.entry_header(origin, 0, data) + data
             _write(self._segment, memoryview(block), self._segment_end)
+            self._block.update(block)
             moved.append(disk.reference(self.number, self._segment_end + disk.ENTRY.size))
             self._segment_end += len(block)
         self.shredder.move(waiting[:, 1], np.array(moved, np.int64), waiting[:, 2])
@@ -335,25 +533,30 @@ class Journal:
         return sum(p.stat().st_size for p in self.directory.iterdir() if p.is_file())
 
 
-def sync_all(handles: list[int], really: bool = True) -> None:
-    """Sync and close. If that raises OSError, the handles that are left are neither."""
-    while handles:
-        if really:
-            os.fdatasync(handles[0])
-        os.close(handles.pop(0))
+def _cut(directory: Path, lost: int) -> JournalCut:
+    return JournalCut(
+        f"the newest file of the journal {directory} had lost {lost} bytes that were synced",
+        advice="The disk did not keep what it had promised. Nothing can be done but to send it again.",
+        path=str(directory),
+        bytes=lost,
+    )
 
 
-def _good_bytes(segment: Path) -> int:
-    """How much of a segment is whole; any number if it is gone because every consumer is past it."""
-    if not segment.exists():
-        return 1 << 62
-    good = 0
-    with open(segment, "rb") as file:
-        if os.fstat(file.fileno()).st_size:
-            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
-                for entry in disk.entries(view):
-                    good = entry.end
-    return good
+def _copy_over(path: Path) -> None:
+    """Write a file again under its name: its bytes are on the disk when this returns."""
+    temporary = path.with_name(f".{path.name}")
+    try:
+        shutil.copyfile(path, temporary)
+        os.chmod(temporary, 0o600)
+        handle = os.open(temporary, os.O_RDONLY)
+        try:
+            os.fdatasync(handle)
+        finally:
+            os.close(handle)
+        os.rename(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _write(handle: int, data: memoryview, at: int) -> None:
@@ -367,9 +570,9 @@ def _write(handle: int, data: memoryview, at: int) -> None:
         raise
 
 
-def _locked(directory: Path) -> int:
+def locked(directory: Path) -> int:
     """The lock of the one writer. The gateway of a hub that was killed lives some moments longer: it is waited for."""
-    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     end = time.monotonic() + LOCK_SECONDS
     while True:
         try:

@@ -1,30 +1,23 @@
-"""Reading a journal: the planner follows the ready log, tasks turn its records into bytes. Nothing here writes to it,
-but for the consumer's own position."""
+"""Reading a journal: the planner follows the ready log, tasks turn its records into bytes. Nothing here writes to it.
+Every record and every buffer is verified by its checksum before it is used."""
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
+import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from headrace.durable import write_atomic
+from headrace.errors import JournalUnwritable
 from headrace.ingress import entries as disk
-from headrace.ingress.kernels.layout import U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
+from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
+from headrace.ingress.mark import Place
 
 _READ = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A place between two records: byte `pos` of the ready log `file`, after `address` bytes of units."""
-
-    file: int = 0
-    pos: int = 0
-    address: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +30,26 @@ class Stretch:
     address: int
 
 
+class Known(NamedTuple):
+    """A record with units. `before` are the bytes of the known units before it."""
+
+    place: Place
+    end: Place
+    before: int
+
+
 class ReadyLog:
-    """Follows the ready log of a journal that another process writes. One thread."""
+    """Follows the ready log of a journal that another process writes. One thread. Raises JournalDamaged when a record
+    between two places cannot be read: nothing is skipped.
+
+    A journal that had lost its end when it was opened again goes on at a later address. `lost` counts the bytes in such
+    gaps that this reader had seen, or begins after: units that were planned and are gone."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._known: list[tuple[Place, int]] = []  # (where a record with units begins, where it ends), in order
+        self._gaps: dict[tuple[int, int], int] = {}  # addresses that were never written again -> bytes that were lost
+        self._known: list[Known] = []
+        self._total = 0  # bytes of the units of all records that were read
         self._end = Place()
 
     def follow(self, start: Place) -> None:
@@ -50,41 +57,73 @@ class ReadyLog:
         if self._end == Place() or self._end.address < start.address:
             self._end, self._known = start, []
         self._known = self._known[self._index(start.address) :]
+        for gap, size in self._gaps.items():
+            if gap[0] < start.address < gap[1]:
+                self._gaps[gap] = max(size, start.address - gap[0])
         while True:
             at = self._end
-            later = [
-                n for n in disk.numbers(self.directory) if n > at.file
-            ]  # looked for first: then `at.file` is final
-            fresh = self._read(at)
+            # Looked for first: if there is a later log, then `at.file` is final.
+            later = [n for n in disk.numbers(self.directory) if n > at.file]
+            fresh = self._read(at, final=bool(later))
             for record in fresh:
                 if record.size:
-                    self._known.append((Place(record.number, record.begin, record.address), record.end))
+                    begin = Place(record.number, record.begin, record.address)
+                    end = Place(record.number, record.end, record.address_end)
+                    self._known.append(Known(begin, end, self._total))
+                    self._total += record.size
             if fresh:
-                self._end = Place(fresh[-1].number, fresh[-1].end, fresh[-1].address_end)
+                self._end = Place(fresh[-1].number, fresh[-1].end, max(at.address, fresh[-1].address_end))
             elif later:
-                self._end = Place(later[0], 0, at.address)
+                self._go_on(at, later[0])
             else:
                 return
 
-    def _read(self, at: Place) -> list[disk.ReadyRecord]:
-        try:
-            with open(disk.ready_path(self.directory, at.file), "rb") as file:
-                file.seek(at.pos)
-                data = file.read(_READ)
-                found = list(disk.records(data, at.file, at.pos))
-                if not found and len(data) == _READ:  # one record of a huge block
-                    found = list(disk.records(data + file.read(), at.file, at.pos))
+    def _go_on(self, at: Place, number: int) -> None:
+        """Go on in the next log, which says where the one before it ended."""
+        record = disk.read_head(self.directory, number)
+        before = record.head or disk.Head()
+        if before.address_end > at.address:
+            missing = disk.ready_path(self.directory, before.number)
+            raise disk.damaged(missing, at.pos) if missing.exists() else disk.damaged(missing, 0, "is missing")
+        if before.address_end < record.address:
+            self._gaps[before.address_end, record.address] = at.address - before.address_end
+            first = self._index(before.address_end)
+            self._total, self._known = self._before(first), self._known[:first]
+        self._end = Place(number, 0, record.address)
+
+    def _read(self, at: Place, final: bool) -> list[disk.ReadyRecord]:
+        """The whole records at a place. An unfinished one at the end is being written; anything else is damage."""
+        path = disk.ready_path(self.directory, at.file)
+        for turn in range(3):
+            try:
+                with open(path, "rb") as file:
+                    file.seek(at.pos)
+                    data = file.read(_READ)
+                    found = list(disk.records(data, at.file, at.pos))
+                    if not found and len(data) == _READ:  # one record of a huge block
+                        data += file.read()
+                        found = list(disk.records(data, at.file, at.pos))
+            except FileNotFoundError:
+                return []
+            if found or final or disk.may_be_unfinished(data, 0):
                 return found
-        except FileNotFoundError:
-            return []
+            time.sleep(0.01 * turn)  # a writer on a full disk may have taken back half a record
+        raise disk.damaged(path, at.pos)
 
     def _index(self, address: int) -> int:
-        return bisect_left(self._known, address, key=lambda known: known[0].address)
+        return bisect_left(self._known, address, key=lambda known: known.place.address)
+
+    def _before(self, index: int) -> int:
+        return self._known[index].before if index < len(self._known) else self._total
 
     @property
-    def address(self) -> int:
-        """All bytes that are ready."""
-        return self._end.address
+    def lost(self) -> int:
+        """See the class."""
+        return sum(self._gaps.values())
+
+    def backlog(self, at: Place) -> int:
+        """The bytes of all known units after a place."""
+        return self._total - self._before(self._index(at.address))
 
     def advance(self, start: Place, limit: int | None) -> Place:
         """At most about `limit` bytes beyond `start`, at least one record; `start` itself if there is nothing."""
@@ -93,29 +132,39 @@ class ReadyLog:
             return start
         last = len(self._known)
         if limit is not None:
-            last = min(last, max(first + 1, self._index(start.address + limit)))
-        place, end = self._known[last - 1]
-        address = self._known[last][0].address if last < len(self._known) else self._end.address
-        return Place(place.file, end, address)
+            beyond = self._known[first].before + limit
+            last = max(first + 1, bisect_left(self._known, beyond, key=lambda known: known.before))
+        return self._known[last - 1].end
 
     def stretches(self, start: Place, end: Place, count: int) -> list[list[Stretch]]:
         """The records between two places, in at most `count` groups of about the same size."""
-        known = self._known[self._index(start.address) : self._index(end.address)]
+        low, high = self._index(start.address), self._index(end.address)
+        begin, total = self._before(low), max(1, self._before(high) - self._before(low))
         groups: list[list[Stretch]] = [[] for _ in range(count)]
-        total = max(1, end.address - start.address)
-        for place, stop in known:
-            group = groups[min(count - 1, (place.address - start.address) * count // total)]
+        for place, stop, before in self._known[low:high]:
+            group = groups[min(count - 1, (before - begin) * count // total)]
             if group and group[-1].file == place.file and group[-1].end == place.pos:
-                group[-1] = Stretch(place.file, group[-1].begin, stop, group[-1].address)
+                group[-1] = Stretch(place.file, group[-1].begin, stop.pos, group[-1].address)
             else:
-                group.append(Stretch(place.file, place.pos, stop, place.address))
+                group.append(Stretch(place.file, place.pos, stop.pos, place.address))
         return [group for group in groups if group]
 
 
-def commit(directory: Path, consumer: str, place: Place) -> None:
-    """A consumer is past `place` and will never ask for anything before it."""
-    text = json.dumps({"file": place.file, "pos": place.pos, "address": place.address})
-    write_atomic(directory / "consumers" / f"{consumer}.json", text.encode())
+def sync_files(directory: Path, first: int, last: int) -> None:
+    """Make the logs and segments of these numbers durable, as far as they are written now. Raises JournalUnwritable."""
+    paths = [path(directory, n) for n in range(first, last + 1) for path in (disk.segment_path, disk.ready_path)]
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                os.fdatasync(file.fileno())
+        except FileNotFoundError:
+            continue
+        except OSError as problem:
+            raise JournalUnwritable(
+                f"{path} cannot be synced: {problem.strerror or problem}",
+                advice="See what the system says about the disk of the state directory.",
+                path=str(path),
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +193,22 @@ class UnitReader:
         parts: list[memoryview] = []
         size, begin, at = 0, stretch.address, stretch.begin
         for record in disk.records(data, stretch.file, stretch.begin):
-            at = record.end
+            at, address = record.end, record.address
             fragments = record.fragments.tolist()
             taken = 0
             for unit in record.units.tolist():
-                count = unit[U_FRAGMENTS]
-                parts += [self._bytes(*fragment) for fragment in fragments[taken : taken + count]]
+                count, flags = unit[U_FRAGMENTS], unit[U_FLAGS]
+                if size and (flags & GONE or address != begin + size):  # a repair took units out
+                    yield Run(begin, b"".join(parts), False)
+                    parts, size = [], 0
+                begin = begin if size else address
+                address += unit[U_BYTES]
                 taken += count
+                if flags & GONE:
+                    continue
+                parts += [self.bytes_of(*fragment) for fragment in fragments[taken - count : taken]]
                 size += unit[U_BYTES]
-                last = bool(unit[U_FLAGS] & UNTERMINATED)
+                last = bool(flags & UNTERMINATED)
                 if size and (last or size >= chunk):
                     yield Run(begin, b"".join(parts), last)
                     parts, begin, size = [], begin + size, 0
@@ -161,7 +217,8 @@ class UnitReader:
         if size:
             yield Run(begin, b"".join(parts), False)
 
-    def _bytes(self, ref: int, begin: int, end: int) -> memoryview:
+    def bytes_of(self, ref: int, begin: int, end: int) -> memoryview:
+        """Bytes [begin, end) of a buffer. Raises JournalDamaged when it is not what was written."""
         segment, place = disk.place_of(ref)
         view = self._maps.get(segment)
         if view is None or place + end > len(view):

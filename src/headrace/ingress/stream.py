@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from headrace.backpressure import Backpressure, Limits, Verdict
 from headrace.formats import FORMATS
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
-from headrace.ingress.journal import Journal, sync_all
+from headrace.ingress.journal import Journal, Sync
 from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer, Settings
 from headrace.program import StreamDef
 
 # How long a byte waits for others before it is written: blocks of 5 ms at 150 MB/s are 750 KB, near the largest there
-# are.
+# are. When a sender waits for an answer, a flush comes as soon as a round of the loop brings no more bytes: one client
+# alone gets its answer at once, and those of many clients who wait are answered by one flush.
 FLUSH_SECONDS = 0.005
 POLL_SECONDS = 0.05  # how often the consumers' progress is read
 SWEEP_SECONDS = 1.0
@@ -28,9 +29,11 @@ SYNC_SECONDS = 1.0
 
 
 class StreamIngress:
-    """See the module. Lives in the event loop's thread."""
+    """See the module. Lives in the event loop's thread; the journal was opened in another one."""
 
-    def __init__(self, stream: StreamDef, directory: Path, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, stream: StreamDef, journal: Journal, settings: Settings, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.stream, self.settings, self.loop = stream, settings, loop
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
         finder = finder_of(fmt)
@@ -39,7 +42,7 @@ class StreamIngress:
         # A longer record is bad anyhow: of one that does not end, just enough is kept for the format to say so.
         self.longest = fmt.max_record_bytes + len(finder.delimiter) + 1
         limit = settings.max_journal_bytes
-        self.journal = Journal(directory, max(1 << 20, min(64 << 20, limit // 8)))
+        self.journal = journal
         self.counters = self.journal.counters
         self.pressure = Backpressure(Limits(settings.strategy, limit, settings.max_spill_bytes), size=self.journal.held)
         self.peers: set[Peer] = set()
@@ -47,12 +50,14 @@ class StreamIngress:
         self._closing: list[int] = []
         self._next, self._first = 0, self.journal.number  # a journal is opened with a new number each time
         self.paused = self._scheduled = self._closed = False
+        self._arrived = 0  # buffers and bodies so far
+        self._watching = False  # whether a quiet round of the loop is waited for
         self._syncing: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._every(POLL_SECONDS, self._poll)
         self._every(SWEEP_SECONDS, self._sweep)
-        if settings.fsync != "always":
-            self._every(SYNC_SECONDS, self._sync)
+        self._every(SYNC_SECONDS, self._sync)
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -107,6 +112,7 @@ class StreamIngress:
 
     def received(self, origin: Origin, count: int) -> None:
         """`count` bytes came for `origin` and are where `journal.room` said."""
+        self._arrived += 1
         origin.total += count
         if origin.skip != KEEP:
             count = self._skip(origin, count)
@@ -144,6 +150,8 @@ class StreamIngress:
         if origin.skip == DROPPED:
             origin.counters["dropped_bytes"] += gone
             origin.counters["dropped_records"] += found.first >= 0
+            if found.first >= 0:
+                origin.finish_drop(origin.total - count + gone)
         if found.first < 0:
             origin.state = found.state
             return 0
@@ -164,10 +172,11 @@ class StreamIngress:
             self.pressure.offer(0, kept, control=True)
             ended = found.first >= 0
             self._take(origin, kept, Found(kept, kept, 1, 0) if ended else Found(-1, -1, 0, found.state))
-        if kept < count and max(found.last, 0) < count:
-            origin.skip, origin.state = DROPPED, found.state
-        elif kept < count:
-            origin.state = 0
+        if kept < count:
+            begin, end = origin.total - count + kept, origin.total - count + max(found.last, kept)
+            open_end = max(found.last, 0) < count
+            origin.drop(begin, end, dropped, open_end)
+            origin.skip, origin.state = (DROPPED, found.state) if open_end else (KEEP, 0)
 
     def _end_record(self, origin: Origin) -> None:
         """An empty buffer whose end ends the open record."""
@@ -175,17 +184,17 @@ class StreamIngress:
         self.journal.put(origin.number, origin.sequence, b"", 0, 0, ends=True)
         origin.open = origin.state = 0
 
-    def take_body(self, origin: Origin, body: bytes, done: Callable[[], None]) -> bool:
+    def take_body(self, origin: Origin, body: bytes | bytearray, done: Callable[[], None]) -> bool:
         """A whole request: its end ends its last record. False, and nothing happens, when there is no room; else `done`
         is called when it is in the journal."""
         if not self.open or self.pressure.offer(0, len(body)) in (Verdict.DROP, Verdict.PAUSE):
             return False
+        self._arrived += 1
         self.whole(origin, body)
-        self._waiting.append(done)
-        self.schedule()
+        self.when_flushed(done)
         return True
 
-    def whole(self, origin: Origin, body: bytes) -> None:
+    def whole(self, origin: Origin, body: bytes | bytearray) -> None:
         """Journal bytes that are whole records."""
         plain = self.finder.states == len(self.finder.delimiter)
         if plain and not body.endswith(self.finder.delimiter):
@@ -204,14 +213,32 @@ class StreamIngress:
         """Flush soon."""
         if not self._scheduled:
             self._scheduled = True
-            self.loop.call_later(FLUSH_SECONDS, self._flush)
+            self._timer = self.loop.call_later(FLUSH_SECONDS, self._flush)
 
     def when_flushed(self, done: Callable[[], None]) -> None:
-        """Call `done` when everything that came so far is in the journal."""
+        """Call `done` when everything that came so far is in the journal. Somebody waits for that: flush as soon as
+        nothing else is coming."""
         self._waiting.append(done)
         self.schedule()
+        if not self._watching and not self.journal.problem:
+            self._watching = True
+            self.loop.call_soon(self._flush_when_quiet, self._arrived)
+
+    def _flush_when_quiet(self, arrived: int) -> None:
+        """Flush if the round of the loop that now ends brought nothing; the timer of `schedule` bounds the wait."""
+        self._watching = False
+        if not self._waiting or self._closed:
+            return
+        if self._arrived == arrived:
+            self._flush()
+        else:
+            self._watching = True
+            self.loop.call_soon(self._flush_when_quiet, self._arrived)
 
     def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._scheduled = False
         if self._closed:
             return
@@ -228,7 +255,10 @@ class StreamIngress:
             self.pressure.release(0, lost)
         waiting, self._waiting = self._waiting, []
         for done in waiting:
-            done()
+            try:
+                done()
+            except Exception:  # the others shall have their answers all the same
+                traceback.print_exc()
         self._go_on()
 
     def _poll(self) -> None:
@@ -261,30 +291,49 @@ class StreamIngress:
         await self._wait_for_sync()
         if not self.journal.flush():
             raise OSError(self.journal.problem)
-        self.journal.sync()
+        self._sync(really=True)
+        await self._wait_for_sync()
+        if self.journal.problem:
+            raise OSError(self.journal.problem)
 
     async def _wait_for_sync(self) -> None:
         while self._syncing is not None:
             await asyncio.wait([self._syncing])
 
-    def _sync(self) -> None:
-        """In another thread: a disk may take its time, and connections should not notice."""
+    def _sync(self, really: bool | None = None) -> None:
+        """In another thread: a disk may take its time, and connections should not notice. With fsync `never` files are
+        only closed, unless it is asked for."""
         if self._syncing is not None:
             return
         try:
-            handles = self.journal.unsynced()
+            sync = None if self.journal.suspect else self.journal.unsynced()
         except OSError as problem:
-            self._synced([], problem)
+            self._failed_to_sync(problem)
             return
-        if handles:
-            self._syncing = self.loop.run_in_executor(None, sync_all, handles, self.settings.fsync == "second")
-            self._syncing.add_done_callback(lambda future: self._synced(handles, future.exception()))
+        if sync is not None:
+            wanted = self.settings.fsync != "never" if really is None else really
+            self._begin_sync(sync.run, lambda: self._synced(sync), wanted)
+        elif self.journal.suspect:
+            self._begin_sync(self.journal.rewrite, self._go_on)
 
-    def _synced(self, left: list[int], problem: BaseException | None) -> None:
-        self._syncing = None
-        self.journal.synced(left, problem if isinstance(problem, OSError) else None)
+    def _begin_sync(self, work: Callable[..., None], done: Callable[[], None], *given: bool) -> None:
+        def ended(future: asyncio.Future[None]) -> None:
+            self._syncing = None
+            if future.exception() is None:  # else the journal's problem stays, and it is tried again
+                done()
+
+        self._syncing = self.loop.run_in_executor(None, work, *given)
+        self._syncing.add_done_callback(ended)
+
+    def _synced(self, sync: Sync) -> None:
+        self.journal.synced(sync)
         if self.journal.problem:
             self._pause()
+
+    def _failed_to_sync(self, problem: OSError) -> None:
+        """There are no handles to sync with: nothing is lost, and the next turn tries again."""
+        self.journal.not_synced(problem)
+        self._pause()
 
     def _every(self, seconds: float, act: Callable[[], None]) -> None:
         def again() -> None:
@@ -311,6 +360,7 @@ class StreamIngress:
             "journal_limit": now.limit_bytes,
             "disk_bytes": self.journal.disk_bytes,
             "pauses": now.pauses,
+            "lost_bytes": self.journal.lost_bytes,
             "problem": self.journal.problem,
         }
 
@@ -321,5 +371,5 @@ class StreamIngress:
         await self._wait_for_sync()
         self._flush()
         self._closed = True
-        with contextlib.suppress(OSError):
-            self.journal.close()
+        with contextlib.suppress(OSError):  # what it did not take was not acknowledged
+            await self.loop.run_in_executor(None, self.journal.close)

@@ -1,6 +1,10 @@
 """TCP in both directions: clients that connect to us, and servers that we connect to. Bytes go from the socket
-straight into the journal's arena. With `acks`, the other side is told, in a decimal line, how many of its bytes are
-in the journal."""
+straight into the journal's arena.
+
+With `acks`, the gateway answers with lines. `N` says that the first N bytes of the connection are in the journal. When
+overload drops records, `dropped BEGIN END RECORDS` names the bytes of each stretch that is not there, always before a
+line that goes past it; and from then on that line is `N RECORDS`, with all records dropped so far. So a line that is
+one number never covers a dropped record."""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import cast
 from headrace.ingress.peers import Origin
 from headrace.ingress.stream import StreamIngress
 
+MAX_STRETCHES = 1000  # dropped stretches that wait until the other side reads its acknowledgements
 RECONNECT_FIRST, RECONNECT_MOST = 0.1, 5.0  # seconds
 
 
@@ -25,16 +30,19 @@ class TcpPeer(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = ingress.loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._heard = ingress.loop.time()
-        self._admitted = self._ended = self._expired = False
-        self._told = 0
+        self._admitted = self._ended = self._expired = self._deaf = False
+        self._told = (0, 0)
         self._asked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` is called when all is written
         keep_alive(transport)
         self._admitted = self.ingress.admit(self, self.kind)
         if not self._admitted:
             self._transport.abort()
+        elif self.acks:
+            self.origin.stretches = []
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.ingress.journal.room()
@@ -45,6 +53,9 @@ class TcpPeer(asyncio.BufferedProtocol):
         self._heard = self.ingress.loop.time()
         self.ingress.received(self.origin, nbytes)
         if self.ingress.paused:  # it may be new, or there was more to read at once
+            self.pause()
+        elif len(self.origin.stretches or ()) > MAX_STRETCHES:  # it does not read what was dropped
+            self._deaf = True
             self.pause()
         if self.acks and not self._asked:
             self._asked = True
@@ -58,19 +69,33 @@ class TcpPeer(asyncio.BufferedProtocol):
             self.ingress.when_flushed(self._finish)
         return True
 
-    def _finish(self) -> None:
+    def resume_writing(self) -> None:
+        """The other side has read its acknowledgements."""
         self.flushed()
+        if self._deaf and not self.ingress.paused:
+            self._deaf = False
+            self.resume()
+
+    def _finish(self) -> None:
+        self.flushed(last=True)
         if self._transport is not None:
             self._transport.close()
 
-    def flushed(self) -> None:
+    def flushed(self, last: bool = False) -> None:
+        """Everything that came is in the journal, or dropped: say so."""
         self._asked = False
-        transport, total = self._transport, self.origin.total
-        if not self.acks or transport is None or transport.is_closing() or total == self._told:
+        transport, origin = self._transport, self.origin
+        if not self.acks or transport is None or transport.is_closing():
             return
-        if transport.get_write_buffer_size() == 0:  # else it does not read its acks; the next one says the same
-            self._told = total
-            transport.write(b"%d\n" % total)
+        if transport.get_write_buffer_size() and not last:
+            return  # it does not read its acknowledgements; the next one says the same
+        told, self._told = self._told, (origin.settled, origin.dropped)
+        if self._told == told:
+            return
+        lines = [b"dropped %d %d %d\n" % tuple(stretch) for stretch in origin.stretches or ()]
+        origin.stretches = []
+        lines.append(b"%d %d\n" % self._told if origin.dropped else b"%d\n" % origin.settled)
+        transport.write(b"".join(lines))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

@@ -33,9 +33,9 @@ class Batch:
     """One decoded chunk. `rows` is the relation, `cells` the bad values in it, `rejected` the records that are no row
     for anyone: bad structure, bad event time.
 
-    `records` counts all records, also those whose rows nobody wants; so do `top`, the highest event time, and
-    `untimed`, the rows without one. Rows beyond the task's time limit do not count for `top`: they are
-    `future`. `values` is the number of cells that the kernels were given to parse.
+    `records` counts all records, also those that are rejected or whose rows nobody wants. `top`, the highest event
+    time, and `untimed`, the rows without one, are of all rows too. Rows beyond the task's time limit do not count for
+    `top`: they are `future`. `values` is the number of cells that the kernels were given to parse.
     """
 
     rows: pa.Table
@@ -81,7 +81,7 @@ class Decoder:
         if untimed:
             kept = np.setdiff1d(np.arange(decoded.rows), np.fromiter(untimed, np.int64))
             rows, cells = rows.take(kept), _renumbered(cells, kept)
-        return Batch(rows, rejected, cells, decoded.rows, 0, top, missing, future)
+        return Batch(rows, rejected, cells, decoded.rows + _rowless(rejected), 0, top, missing, future)
 
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
         """Filter columns first, the rest for the rows that are kept. None when that cannot be told: then a filter fails
@@ -104,7 +104,7 @@ class Decoder:
             to_rows(selected, self._stream.schema, self._stream.event_time),
             rejected,
             _renumbered((*first, *tail.bad), kept),
-            head.rows,
+            head.rows + _rowless(rejected),
             0,
             top,
             missing,
@@ -141,6 +141,11 @@ class Decoder:
             near = times.filter(pc.less_equal(times, pa.scalar(self._limit)))
             top, future = pc.max(near).as_py(), len(times) - times.null_count - len(near)
         return None if top is None else int(top), missing, future
+
+
+def _rowless(rejected: Sequence[BadRecord]) -> int:
+    """How many of the rejected records have no row: their structure is bad."""
+    return sum(record.row < 0 for record in rejected)
 
 
 def _renumbered(cells: Sequence[BadRecord], kept: npt.NDArray[np.int64]) -> list[BadRecord]:

@@ -70,7 +70,7 @@ def _text(pipeline: PipelineDef, checkpoint: str) -> str:
     key = (checkpoint, pipeline.instance)
     held = _texts.get(key)
     if held is None or held[0] != pipeline:
-        if len(_texts) > 4096:
+        if len(_texts) > 1024:
             _texts.clear()
         held = _texts[key] = (pipeline, dump(pipeline))
     return held[1]

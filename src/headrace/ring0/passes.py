@@ -18,6 +18,7 @@ from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.base import SinkKey
+from headrace.sizing import fits
 
 # Batches are folded together: a pass of DuckDB costs milliseconds to plan however few rows it sees. With 32 pipelines
 # 250,000 rows took 0.93 s in batches of 4 MB of input, 0.32 s in four, 0.22 s in one.
@@ -82,7 +83,9 @@ class Passes:
     def _filters_in_common(self, passes: list[list[int]], rows: pa.Table) -> tuple[pa.Table, dict[str, str]]:
         """The batch with the answers of the filters that several passes have, which share the time it took."""
         began = time.perf_counter()
-        filters = {i: r.pipeline.program.ring0.filter for i, r in self.runners.items()}
+        programs = {i: r.pipeline.program.ring0 for i, r in self.runners.items()}
+        # A filter that makes values of any size runs in its pipeline's own pass, which cuts the batch.
+        filters = {i: None if program.growth.in_filter else program.filter for i, program in programs.items()}
         shared = in_common([filters[i] for i in members] for members in passes)
         if not shared or self.projection.meaning is None:
             return rows, {}
@@ -96,8 +99,11 @@ class Passes:
         return found
 
     def _feed_family(self, runners: list[Runner], rows: pa.Table, known: Mapping[str, str]) -> bool:
-        """Fold a batch for a whole family in one pass. When that fails, members run singly to find the guilty one."""
+        """Fold a batch for a whole family in one pass. When that fails, members run singly to find the guilty one;
+        also when one of them may make more of the batch than a pass may."""
         began = time.perf_counter()
+        if not all(fits(r.pipeline.program.ring0.growth, rows) for r in runners):
+            return False
         meaning = runners[0].pipeline.program.meaning
         members = [using(r.pipeline.program.ring0, known) for r in runners]
         try:

@@ -42,7 +42,10 @@ class Projection:
         filters = tuple(dict.fromkeys(r.filter for r in ring0 if r.filter is not None))
         needed = {c for r in ring0 for c in r.filter_columns}
         first = tuple(sorted(needed | ({stream.event_time} if stream.event_time is not None else set())))
-        all_filter = bool(ring0) and all(r.filter is not None and r.filter_columns for r in ring0)
+        # A filter that makes values of any size runs in its pipeline's own pass, which cuts the batch.
+        all_filter = bool(ring0) and all(
+            r.filter is not None and r.filter_columns and not r.growth.in_filter for r in ring0
+        )
         return Projection(
             FORMATS[stream.format].make(stream.schema, stream.options),
             wanted,

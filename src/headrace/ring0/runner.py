@@ -19,9 +19,12 @@ from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
 from headrace.sinks.delivery import stage
+from headrace.sizing import in_pieces, require_room
 
 # Output of a stateless pipeline is staged in pieces of about this size, so a task's memory stays bounded.
 STAGE_BYTES = 32 * 1024 * 1024
+# Partials of several passes are merged when they take this much together.
+MERGE_BYTES = 64 * 1024 * 1024
 _NONE: Mapping[str, str] = {}
 
 
@@ -39,25 +42,29 @@ class Runner:
     lost: dict[str, str] = field(default_factory=dict)  # sinks that could not be written to, and why
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
+    _limit: int = field(default_factory=lambda: MERGE_BYTES)
 
     def feed(self, rows: pa.Table, known: Mapping[str, str] = _NONE) -> None:
         """Run the Ring 0 program on one batch. `known` are filters whose answer is a column of it."""
         began = time.perf_counter()
         program = self.pipeline.program
         ring0 = using(program.ring0, known)
-        if program.ring1 is None:
-            table = project_rows(ring0.outputs, ring0.filter, program.meaning, rows)
-            self._keep(table)
-            if self._bytes >= STAGE_BYTES:
-                self._stage()
-        else:
-            self.take(aggregate_rows(ring0, program.meaning, rows, self.watermark), rows)
+        for piece in in_pieces(program.ring0.growth, program.meaning, "rows", rows):
+            if program.ring1 is None:
+                table = project_rows(ring0.outputs, ring0.filter, program.meaning, piece)
+                self._keep(table)
+                if self._bytes >= STAGE_BYTES:
+                    self._stage()
+            else:
+                self.take(aggregate_rows(ring0, program.meaning, piece, self.watermark), piece)
         self.seconds += time.perf_counter() - began
 
     def take(self, folded: Aggregated, rows: pa.Table) -> None:
         """Keep the partials of one batch, whoever folded it, and hand on the rows that came too late."""
         self.late += folded.late
         self._keep(folded.partials)
+        if self._bytes > self._limit:
+            self._merge()
         late, program = self.pipeline.late, self.pipeline.program
         if folded.late and late is not None and self.watermark is not None:
             table = late_rows(late.outputs, program.ring0, program.meaning, rows, self.watermark)
@@ -78,12 +85,19 @@ class Runner:
                 return []
             if not self._tables:
                 return []
-            tables, self._tables = self._tables, []
-            program = self.pipeline.program
-            table = tables[0] if len(tables) == 1 else merge(program.ring0, program.meaning, tables)
-            return self._by_bucket(table)
+            if len(self._tables) > 1:
+                self._merge()
+            return self._by_bucket(self._tables.pop())
         finally:
             self.seconds += time.perf_counter() - began
+
+    def _merge(self) -> None:
+        """Make the partials fewer. Raises OutOfMemory when they still take more than a task may hold."""
+        program = self.pipeline.program
+        self._tables = [merge(program.ring0, program.meaning, self._tables)]
+        self._bytes = self._tables[0].nbytes
+        require_room("the groups of the pipeline take", self._bytes)
+        self._limit = max(MERGE_BYTES, 2 * self._bytes)  # each partial is merged once or twice, however many there are
 
     def _keep(self, table: pa.Table) -> None:
         if table.num_rows:

@@ -26,6 +26,7 @@ from headrace.ring0.pieces import pieces
 from headrace.ring0.task_input import TaskInput
 from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.base import SinkKey
+from headrace.sources.badfiles import BadRange
 from headrace.sources.base import LineTelling, RawChunk, Split
 from headrace.status import Traffic
 from headrace.streams import stream_values
@@ -54,7 +55,8 @@ class _Task:
         )
         self.lines: dict[tuple[str, int], int | None] = {}
         self.max_rows: int = stream_values(given.plan.stream)["max_rows"]
-        self.rows = self.bytes = self.values = 0
+        self.rows = self.bytes = self.values = self.rejected = 0
+        self.unreadable: list[BadRange] = []
         self.bad: Counter[str] = Counter()
         self.max_time: int | None = None
         self.future = 0
@@ -74,7 +76,10 @@ class _Task:
         limit = None if given.now is None else given.now + stream_values(self.plan.stream)["max_future"]
         decoder = self.decoder = Decoder(self.plan, limit)
         for chunk in split.read(decoder.format):
-            self._decode(chunk, decoder)
+            if chunk.unreadable is not None:
+                self.unreadable.append(chunk.unreadable)
+            else:
+                self._decode(chunk, decoder)
         self.passes.fold()
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
@@ -82,6 +87,7 @@ class _Task:
             batch = decoder.decode(piece)
             self.bytes += len(piece.data)
             self.rows += batch.records
+            self.rejected += len(batch.rejected)
             self.values += batch.values
             self.bad.update({"null_event_time": batch.untimed} if batch.untimed else {})
             self.future += batch.future
@@ -178,6 +184,8 @@ class _Task:
             "bytes": self.bytes,
             "values": self.values,
             "bad": dict(self.bad),
+            "rejected": self.rejected,
+            "unreadable": [asdict(found) for found in self.unreadable],
             "max_time": self.max_time,
             "watermark": self.given.watermark,
             "future": self.future,

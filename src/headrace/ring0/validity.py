@@ -22,6 +22,7 @@ from headrace.errors import BadRecordFailure
 from headrace.formats.base import BadRecord
 from headrace.program import Condition, PipelineDef, Ring0Program, StreamDef
 from headrace.schema import Schema
+from headrace.sizing import in_pieces
 
 Policy = Literal["null", "skip", "fail", "dead_letter"]
 LineOf = Callable[[BadRecord], int | None]
@@ -103,8 +104,11 @@ def _not_dropped(pipeline: PipelineDef, rows: pa.Table, bad: Sequence[BadRecord]
         else:
             few = few.append_column(f"_bad{number}", pa.array(touched))
             guarded.append(f"CASE WHEN _bad{number} THEN true ELSE ({condition.sql}) END")
-    found = duck.run(pipeline.program.meaning, f"SELECT _row FROM rows{where(*guarded)}", {"rows": few})
-    return set(found.column(0).to_numpy().tolist())
+    meaning, growth, kept = pipeline.program.meaning, pipeline.program.ring0.growth, set[int]()
+    for piece in in_pieces(growth, meaning, "rows", few) if growth.in_filter else [few]:
+        found = duck.run(meaning, f"SELECT _row FROM rows{where(*guarded)}", {"rows": piece})
+        kept.update(found.column(0).to_numpy().tolist())
+    return kept
 
 
 def _conditions(ring0: Ring0Program) -> tuple[Condition, ...]:

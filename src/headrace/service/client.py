@@ -230,7 +230,7 @@ class RemotePipeline:
 
 def _result(found: dict[str, Any]) -> Result:
     if found["columns"] is None:
-        return Result(text=found["text"])
+        return Result(text=found["text"], warnings=tuple(found.get("warnings", ())))
     names = [c["name"] for c in found["columns"]]
     columns = [pa.array([row[i] for row in found["rows"]]) for i in range(len(names))]
     return Result(table=pa.table(columns, names=names))

@@ -30,13 +30,17 @@ STREAM_METRICS = {
     "headrace_stream_read_bytes_total": ("counter", "Bytes read, in committed epochs.", "bytes"),
     "headrace_stream_lag_bytes": ("gauge", "Bytes that wait and are in no planned epoch yet.", "lag_bytes"),
     "headrace_stream_dead_letters_total": ("counter", "Records in the dead letter sink.", "dead_letters"),
+    "headrace_stream_rejected_records_total": ("counter", "Records that were no row for any pipeline.", "rejected"),
+    "headrace_stream_dropped_records_total": ("counter", "Records that the gateway gave up.", "dropped"),
+    "headrace_stream_skipped_files_total": ("counter", "Files that were left out.", "skipped_files"),
     "headrace_stream_far_future_rows_total": ("counter", "Rows too far ahead of the clock.", "far_future"),
     "headrace_stream_columns_declared": ("gauge", "Columns in the declared schema.", "columns_declared"),
 }
 PIPELINE_METRICS = {
     "headrace_pipeline_rows_out_total": ("counter", "Rows committed to the first sink.", "rows_out"),
     "headrace_pipeline_late_rows_total": ("counter", "Rows dropped because their windows had closed.", "late"),
-    "headrace_pipeline_bad_rows_total": ("counter", "Rows rejected because of a bad value.", "bad"),
+    "headrace_pipeline_bad_rows_total": ("counter", "Rows with a bad value that concerns it.", "bad"),
+    "headrace_pipeline_rejected_rows_total": ("counter", "Of those, rows that it did not get.", "rejected"),
     "headrace_pipeline_missed_rows_total": ("counter", "Rows that passed while it did not run.", "missed_rows"),
     "headrace_pipeline_groups": ("gauge", "Groups in its state.", "groups"),
     "headrace_pipeline_state_bytes": ("gauge", "Bytes of its state.", "state_bytes"),
@@ -91,7 +95,9 @@ def _streams(statuses: list[object]) -> Iterator[Metric]:
         for s in streams:
             family.add_metric([s.name], float(getattr(s, attribute)))
         yield family
-    bad = CounterMetricFamily("headrace_stream_bad_records", "Rejected records by reason.", labels=["stream", "reason"])
+    bad = CounterMetricFamily(
+        "headrace_stream_bad_records", "Rejected records and bad values, by reason.", labels=["stream", "reason"]
+    )
     decoded = GaugeMetricFamily("headrace_stream_columns_decoded", "Columns that are decoded.", labels=["stream"])
     epoch = GaugeMetricFamily("headrace_stream_epoch_seconds", "Duration of the newest epoch.", labels=["stream"])
     watermark = GaugeMetricFamily("headrace_stream_watermark_seconds", "Watermark, as Unix time.", labels=["stream"])

@@ -35,6 +35,7 @@ class StatementResult(BaseModel):
     """The result of one statement: a message, or rows."""
 
     text: str = ""
+    warnings: list[str] = Field(default=[], description="what the user should know besides")
     columns: list[Column] | None = None
     rows: list[list[JsonValue]] | None = None
     truncated: bool = Field(default=False, description="true when there are more rows than the limit allows")
@@ -181,7 +182,7 @@ def statement_result(result: Result, limit: int) -> StatementResult:
     """The result of a statement with at most `limit` rows."""
     table = result.table
     if table is None:
-        return StatementResult(text=result.text)
+        return StatementResult(text=result.text, warnings=list(result.warnings))
     return StatementResult(
         columns=columns_of(table), rows=rows_of(table.slice(0, limit)), truncated=table.num_rows > limit
     )

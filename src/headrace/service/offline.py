@@ -110,4 +110,4 @@ class OfflineRuntime:
 
     def status(self) -> StreamStatus:
         history = History(self.stream, self.plans)
-        return status_of(self.stream, self.directory, self.plans, Watch(), history, False, None, "")
+        return status_of(self.stream, self.directory, self.plans, Watch(), history, False, None, "", 0)

@@ -25,13 +25,13 @@ def printed(results: Sequence[Result], how: Format) -> str:
 
 def _entry(result: Result) -> object:
     if result.table is None:
-        return {"text": result.text}
+        return {"text": result.text} | ({"warnings": list(result.warnings)} if result.warnings else {})
     return {"rows": [{k: plain(v) for k, v in row.items()} for row in result.table.to_pylist()]}
 
 
 def _csv(result: Result) -> str:
     if result.table is None:
-        return result.text
+        return result.render()
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(result.table.column_names)

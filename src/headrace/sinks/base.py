@@ -92,6 +92,10 @@ class DriverSink(Protocol):
         """Remove what is `ahead`: the sink is then as it was when `key` was committed."""
         ...
 
+    def forget(self, key: SinkKey) -> None:
+        """The instance is gone, and no epoch up to `key` comes back: remove what is kept beside its output."""
+        ...
+
     def close(self) -> None:
         """Release what the sink holds; committed output stays."""
         ...

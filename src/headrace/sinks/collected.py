@@ -1,6 +1,7 @@
 """What the memory and console sinks share: rows that travel to the driver, a bounded number of them, once per epoch.
 
-A task sends at most `max_rows` rows, however many pieces its output was staged in; so does a lane of Ring 1. These are
+A task sends at most `max_rows` rows and `SENT_BYTES` bytes, however many pieces its output was staged in; so does a
+lane of Ring 1. These are
 the only sinks whose rows pass through the driver.
 """
 
@@ -12,6 +13,29 @@ import pyarrow as pa
 
 from headrace.errors import EpochMismatch
 from headrace.sinks.base import SinkKey, Staged
+
+# Bytes of rows that one task sends at most, whatever `max_rows` says; one row always travels.
+SENT_BYTES = 64 * 1024 * 1024
+
+
+def newest_within(table: pa.Table, most: int = SENT_BYTES) -> pa.Table:
+    """The newest rows of `table` that take at most `most` bytes, and at least one."""
+    return _within(table, most, lambda rows: table.slice(table.num_rows - rows))
+
+
+def oldest_within(table: pa.Table, most: int = SENT_BYTES) -> pa.Table:
+    """The oldest rows of `table` that take at most `most` bytes, and at least one."""
+    return _within(table, most, lambda rows: table.slice(0, rows))
+
+
+def _within(table: pa.Table, most: int, take: Callable[[int], pa.Table]) -> pa.Table:
+    if table.nbytes <= most:
+        return table
+    low, high = 1, table.num_rows  # `low` rows are taken in any case, `high` are too many
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if take(middle).nbytes <= most else (low, middle)
+    return take(low)
 
 
 def pack(table: pa.Table) -> bytes:
@@ -60,6 +84,9 @@ class Collected:
 
     def rewind(self, key: SinkKey) -> None:
         """Nothing outlives the process."""
+
+    def forget(self, key: SinkKey) -> None:
+        """Nothing is kept beside the rows."""
 
 
 class NewestEpoch:

@@ -14,7 +14,7 @@ from headrace.options import Option, integer
 from headrace.program import SinkDef
 from headrace.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import Collected, joined, pack, unpack
+from headrace.sinks.collected import Collected, joined, oldest_within, pack, unpack
 from headrace.tables import table_of
 
 _OPTIONS = (
@@ -32,13 +32,13 @@ class ConsoleTask:
         self._max_rows: int = CONSOLE.values(sink.options)["max_rows"]
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
-        return Staged(table.num_rows, data=pack(table.slice(0, self._max_rows)))
+        return Staged(table.num_rows, data=pack(oldest_within(table.slice(0, self._max_rows))))
 
 
 def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
     """One receipt with the first `max_rows` rows of all."""
     most: int = CONSOLE.values(sink.options)["max_rows"]
-    return joined(staged, lambda rows: rows.slice(0, most))
+    return joined(staged, lambda rows: oldest_within(rows.slice(0, most)))
 
 
 class ConsoleSink(Collected):

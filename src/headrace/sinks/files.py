@@ -171,6 +171,13 @@ class FileSink:
                 if directory.exists():
                     fsync(directory)
 
+    def forget(self, key: SinkKey) -> None:
+        with _writing(self._layout):
+            for directory in (self._layout.staging, self._layout.manifests):
+                for path, epoch in self._of_instance(directory, key):
+                    if epoch <= key.epoch:
+                        _remove_directory(path) if path.is_dir() else path.unlink(missing_ok=True)
+
     def _later(self, key: SinkKey) -> list[Path]:
         """What there is of later epochs: visible files, then promises and manifests, whose files may not be visible
         yet, or not any more."""

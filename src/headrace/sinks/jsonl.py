@@ -21,6 +21,7 @@ from headrace.options import Option, boolean, choice, text
 from headrace.program import Meaning, SinkDef
 from headrace.schema import Schema
 from headrace.sinks.base import SinkKind
+from headrace.sinks.collected import oldest_within
 from headrace.sinks.files import GUARANTEE, FileSink, FileTask, check_directory
 
 _OPTIONS = (
@@ -29,8 +30,9 @@ _OPTIONS = (
     Option("compression", choice("none", "gzip"), default="none", help="none (default) or gzip"),
 )
 
-# Rows that become text at once: bounds the memory that a large epoch takes.
+# Rows, and bytes of them, that become text at once: bounds the memory that a large epoch takes.
 _CHUNK = 65_536
+_CHUNK_BYTES = 16 * 1024 * 1024
 
 
 def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str) -> None:
@@ -38,8 +40,11 @@ def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str)
     fields = [(field.name, f"c{i}", field.type) for i, field in enumerate(table.schema)]
     sql = f"SELECT {_object(fields, ignore_nulls)} || chr(10) AS line FROM rows"
     with gzip.open(path, "wb") if compression == "gzip" else open(path, "wb") as out:
-        for start in range(0, table.num_rows, _CHUNK):
-            lines = run(Meaning(), sql, {"rows": positional.slice(start, _CHUNK)})
+        start = 0
+        while start < table.num_rows:
+            piece = oldest_within(positional.slice(start, _CHUNK), _CHUNK_BYTES)
+            start += piece.num_rows
+            lines = run(Meaning(), sql, {"rows": piece})
             for chunk in lines.column(0).chunks:
                 out.write(_bytes_of(chunk.cast(pa.large_string())))
 

@@ -10,11 +10,11 @@ from threading import Lock
 
 import pyarrow as pa
 
-from headrace.options import Option, integer
+from headrace.options import Option, integer, size
 from headrace.program import SinkDef
 from headrace.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import Collected, joined, pack, unpack
+from headrace.sinks.collected import Collected, joined, newest_within, pack, unpack
 
 _OPTIONS = (
     Option(
@@ -23,37 +23,49 @@ _OPTIONS = (
         default=100_000,
         help="rows that are kept, and that a task sends at most; the oldest are dropped and counted",
     ),
+    Option(
+        "max_bytes",
+        size,
+        default=256 * 1024 * 1024,
+        help="bytes of rows that are kept, a task sends at most 64 MiB; the oldest rows are dropped and counted",
+    ),
 )
 _GUARANTEE = "exactly once while the process lives; kept in memory only"
 
 
 class MemoryTask:
-    """Sends a task's rows to the driver: at most `max_rows` of them, the newest."""
+    """Sends a task's rows to the driver: at most `max_rows` of them and SENT_BYTES, the newest."""
 
     def __init__(self, sink: SinkDef) -> None:
         self._max_rows: int = MEMORY.values(sink.options)["max_rows"]
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
-        return Staged(table.num_rows, data=pack(table.slice(max(0, table.num_rows - self._max_rows))))
+        return Staged(table.num_rows, data=pack(_newest(table, self._max_rows)))
+
+
+def _newest(table: pa.Table, rows: int) -> pa.Table:
+    return newest_within(table.slice(max(0, table.num_rows - rows)))
 
 
 def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
-    """One receipt with the newest `max_rows` rows of all."""
+    """One receipt with the newest rows of all that a task may send."""
     most: int = MEMORY.values(sink.options)["max_rows"]
-    return joined(staged, lambda rows: rows.slice(max(0, rows.num_rows - most)))
+    return joined(staged, lambda rows: _newest(rows, most))
 
 
 class MemorySink(Collected):
-    """Holds the newest `max_rows` rows. `read` may be called from any thread; `commit` from the stream's thread."""
+    """Holds the newest rows, as many as `max_rows` and `max_bytes` allow. `read` may be called from any thread;
+    `commit` from the stream's thread."""
 
     guarantee = _GUARANTEE
 
     def __init__(self, sink: SinkDef, output: Schema) -> None:
         super().__init__()
-        self._max_rows: int = MEMORY.values(sink.options)["max_rows"]
+        options = MEMORY.values(sink.options)
+        self._max_rows, self._max_bytes = int(options["max_rows"]), int(options["max_bytes"])
         self._schema = output.arrow
         self._tables: deque[pa.Table] = deque()
-        self._held = 0
+        self._held = self._bytes = 0
         self._lock = Lock()
         self.dropped = 0
 
@@ -65,19 +77,35 @@ class MemorySink(Collected):
         with self._lock:
             for receipt, table in zip(staged, tables, strict=True):
                 self.dropped += receipt.rows - table.num_rows
-                self._held += table.num_rows
-                self._tables.append(table)
+                if table.num_rows:
+                    self._held += table.num_rows
+                    self._bytes += table.nbytes
+                    self._tables.append(table)
             self._drop_oldest()
             return self._seen.add(key, staged)
 
     def _drop_oldest(self) -> None:
         while (excess := self._held - self._max_rows) > 0:
-            oldest = self._tables.popleft()
-            gone = min(excess, oldest.num_rows)
-            if gone < oldest.num_rows:
-                self._tables.appendleft(oldest.slice(gone))
-            self._held -= gone
-            self.dropped += gone
+            gone = min(excess, self._tables[0].num_rows)
+            self._cut_oldest(self._tables[0].slice(gone))
+        while self._bytes > self._max_bytes:
+            oldest = self._tables[0]
+            room = self._max_bytes - (self._bytes - oldest.nbytes)
+            kept = newest_within(oldest, room)
+            if kept.nbytes > room and len(self._tables) > 1:  # a single row that is too large
+                kept = kept.slice(1)
+            self._cut_oldest(kept)
+            if kept.nbytes > room:  # the newest row stays, however large
+                return
+
+    def _cut_oldest(self, kept: pa.Table) -> None:
+        """Keep only this of the oldest table."""
+        oldest = self._tables.popleft()
+        if kept.num_rows:
+            self._tables.appendleft(kept)
+        self._held -= oldest.num_rows - kept.num_rows
+        self._bytes -= oldest.nbytes - kept.nbytes
+        self.dropped += oldest.num_rows - kept.num_rows
 
     def read(self) -> pa.Table:
         """All rows that are held, in the order in which their epochs were committed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import UnknownFormat, UnknownSource
 from headrace.formats import FORMATS
 from headrace.options import check_options, closest
@@ -41,4 +43,15 @@ def check_stream(stream: StreamDef) -> None:
     source.check(stream)
 
 
-__all__ = ["SOURCES", "SourceKind", "check_stream"]
+def keeps_progress(old: StreamDef, new: StreamDef) -> bool:
+    """Whether a stream may be changed from `old` to `new` and go on where it was: nothing differs but options that its
+    source allows to change."""
+
+    def fixed(stream: StreamDef) -> StreamDef:
+        changeable = SOURCES[stream.source].changeable
+        return replace(stream, sql="", options={k: v for k, v in stream.options.items() if k.lower() not in changeable})
+
+    return fixed(old) == fixed(new)
+
+
+__all__ = ["SOURCES", "SourceKind", "check_stream", "keeps_progress"]

@@ -15,6 +15,7 @@ from headrace.durable import private_directory
 from headrace.formats.base import BadRecord, Format
 from headrace.options import Option, check_options
 from headrace.program import StreamDef
+from headrace.sources.badfiles import BadRange
 
 Offset = dict[str, Any]
 Clock = Callable[[], float]  # seconds since 1970
@@ -25,12 +26,15 @@ class RawChunk:
     """Whole records from one origin: `data` starts at byte `offset` of it.
 
     `bad` are records that the source itself had to refuse (longer than `max_record_bytes`); they are not in `data`.
+    `unreadable` is a part of the split that could not be read: nothing of the epoch may be committed before the source
+    leaves it out.
     """
 
     origin: str
     offset: int
     data: bytes | memoryview
     bad: tuple[BadRecord, ...] = ()
+    unreadable: BadRange | None = None
 
 
 class Split(Protocol):
@@ -96,7 +100,8 @@ def check_nothing(stream: StreamDef, values: Mapping[str, Any]) -> None:
 @dataclass(frozen=True, slots=True)
 class SourceKind:
     """A source as users name it in `WITH (source = '...')`. The bytes of a `pushed` one come through the gateway, which
-    runs while the stream does."""
+    runs while the stream does. CREATE OR REPLACE STREAM may change the options in `changeable` and keep the stream's
+    progress and pipelines: what was read does not depend on them."""
 
     name: str
     help: str
@@ -104,6 +109,7 @@ class SourceKind:
     build: SourceFactory
     verify: Callable[[StreamDef, Mapping[str, Any]], None] = check_nothing
     pushed: bool = False
+    changeable: tuple[str, ...] = ()
 
     def values(self, stream: StreamDef) -> dict[str, Any]:
         """The values of this source's options; the stream's other options belong to its format."""

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import MissingFile, UnreadableDirectory
+from headrace.errors import FileChanged, MissingFile, UnreadableDirectory
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.ingress.delimiting import Delimiting, finder_of
@@ -37,12 +37,14 @@ from headrace.options import Option, choice, text
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
 from headrace.sources.bufferlog import BufferLog, Forgotten
-from headrace.sources.filelog import changed
+from headrace.sources.extent import look_at
+from headrace.sources.listing import Listing
 from headrace.sources.push import verify_delimited
 from headrace.sources.reading import CHUNK
 
 NAME = re.compile(r"(?P<origin>.+)\.(?P<sequence>\d+)\.(?P<kind>buf|end)")
-POLL = 0.1  # seconds between listings, at least
+POLL = 0.1  # seconds between two looks at the directory, at least
+LIST = 5.0  # seconds after which the directory is listed although its time has not changed
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 FORGET_AT = 256  # lines of the log, at least, before it is worth a look
 _ENDS = 1
@@ -61,7 +63,11 @@ class Fragment:
         try:
             with open(self.path, "rb") as file:
                 if os.fstat(file.fileno()).st_size != self.size:
-                    raise changed(self.path, "got another size")
+                    raise FileChanged(
+                        f"{self.path} got another size after it was listed",
+                        advice="Put its old content back: buffers must stay as they are until they are read.",
+                        path=self.path,
+                    )
                 return os.pread(file.fileno(), self.end - self.begin, self.begin)
         except FileNotFoundError:
             raise MissingFile(
@@ -125,7 +131,8 @@ class Buffers:
         self._owners: list[int] = []  # the origin of each unit
         self._ends: list[int] = []  # the address after each unit
         self._committed: Counter[int] = Counter()  # units by origin
-        self._next_poll = 0.0
+        self._listing = Listing(values["path"])
+        self._polled = self._listed = float("-inf")
         self._unsettled = False  # whether a file was still being written
         head, kept = self._log.read()
         if kept:
@@ -218,25 +225,18 @@ class Buffers:
 
     def _poll(self, force: bool = False) -> None:
         now = self.clock()
-        if now < self._next_poll and not force:
+        if self._polled <= now < self._polled + POLL and not force:
             return
-        self._next_poll = now + POLL
+        self._polled = now
+        if self._listed <= now < self._listed + LIST and not self._unsettled and self._listing.unchanged():
+            return
+        self._listed = now
         found = []
-        try:
-            for entry in os.scandir(self.path):
-                if (
-                    entry.path not in self._known
-                    and NAME.fullmatch(entry.name)
-                    and not entry.name.startswith((".", "_"))
-                ):
-                    stat = entry.stat()
-                    found.append((stat.st_mtime_ns, entry.path, stat.st_size))
-        except OSError as problem:
-            raise UnreadableDirectory(
-                f"{self.path} cannot be listed: {problem.strerror}",
-                advice="Make it, or correct path.",
-                path=str(self.path),
-            ) from None
+        for path in self._listing.paths():
+            if path not in self._known and NAME.fullmatch(os.path.basename(path)):
+                stamp = look_at(path)
+                if stamp is not None:
+                    found.append((stamp.mtime_ns, path, stamp.size))
         looked = [self._look(path, size) for _, path, size in sorted(found)]
         whole = [one for one in looked if one is not None]
         self._unsettled = len(whole) < len(looked)

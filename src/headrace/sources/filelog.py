@@ -3,100 +3,33 @@
 An *extent* is a byte range of one file. The log is JSON lines, appended and fsynced before `append` returns, so an
 offset (extent, position) means the same bytes after any restart; now and then it is compacted, that is replaced whole
 by one without what was read. One writer, in the process that plans epochs.
+
+A line is an extent, or one of
+    {"first", "bytes", "lines", ...}    at the beginning of a compacted log: what the forgotten lines amounted to
+    {"known": extent, "gone": time}     the newest extent of a file whose extents are forgotten
+    {"rotated": {new: old}}             growing files that have other names now; all of one listing, in one line
+    {"unknown": path}                   nothing is known of the name: its file was rotated away
+    {"bad": file}                       a file that is left out; its extent, if it has one, is never read
+    {"good": path}                      it is what it was again
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Set
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.durable import fsync, private_opener, write_atomic
-from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDirectory
+from headrace.errors import StateDamaged
+from headrace.sources.badfiles import BadFile
+from headrace.sources.extent import Extent
 
-HEAD = 4096
 COMPACT_LINES = 1000  # a shorter log is left as it is
 KEEP_GONE = 7 * 24 * 3600.0  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Bytes [begin, end) of a file, and how to know the file again: inode, and a digest of its first `head_bytes`.
-
-    `sealed` files are immutable, and `end` is their size; the others may grow beyond `end` (`tail`). A `whole` extent
-    is read in order by one task, decompressed by `codec` if it has one.
-    """
-
-    path: str
-    inode: int
-    begin: int
-    end: int
-    head_bytes: int
-    head: str
-    sealed: bool
-    whole: bool = False
-    codec: str = ""
-
-    def open(self) -> int:
-        """A descriptor of the file, which is still the one that was logged. Raises FileChanged or MissingFile."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            raise MissingFile(
-                f"{self.path} is gone before it was read",
-                advice="Put it back: files must stay until the pipelines have read them.",
-                path=self.path,
-            ) from None
-        except PermissionError:
-            raise unreadable(self.path) from None
-        try:
-            self.verify(fd)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
-
-    def verify(self, fd: int) -> None:
-        """Raise FileChanged unless `fd` is the file that was logged, with at least the bytes that were logged."""
-        stat = os.fstat(fd)
-        if stat.st_ino != self.inode or fingerprint(fd, self.head_bytes) != self.head:
-            raise changed(self.path, "was replaced")
-        self.verify_size(stat.st_size)
-
-    def verify_size(self, size: int) -> None:
-        """Raise FileChanged if a file of this extent cannot have `size` bytes."""
-        if size < self.end:
-            raise changed(self.path, f"shrank from {self.end} to {size} bytes")
-        if self.sealed and size > self.end:
-            raise changed(self.path, f"grew from {self.end} to {size} bytes")
-
-
-def changed(path: str, how: str) -> FileChanged:
-    """The error for a file that is not what it was."""
-    return FileChanged(
-        f"{path} {how} after it was listed",
-        advice="Write new data under a new name, and rename it into place when it is whole; "
-        "for files that grow at their end set tail = 'true'.",
-        path=path,
-        how=how,
-    )
-
-
-def unreadable(path: str) -> UnreadableDirectory:
-    """The error for a file that may not be read."""
-    return UnreadableDirectory(
-        f"{path} cannot be read", advice="Make it readable for the user who runs headrace.", path=path
-    )
-
-
-def fingerprint(fd: int, length: int) -> str:
-    """A digest of the first `length` bytes."""
-    return hashlib.blake2b(os.pread(fd, length, 0), digest_size=16).hexdigest()
 
 
 class FileLog:
@@ -105,6 +38,10 @@ class FileLog:
     Extents are numbered for ever; those before `first` have been read and are forgotten, but for what is known of
     their files. A file that was read and is gone is remembered for KEEP_GONE, so that one that comes back, with a
     mount for instance, is not read again.
+
+    `bad` are the files that are left out now, `left_out` the extents of them (and of those that were repaired), and
+    `bad_count` how often a file was found bad. `followed` are files that grow and were rotated: they are read on under
+    their new names, also where the stream's path does not match those.
     """
 
     def __init__(self, path: Path) -> None:
@@ -112,6 +49,10 @@ class FileLog:
         self.first = 0
         self.extents: list[Extent] = []  # number `first` and later
         self.last: dict[str, Extent] = {}  # path -> its newest extent
+        self.followed: set[str] = set()
+        self.bad: dict[str, BadFile] = {}  # by path, oldest first
+        self.left_out: set[int] = set()
+        self.bad_count = 0
         self._gone: dict[str, float] = {}  # path -> since when it is not there, as compactions saw it
         self._before: list[int] = [0]  # bytes before extent `first` + i
         self._lines = self._compacted = 0  # now, and after the newest compaction
@@ -134,38 +75,88 @@ class FileLog:
                 ) from problem
 
     def _read(self, line: dict[str, Any]) -> None:
-        """One line: an extent, or, at the beginning of a compacted log, what is known of what was forgotten."""
         self._lines += 1
         if "first" in line:
             self.first, self._before = int(line["first"]), [int(line["bytes"])]
             self._compacted = int(line["lines"])
+            self.left_out = set(map(int, line.get("left_out", [])))
+            self.bad_count = int(line.get("bad_count", 0))
         elif "known" in line:
-            known = Extent(**line["known"])
-            self.last[known.path] = known
-            if line["gone"] is not None:
-                self._gone[known.path] = float(line["gone"])
+            self._know(Extent.parse(line["known"]), line["gone"], bool(line.get("followed")))
+        elif "rotated" in line:
+            self._rotate(line["rotated"])
+        elif "unknown" in line:
+            self.last.pop(line["unknown"], None)
+        elif "bad" in line:
+            self._leave_out(BadFile.parse(line["bad"]), counted=not line.get("kept"))
+        elif "good" in line:
+            self.bad.pop(line["good"], None)
         else:
-            self._add(Extent(**line))
+            self._add(Extent.parse(line))
+
+    def _know(self, extent: Extent, gone: float | None, followed: bool) -> None:
+        self.last[extent.path] = extent
+        if gone is not None:
+            self._gone[extent.path] = float(gone)
+        if followed:
+            self.followed.add(extent.path)
+
+    def _leave_out(self, file: BadFile, counted: bool) -> None:
+        self.bad_count += counted and (file.path not in self.bad or not file.unread)
+        self.bad.pop(file.path, None)
+        self.bad[file.path] = file
+        if file.extent is not None:
+            self.left_out.add(file.extent)
 
     def _add(self, extent: Extent) -> None:
         self.extents.append(extent)
         self.last[extent.path] = extent
+        if extent.path in self.bad and self.bad[extent.path].unread:  # it was repaired
+            del self.bad[extent.path]
         self._before.append(self._before[-1] + extent.end - extent.begin)
 
-    def append(self, extents: list[Extent]) -> None:
+    def append(self, extents: Sequence[Extent]) -> None:
         """Add extents; they are durable when this returns."""
-        if not extents:
+        self._write([asdict(e) for e in extents])
+        for extent in extents:
+            self._add(extent)
+
+    def leave_out(self, files: Sequence[BadFile]) -> None:
+        """Add files that are left out from now on; durable when this returns."""
+        self._write([{"bad": asdict(f)} for f in files])
+        for file in files:
+            self._leave_out(file, counted=True)
+
+    def take_back(self, path: str) -> None:
+        """A file that was left out is what it was before."""
+        self._write([{"good": path}])
+        self.bad.pop(path, None)
+
+    def rotate(self, moves: Mapping[str, str]) -> None:
+        """Growing files have other names now: `moves` has the old by the new ones. Durable when this returns."""
+        if moves:
+            self._write([{"rotated": dict(moves)}])
+            self._rotate(moves)
+
+    def _rotate(self, moves: Mapping[str, str]) -> None:
+        moved = {new: replace(self.last[old], path=new) for new, old in moves.items()}
+        for old in moves.values():
+            self.last.pop(old)
+            self.followed.discard(old)
+        self.last |= moved
+        self.followed |= moved.keys()
+
+    def _write(self, lines: Sequence[dict[str, Any]]) -> None:
+        if not lines:
             return
         fresh = not self.path.exists()
         with open(self.path, "ab", opener=private_opener) as log:
-            log.write("".join(_line(asdict(e)) for e in extents).encode())
+            log.write("".join(map(_line, lines)).encode())
             log.flush()
             os.fsync(log.fileno())
         if fresh:
             fsync(self.path.parent)
-        for extent in extents:
-            self._add(extent)
-        self._lines += len(extents)
+        self._lines += len(lines)
 
     @property
     def grown(self) -> bool:
@@ -178,17 +169,32 @@ class FileLog:
         and have been gone for KEEP_GONE. `present` are the files that are there."""
         dropped = max(0, min(oldest - self.first, len(self.extents)))
         extents = self.extents[dropped:]
-        open_paths = {e.path for e in extents}
-        gone = {p: self._gone.get(p, now) for p in self.last.keys() - present}
+        open_paths = {e.path: e for e in extents}
+        names = self.last.keys() | self.bad.keys()
+        gone = {p: self._gone.get(p, now) for p in names - present}
         forgotten = {p for p, since in gone.items() if now - since > KEEP_GONE and p not in open_paths}
-        unsaid = open_paths | forgotten
-        known = [e for p, e in self.last.items() if p not in unsaid]
-        lines: list[dict[str, Any]] = [{"known": asdict(e), "gone": gone.get(e.path)} for e in known]
+        first = self.first + dropped
+        left_out = {n for n in self.left_out if n >= first}
+
+        def known(paths: Iterable[str]) -> Iterator[dict[str, Any]]:
+            for p in paths:
+                yield {"known": asdict(self.last[p]), "gone": gone.get(p), "followed": p in self.followed}
+
+        lines = list(known(p for p in self.last if p not in open_paths and p not in forgotten))
         lines += [asdict(e) for e in extents]
-        head: dict[str, Any] = {"first": self.first + dropped, "bytes": self._before[dropped], "lines": len(lines) + 1}
+        # Where files were rotated, the extents that are kept do not say what the names stand for now.
+        rotated = (p for p in open_paths if p in self.last and (p in self.followed or self.last[p] != open_paths[p]))
+        lines += known(rotated)
+        lines += [{"unknown": p} for p in open_paths if p not in self.last]
+        lines += [{"bad": asdict(f), "kept": True} for p, f in self.bad.items() if p not in forgotten]
+        head: dict[str, Any] = {"first": first, "bytes": self._before[dropped], "lines": len(lines) + 1}
+        head |= {"left_out": sorted(left_out), "bad_count": self.bad_count}
         write_atomic(self.path, "".join(map(_line, [head, *lines])).encode())
-        self.first, self.extents, self._before = self.first + dropped, extents, self._before[dropped:]
+        self.first, self.extents, self._before = first, extents, self._before[dropped:]
         self.last = {p: e for p, e in self.last.items() if p not in forgotten}
+        self.bad = {p: f for p, f in self.bad.items() if p not in forgotten}
+        self.followed -= forgotten
+        self.left_out = left_out
         self._gone = {p: since for p, since in gone.items() if p not in forgotten}
         self._lines = self._compacted = len(lines) + 1
 

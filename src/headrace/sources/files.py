@@ -10,7 +10,6 @@ unit of parallelism: a byte range of a file; delivery: exactly once into an epoc
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -18,18 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from headrace.durable import write_atomic
-from headrace.errors import BadOption, HeadraceError
+from headrace.errors import BadOption
 from headrace.formats import FORMATS
-from headrace.formats.codecs import CODECS, codec_of
+from headrace.formats.codecs import CODECS
 from headrace.options import Option, boolean, choice, text
 from headrace.program import StreamDef
+from headrace.sources.arrivals import Arrivals
+from headrace.sources.badfiles import BadFile, BadRange, handed_over, taken, write_summary
 from headrace.sources.base import Clock, Offset, SourceKind, Split
-from headrace.sources.filelog import HEAD, Extent, FileLog, changed, fingerprint, unreadable
+from headrace.sources.filelog import FileLog
 from headrace.sources.listing import Listing
-from headrace.sources.reading import CHUNK, HEADER, FileRange, FileSplit
+from headrace.sources.reading import FileRange, FileSplit
 
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
-POLL = 0.1  # seconds between listings, at least
+POLL = 0.1  # seconds between two looks at the directory, at least
+# In a directory that has not changed all files are looked at every FULL seconds or, if that takes long, so seldom that
+# it takes a fiftieth of a core; at the latest after FULL_AT_MOST seconds. Whether files have grown shows in no other
+# way: that may take a fortieth.
+FULL, FULL_AT_MOST, FULL_SHARE, TAIL_SHARE = 5.0, 60.0, 50, 40
+CHEAP = 0.005  # processor seconds: a listing that takes no longer is made whenever somebody must know
 
 
 class Files:
@@ -37,15 +43,27 @@ class Files:
 
     def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
         self.format = FORMATS[stream.format].make(stream.schema, stream.options)
-        self.listing = Listing(values["path"])
         self.tail: bool = values["tail"]
-        self.codec: str = values["codec"]
+        self.listing = Listing(values["path"], may_be_away=self.tail)
         self.log = FileLog(state_dir / "files.log")
+        self.skip: bool = values["on_bad_file"] == "skip"
+        given = {name.lower(): value for name, value in stream.options.items()}
+        self.arrivals = Arrivals(
+            self.log,
+            self.format,
+            tail=self.tail,
+            codec=values["codec"],
+            headed=boolean(given.get("header", "false")),
+            skip=self.skip,
+        )
         self.start: str = values["start"]
-        self._start_file = state_dir / "start.json"
+        self._directory, self._start_file = state_dir, state_dir / "start.json"
         self.clock = clock
-        self._next_poll = 0.0
+        self._polled = self._next_poll = self._next_full = 0.0
+        self._cost = 0.0  # processor seconds that the newest listing took
+        self._looked = False  # whether the newest call of `latest` has looked at the directory
         self._present: set[str] | None = None
+        self._take_over()
 
     def initial(self) -> Offset:
         """With start = 'latest', the end of what is there when this is asked first; later the same, because Spark may
@@ -53,14 +71,15 @@ class Files:
         if self.start == "earliest":
             return {"extent": 0, "pos": 0}
         if not self._start_file.exists():
-            self._poll(force=True)
+            self._next_poll = 0.0
+            self._poll()
             extent, pos = self.log.place(self.log.total) if self.log.total else (0, 0)
             write_atomic(self._start_file, json.dumps({"extent": extent, "pos": pos}).encode())
         offset: Offset = json.loads(self._start_file.read_bytes())
         return offset
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
-        self._poll()
+        self._looked = self._poll()
         begin = self._address(start)
         if begin >= self.log.total:
             return start
@@ -75,14 +94,16 @@ class Files:
         count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
         cuts = [low + (high - low) * i // count for i in range(count + 1)]
         cuts = [self._movable(c) for c in cuts]
-        splits = (FileSplit(tuple(self._ranges(a, b))) for a, b in pairwise(cuts))
+        splits = (FileSplit(tuple(self._ranges(a, b)), self.skip) for a, b in pairwise(cuts))
         return [s for s in splits if s.ranges]
 
     def exhausted(self, at: Offset) -> bool:
+        """Only a look at the directory that was made now can say so, or by the call of `latest` just before: when that
+        would take too much of a core, this is False."""
         if self._address(at) < self.log.total:
             return False
-        self._poll(force=True)
-        return self._address(at) >= self.log.total
+        looked, self._looked = self._poll(force=True) or self._looked, False
+        return looked and self._address(at) >= self.log.total
 
     def backlog(self, at: Offset) -> int:
         self._poll()
@@ -110,78 +131,64 @@ class Files:
             found = self.log.extent(extent)
             begin = pos - 1
             end = min(found.end, begin + high - low)
-            yield FileRange(found, begin, end)
+            if extent not in self.log.left_out:
+                yield FileRange(found, begin, end, extent)
             low += end - begin
 
-    def _poll(self, force: bool = False) -> None:
-        """Log what is new. A listing is due every POLL seconds, less often when listing itself takes long."""
+    def _take_over(self) -> None:
+        """Leave out what tasks could not read in an earlier run of an epoch, before an epoch is planned."""
+        logged = range(self.log.first, self.log.first + len(self.log.extents))
+        first: dict[int, BadRange] = {}  # what is left out is the extent, from the first byte that could not be read
+        for bad in sorted(handed_over(self._directory), key=lambda bad: bad.begin):
+            if bad.extent in logged and bad.extent not in self.log.left_out:
+                first.setdefault(bad.extent, bad)
+        self.log.leave_out(
+            [
+                BadFile(bad.path, bad.code, bad.message, bad.stamp, self._unread(bad.extent, bad.begin), bad.extent)
+                for bad in first.values()
+            ]
+        )
+        taken(self._directory)
+        self._publish_bad()
+
+    def _unread(self, extent: int, begin: int) -> bool:
+        """Whether no epoch has read anything of an extent's file before byte `begin`."""
+        return self.log.extent(extent).begin == 0 == begin
+
+    def _publish_bad(self) -> None:
+        write_summary(self._directory, self.log.bad_count, list(self.log.bad.values()))
+
+    def _poll(self, force: bool = False) -> bool:
+        """Log what is new; whether that is known as of now. Looks every POLL seconds, less often when that takes long,
+        and with `force` at once, unless that would take too much of a core."""
         now = self.clock()
-        if now < self._next_poll and not force:
-            return
-        began = time.perf_counter()
-        fresh: list[tuple[int, Extent]] = []
-        listed = list(self.listing.files())
-        cost = time.perf_counter() - began
-        for found in listed:
-            known = self.log.last.get(found.path)
-            if known is None:
-                fresh += self._extent(found.path, 0)
-            elif known.inode != found.inode:
-                raise changed(found.path, "was replaced")
-            elif self.tail:
-                fresh += self._extent(found.path, known.end)
-            else:
-                known.verify_size(found.size)
-        self.log.append([e for _, e in sorted(fresh, key=lambda pair: (pair[0], pair[1].path))])
-        self._present = {found.path for found in listed}
-        self._next_poll = now + min(1.0, max(POLL, 10 * cost))
+        due = not self._polled <= now < self._next_poll  # a clock that was set back must not hold up the stream
+        if not due and not force:
+            return False
+        full = due and not self._polled <= now < self._next_full
+        full = full or (self.tail and force and self._cost <= CHEAP)
+        if not full and self.listing.unchanged():
+            if due:
+                self._polled, self._next_poll = now, now + POLL
+            return not self.tail  # whether files have grown is not known
+        if not due and self._cost > CHEAP:
+            return False
+        self._list(now, full or self.tail)
+        return True
 
-    def _extent(self, path: str, begin: int) -> list[tuple[int, Extent]]:
-        """What the file has beyond `begin`, with its mtime; nothing if that is no whole record yet."""
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return []  # gone since the directory was listed: it was never promised to anyone
-        except PermissionError:
-            raise unreadable(path) from None
-        try:
-            stat = os.fstat(fd)
-            if stat.st_size < begin:
-                raise changed(path, f"shrank from {begin} to {stat.st_size} bytes")
-            end = self._last_record_end(fd, begin, stat.st_size) if self.tail else stat.st_size
-            if self.tail and end == begin:
-                return []
-            codec = codec_of(path) if self.codec == "auto" else self.codec.removeprefix("none")
-            if begin == 0 and not codec:
-                self._check_header(fd, path, stat.st_size)
-            head = min(HEAD, end)
-            digest = fingerprint(fd, head)
-            whole = bool(codec or self.format.in_order)
-            extent = Extent(path, stat.st_ino, begin, end, head, digest, not self.tail, whole, codec)
-            return [(stat.st_mtime_ns, extent)]
-        finally:
-            os.close(fd)
-
-    def _check_header(self, fd: int, path: str, size: int) -> None:
-        try:
-            self.format.header_bytes(os.pread(fd, min(size, HEADER), 0))
-        except HeadraceError as problem:
-            problem.message = f"{path}: {problem.message}"
-            problem.params["path"] = path
-            raise
-
-    def _last_record_end(self, fd: int, begin: int, size: int) -> int:
-        if self.format.row_bytes:
-            return size - size % self.format.row_bytes
-        delimiter = self.format.delimiter
-        high, window = size, 4096
-        while high > begin:
-            low = max(begin, high - window)
-            found = os.pread(fd, min(size, high + len(delimiter) - 1) - low, low).rfind(delimiter)
-            if found >= 0:
-                return low + found + len(delimiter)
-            high, window = low, min(window * 4, CHUNK)
-        return begin
+    def _list(self, now: float, full: bool) -> None:
+        """List the directory, and log what is new. `full`: look at the files that are known, too."""
+        began, used, known = time.perf_counter(), time.thread_time(), (self.log.bad_count, len(self.log.bad))
+        paths = self.listing.paths()
+        self.arrivals.take(paths, all_of_them=full)
+        self._present = {*paths, *self.log.followed}
+        self._cost, took = time.thread_time() - used, time.perf_counter() - began
+        self._polled, self._next_poll = now, now + max(POLL, min(1.0, 10 * self._cost), took)
+        if full:
+            pause = max(POLL, TAIL_SHARE * self._cost) if self.tail else max(FULL, FULL_SHARE * self._cost)
+            self._next_full = now + min(FULL_AT_MOST, pause)
+        if (self.log.bad_count, len(self.log.bad)) != known:
+            self._publish_bad()
 
 
 def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
@@ -213,7 +220,14 @@ FILES = SourceKind(
             default="auto",
             help="how files are compressed; auto goes by .gz .zst .lz4 .sz .bz2; one task reads a compressed file",
         ),
+        Option(
+            "on_bad_file",
+            choice("fail", "skip"),
+            default="fail",
+            help="what one file that cannot be read does: fail stops the stream, skip leaves the file out and names it",
+        ),
     ),
     Files,
     _verify,
+    changeable=("on_bad_file",),
 )

@@ -1,17 +1,22 @@
 """A stream's journal as a source: what the gateway has written is read by the tasks, in ranges of the ready log.
 
+What an epoch is planned to read is synced first: else a power loss could take it from the journal, and sinks that had
+not committed the epoch yet would differ from those that had. With fsync `never` that, too, is left to the system.
+
 unit of parallelism: a block of the journal; delivery: exactly once into an epoch, replayable until it is committed.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.formats.base import Format
-from headrace.ingress.ready import Place, ReadyLog, Stretch, UnitReader, commit
+from headrace.ingress.mark import Place, commit, consumer_path, read_consumer
+from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, Split
 from headrace.sources.reading import CHUNK
@@ -43,6 +48,9 @@ class JournalSource:
         self.directory = state_dir / JOURNAL
         self.origin = f"{stream.source}:{stream.name}"
         self.log = ReadyLog(self.directory)
+        self._keep: bool = values["fsync"] != "never"
+        known = read_consumer(consumer_path(self.directory, CONSUMER))
+        self._lost = known[1] if known is not None else 0  # by the planning processes before this one
         self._committed = Place()
 
     def initial(self) -> Offset:
@@ -53,7 +61,11 @@ class JournalSource:
         self._release(place)
         self.log.follow(place)
         found = self.log.advance(place, max_bytes)
-        return start if found == place else asdict(found)
+        if found == place:
+            return start
+        if self._keep:
+            sync_files(self.directory, place.file, found.file)
+        return asdict(found)
 
     def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
         begin, stop = Place(**start), Place(**end)
@@ -66,14 +78,16 @@ class JournalSource:
         return False  # somebody may connect at any time
 
     def backlog(self, at: Offset) -> int:
-        return max(0, self.log.address - int(at["address"]))
+        return self.log.backlog(Place(**at))
 
     def commit(self, end: Offset) -> None:
         self._release(Place(**end))
 
     def _release(self, place: Place) -> None:
         """Everything before `place` is in a committed epoch. Spark says so with the epoch after it, which never comes
-        when a full journal has paused all senders; but it asks for what follows `place` only after that commit."""
+        when a full journal has paused all senders; but it asks for what follows `place` only after that commit. On a
+        full disk the position is written the next time: it only says what may be deleted."""
         if place.address > self._committed.address:
-            commit(self.directory, CONSUMER, place)
-            self._committed = place
+            with contextlib.suppress(OSError):
+                commit(self.directory, CONSUMER, place, self._lost + self.log.lost)
+                self._committed = place

@@ -1,4 +1,4 @@
-"""Finding files: a directory, a glob pattern or one file, listed cheaply and often.
+"""Finding files: a directory, a glob pattern or one file, listed no more often than it must be.
 
 Names that start with `.` or `_` are ignored: that is where others put files that are not whole yet.
 """
@@ -8,30 +8,28 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import re
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from headrace.errors import MissingFile, UnreadableDirectory
+from headrace.sources.extent import SETTLED_NS
 
 _WILD = frozenset("*?[")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A file that a listing saw. Both numbers come from a stat: the inode in a directory entry may be another one on
-    file systems that are laid over each other."""
-
-    path: str
-    inode: int
-    size: int
+_Mark = tuple[int, int, int]
 
 
 class Listing:
-    """The files that `path` stands for. Holds no state between calls."""
+    """The files that `path` stands for. Between two listings it keeps the times of the directories that it read: a
+    name that comes or goes changes the time of its directory."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, may_be_away: bool = False) -> None:
+        """`may_be_away`: a single file may be missing for a moment, while it is rotated; else that is an error."""
         self.path = os.path.abspath(path)
         self.is_glob = not os.path.exists(self.path) and bool(_WILD & set(path))
+        self._may_be_away = may_be_away
+        self._marks: dict[str, _Mark | None] = {}
+        self._settled = False
 
     @property
     def root(self) -> str:
@@ -39,8 +37,11 @@ class Listing:
         if not self.is_glob:
             return self.path
         parts = self.path.split(os.sep)
-        plain = next(i for i, part in enumerate(parts) if _WILD & set(part))
-        return os.sep.join(parts[:plain]) or os.sep
+        return os.sep.join(parts[: self._first_wild(parts)]) or os.sep
+
+    @staticmethod
+    def _first_wild(parts: list[str]) -> int:
+        return next(i for i, part in enumerate(parts) if _WILD & set(part))
 
     def check(self) -> None:
         """Raise MissingFile or UnreadableDirectory when there is nothing to list, now or ever."""
@@ -56,10 +57,32 @@ class Listing:
             return
         self._scan(self.root)
 
-    def files(self) -> Iterator[Found]:
+    def unchanged(self) -> bool:
+        """Whether no name can have come or gone since `paths` was last called: no directory has another time, and all
+        times were old enough then that a change after it would show."""
+        return self._settled and all(_mark(directory) == mark for directory, mark in self._marks.items())
+
+    def paths(self) -> list[str]:
         """Every file that is there now, in no particular order."""
+        # The times first: what changes while the directories are read shows in the next look at them.
+        now = time.time_ns()
+        self._marks = {directory: _mark(directory) for directory in self._directories()}
+        self._settled = all(m is not None and now - max(m[0], m[1]) > SETTLED_NS for m in self._marks.values())
+        return list(self._paths())
+
+    def _directories(self) -> Iterator[str]:
+        """All directories whose entries decide what is found; a single file stands for itself."""
+        if not self.is_glob:
+            yield self.path
+            return
+        parts = self.path.split(os.sep)
+        for depth in range(self._first_wild(parts), len(parts)):
+            prefix = os.sep.join(parts[:depth]) or os.sep
+            yield from (found for found in glob.iglob(prefix, recursive=True) if os.path.isdir(found))
+
+    def _paths(self) -> Iterator[str]:
         if os.path.isfile(self.path):
-            yield from _found(self.path)
+            yield self.path
         elif not self.is_glob:
             yield from self._entries(self.path, "*")
         elif not _WILD & set(os.path.dirname(self.path)):
@@ -67,21 +90,25 @@ class Listing:
         else:
             yield from self._deep()
 
-    def _entries(self, directory: str, pattern: str) -> Iterator[Found]:
+    def _entries(self, directory: str, pattern: str) -> Iterator[str]:
+        matches = re.compile(fnmatch.translate(pattern)).match
         for entry in self._scan(directory):
-            if _visible(entry.name) and fnmatch.fnmatchcase(entry.name, pattern) and entry.is_file():
-                yield from _found(entry.path)
+            if _visible(entry.name) and matches(entry.name) and entry.is_file():
+                yield entry.path
 
-    def _deep(self) -> Iterator[Found]:
-        for path in glob.glob(self.path, recursive=True):
+    def _deep(self) -> Iterator[str]:
+        for path in glob.iglob(self.path, recursive=True):
             if all(_visible(part) for part in os.path.relpath(path, self.root).split(os.sep)) and os.path.isfile(path):
-                yield from _found(path)
+                yield path
 
     def _scan(self, directory: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(directory) as entries:
+                self._may_be_away = False  # it is a directory
                 return list(entries)
         except FileNotFoundError:
+            if self._may_be_away and os.path.isdir(os.path.dirname(directory)):
+                return []
             raise MissingFile(
                 f"there is no {directory}", advice="Create it first, or correct the path.", path=directory
             ) from None
@@ -93,13 +120,13 @@ class Listing:
             ) from problem
 
 
-def _found(path: str) -> Iterator[Found]:
-    """The file at `path`, unless it has gone since its name was read."""
+def _mark(path: str) -> _Mark | None:
+    """The times and the inode of a directory; None if it is not there."""
     try:
         stat = os.stat(path)
-    except FileNotFoundError:
-        return
-    yield Found(path, stat.st_ino, stat.st_size)
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
 def _visible(name: str) -> bool:

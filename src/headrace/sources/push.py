@@ -100,7 +100,7 @@ TCP = SourceKind(
     (
         Option("listen", address, help="where clients connect to, as host:port; port 0 takes a free one"),
         Option("connect", addresses, help="servers to read from, as host:port with commas between"),
-        Option("acks", boolean, default=False, help="tell clients how many of their bytes are in the journal"),
+        Option("acks", boolean, default=False, help="tell clients which of their bytes are in the journal"),
         Option(
             "last_record",
             choice("drop", "keep"),

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from headrace.errors import HeadraceError
 from headrace.formats.base import Format, too_long
 from headrace.formats.codecs import Decompressor
+from headrace.sources.badfiles import BadRange, in_short
 from headrace.sources.base import RawChunk
-from headrace.sources.filelog import Extent, changed
+from headrace.sources.extent import BAD_FILE, SKIP_ADVICE, Extent, changed, stamp_at
 
 # What a task decodes at a time. JSON of 20 columns, MB/s at 256 KiB, 1, 2 and 8 MiB: 293, 377, 370, 272: small enough
 # for index and columns to stay near the cache. A filter that keeps 1 % gains 1.9 times at 2 MiB and 2.2 at 4 MiB, where
@@ -27,29 +28,34 @@ WINDOW = 4 << 10  # read at first when looking for a delimiter; longer than any 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes [begin, end) of an extent's file: the records that *end* there."""
+    """Bytes [begin, end) of an extent's file: the records that *end* there. `number` is the extent's in the log."""
 
     extent: Extent
     begin: int
     end: int
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """The ranges that one task reads."""
+    """The ranges that one task reads. With `skip` a range that cannot be read is a chunk that says so, and the others
+    are read; else it is an error."""
 
     ranges: tuple[FileRange, ...]
+    skip: bool = False
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
         for part in self.ranges:
-            fd = part.extent.open()
             try:
-                if part.extent.whole:
-                    yield from OrderedReader(fd, part.extent, fmt).chunks()
-                else:
-                    yield from RangeReader(fd, part, fmt).chunks()
-            finally:
-                os.close(fd)
+                yield from _read(part, fmt)
+            except BAD_FILE as problem:
+                if not self.skip:
+                    if SKIP_ADVICE not in problem.advice:  # the epoch is planned: another file there does not help
+                        problem.advice = f"To go on without it: {SKIP_ADVICE} A good copy that comes then is read."
+                    raise
+                path = part.extent.path
+                found = BadRange(path, part.number, part.begin, *in_short(problem), stamp_at(path))
+                yield RawChunk(path, part.begin, b"", unreadable=found)
 
     def line(self, origin: str, offset: int, fmt: Format) -> int | None:
         extent = next((part.extent for part in self.ranges if part.extent.path == origin), None)
@@ -59,6 +65,27 @@ class FileSplit:
             return 1 + _count(extent, offset, fmt.delimiter)
         except (HeadraceError, OSError):  # the file is gone: there is something else to tell than the line
             return None
+
+
+def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
+    fd = part.extent.open()
+    try:
+        if part.extent.whole:
+            yield from OrderedReader(fd, part.extent, fmt).chunks()
+        else:
+            yield from RangeReader(fd, part, fmt).chunks()
+    finally:
+        os.close(fd)
+
+
+def header_bytes(fmt: Format, head: bytes, path: str) -> int:
+    """How many bytes at the start of the file at `path` are no record. Raises HeaderMismatch, which names the file."""
+    try:
+        return fmt.header_bytes(head)
+    except HeadraceError as problem:
+        problem.message = f"{path}: {problem.message}"
+        problem.params["path"] = path
+        raise
 
 
 def _count(extent: Extent, offset: int, delimiter: bytes) -> int:
@@ -132,7 +159,7 @@ class RangeReader:
         head = self.read(0, min(size, HEADER))
         if self.delimiter not in head and len(head) < size:
             head = self.read(0, min(size, self.chunk))
-        return self.fmt.header_bytes(head)
+        return header_bytes(self.fmt, head, self.path)
 
     def record_start(self, at: int, floor: int) -> int:
         """Where the record that holds byte `at` begins: after the last delimiter that ends at or before `at`."""
@@ -181,7 +208,7 @@ class OrderedReader:
     def _chunks(self) -> Iterator[RawChunk]:
         path, longest = self.extent.path, self.fmt.max_record_bytes + len(self.fmt.delimiter) + 1
         data = self.stream.read(max(self.chunk, HEADER))
-        at = self.fmt.header_bytes(data)
+        at = header_bytes(self.fmt, data, path)
         data, final = data[at:], len(data) < max(self.chunk, HEADER)
         while True:
             framed = self.fmt.frame(data, final)

@@ -25,16 +25,21 @@ from headrace.ring1.state import require_room
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey
 from headrace.sinks.delivery import Delivered, Delivery
+from headrace.sources.badfiles import BadRange, hand_over
 from headrace.spark.collected import Collected, Failures, Members, members_of
 from headrace.spark.counting import progress_after
 from headrace.spark.summary import EpochSummary, summarise
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import Debt, Progress, digest_of, read_progress, require_same_epoch, write_progress
-from headrace.streams.quarantine import read_quarantine
+from headrace.streams.quarantine import change_quarantine, read_quarantine
 
 
 class ProbeLived(Exception):
     """Ends the query of an epoch that was run only to see whether it dies."""
+
+
+class FilesLeftOut(Exception):
+    """Ends the query of an epoch in which tasks found files that are left out: it is run again without them."""
 
 
 class EpochCommitter:
@@ -48,13 +53,15 @@ class EpochCommitter:
         done: Callable[[EpochSummary], None],
         known: Callable[[], set[int]],
         probe_lived: Callable[[], None],
+        run_again: Callable[[], None] = lambda: None,
     ) -> None:
         """`known` are the declared instances: the counters of others are forgotten when their last epoch is over.
-        `probe_lived` hears of epochs that are not to be committed."""
-        self._known, self._probe_lived = known, probe_lived
+        `probe_lived` and `run_again` are called for epochs that are not to be committed, before their query ends."""
+        self._known, self._probe_lived, self._run_again = known, probe_lived, run_again
         self._directory, self._checkpoint, self._plans, self._done = directory, checkpoint, plans, done
         self._sinks: dict[tuple[int, str], DriverSink] = {}
         self._busy = threading.Lock()  # held while an epoch is committed
+        self._forgotten: set[int] = set()
         self._quit: set[tuple[int, int]] = set()  # instances that ended at once, with the life that did
 
     def control(self, signal: Signal, pipelines: Sequence[PipelineDef]) -> None:
@@ -124,6 +131,7 @@ class EpochCommitter:
         before = read_progress(self._directory)
         digest = digest_of(first["end"]) if first["end"] else ""
         require_same_epoch(before, first["epoch"], digest)
+        self._require_readable(first["epoch"], found)
         plan = self._plans.load(first["plan"])
         members = members_of(plan, first["leaving"])
         self._verify(plan, members, first["epoch"], digest)
@@ -141,11 +149,43 @@ class EpochCommitter:
         progress = self._progress(plan, members, first["epoch"], found, delivered, letters, before)
         write_progress(self._directory, progress)
         if progress is not before:  # a re-run of this epoch, should it come, names the plan of the epoch before it too
+            self._forget(before, progress)
             self._plans.prune(before.plan)
         fault_point("after-manifests")
         failures = {i: d.failure for i, d in delivered.items() if d.failure and i not in quit_now | known.keys()}
         detached = {i: d.detached for i, d in delivered.items() if d.detached}
         self._done(summarise(plan, found, progress, failures, detached))
+
+    def _require_readable(self, epoch: int, found: Collected) -> None:
+        """Commit nothing of an epoch in which tasks met files that they could not read. Which ones must be durable
+        before the first commit, and the same for all tasks: the planner leaves them out when the epoch is run again."""
+        unreadable = [BadRange.parse(bad) for report in found.reports.values() for bad in report["unreadable"]]
+        if unreadable:
+            hand_over(self._directory / "source", unreadable)
+            self._run_again()
+            raise FilesLeftOut(f"epoch {epoch} is run again without {', '.join(sorted({b.path for b in unreadable}))}")
+
+    def _forget(self, before: Progress, now: Progress) -> None:
+        """Forget pipelines that are not declared, owe nothing, and that no epoch can name: their sinks, with the rows
+        or manifests that those hold, and their entries in the quarantine. Done before the plan versions go that name
+        them, so a crash only delays it."""
+        owing = {debt.pipeline.instance for debt in now.debts}
+        found = self._plans.forgettable(before.plan, now.plan)
+        found |= {d.pipeline.instance: d.pipeline for d in before.debts if not self._plans.names(d.pipeline.instance)}
+        declared = self._known()
+        gone = {i: p for i, p in found.items() if i not in owing and i not in declared}
+        new = {i: p for i, p in gone.items() if i not in self._forgotten}
+        self._forgotten = set(gone)  # a plan version may name them for long
+        if not new:
+            return
+        for p in new.values():
+            for outlet, _ in p.outlets:
+                with contextlib.suppress(HeadraceError):  # what stays is small, and invisible to readers
+                    self.sink(p, outlet.name).forget(self._key(p, now.epoch))
+        for key in [key for key in list(self._sinks) if key[0] in new]:
+            self._sinks.pop(key).close()
+        self._quit = {ended for ended in self._quit if ended[0] not in new}
+        change_quarantine(self._directory, lambda found: found.forgetting(new))
 
     def close(self) -> None:
         for sink in self._sinks.values():

@@ -48,6 +48,7 @@ def progress_after(
         closed=sum(lane["closed"] for lanes in found.lanes.values() for lane in lanes.values()),
         future=old.future + sum(r["future"] for r in reports),
         end=next(iter(reports))["end"],
+        rejected=old.rejected + sum(r["rejected"] for r in reports),
     )
     return replace(stream, pipelines=_counted(plan, members, found, delivered, old, stream, declared))
 
@@ -85,6 +86,7 @@ def _counted(
             received=sum((Traffic(**lane["received"]) for lane in lanes), before.received),
             groups=sum(lane["rows"] for lane in lanes),
             bytes=sum(lane["bytes"] for lane in lanes),
+            rows_in=before.rows_in + new.rows - old.rows,
             epoch=new.epoch,
             seen_rows=new.rows,
             seen_bytes=new.bytes,

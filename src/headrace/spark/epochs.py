@@ -76,6 +76,7 @@ class EpochPlanner:
         self.token = options["token"]
         self.parallelism = int(options["parallelism"])
         self._known: tuple[int, Progress] | None = None
+        self._newest = 0
 
     @cached_property
     def plans(self) -> PlanStore:
@@ -127,6 +128,7 @@ class EpochPlanner:
             return self._repeated(start, progress)
         # The hub logs a barrier before it publishes the plan that the barrier asks for: read in the other order.
         newest = self.plans.current()
+        self._follow(newest)
         plan, cut = next_cut(self.signals.pending(start["barrier"][0]), newest)
         source = self.source.latest(start["source"], self.values["max_epoch_bytes"])
         if source != start["source"]:
@@ -146,6 +148,14 @@ class EpochPlanner:
             "now": max(start["now"], time.time_ns() // 1000),  # logged, so that a re-run has the same clock
             "epoch": start["epoch"] + 1,
         }
+
+    def _follow(self, newest: int) -> None:
+        """Make the source again when a new plan version has other options for it (`SourceKind.changeable`)."""
+        if newest not in (0, self._newest):
+            self._newest, stream = newest, self.plans.load(newest).stream
+            if stream != self.stream:
+                for made in ("stream", "source", "values"):
+                    self.__dict__.pop(made, None)
 
     def _progress(self, epoch: int) -> Progress:
         """The stream after `epoch`, read once: polls are many, and nothing changes until the next epoch is done. That
@@ -190,8 +200,9 @@ class EpochPlanner:
         allowed = quarantine.apply(plan)
         forbidden = {p.instance for p in plan.pipelines if p not in allowed.pipelines}
         plan, asked = allowed, plan.left
-        if plan is not parse_plan(text):
-            text = dump(plan)
+        sent = replace(plan, left=()) if plan.left else plan  # tasks get those who leave in this epoch beside it
+        if sent is not parse_plan(text):
+            text = dump(sent)
         known = self.plans.load(start["plan"]).left if start["plan"] else ()
         ended = {left.key for left in known}
         leaving = tuple({left.pipeline.instance: left for left in plan.left if left.key not in ended}.values())

@@ -39,6 +39,8 @@ QUERY_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+    # Only the newest epoch is ever run again. With Spark's 100 a stream keeps a thousand files, which savepoints copy.
+    "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.adaptive.enabled": "false",
     _TRACEBACKS: "false",
@@ -119,6 +121,11 @@ def start(master: str | None, log: Path | None, meaning: Meaning, java_options: 
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Kept for the page that is off: a thousand of each by default.
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "500",
+        "spark.sql.ui.retainedExecutions": "20",
         "spark.sql.session.timeZone": meaning.time_zone,
         "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
         "spark.sql.execution.arrow.pyspark.enabled": "true",

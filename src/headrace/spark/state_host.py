@@ -88,7 +88,7 @@ class SparkStore:
         self._blobs.clear()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _pipeline(text: str) -> PipelineDef:
     return load(PipelineDef, text)
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import duckdb
 
+MEMORY_LIMIT = "256MB"
 _lock = threading.Lock()
 
 
 @lru_cache(maxsize=8)
 def _connection(time_zone: str) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
-    connection.execute("SET threads=1")
+    connection = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT})
     connection.execute("SET TimeZone=" + "'" + time_zone.replace("'", "''") + "'")
     return connection
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.schema import BOOLEAN, DataType, Struct
+from headrace.sql.limits import MAX_PARTS, TooLong, check_time
 from headrace.sql.syntax import Place
 
 NOWHERE: Place = (0, 0)
@@ -139,16 +140,22 @@ class AggCall(Expr):
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """`expr` and everything below it, parents first."""
+    """`expr` and everything below it, parents first. Raises TooLong beyond MAX_PARTS: parts may be shared, so a small
+    plan may hold an expression that nobody could write down."""
     stack = [expr]
+    count = 0
     while stack:
         node = stack.pop()
+        count += 1
+        if count > MAX_PARTS:
+            raise TooLong(f"an expression of more than {MAX_PARTS} parts", expr.at)
         yield node
         stack.extend(reversed(node.children))
 
 
 def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Replaces, from the top, every node for which `change` returns one; the same object when nothing changes."""
+    check_time()
     changed = change(expr)
     if changed is not None:
         return changed

@@ -90,7 +90,7 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
             ring0 = Ring0Program(where, (), node.keys, node.window, node.partials, read, parts)
         elif isinstance(node, PhysicalMergeAggregate):
             outputs = node.outputs
-            ring1 = Ring1Program(node.keys, node.window, node.partials, node.emit, node.having, outputs)
+            ring1 = Ring1Program(node.keys, node.window, node.partials, node.emit, node.having, outputs, node.growth)
         elif isinstance(node, PhysicalAggregate):
             raise InternalError("an aggregate was not split")
     if ring0 is None:

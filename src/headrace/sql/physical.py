@@ -8,9 +8,9 @@ PhysicalSharedStream -> PhysicalFilter -> PhysicalPartialAggregate   Ring 0, in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from headrace.program import Condition, Emit, Expression, Partial, SinkDef, StreamDef, Window
+from headrace.program import Condition, Emit, Expression, Growth, Partial, SinkDef, StreamDef, Window
 from headrace.schema import Field, Schema, View
 from headrace.sql.intervals import show_interval
 from headrace.sql.shape import Shape
@@ -144,6 +144,7 @@ class PhysicalMergeAggregate(_Unary):
     emit: Emit
     having: str | None
     outputs: tuple[Expression, ...]
+    growth: Growth = field(default_factory=Growth, compare=False)
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import Span, UnknownSink, UnsupportedOnShared
 from headrace.options import closest
 from headrace.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
 from headrace.sql.bind import bind_query
 from headrace.sql.engine import knows_time_zone
+from headrace.sql.limits import TooLong, planning_time
 from headrace.sql.lower import lower, program_of
 from headrace.sql.names import Names
 from headrace.sql.physical import Physical
 from headrace.sql.plan import Plan
-from headrace.sql.render import TooLong
 from headrace.sql.rules import PlanContext, Trace, optimize, optimize_physical
 from headrace.sql.script import too_deep
 from headrace.sql.settings import Settings, read_settings
 from headrace.sql.shape import shared_shape
+from headrace.sql.sizes import ring0_growth
 from headrace.sql.statements import CreatePipeline, Select
 
 
@@ -47,10 +48,11 @@ def plan_pipeline(
     meaning: Meaning,
     neighbours: Mapping[str, PipelineProgram] | None = None,
 ) -> Planned:
-    """Plans a pipeline or a bare query. Raises SqlError. `neighbours` are the pipelines that already run on the
-    stream, by name: they change nothing but who EXPLAIN says shares a pass."""
+    """Plans a pipeline or a bare query. Raises SqlError, or ValueTooLarge for a constant. `neighbours` are the
+    pipelines that already run on the stream, by name: they change nothing but who EXPLAIN says shares a pass."""
     try:
-        return _plan(statement, names, meaning, neighbours or {})
+        with planning_time(statement.span):
+            return _plan(statement, names, meaning, neighbours or {})
     except RecursionError:
         raise too_deep(statement.span) from None
     except TooLong as problem:
@@ -85,6 +87,7 @@ def _plan(
     emit_at = (statement.emit_span.start, statement.emit_span.end) if statement.emit_span is not None else (0, 0)
     physical, physical_trace = optimize_physical(lower(shape, sinks, statement.emit, emit_at, ctx), ctx)
     program, name, settings = program_of(physical, meaning), None, Settings()
+    program = replace(program, ring0=replace(program.ring0, growth=ring0_growth(shape, ctx.span)))
     if isinstance(statement, CreatePipeline):
         name, settings = statement.name, read_settings(statement, program, shape.scan.stream, names)
     return Planned(

@@ -15,7 +15,7 @@ from headrace.schema import BINARY, BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMEST
 from headrace.sql.expr import Call, CaseWhen, Cast, Column, Expr, FieldOf, Literal
 from headrace.sql.functions import find
 from headrace.sql.functions.casts import cast_throws, render_cast
-from headrace.sql.syntax import Place
+from headrace.sql.limits import TooLong, check_time
 from headrace.sql.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID
 
 ColumnText = Callable[[Column], str]
@@ -25,14 +25,6 @@ _DAY = 86_400_000_000
 LONGEST = 200_000
 
 
-class TooLong(Exception):
-    """The text of an expression would be longer than LONGEST; `at` is its place."""
-
-    def __init__(self, at: Place) -> None:
-        super().__init__(f"an expression of more than {LONGEST} characters")
-        self.at = at
-
-
 def ring0_column(column: Column) -> str:
     """How Ring 0 calls a column of the stream."""
     return f"c{column.index}"
@@ -40,6 +32,7 @@ def ring0_column(column: Column) -> str:
 
 def throws(expr: Expr) -> bool:
     """Whether evaluating `expr` may fail on some row."""
+    check_time()
     if isinstance(expr, Call):
         overload = find(expr.name, [a.type for a in expr.args])
         if overload is None or (overload.throws and overload.simple(expr.args) is None):
@@ -51,6 +44,7 @@ def throws(expr: Expr) -> bool:
 
 def render(expr: Expr, column: ColumnText) -> str:
     """`expr` as DuckDB text over columns written by `column`."""
+    check_time()
     if isinstance(expr, Column):
         return column(expr)
     if isinstance(expr, Literal):
@@ -82,7 +76,7 @@ def _render_call(expr: Call, column: ColumnText) -> str:
     simple = overload.simple(expr.args)
     text = overload.render(args, kinds, expr.type) if simple is None else simple.format(*args)
     if len(text) > LONGEST:
-        raise TooLong(expr.at)
+        raise TooLong(f"an expression of more than {LONGEST} characters", expr.at)
     return text
 
 

@@ -10,6 +10,9 @@ from headrace.sql.intervals import parse_interval
 from headrace.sql.plan import Plan, origin
 from headrace.sql.syntax import Constant, IntervalConstant, Node, Place
 
+# A week by the minute has 10,080.
+MAX_WINDOWS = 20_000
+
 
 class WindowReader:
     """Reads the arguments of window functions of one script."""
@@ -56,6 +59,7 @@ class WindowReader:
             self.fail("the slide is longer than the window", "Make the slide at most the size.", args[2].at)
         if abs(offset) >= slide:
             self.fail("the offset must be smaller than the slide", "Make it smaller.", args[3].at)
+        self.limit(size, slide, at)
         return Window("tumble" if slide == size else "hop", size, slide, offset % slide)
 
     def table(self, function: str, args: tuple[Node, ...], at: Place) -> Window:
@@ -82,8 +86,16 @@ class WindowReader:
             self.fail("the slide is longer than the window", f"Write {usage}.", args[0].at)
         if abs(offset) >= slide:
             self.fail("the offset must be smaller than the slide", "Make it smaller.", args[low].at)
+        self.limit(size, slide, at)
         kind: WindowKind = "cumulate" if function == "cumulate" else "tumble" if slide == size else "hop"
         return Window(kind, size, slide, offset % slide)
+
+    def limit(self, size: int, slide: int, at: Place) -> None:
+        """A row is in size / slide windows, and Ring 0 makes a row for each of them."""
+        windows = -(-size // slide)
+        if windows > MAX_WINDOWS:
+            advice = "Make the slide longer, or the size shorter."
+            self.fail(f"every row would be in {windows} windows; at most {MAX_WINDOWS} are allowed", advice, at)
 
     def positive(self, node: Node, what: str) -> int:
         micros = self.duration(node)

@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace.codec import dump, load
 from headrace.durable import private_directory, write_atomic
 from headrace.errors import StateDamaged, UnknownType
-from headrace.program import PlanVersion
+from headrace.program import PipelineDef, PlanVersion
 
 
 class PlanStore:
@@ -63,11 +63,32 @@ class PlanStore:
                 f"plan version {version} is missing from {self.directory}", version=version, path=str(self.directory)
             ) from None
 
+    def forgettable(self, before: int, now: int) -> dict[int, PipelineDef]:
+        """The pipelines, by instance, that versions on disk name and no epoch can: neither the newest committed one, if
+        it is run again from plan `before` to plan `now`, nor any that follows."""
+        plans = {version: parse_plan(self.text(version)) for version in self._versions()}
+        told = {version: {left.key for left in plan.left} for version, plan in plans.items()}
+        named: set[int] = set()
+        for version, plan in plans.items():
+            if version >= now:
+                earlier = told.get(before if version == now else now, set())
+                named |= {p.instance for p in plan.pipelines}
+                named |= {left.pipeline.instance for left in plan.left if left.key not in earlier}
+        known = {instance: p for plan in plans.values() for instance, p in plan.known.items()}
+        return {instance: p for instance, p in known.items() if instance not in named}
+
+    def names(self, instance: int) -> bool:
+        """Whether a version on disk names the instance."""
+        return any(instance in parse_plan(self.text(version)).known for version in self._versions())
+
     def prune(self, oldest_needed: int) -> None:
         """Remove versions that no uncommitted epoch can name."""
-        for file in self.directory.glob("*.json"):
-            if int(file.stem) < oldest_needed:
-                file.unlink(missing_ok=True)
+        for version in self._versions():
+            if version < oldest_needed:
+                self._file(version).unlink(missing_ok=True)
+
+    def _versions(self) -> list[int]:
+        return sorted(int(file.stem) for file in self.directory.glob("*.json"))
 
     def _file(self, version: int) -> Path:
         return self.directory / f"{version:08}.json"

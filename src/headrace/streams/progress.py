@@ -33,8 +33,9 @@ class Progress:
     crash cannot let a pipeline go on with a hole in its output. `closed` counts the windows that the newest epoch
     closed, `future` all rows that were too far ahead of the clock to move the watermark. `detached` are sinks that
     failed and are still in the plan, by `PipelineDef.run`. `debts` are epochs that a sink has promised and not shown
-    yet. `end` is the offset at which the newest epoch ended, as the planner made it: should Spark lose its log of that
-    epoch, it is planned again with the same input.
+    yet. `rows` counts every record, `rejected` those that were no row for any pipeline, `bad` both these and bad
+    values, by reason. `end` is the offset at which the newest epoch ended, as the planner made it: should Spark lose
+    its log of that epoch, it is planned again with the same input.
     """
 
     epoch: int = -1
@@ -50,6 +51,7 @@ class Progress:
     future: int = 0
     detached: dict[str, dict[str, str]] = field(default_factory=dict)
     debts: tuple[Debt, ...] = ()
+    rejected: int = 0
     end: dict[str, Any] | None = None
 
 
@@ -65,7 +67,8 @@ class Debt:
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
     """One instance: rows that became visible in its sinks' first, rows that came too late, bad values met, what crossed
-    the bridge; `groups` and `bytes` are its state after the newest epoch.
+    the bridge; `groups` and `bytes` are its state after the newest epoch. `rows_in` are the stream's records in the
+    epochs that it took part in.
 
     `epoch` is the newest that it took part in, and `seen_rows` and `seen_bytes` are the stream's counters after it:
     whatever the stream has beyond them, the instance has missed. `gaps` are the newest of those that it came back from;
@@ -85,6 +88,7 @@ class PipelineProgress:
     received: Traffic = field(default_factory=Traffic)
     groups: int = 0
     bytes: int = 0
+    rows_in: int = 0
 
     def back(self, stream: Progress, epoch: int) -> PipelineProgress:
         """As of the moment before it takes part in `epoch`; `stream` is the stream before it. What came between is a

@@ -34,11 +34,12 @@ def publish(
     version = current + 1
     pending: tuple[Left, ...] = ()
     if current:
-        old = plans.load(current).left
-        # An eof that no committed epoch has carried yet must not be forgotten by skipping a version.
-        pending = old if current > read_progress(directory).plan else ()
+        old, carried = plans.load(current).left, _carried(plans, directory)
+        # An eof that no committed epoch has carried yet must not be forgotten by skipping a version. One that was
+        # carried is not kept: under steady change there is always a newer version than the committed one.
+        pending = tuple(ended for ended in old if ended not in carried)
         # After a crash between publishing and saving, the catalog tells of ends that the plan knows already.
-        left = tuple(ended for ended in left if ended not in old)
+        left = tuple(ended for ended in left if ended not in old and ended not in carried)
         if current > planned():
             pending = tuple(ended for ended in pending if ended not in cancelled)
     private_directory(directory)
@@ -46,6 +47,12 @@ def publish(
     own_pass = tuple(p.instance for p in pipelines if p.instance in alone)
     plans.publish(PlanVersion(version, stream, pipelines, ending, (*pending, *left), own_pass))
     return version
+
+
+def _carried(plans: PlanStore, directory: Path) -> tuple[Left, ...]:
+    """The ends that the newest committed epoch, or one before it, has carried."""
+    committed = read_progress(directory).plan
+    return plans.load(committed).left if committed else ()
 
 
 def _let_out(directory: Path, current: int, pipelines: tuple[PipelineDef, ...]) -> None:

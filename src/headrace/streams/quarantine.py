@@ -66,6 +66,10 @@ class Quarantine:
             ),
         )
 
+    def forgetting(self, instances: Collection[int]) -> Quarantine:
+        """Without these: no epoch can name them any more."""
+        return replace(self, out=tuple(q for q in self.out if q.instance not in instances))
+
 
 def read_quarantine(stream_dir: Path) -> Quarantine:
     """The list as it stands; empty when there never was one."""

@@ -16,15 +16,19 @@ def stream_line(stream: StreamStatus) -> str:
         f"{stream.name}: {count(stream.rows)} rows in, {count(stream.rows_per_s)} rows/s, {stream.mb_per_s:.1f} MB/s, "
         f"epoch {stream.epoch} ({milliseconds(stream.epoch_ms)}), "
         f"columns decoded {len(stream.decoding_columns)} of {stream.columns_declared}, "
-        f"watermark {moment(stream.watermark)}"
+        f"watermark {moment(stream.watermark)}" + "".join(f", {loss}" for loss in stream.losses)
     )
 
 
+def closing_line(stream: StreamStatus) -> str:
+    """One line about a stream that has ended: what came in, and what did not become rows."""
+    return f"stream {stream.name} {', '.join([f'{count(stream.rows)} rows in', *stream.losses])}"
+
+
 def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:
-    """One line about all pipelines: rows out, late rows if any, and the state of those that do not run."""
+    """One line about all pipelines: rows out, what was lost if anything, and the state of those that do not run."""
     parts = []
     for p in pipelines:
-        late = f", {count(p.late)} late" if p.late else ""
         state = "" if p.state == "running" else f" ({p.state})"
-        parts.append(f"{p.name}{state} {count(p.rows_out)} rows out{late}")
+        parts.append(f"{p.name}{state} {', '.join([f'{count(p.rows_out)} rows out', *p.losses])}")
     return "; ".join(parts) or "no pipelines"

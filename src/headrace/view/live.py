@@ -31,11 +31,17 @@ def _stream(stream: StreamStatus) -> Panel:
         _fact("rows/s", count(stream.rows_per_s)),
         _fact("MB/s", f"{stream.mb_per_s:.1f}"),
         _fact("epoch", f"{stream.epoch} ({milliseconds(stream.epoch_ms)})"),
-        _fact("bad records", count(sum(stream.bad.values()))),
+        _fact("rejected", count(stream.rejected)),
     )
     decoded = f"{len(stream.decoding_columns)} of {stream.columns_declared}: {', '.join(stream.decoding_columns)}"
     return Panel(
-        Group(facts, _fact("watermark", moment(stream.watermark)), _fact("columns decoded", decoded)),
+        Group(
+            facts,
+            _fact("watermark", moment(stream.watermark)),
+            _fact("columns decoded", decoded),
+            *([_fact("lost", ", ".join(stream.losses))] if stream.losses else []),
+            *(Text(f"warning: {warning}", style="yellow") for warning in stream.warnings),
+        ),
         title=Text(f"stream {stream.name}"),
         title_align="left",
     )
@@ -47,9 +53,10 @@ def _fact(name: str, value: str) -> Text:
 
 def _pipelines(pipelines: Sequence[PipelineStatus]) -> Table:
     table = Table("pipeline", "state", expand=True)
-    for title in ("rows out", "late", "bad", "time per epoch"):
+    for title in ("rows out", "late", "bad", "missed", "time per epoch"):
         table.add_column(title, justify="right")
     for p in pipelines:
         state = Text(p.state, style=_STYLES.get(p.state, ""))
-        table.add_row(Text(p.name), state, count(p.rows_out), count(p.late), count(p.bad), milliseconds(p.epoch_ms))
+        counts = [count(n) for n in (p.rows_out, p.late, p.bad, p.missed_rows)]
+        table.add_row(Text(p.name), state, *counts, milliseconds(p.epoch_ms))
     return table

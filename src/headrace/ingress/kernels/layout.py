@@ -21,6 +21,7 @@ ARRIVAL_COLUMNS = 7
 U_ORIGIN, U_FROM, U_TO, U_FRAGMENTS, U_BYTES, U_FLAGS = 0, 1, 2, 3, 4, 5
 UNIT_COLUMNS = 6
 UNTERMINATED, SPANNING = 1, 2
+GONE = 4  # in a journal that was repaired: its bytes cannot be read
 
 # Cells of `totals`.
 T_FREE_NODES, T_FREE_SLOTS, T_UNITS, T_FRAGMENTS, T_ORIGINS = 0, 1, 2, 3, 4

@@ -63,7 +63,10 @@ def groups_of(pattern: str) -> int | None:
     translated = to_re2(pattern)
     if translated is None or translated.endswith(_END):
         return None
-    compiled = re.compile(re.sub(r"\\x\{(\w+)\}", lambda m: chr(int(m[1], 16)), translated))
+    try:
+        compiled = re.compile(re.sub(r"\\x\{(\w+)\}", lambda m: chr(int(m[1], 16)), translated))
+    except (re.error, OverflowError):
+        return None
     return None if compiled.match("") else compiled.groups
 
 

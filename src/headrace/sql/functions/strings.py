@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+
+import duckdb
 
 from headrace.schema import BOOLEAN, INT, STRING
+from headrace.sql.engine import evaluate
 from headrace.sql.expr import Expr, Literal
 from headrace.sql.functions.base import Overload, literal_int
 from headrace.sql.functions.regex import groups_of, like_is_valid, to_re2
@@ -54,26 +58,38 @@ def _check_like(args: Sequence[Expr]) -> str | None:
 
 def _check_regex(args: Sequence[Expr]) -> str | None:
     pattern = _literal(args[1])
-    return None if pattern is not None and to_re2(pattern) is not None else "a pattern that only Java knows"
+    return None if pattern is not None and _runs(to_re2(pattern)) else "a pattern that only Java knows"
+
+
+@lru_cache(maxsize=256)
+def _runs(pattern: str | None) -> bool:
+    """Whether RE2 accepts the pattern: it also refuses those that would need much memory."""
+    if pattern is None:
+        return False
+    try:
+        evaluate("regexp_matches('', '" + pattern.replace("'", "''") + "')", "UTC")
+    except duckdb.Error:
+        return False
+    return True
 
 
 def _check_replace(args: Sequence[Expr]) -> str | None:
     pattern, replacement = _literal(args[1]), _literal(args[2])
-    if pattern is None or groups_of(pattern) is None:
+    if _check_regex(args) is not None or pattern is None or groups_of(pattern) is None:
         return "a pattern that only Java knows"
     return "$ or \\ in the replacement" if replacement is None or set(replacement) & set("$\\") else None
 
 
 def _check_extract(args: Sequence[Expr]) -> str | None:
     pattern = _literal(args[1])
-    groups = None if pattern is None else groups_of(pattern)
+    groups = None if pattern is None or _check_regex(args) is not None else groups_of(pattern)
     if groups is None:
         return "a pattern that only Java knows"
     group = args[2].value if isinstance(args[2], Literal) else None
     return None if isinstance(group, int) and 0 <= group <= min(groups, 9) else "a group that the pattern does not have"
 
 
-def _re2(quoted: str) -> str:
+def re2_literal(quoted: str) -> str:
     """The SQL literal of a checked Java pattern as the literal of its RE2 pattern."""
     translated = to_re2(quoted[1:-1].replace("''", "'"))
     assert translated is not None, "checked when the call was bound"
@@ -100,20 +116,21 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("contains", (_S, _S), BOOLEAN, "contains({0}, {1})"),
     Overload("instr", (_S, _S), INT, "CAST(strpos({0}, {1}) AS INTEGER)"),
     Overload("locate", (_S, _S), INT, "CAST(strpos({1}, {0}) AS INTEGER)"),
-    Overload("repeat", (_S, "INT"), STRING, lambda a, k, r: f"repeat({a[0]}, {_count(a[1])})"),
+    # those that may become too large are kept away from rows that a condition excludes
+    Overload("repeat", (_S, "INT"), STRING, lambda a, k, r: f"repeat({a[0]}, {_count(a[1])})", throws=True),
     Overload("left", (_S, "INT"), STRING, lambda a, k, r: f"left({a[0]}, {_count(a[1])})"),
     Overload("right", (_S, "INT"), STRING, lambda a, k, r: f"right({a[0]}, {_count(a[1])})"),
     Overload("substring", (_S, "INT", "INT"), STRING, lambda a, k, r: _substring(a[0], a[1], a[2])),
     Overload("substring", (_S, "INT"), STRING, lambda a, k, r: _substring(a[0], a[1], "2147483647")),
-    Overload("lpad", (_S, "INT", _S), STRING, lambda a, k, r: _pad("lpad", *a)),
-    Overload("rpad", (_S, "INT", _S), STRING, lambda a, k, r: _pad("rpad", *a)),
+    Overload("lpad", (_S, "INT", _S), STRING, lambda a, k, r: _pad("lpad", *a), throws=True),
+    Overload("rpad", (_S, "INT", _S), STRING, lambda a, k, r: _pad("rpad", *a), throws=True),
     Overload("like", (_S, _S), BOOLEAN, "({0} LIKE {1} ESCAPE '\\')", constant=(1,), check=_check_like),
     Overload("ilike", (_S, _S), BOOLEAN, "({0} ILIKE {1} ESCAPE '\\')", constant=(1,), check=_check_like),
     Overload(
         "rlike",
         (_S, _S),
         BOOLEAN,
-        lambda a, k, r: f"regexp_matches({a[0]}, {_re2(a[1])})",
+        lambda a, k, r: f"regexp_matches({a[0]}, {re2_literal(a[1])})",
         constant=(1,),
         check=_check_regex,
     ),
@@ -121,7 +138,7 @@ OVERLOADS: tuple[Overload, ...] = (
         "regexp_replace",
         (_S, _S, _S),
         STRING,
-        lambda a, k, r: f"regexp_replace({a[0]}, {_re2(a[1])}, {a[2]}, 'g')",
+        lambda a, k, r: f"regexp_replace({a[0]}, {re2_literal(a[1])}, {a[2]}, 'g')",
         constant=(1, 2),
         check=_check_replace,
     ),
@@ -129,7 +146,7 @@ OVERLOADS: tuple[Overload, ...] = (
         "regexp_extract",
         (_S, _S, "INT"),
         STRING,
-        lambda a, k, r: f"regexp_extract({a[0]}, {_re2(a[1])}, {a[2]})",
+        lambda a, k, r: f"regexp_extract({a[0]}, {re2_literal(a[1])}, {a[2]})",
         constant=(1, 2),
         check=_check_extract,
     ),

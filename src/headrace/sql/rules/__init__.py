@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.errors import HeadraceError, RuleBrokePlan
+from headrace.sql.limits import TooLong, TooSlow
 from headrace.sql.physical import Physical, PhysicalAggregate, PhysicalMergeAggregate, PhysicalProject, topological
 from headrace.sql.plan import Plan
-from headrace.sql.render import TooLong
 from headrace.sql.rules.base import LogicalRule, PhysicalRule, PlanContext
 from headrace.sql.rules.choose_host import choose_host
 from headrace.sql.rules.find_families import find_families
@@ -64,7 +64,7 @@ def _run(
         try:
             after = rule(plan, ctx)
             broken = after is not plan and outputs(after) != before
-        except (HeadraceError, TooLong):
+        except (HeadraceError, RecursionError, TooLong, TooSlow):
             raise
         except Exception as problem:
             raise RuleBrokePlan(f"rule {name} made an invalid plan: {problem}", rule=name) from problem

@@ -13,10 +13,15 @@ import duckdb
 from headrace.schema import BINARY, BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Map, Struct
 from headrace.sql.engine import evaluate
 from headrace.sql.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, Literal
+from headrace.sql.limits import check_time
 from headrace.sql.plan import Aggregate, Filter, Named, Plan, Project, rewrite
 from headrace.sql.render import render
 from headrace.sql.rules.base import PlanContext
+from headrace.sql.sizes import growth_of
 from headrace.sql.types import Hidden
+
+# A value of more bytes is not put into the plan.
+FOLDED_BYTES = 8192
 
 
 def fold_constants(plan: Plan, ctx: PlanContext) -> Plan:
@@ -54,6 +59,7 @@ def _fold_named(named: Named, ctx: PlanContext) -> Named:
 
 def fold(expr: Expr, ctx: PlanContext) -> Expr:
     """`expr` with its constant parts evaluated; the same object when there are none."""
+    check_time()
     children = expr.children
     if not children:
         return expr
@@ -102,8 +108,12 @@ def _case(expr: CaseWhen) -> Expr:
 
 
 def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
-    """The value, computed by the engine that would compute it for every row."""
+    """The value, computed by the engine that would compute it for every row. One that is long stays a call: plans carry
+    literals by value. What would be too large to make is an error."""
     if isinstance(expr.type, Hidden | Array | Map | Struct):
+        return expr
+    made = growth_of((), (expr,), None, _no_column, lambda column: (), ctx.span)
+    if made.fixed > FOLDED_BYTES:
         return expr
     try:
         raw = evaluate(f"CAST({render(expr, _no_column)} AS {expr.type.duckdb})", ctx.meaning.time_zone)

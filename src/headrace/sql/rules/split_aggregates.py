@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from headrace.errors import BadWindow, InternalError
 from headrace.program import MEMBER, Expression, Partial, Window
 from headrace.schema import BIGINT, TIMESTAMP, Field, Struct
@@ -16,6 +18,7 @@ from headrace.sql.physical import (
 )
 from headrace.sql.render import render, ring0_column
 from headrace.sql.rules.base import PlanContext, rewrite_physical
+from headrace.sql.sizes import growth_of
 
 # The presence count: how many rows a group has. Always first, so that Ring 1 and families can rely on it.
 PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)", f"count(CASE WHEN {MEMBER} THEN 1 END)")
@@ -58,7 +61,14 @@ class _Splitter:
         partial = PhysicalPartialAggregate(self.node.input, keys, window, partials)
         bridge = PhysicalBridge(partial, tuple(k.name for k in keys), True)
         fields = tuple(Field(k.name, k.type) for k in keys)
-        return PhysicalMergeAggregate(bridge, fields, window, partials, self.node.emit, having, outputs)
+        growth = growth_of(
+            [o.expr for o in shape.outputs], (), shape.having, self._column, self._columns_read, self.ctx.span
+        )
+        return PhysicalMergeAggregate(bridge, fields, window, partials, self.node.emit, having, outputs, growth)
+
+    def _columns_read(self, column: Column) -> list[str]:
+        """The columns of the relation `groups` that the text of a column reads."""
+        return list(dict.fromkeys(re.findall(r"\b(?:[kp]\d+|window_start|window_end)\b", self._column(column))))
 
     def _forgetting(self) -> Window | None:
         """Distinct rows that have the event time among their columns need not be kept for ever: equal rows are equally

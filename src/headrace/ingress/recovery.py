@@ -1,0 +1,263 @@
+"""Opening a journal that another process has written: what is whole, where to go on, and what was lost.
+
+Only the end of the newest log and segment may be cut: there a write was under way. Every other log ends where the head
+of the next one says; if it does not, that is JOURNAL_DAMAGED, and every file stays as it is. The bytes of older files
+are not read here: their checksums are verified when they are read, so opening takes as long as the newest file needs.
+
+What a file lost *below* the synced mark is reported (`lost`), because the disk had promised to keep it. After a restart
+of the machine (another boot id) files that were not synced yet may be torn anywhere beyond the mark."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import xxhash
+
+from headrace.durable import fsync
+from headrace.errors import JournalDamaged
+from headrace.ingress import entries as disk
+from headrace.ingress.mark import Mark, Place, boot
+from headrace.ingress.shredder import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """One ready log: its units are [address, address_end), after `taken` bytes of units in the logs before it; `lowest`
+    is the lowest segment that it refers to."""
+
+    number: int
+    address: int
+    address_end: int
+    ready_end: int
+    segment_end: int
+    taken: int
+    lowest: int
+
+    def head_of_next(self) -> disk.Head:
+        taken = self.taken + self.address_end - self.address
+        return disk.Head(self.number, self.ready_end, self.segment_end, self.address_end, taken, self.lowest)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """`logs` are those that are left, oldest first; `newest` is the highest number that was ever used; `clean` says
+    that nothing can have been lost; `lost` counts bytes that were synced and are gone."""
+
+    logs: dict[int, LogFacts] = field(default_factory=dict)
+    newest: int = 0
+    counters: Ints | None = None
+    lost: int = 0
+    clean: bool = True
+
+
+@dataclass(slots=True)
+class Scan:
+    """A log up to its last whole record. What follows is not whole because the file `problem` ends there (`short`) or
+    holds something else."""
+
+    facts: LogFacts | None
+    counters: Ints | None
+    problem: Path | None = None
+    short: bool = False
+
+
+def recover(directory: Path, consumed: Place, mark: Mark | None) -> Recovered:
+    """Find the whole records and cut what follows them in the newest file. Doing it again changes nothing. Raises
+    JournalDamaged, before anything is changed, when anything else is not what was written."""
+    known = mark or Mark()
+    if known.consumed.address > consumed.address:
+        consumed = known.consumed
+    numbers = [n for n in disk.numbers(directory) if n >= consumed.file]
+    found = Recovered(newest=max([*numbers, consumed.file, known.synced.file]))
+    _refuse_missing(directory, numbers, consumed, known)
+    torn = len(numbers) - 1  # from here on, files may be torn
+    if mark is not None and (not mark.boot or mark.boot != boot()):
+        torn = min([torn, *(i for i, n in enumerate(numbers) if n >= mark.synced.file)])
+    heads = _heads(directory, numbers[: max(torn, 0)])
+    for i, number in enumerate(numbers):
+        last = number == numbers[-1]
+        if i < torn:
+            follower = heads[i + 1] if i + 1 < torn else _head_or_none(directory, numbers[i + 1])
+            if follower is not None and follower.head is not None:
+                _check_closed(directory, number, follower.head, consumed)
+                found.logs[number] = _closed_facts(heads[i], follower.head)
+                continue
+            # The newest has no head: it was just begun, and this one is read instead.
+        seen = scan(directory, number, consumed)
+        _judge(directory, number, seen, known, mark is not None)
+        if seen.facts is not None:
+            found.logs[number] = seen.facts
+            found.counters = seen.counters
+        whole = seen.problem is None and seen.facts is not None and (last or _reaches(directory, seen, numbers[i + 1]))
+        if not whole or last:
+            _cut(directory, numbers[i:], seen, found, known)
+            break
+    found.clean = bool(
+        found.clean and mark is not None and mark.closed and found.logs
+        and _end(found.logs) == (mark.synced.file, mark.synced.pos)
+    )  # fmt: skip
+    if mark is None and not numbers:
+        found.clean = True  # a new journal
+    return found
+
+
+def _reaches(directory: Path, seen: Scan, following: int) -> bool:
+    """Whether a log ends where the next one says; a next one that was only begun says nothing."""
+    after = _head_or_none(directory, following)
+    return (
+        after is None or after.head is None or (seen.facts is not None and seen.facts.ready_end >= after.head.ready_end)
+    )
+
+
+def _end(logs: dict[int, LogFacts]) -> tuple[int, int]:
+    newest = logs[max(logs)]
+    return newest.number, newest.ready_end
+
+
+def _refuse_missing(directory: Path, numbers: list[int], consumed: Place, mark: Mark) -> None:
+    """Raise JournalDamaged when a log is missing before the first, or after the last."""
+    if mark.synced.file > (numbers[-1] if numbers else 0) and mark.synced.address > consumed.address:
+        raise disk.damaged(disk.ready_path(directory, mark.synced.file), 0, "is missing")
+    for path in directory.glob("segment-????????.raw"):
+        number = int(path.name[8:16])
+        if number > max([consumed.file, *numbers[-1:]]):
+            if path.stat().st_size:
+                raise disk.damaged(disk.ready_path(directory, number), 0, "is missing")
+            path.unlink()  # it was about to be begun
+    if len(numbers) > 1 or (numbers and disk.ready_path(directory, numbers[0]).stat().st_size):
+        first = _head_or_none(directory, numbers[0])
+        before = first.head if first is not None else None
+        if before is not None and before.number and before.address_end > consumed.address:
+            raise disk.damaged(disk.ready_path(directory, before.number), 0, "is missing")
+
+
+def _heads(directory: Path, numbers: list[int]) -> list[disk.ReadyRecord]:
+    return [disk.read_head(directory, number) for number in numbers]
+
+
+def _head_or_none(directory: Path, number: int) -> disk.ReadyRecord | None:
+    try:
+        return disk.read_head(directory, number)
+    except JournalDamaged:
+        return None
+
+
+def _check_closed(directory: Path, number: int, after: disk.Head, consumed: Place) -> None:
+    """Raise JournalDamaged unless a log and its segment are as long as the next log's head says."""
+    if after.address_end <= consumed.address:
+        return  # nobody needs it
+    if after.number != number:
+        raise disk.damaged(disk.ready_path(directory, after.number), 0, "is missing")
+    ready, segment = disk.ready_path(directory, number), disk.segment_path(directory, number)
+    if ready.stat().st_size != after.ready_end:
+        raise disk.damaged(ready, ready.stat().st_size, f"has not the {after.ready_end} bytes that were written")
+    if not segment.exists():
+        raise disk.damaged(segment, 0, "is missing")
+    if segment.stat().st_size < after.segment_end:
+        raise disk.damaged(segment, segment.stat().st_size, f"has not the {after.segment_end} bytes that were written")
+
+
+def _closed_facts(head: disk.ReadyRecord, after: disk.Head) -> LogFacts:
+    before = head.head or disk.Head()
+    return LogFacts(
+        head.number, head.address, max(head.address, after.address_end), after.ready_end, after.segment_end,
+        before.taken, min(head.number, after.lowest or head.number),
+    )  # fmt: skip
+
+
+def scan(directory: Path, number: int, consumed: Place) -> Scan:
+    """Read a log, and the blocks that its records name. What every consumer is past need not be whole."""
+    path, segment = disk.ready_path(directory, number), disk.segment_path(directory, number)
+    data = path.read_bytes()
+    past = consumed.pos if number == consumed.file else 0
+    seen = Scan(None, None)
+    first = last = None
+    lowest, at = number, 0
+    with _mapped(segment) as blocks:
+        while at < len(data):
+            record = disk.record_at(data, at, number)
+            if record is None:
+                if at < past <= len(data):
+                    at = past
+                    continue
+                seen.problem, seen.short = path, disk.may_be_unfinished(data, at)
+                break
+            if record.end > past and not _block_is_whole(blocks, record):
+                seen.problem = segment
+                seen.short = blocks is not None and len(blocks) < record.block_end
+                break
+            first, last, at = first or record, record, record.end
+            if record.counts[3]:
+                lowest = min(lowest, record.lowest())
+    if first is not None and last is not None:
+        seen.counters = last.counters
+        taken = first.head.taken if first.head else 0
+        end = max(last.address_end, consumed.address) if at == past else last.address_end
+        seen.facts = LogFacts(number, first.address, end, at, last.block_end, taken, lowest)
+    return seen
+
+
+def _block_is_whole(blocks: memoryview | None, record: disk.ReadyRecord) -> bool:
+    if record.block_begin == record.block_end:
+        return True
+    if blocks is None:
+        return False
+    with blocks[record.block_begin : record.block_end] as block:
+        return xxhash.xxh3_64_intdigest(block) == record.digest
+
+
+@contextmanager
+def _mapped(segment: Path) -> Iterator[memoryview | None]:
+    """The bytes of a segment; None if it is missing."""
+    try:
+        with open(segment, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                yield memoryview(b"")
+                return
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
+                yield view
+    except FileNotFoundError:
+        yield None
+
+
+def _judge(directory: Path, number: int, seen: Scan, mark: Mark, marked: bool) -> None:
+    """Raise JournalDamaged when what a scan met cannot be the end of an interrupted write."""
+    if seen.problem is None:
+        return
+    at = seen.facts.ready_end if seen.facts else 0
+    if not seen.problem.exists():
+        raise disk.damaged(seen.problem, 0, "is missing")
+    if seen.short or not marked:
+        return
+    if (mark.boot and mark.boot == boot()) or (number, at) < (mark.synced.file, mark.synced.pos):
+        raise disk.damaged(seen.problem, at if seen.problem.suffix == ".log" else 0)
+
+
+def _cut(directory: Path, numbers: list[int], seen: Scan, found: Recovered, mark: Mark) -> None:
+    """Cut the file `numbers[0]` after its last whole record; those after it were not synced and begin too late."""
+    end = seen.facts.address_end if seen.facts else max([0, *(facts.address_end for facts in found.logs.values())])
+    for number in numbers[1:]:
+        head = _head_or_none(directory, number)
+        if head is not None and head.head is not None:
+            found.lost = max(found.lost, head.head.address_end - end)
+    if (numbers[0], seen.facts.ready_end if seen.facts else 0) < (mark.synced.file, mark.synced.pos):
+        found.lost = max(found.lost, mark.synced.address - end)
+    gone = numbers[1:] if seen.facts is not None else numbers
+    for number in gone:
+        disk.ready_path(directory, number).unlink()
+        disk.segment_path(directory, number).unlink(missing_ok=True)
+    if seen.facts is not None:
+        ready, segment = disk.ready_path(directory, numbers[0]), disk.segment_path(directory, numbers[0])
+        for path, size in ((ready, seen.facts.ready_end), (segment, seen.facts.segment_end)):
+            if path.exists() and path.stat().st_size > size:
+                os.truncate(path, size)
+                found.clean = False
+            if path.exists():
+                fsync(path)
+    found.clean = found.clean and not gone and not found.lost
+    fsync(directory)

@@ -1,0 +1,102 @@
+"""Why an HTTP request is refused: a status, a code and advice, and the bytes of every answer.
+
+The answer to a refused request has a JSON body, `{"code": ..., "message": ..., "advice": ...}`. The codes are listed in
+docs/ingress.md."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason. `header` is an extra header line of the answer."""
+
+    status: HTTPStatus
+    code: str
+    message: str
+    advice: str
+    header: str = ""
+
+    def answer(self, last: bool, bodiless: bool = False) -> bytes:
+        """The whole answer; `last` announces that the connection closes, `bodiless` is for HEAD."""
+        text = {"code": self.code, "message": self.message, "advice": self.advice}
+        body = (json.dumps(text) + "\n").encode()
+        lines = [
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            *([self.header] if self.header else []),
+            *(["Connection: close"] if last else []),
+        ]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode() + (b"" if bodiless else body)
+
+
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
+NO_CONTENT_LAST = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+BAD_REQUEST = Refusal(
+    HTTPStatus.BAD_REQUEST, "BAD_REQUEST", "these bytes are no HTTP/1.1 request",
+    "Send POST /ingest/{stream} with HTTP/1.1, without TLS; end lines with CRLF; give one length for the body.",
+)  # fmt: skip
+BODY_DAMAGED = Refusal(
+    HTTPStatus.BAD_REQUEST, "BODY_DAMAGED", "the body does not decompress",
+    "Compress the whole body by the codec that Content-Encoding names, or leave Content-Encoding out.",
+)  # fmt: skip
+UNAUTHORIZED = Refusal(
+    HTTPStatus.UNAUTHORIZED, "UNAUTHORIZED", "the stream has a token, and the request does not have it",
+    "Send the header Authorization: Bearer TOKEN with the stream's option token.", "WWW-Authenticate: Bearer",
+)  # fmt: skip
+UNKNOWN_STREAM = Refusal(
+    HTTPStatus.NOT_FOUND, "UNKNOWN_STREAM", "no stream takes requests at this address and path",
+    "Send POST /ingest/{stream}; DESCRIBE STREAM shows a stream's address.",
+)  # fmt: skip
+METHOD_NOT_ALLOWED = Refusal(
+    HTTPStatus.METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "only POST is possible here",
+    "Send the records as the body of a POST.", "Allow: POST",
+)  # fmt: skip
+REQUEST_TIMEOUT = Refusal(
+    HTTPStatus.REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the request did not come to its end in time",
+    "Send it again, faster or in smaller requests; the limit is the stream's option request_timeout.",
+)  # fmt: skip
+LENGTH_REQUIRED = Refusal(
+    HTTPStatus.LENGTH_REQUIRED, "LENGTH_REQUIRED", "the request does not say how long its body is",
+    "Send Content-Length or Transfer-Encoding: chunked.",
+)  # fmt: skip
+BODY_TOO_LARGE = Refusal(
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "BODY_TOO_LARGE", "the body is too large, as it was sent or decompressed",
+    "Send fewer records in a request; the limit is the stream's option max_request_bytes.",
+)  # fmt: skip
+UNSUPPORTED_ENCODING = Refusal(
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the Content-Encoding is unknown, or there are several",
+    "Compress once, by gzip, zstd, lz4, snappy or bzip2, or not at all.",
+)  # fmt: skip
+EXPECTATION_FAILED = Refusal(
+    HTTPStatus.EXPECTATION_FAILED, "EXPECTATION_FAILED", "the only expectation that can be met is 100-continue",
+    "Leave the header Expect out.",
+)  # fmt: skip
+OVERLOADED = Refusal(
+    HTTPStatus.TOO_MANY_REQUESTS, "OVERLOADED", "there is no room for the body now",
+    "Send it again after a second: the pipelines are behind, or the disk is full. DESCRIBE STREAM says which.",
+    "Retry-After: 1",
+)  # fmt: skip
+HEADERS_TOO_LARGE = Refusal(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers or trailers are over 16 KiB",
+    "Send fewer headers.",
+)  # fmt: skip
+UNSUPPORTED_TRANSFER = Refusal(
+    HTTPStatus.NOT_IMPLEMENTED, "UNSUPPORTED_TRANSFER", "the only transfer coding is chunked",
+    "Send Transfer-Encoding: chunked or Content-Length; say in Content-Encoding how a body is compressed.",
+)  # fmt: skip
+TOO_MANY_CONNECTIONS = Refusal(
+    HTTPStatus.SERVICE_UNAVAILABLE, "TOO_MANY_CONNECTIONS", "too many connections send to this stream",
+    "Use fewer connections; the limit is the stream's option max_connections.", "Retry-After: 1",
+)  # fmt: skip
+REFUSALS = (
+    BAD_REQUEST, BODY_DAMAGED, UNAUTHORIZED, UNKNOWN_STREAM, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT, LENGTH_REQUIRED,
+    BODY_TOO_LARGE, UNSUPPORTED_ENCODING, EXPECTATION_FAILED, OVERLOADED, HEADERS_TOO_LARGE, UNSUPPORTED_TRANSFER,
+    TOO_MANY_CONNECTIONS,
+)  # fmt: skip

@@ -1,0 +1,245 @@
+"""A way on for a journal that is damaged: leave out what cannot be read, and say how much that is.
+
+Ready logs are written again in place, so every position in them, and every address, stays what it was. A stretch of a
+log that cannot be read becomes a record without units; a unit whose bytes cannot be read gets the flag GONE. Readers
+pass over both. Segments are only made as long as they were, and the logs as they were are kept in the directory
+`damaged`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import xxhash
+
+from headrace.durable import fsync, write_atomic
+from headrace.errors import JournalDamaged
+from headrace.ingress import entries as disk
+from headrace.ingress.counters import Counters
+from headrace.ingress.journal import JUMP, locked
+from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS
+from headrace.ingress.losses import add_loss
+from headrace.ingress.mark import Mark, MarkFile, Place, consumer_path, read_consumer
+from headrace.ingress.ready import UnitReader
+from headrace.ingress.shredder import Ints, Shredded
+
+KEPT = "damaged"
+_SMALLEST = disk.RECORD.size + disk.FIXED.size
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Bytes that cannot be read, because of a file."""
+
+    path: Path
+    size: int
+
+
+def repair(directory: Path, consumer: str = "stream") -> list[Loss]:
+    """Make a journal readable that nobody has open; what was lost with it. Doing it again finds nothing. What the
+    consumer is past is not looked at. Raises StateInUse when somebody has it open."""
+    lock = locked(directory)
+    try:
+        mark = _mark(directory)
+        known = read_consumer(consumer_path(directory, consumer))
+        consumed = max((known[0] if known else Place(), mark.consumed), key=lambda place: place.address)
+        losses: list[Loss] = []
+        before = disk.Head(address_end=consumed.address)
+        numbers = _wanted(directory, consumed, mark.synced)
+        for number, following in pairwise([*numbers, 0]):
+            after = _head(directory, following) if following else None
+            if after is None and not disk.ready_path(directory, number).exists():  # the newest, of which the mark knows
+                after = disk.Head(number, mark.synced.pos, 0, mark.synced.address)
+            log = _Log(directory, number, consumed, before, after if after and after.number == number else None)
+            log.repair()
+            losses += log.losses
+            before = log.end()
+        losses += _put_aside(directory, max([consumed.file, *numbers]))
+        if lost := sum(loss.size for loss in losses):
+            add_loss(directory, JournalDamaged.code, lost)
+        fsync(directory)
+        return losses
+    finally:
+        os.close(lock)
+
+
+def _put_aside(directory: Path, newest: int) -> list[Loss]:
+    """Segments after the newest log, of which nothing is known."""
+    found = [p for p in directory.glob("segment-????????.raw") if int(p.name[8:16]) > newest]
+    for path in found:
+        (directory / KEPT).mkdir(exist_ok=True)
+        path.rename(directory / KEPT / path.name)
+    return [Loss(path, 0) for path in found]
+
+
+def _mark(directory: Path) -> Mark:
+    """The mark; one that is damaged is removed."""
+    try:
+        return MarkFile(directory).value
+    except JournalDamaged as problem:
+        Path(str(problem.params["path"])).unlink()
+        return Mark()
+
+
+def _head(directory: Path, number: int) -> disk.Head | None:
+    try:
+        return disk.read_head(directory, number).head
+    except JournalDamaged:
+        return None
+
+
+def _wanted(directory: Path, consumed: Place, synced: Place) -> list[int]:
+    """The logs that there must be: those that are here, and those that the mark and the heads of others name."""
+    present = [n for n in disk.numbers(directory) if n >= consumed.file]
+    heads = (_head(directory, number) for number in present)
+    named = {head.number for head in heads if head is not None and head.address_end > consumed.address}
+    if synced.address > consumed.address:
+        named.add(synced.file)
+    return sorted(named.union(present) - {0})
+
+
+@dataclass(slots=True)
+class _Log:
+    """One log. `before` is the end of the log before it; `after` is what the next one says about the end of this one,
+    None for the newest."""
+
+    directory: Path
+    number: int
+    consumed: Place
+    before: disk.Head
+    after: disk.Head | None
+    losses: list[Loss] = field(default_factory=list)
+    _parts: list[bytes] = field(default_factory=list)
+    _counters: Ints = field(default_factory=lambda: Counters().to_array())
+    _begin: int | None = None  # the first address
+    _address: int = 0
+    _block: int = 0  # the end of the last block
+    _lowest: int = 0
+    _taken: int = 0
+
+    def repair(self) -> None:
+        path = disk.ready_path(self.directory, self.number)
+        data = path.read_bytes() if path.exists() else b""
+        end = self.after.ready_end if self.after is not None else len(data)
+        self._lowest, self._taken, self._address = self.number, self.before.taken, self.before.address_end
+        self._lengthen(data)
+        reader, at = UnitReader(self.directory), 0
+        while at < end:
+            record = disk.record_at(data, at, self.number)
+            if record is not None:
+                self._take(record, reader)
+                at = record.end
+                continue
+            following = next((r for p in range(at + 8, end, 8) if (r := disk.record_at(data, p, self.number))), None)
+            if following is None and self.after is None:  # the end of the newest, which may be cut
+                self.losses.append(Loss(path, 0))
+                break
+            self._skip(at, end if following is None else following.begin, following)
+            at = end if following is None else following.begin
+        content = b"".join(self._parts)
+        if content != data:
+            self._replace(path, content)
+
+    def _lengthen(self, data: bytes) -> None:
+        """A segment that is shorter than it was gets zeros, which are no buffers."""
+        path = disk.segment_path(self.directory, self.number)
+        ends = (
+            [r.block_end for r in disk.records(data, self.number)]
+            if self.after is not None or not path.exists()
+            else []
+        )
+        size = max([*ends, self.after.segment_end if self.after is not None else 0])
+        if not path.exists() or path.stat().st_size < size:
+            path.touch(0o600)
+            os.truncate(path, max(size, path.stat().st_size))
+
+    def _take(self, record: disk.ReadyRecord, reader: UnitReader) -> None:
+        """Keep a whole record; units whose bytes cannot be read are gone."""
+        if self._begin is None:
+            self._begin = record.address
+            self._taken = record.head.taken if record.head is not None else self._taken
+        units, fragments = record.units.copy(), record.fragments
+        past = record.end <= self.consumed.pos and self.number == self.consumed.file
+        past = past or (self.after is None and record.block_end > self._segment_size())  # opening cuts it
+        at = 0
+        for unit in units if not past else ():
+            rows = fragments[at : at + int(unit[U_FRAGMENTS])].tolist()
+            at += int(unit[U_FRAGMENTS])
+            try:
+                if not unit[U_FLAGS] & GONE:
+                    [reader.bytes_of(*row) for row in rows]
+            except JournalDamaged as problem:
+                unit[U_FLAGS] |= GONE
+                self.losses.append(Loss(Path(str(problem.params["path"])), int(unit[U_BYTES])))
+        block = disk.Block(record.block_begin, record.block_end, record.digest if past else self._digest(record))
+        self._parts.append(
+            disk.encode_record(
+                record.begin,
+                block,
+                record.address,
+                Shredded(units, fragments, 0),
+                record.counters,
+                record.head,
+                size=record.size,
+                length=record.end - record.begin,
+            )
+        )
+        self._counters, self._address, self._block = record.counters, record.address_end, record.block_end
+        self._lowest = min(self._lowest, record.lowest())
+
+    def _segment_size(self) -> int:
+        return disk.segment_path(self.directory, self.number).stat().st_size
+
+    def _digest(self, record: disk.ReadyRecord) -> int:
+        """The checksum of a block as it is: its buffers have checksums of their own."""
+        if record.block_begin == record.block_end:
+            return record.digest
+        with open(disk.segment_path(self.directory, self.number), "rb") as file:
+            block = os.pread(file.fileno(), record.block_end - record.block_begin, record.block_begin)
+        return xxhash.xxh3_64_intdigest(block)
+
+    def _skip(self, at: int, end: int, following: disk.ReadyRecord | None) -> None:
+        """Fill a stretch with records that have no units."""
+        assert following is not None or self.after is not None
+        if following is not None:
+            address, block = following.address, following.block_begin
+        else:
+            assert self.after is not None
+            address, block = self.after.address_end, self.after.segment_end
+        lost = max(0, address - self._address)
+        if lost >= JUMP // 2:  # the head is gone, and with it the address that the log began with
+            lost = max(0, block - self._block)
+        self._address = address - lost
+        if at == 0:
+            self._begin = self._address
+            head = self._filling(0, 0, 0, self.before)
+            if end - len(head) < _SMALLEST:
+                head = self._filling(0, end, lost, self.before)
+            self._parts.append(head)
+            at = len(head)
+        if at < end:
+            self._parts.append(self._filling(at, end - at, lost))
+        self._address, self._block = address, block
+        self.losses.append(Loss(disk.ready_path(self.directory, self.number), lost))
+
+    def _filling(self, at: int, length: int, lost: int, head: disk.Head | None = None) -> bytes:
+        block = disk.Block(self._block, self._block, 0)
+        fits = head is not None or length >= _SMALLEST + self._counters.nbytes
+        counters = self._counters if fits else self._counters[:0]
+        return disk.encode_record(at, block, self._address, disk.NOTHING, counters, head, size=lost, length=length)
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        if path.exists():
+            (self.directory / KEPT).mkdir(exist_ok=True)
+            kept = self.directory / KEPT / path.name
+            if not kept.exists():
+                shutil.copy2(path, kept)
+        write_atomic(path, content)
+
+    def end(self) -> disk.Head:
+        """What the head of the next log should say, if that one is gone."""
+        taken = self._taken + self._address - (self._begin or 0)
+        return disk.Head(self.number, sum(map(len, self._parts)), self._block, self._address, taken, self._lowest)

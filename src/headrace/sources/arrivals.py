@@ -1,0 +1,221 @@
+"""What a listing found, judged against the log: new files, files that grew or were rotated, bad files.
+
+One caller, in the process that plans epochs. Under `on_bad_file = 'fail'` a bad file is an error, and nothing of the
+listing is logged; under 'skip' it is logged as left out, and looked at again when it has changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
+from functools import partial
+
+from headrace.errors import FileChanged, MissingFile
+from headrace.formats.base import Format
+from headrace.formats.codecs import Decompressor, codec_of
+from headrace.sources.badfiles import BadFile, in_short
+from headrace.sources.extent import (
+    BAD_FILE,
+    SKIP_ADVICE,
+    Extent,
+    Siblings,
+    Stamp,
+    changed,
+    look_at,
+    open_file,
+    rotated_to,
+)
+from headrace.sources.filelog import FileLog
+from headrace.sources.reading import CHUNK, HEADER, header_bytes
+
+Fresh = list[tuple[int, Extent]]  # with the modification time
+
+
+class Arrivals:
+    """Takes listings into a log. Knows files by their stamps: only one with another stamp is opened."""
+
+    def __init__(self, log: FileLog, fmt: Format, *, tail: bool, codec: str, headed: bool, skip: bool) -> None:
+        """`codec` as the option says it; `headed` if each file has a header that must fit."""
+        self._log, self._format, self._tail, self._codec = log, fmt, tail, codec
+        self._headed, self._skip = headed, skip
+        self._stamps = {p: e.stamp for p, e in log.last.items() if e.sealed and e.stamp is not None}
+        self._seen: dict[str, Stamp] = {}  # of the listing that is taken: they count when it is logged
+        self._present: frozenset[str] | None = None
+
+    def take(self, paths: Iterable[str], all_of_them: bool) -> None:
+        """Log what is new in a listing. Only with `all_of_them` are files that are known looked at."""
+        listed = set(paths)
+        self._seen = {}
+        if self._tail:
+            found = _stamps(listed | self._log.followed)
+            self._take_growing(found)
+            self._present = frozenset(found)
+        else:
+            known = self._log.last.keys() - self._log.bad.keys()
+            self._take_sealed(_stamps(listed if all_of_them else listed - known))
+        self._stamps |= self._seen
+
+    # --- immutable files --------------------------------------------------------------------------
+
+    def _take_sealed(self, found: dict[str, Stamp]) -> None:
+        fresh: Fresh = []
+        bad: list[BadFile] = []
+        for path, stamp in found.items():
+            if self._unchanged(path, stamp):
+                continue
+            left_out, known = self._log.bad.get(path), self._log.last.get(path)
+            if known is None or (left_out is not None and left_out.unread):
+                fresh += self._judged(path, stamp, True, bad, partial(self._extent, path, None))
+            else:
+                self._judged(path, stamp, False, bad, partial(self._same, known))
+        self._log_all(fresh, bad)
+
+    def _same(self, known: Extent) -> Fresh:
+        """A known file has another stamp: raises FileChanged unless it has the bytes that were logged."""
+        fd = open_file(known.path)
+        try:
+            known.verify(fd)
+            self._trust(known.path, Stamp.of(os.fstat(fd)))
+        finally:
+            os.close(fd)
+        if known.path in self._log.bad:
+            self._log.take_back(known.path)
+        return []
+
+    def _judged(
+        self, path: str, stamp: Stamp | None, unread: bool, bad: list[BadFile], judge: Callable[[], Fresh]
+    ) -> Fresh:
+        """What `judge` finds. A file that is bad is added to `bad`, or its error is raised. That a growing file is
+        another one is always raised: it may have been rotated."""
+        try:
+            return judge()
+        except MissingFile:
+            return []  # gone since the directory was listed: it was never promised to anyone
+        except BAD_FILE as problem:
+            if not self._skip or (self._tail and isinstance(problem, FileChanged)):
+                raise
+            code, message = in_short(problem)
+            bad.append(BadFile(path, code, message, stamp, unread))
+            return []
+
+    # --- growing files ----------------------------------------------------------------------------
+
+    def _take_growing(self, found: dict[str, Stamp]) -> None:
+        fresh: Fresh = []
+        bad: list[BadFile] = []
+        displaced: dict[str, Extent] = {}
+        for path, known in list(self._log.last.items()):
+            if path in found:
+                if not self._unchanged(path, found[path]) and not self._grown(known, found[path], fresh, bad):
+                    displaced[path] = known
+            elif self._present is None or path in self._present:
+                displaced[path] = known
+        moves = self._moves(displaced, found.keys() & self._log.last.keys() - displaced.keys())
+        begun = displaced.keys() & found.keys() - set(moves.values()) - moves.keys()
+        bad += [self._lost(path) for path in begun]
+        self._log.rotate(moves)
+        for path, stamp in found.items():
+            new = path not in moves and path not in self._log.last and not self._unchanged(path, stamp)
+            if new or path in begun:
+                fresh += self._judged(path, stamp, True, bad, partial(self._extent, path, None))
+        for path in moves:  # also those that the stream's path does not match
+            self._grown(self._log.last[path], None, fresh, bad)
+        self._log_all(fresh, bad)
+
+    def _grown(self, known: Extent, stamp: Stamp | None, fresh: Fresh, bad: list[BadFile]) -> bool:
+        """Add what a growing file has more than is known of it; whether it is still that file."""
+        try:
+            fresh += self._judged(known.path, stamp, False, bad, partial(self._extent, known.path, known))
+        except FileChanged:
+            return False
+        return True
+
+    def _moves(self, displaced: dict[str, Extent], intact: Set[str]) -> dict[str, str]:
+        """Where growing files are now, new name to old. None moves to the name of a file that is `intact`."""
+        siblings, moves = Siblings(), dict[str, str]()
+        for path, known in displaced.items():
+            home = rotated_to(known, siblings)
+            if home is not None and home not in moves and home not in intact:
+                moves[home] = path
+        return moves
+
+    def _lost(self, path: str) -> BadFile:
+        """A growing file has other content, and its old content is nowhere: what came last may not have been read."""
+        size = self._log.last[path].end
+        problem = changed(path, f"was replaced or truncated, and no file beside it has the {size} bytes that it had,")
+        if not self._skip:
+            raise problem
+        return BadFile(path, *in_short(problem), None, unread=False)
+
+    # --- both -------------------------------------------------------------------------------------
+
+    def _log_all(self, fresh: Fresh, bad: list[BadFile]) -> None:
+        news = [b for b in bad if b != self._log.bad.get(b.path)]
+        self._log.leave_out(news)
+        self._log.append([e for _, e in sorted(fresh, key=lambda pair: (pair[0], pair[1].path))])
+
+    def _unchanged(self, path: str, stamp: Stamp) -> bool:
+        """Whether a file is as it was when it was judged, good or bad."""
+        left_out = self._log.bad.get(path)
+        return self._stamps.get(path) == stamp or (left_out is not None and left_out.stamp == stamp)
+
+    def _trust(self, path: str, stamp: Stamp) -> None:
+        self._stamps.pop(path, None)
+        if stamp.settled:
+            self._seen[path] = stamp
+
+    def _extent(self, path: str, known: Extent | None) -> Fresh:
+        """What the file has beyond what is known of it, with its time; nothing if that is no whole record yet."""
+        fd = open_file(path)
+        try:
+            stat, begin = os.fstat(fd), 0 if known is None else known.end
+            if known is not None:
+                known.verify(fd)
+                self._log.last[path] = replace(known, inode=stat.st_ino)  # another one in a copied directory
+            end = self._last_record_end(fd, begin, stat.st_size) if self._tail else stat.st_size
+            codec = codec_of(path) if self._codec == "auto" else self._codec.removeprefix("none")
+            if begin == 0 and not (self._tail and end == begin):
+                self._check_header(fd, path, codec)
+            self._trust(path, Stamp.of(stat))
+            if self._tail and end == begin:
+                return []
+            whole = bool(codec or self._format.in_order)
+            extent = Extent.of(fd, path, begin, end, sealed=not self._tail, whole=whole, codec=codec)
+            return [(stat.st_mtime_ns, extent)]
+        finally:
+            os.close(fd)
+
+    def _check_header(self, fd: int, path: str, codec: str) -> None:
+        """Raise HeaderMismatch now, when a file can still be repaired: nothing of it is promised to an epoch yet."""
+        if not self._headed:
+            return
+        with os.fdopen(os.dup(fd), "rb") as file:
+            file.seek(0)
+            try:
+                head = Decompressor(file, codec, path).read(HEADER) if codec else file.read(HEADER)
+                header_bytes(self._format, head, path)
+            except BAD_FILE as problem:
+                problem.advice += (
+                    " If only this file is wrong: correct it or take it away, and the stream goes on. "
+                    f"To leave such files out: {SKIP_ADVICE}"
+                )
+                raise
+
+    def _last_record_end(self, fd: int, begin: int, size: int) -> int:
+        if self._format.row_bytes:
+            return size - size % self._format.row_bytes
+        delimiter = self._format.delimiter
+        high, window = size, 4096
+        while high > begin:
+            low = max(begin, high - window)
+            found = os.pread(fd, min(size, high + len(delimiter) - 1) - low, low).rfind(delimiter)
+            if found >= 0:
+                return low + found + len(delimiter)
+            high, window = low, min(window * 4, CHUNK)
+        return begin
+
+
+def _stamps(paths: Iterable[str]) -> dict[str, Stamp]:
+    """The stamps of the files that are there."""
+    return {path: stamp for path in paths if (stamp := look_at(path)) is not None}

@@ -1,0 +1,101 @@
+"""What planning may cost, and what the planner says about the size of values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace import duck
+from headrace.errors import HeadraceError, PlanningTimeout
+from headrace.program import Meaning
+from headrace.sql import limits
+from tests.sql.support import plan
+from tests.strategies import examples
+
+DOUBLING = ", ".join(
+    ["t0 AS (SELECT k || k AS k FROM s)", *(f"t{i} AS (SELECT k || k AS k FROM t{i - 1})" for i in range(1, 40))]
+)
+HARD = {
+    "a subquery that doubles a column at every step": (f"WITH {DOUBLING} SELECT k FROM t39", "UNSUPPORTED_ON_SHARED"),
+    "the same over a constant": (
+        f"WITH {DOUBLING.replace('k || k AS k FROM s', repr('xxxx') + ' AS k FROM s')} SELECT k FROM t39",
+        "UNSUPPORTED_ON_SHARED",
+    ),
+    "many ORs": ("SELECT k FROM s WHERE " + " OR ".join(f"n = {i}" for i in range(10_000)), "SYNTAX_ERROR"),
+    "many parentheses": ("SELECT " + "(" * 10_000 + "1" + ")" * 10_000 + " AS a FROM s", "SYNTAX_ERROR"),
+    "many minus signs": ("SELECT " + "- " * 10_000 + "n AS a FROM s", "SYNTAX_ERROR"),
+    "many NOTs": ("SELECT k FROM s WHERE " + "NOT " * 10_000 + "ok", "SYNTAX_ERROR"),
+    "many subqueries": ("SELECT k FROM " + "(SELECT * FROM " * 2_000 + "s" + ")" * 2_000, "SYNTAX_ERROR"),
+    "a long sum": ("SELECT " + " + ".join(["n"] * 2_000) + " AS a FROM s", "SYNTAX_ERROR"),
+    "a number of 5,000 digits": ("SELECT " + "9" * 5_000 + " AS a FROM s", "BAD_LITERAL"),
+    "a power of ten": ("SELECT 1e999999999BD AS a FROM s", "BAD_LITERAL"),
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_what_would_take_for_ever_to_plan_is_a_coded_error(case: str) -> None:
+    query, code = HARD[case]
+    with pytest.raises(HeadraceError) as caught:
+        plan(query)
+    assert caught.value.code == code
+
+
+def test_planning_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PLANNING_SECONDS", 0.0)
+    with pytest.raises(PlanningTimeout) as caught:
+        plan("SELECT k || k AS k FROM s WHERE n > 1")
+    assert caught.value.span is not None
+    monkeypatch.undo()
+    assert plan("SELECT k || k AS k FROM s WHERE n > 1")
+
+
+def test_a_long_constant_stays_out_of_the_plan() -> None:
+    (output,) = plan("SELECT repeat('x', 100000) AS a FROM s").program.ring0.outputs
+    assert len(output.sql) < 100
+    (output,) = plan("SELECT repeat('x', 100) AS a FROM s").program.ring0.outputs
+    assert output.sql == f"'{'x' * 100}'"
+
+
+GROWING = (
+    "repeat(k, id)", "repeat(k, 7)", "k || attrs['a'] || k", "concat(k, '-', k)", "concat_ws('..', k, k, 'é')",
+    "lpad(k, id, 'é')", "rpad(k, id, k)", "replace(k, 'a', 'bcd')", "replace(k, 'ab', k)", "replace(k, k, 'é')",
+    "regexp_replace(k, 'a|b', 'xyz')", "translate(k, 'ab', 'éü')", "upper(k) || lower(k)",
+    "repeat(replace(k, 'a', 'bb'), id)", "CASE WHEN id > 3 THEN repeat(k, id) ELSE k END",
+    "coalesce(repeat(k, id), k || k)", "left(repeat(k, 5), 3) || k", "repeat(CAST(n AS STRING), id)",
+    "repeat(substring(k, 2), id) || tags[0]",
+)  # fmt: skip
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    st.lists(st.sampled_from(GROWING), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.none() | st.text("abéß ", max_size=6), st.none() | st.integers(-3, 12)), min_size=1, max_size=8
+    ),
+)
+def test_no_value_is_larger_than_the_planner_says(
+    expressions: list[str], given_rows: list[tuple[str | None, int | None]]
+) -> None:
+    program = plan("SELECT " + ", ".join(f"{e} AS a{i}" for i, e in enumerate(expressions)) + " FROM s").program
+    growth = program.ring0.growth
+    rows = pa.table(
+        {
+            "c0": pa.array([n for _, n in given_rows], pa.int32()),
+            "c3": pa.array([k for k, _ in given_rows], pa.string()),
+            "c5": pa.array([n for _, n in given_rows], pa.int64()),
+            "c9": pa.array([[k] for k, _ in given_rows], pa.list_(pa.string())),
+            "c10": pa.array([[("a", k)] for k, _ in given_rows], pa.map_(pa.string(), pa.string())),
+        }
+    )
+    bounds = ", ".join(f"({v.sql})" for v in growth.values) or "0"
+    made = " + ".join(f"coalesce(strlen({o.sql}), 0)" for o in program.ring0.outputs)
+    found = duck.run(
+        Meaning(), f"SELECT list_sum([{bounds}]) + {growth.plain} AS bound, {made} AS made FROM rows", {"rows": rows}
+    )
+    for row in found.to_pylist():
+        assert row["made"] <= row["bound"]
+    if growth.columns is not None:  # the bound that looks at no row holds as well
+        total = growth.fixed * rows.num_rows + sum(n * rows.column(c).nbytes for c, n in growth.columns.items())
+        assert sum(row["made"] for row in found.to_pylist()) <= total
