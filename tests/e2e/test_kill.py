@@ -14,6 +14,7 @@ import pytest
 
 from headrace.streams.progress import read_progress
 from tests.e2e.kills import POINTS, Case
+from tests.test_savepoints import PLACES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -42,4 +43,5 @@ def test_the_fault_points_are_those_of_the_code() -> None:
     named = {
         name for file in source.rglob("*.py") for name in re.findall(r'\bfault_point\("([a-z-]+)"\)', file.read_text())
     }
-    assert named == set(POINTS)
+    of_restoring = {place.partition("@")[0] for place in PLACES}
+    assert named == set(POINTS) | of_restoring
