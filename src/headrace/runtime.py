@@ -37,7 +37,7 @@ from headrace.streams import stream_values
 from headrace.streams.checkpoint import checkpoint_id
 from headrace.streams.notices import NoticeBoard
 from headrace.streams.plans import PlanStore, parse_plan
-from headrace.streams.progress import HOLD, Progress, read_applied, read_progress
+from headrace.streams.progress import HOLD, Progress, ProgressView, read_applied
 from headrace.streams.publishing import publish
 from headrace.streams.quarantine import change_quarantine
 from headrace.watch import Watch
@@ -76,6 +76,7 @@ class StreamRuntime:
         self.stream, self.directory = stream, directory
         self._intake = Intake(gateway, stream, directory)
         self.plans = PlanStore(directory)
+        self._progress = ProgressView(directory)
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
         self._watch, self._history = Watch(), History(stream, self.plans)
         self._log = EpochLog(stream, directory)
@@ -449,7 +450,7 @@ class StreamRuntime:
 
     @property
     def progress(self) -> Progress:
-        return read_progress(self.directory)
+        return self._progress.read()
 
     @property
     def recent(self) -> list[EpochSummary]:

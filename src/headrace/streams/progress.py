@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -158,6 +159,27 @@ def lost_progress(found: Progress, epoch: int, stream_dir: Path) -> StateDamaged
 def read_progress(stream_dir: Path) -> Progress:
     """The newest progress, or a fresh one. Raises StateDamaged."""
     return stored(Progress, stream_dir / "progress.json") or Progress()
+
+
+class ProgressView:
+    """Reads the progress of a stream and parses it only when it has changed: a status of hundreds of pipelines asks for
+    it hundreds of times. Any thread may call."""
+
+    def __init__(self, stream_dir: Path) -> None:
+        self._directory = stream_dir
+        self._known: tuple[tuple[int, int, int], Progress] | None = None
+
+    def read(self) -> Progress:
+        """The newest progress. Raises StateDamaged."""
+        try:
+            found = os.stat(self._directory / "progress.json")
+        except OSError:
+            return read_progress(self._directory)
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)  # the file is replaced, never written in place
+        known = self._known
+        if known is None or known[0] != stamp:
+            known = self._known = (stamp, read_progress(self._directory))
+        return known[1]
 
 
 def write_progress(stream_dir: Path, progress: Progress) -> None:
