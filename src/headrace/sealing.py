@@ -6,12 +6,11 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.codec import dump, load
-from headrace.durable import write_atomic
-from headrace.errors import StateDamaged, UnknownType
+from headrace.errors import StateDamaged, StateTooNew
 from headrace.program import PlanVersion, StreamDef
 from headrace.sources import SOURCES
 from headrace.sql import CreateStream, parse_script
+from headrace.stored import store, stored
 from headrace.streams.catalog import CATALOG_VERSION, Catalog, CatalogFile
 from headrace.streams.secrets import Vault
 from headrace.streams.state_dir import SAVEPOINTS, stream_directory
@@ -83,10 +82,10 @@ def sealed(catalog: Catalog, vault: Vault) -> Catalog:
 
 
 def _seal_plan(path: Path, vault: Vault) -> None:
-    with contextlib.suppress(ValueError, KeyError, TypeError, UnknownType):  # damaged: whoever needs it says so
-        plan = load(PlanVersion, path.read_bytes())
-        if secrets_of(plan.stream):
-            write_atomic(path, dump(replace(plan, stream=seal_stream(plan.stream, vault))).encode())
+    with contextlib.suppress(StateDamaged, StateTooNew):  # whoever needs it says so
+        plan = stored(PlanVersion, path)
+        if plan is not None and secrets_of(plan.stream):
+            store(path, replace(plan, stream=seal_stream(plan.stream, vault)))
 
 
 def _hidden(sql: str, secret: set[str]) -> str:
