@@ -78,8 +78,9 @@ def _call(act: Callable[[], T]) -> T:
 
 
 def _only_leaves(before: Catalog, after: Catalog, stream: str) -> bool:
-    """Whether a script starts nothing on a stream."""
-    return {p.run for p in after.running(stream)} <= {p.run for p in before.running(stream)}
+    """Whether a script starts and changes nothing on a stream."""
+    same = before.stream(stream) == after.stream(stream)
+    return same and {p.run for p in after.running(stream)} <= {p.run for p in before.running(stream)}
 
 
 class Hub:
