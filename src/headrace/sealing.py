@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.errors import StateDamaged, StateTooNew
+from headrace.errors import DiskFull, StateDamaged, StateTooNew, StateUnavailable
 from headrace.program import PlanVersion, StreamDef
 from headrace.sources import SOURCES
 from headrace.sql import CreateStream, parse_script
@@ -16,6 +17,7 @@ from headrace.streams.secrets import Vault
 from headrace.streams.state_dir import SAVEPOINTS, stream_directory
 
 HIDDEN = "***"
+_log = logging.getLogger(__name__)
 
 
 def secrets_of(stream: StreamDef) -> set[str]:
@@ -68,9 +70,11 @@ def read_sealed(root: Path) -> tuple[Catalog, Vault]:
 def seal_savepoints(state_dir: Path) -> None:
     """Take secrets out of the catalogs and plans of savepoints that an earlier version took."""
     for savepoint in (state_dir / SAVEPOINTS).glob("[!.]*"):
-        with contextlib.suppress(StateDamaged):  # whoever restores it says so
+        try:
             if (savepoint / "catalog.json").exists():
                 seal_directory(savepoint)
+        except (StateDamaged, DiskFull, StateUnavailable) as problem:  # no reason to keep the hub closed
+            _log.warning("tokens that savepoint %s may have stay as they are: %s", savepoint, problem.message)
 
 
 def sealed(catalog: Catalog, vault: Vault) -> Catalog:

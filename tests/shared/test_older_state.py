@@ -6,12 +6,14 @@ checksums wrote it and was killed after the sink had committed the epoch in `log
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.durable import write_atomic
 from headrace.errors import SinkAhead
 from headrace.restoring import restore
 from headrace.service.offline import OfflineHub
@@ -60,6 +62,23 @@ def test_a_state_directory_of_an_earlier_version_goes_on_with_the_epoch_that_it_
     assert f'"format": {FORMAT}' in (state / "streams" / "s" / "progress.json").read_text()
     mini.crash()
     assert mini.hub.streams["s"].status().state == "running"
+    mini.hub.close()
+
+
+def test_a_savepoint_that_cannot_be_changed_does_not_keep_the_hub_closed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(path: Path, data: bytes) -> None:
+        if "monday" in str(path):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        write_atomic(path, data)
+
+    for user in ("headrace.streams.catalog", "headrace.streams.secrets", "headrace.stored"):
+        monkeypatch.setattr(f"{user}.write_atomic", refused)
+    mini = Mini(root / "state", monkeypatch, kept=Checkpoint(logged=tuple(BEFORE["logged"])))
+    mini.drain()
+    assert shown(root) == list(range(12))
+    assert "monday" in caplog.text
     mini.hub.close()
 
 
