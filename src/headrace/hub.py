@@ -104,7 +104,8 @@ class Hub:
             seal_savepoints(self._state.path)
             catalog, self._vault = file.catalog, file.vault
             self._gateway = GatewayService(self._state.path / "gateway.log", self._vault.reveal)
-            self._state.sweep(catalog.streams)
+            with state_errors(self._state.path):
+                self._state.sweep(catalog.streams)
             self._meaning, self._engine = settle(spark, catalog)
             self._conductor = Conductor(
                 self._state, file, catalog, self._gateway, lambda: self._start_engine(), start_timeout
