@@ -10,6 +10,7 @@ from hypothesis.strategies import SearchStrategy
 from headrace.program import (
     Condition,
     Expression,
+    Growth,
     LateRows,
     Left,
     Meaning,
@@ -20,6 +21,7 @@ from headrace.program import (
     Ring0Program,
     Ring1Program,
     SinkDef,
+    SizedValue,
     StreamDef,
     Window,
 )
@@ -76,6 +78,11 @@ def _few(item: SearchStrategy[object]) -> SearchStrategy[tuple[object, ...]]:
     return st.lists(item, max_size=2).map(tuple)
 
 
+sized_values = st.builds(SizedValue, texts, texts)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+growths = st.builds(
+    Growth, _few(sized_values), texts, st.none() | st.dictionaries(texts, finite, max_size=3), finite, st.booleans()
+)
 conditions = st.builds(Condition, texts, _few(st.integers(0, 50)))
 ring0_programs = st.builds(
     Ring0Program,
@@ -86,6 +93,7 @@ ring0_programs = st.builds(
     _few(partials),
     _few(st.integers(0, 50)),
     _few(conditions),
+    growths,
 )
 ring1_programs = st.builds(
     Ring1Program,
@@ -95,6 +103,7 @@ ring1_programs = st.builds(
     st.sampled_from(("close", "changes")),
     st.none() | texts,
     _few(expressions),
+    growths,
 )
 programs = st.builds(PipelineProgram, texts, views, ring0_programs, st.none() | ring1_programs, schemas, meanings)
 sinks = st.builds(SinkDef, names, texts, options, texts)

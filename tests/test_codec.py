@@ -13,6 +13,7 @@ from headrace.errors import UnknownType
 from headrace.program import (
     Condition,
     Expression,
+    Growth,
     LateRows,
     Left,
     Meaning,
@@ -23,6 +24,7 @@ from headrace.program import (
     Ring0Program,
     Ring1Program,
     SinkDef,
+    SizedValue,
     StreamDef,
     Window,
 )
@@ -33,6 +35,8 @@ _EVERY_KIND = {
     Condition: strategies.conditions,
     Expression: strategies.expressions,
     Partial: strategies.partials,
+    SizedValue: strategies.sized_values,
+    Growth: strategies.growths,
     Window: strategies.windows,
     Ring0Program: strategies.ring0_programs,
     Ring1Program: strategies.ring1_programs,

@@ -148,6 +148,20 @@ def test_whoever_waits_for_a_plan_is_told_after_some_failures_in_a_row(hub: Hub,
     assert hub.streams["s"].status().state == "retrying", "the others who need it go on waiting"
 
 
+def test_whoever_revives_a_stream_that_failed_often_waits_for_the_new_try(hub: Hub, queries: Queries) -> None:
+    runtime = hub.runtime("s")
+    runtime.keeper._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
+    for _ in range(3):
+        queries.fail("s", "it broke")
+    runtime.revive()
+    with pytest.raises(StartTimeout):
+        WAIT_PLANNED(runtime, runtime.plans.current(), 0.01)
+    for _ in range(3):
+        queries.fail("s", "it broke")
+    with pytest.raises(StreamFailed):
+        WAIT_PLANNED(runtime, runtime.plans.current() + 1, 30)
+
+
 # --- damaged streams --------------------------------------------------------------------------------
 
 
@@ -265,16 +279,19 @@ def test_stopping_works_on_a_full_disk_and_the_reserve_comes_back_when_there_is_
     until(disk.reserve.exists, "the reserve is kept again")
 
 
-def test_any_refusal_of_the_operating_system_is_coded(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("file", ["catalog.json", "catalog.previous.json"])
+def test_any_refusal_of_the_operating_system_is_coded(hub: Hub, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     def refused(path: Path, data: bytes) -> None:
-        raise OSError(errno.EROFS, "Read-only file system", str(path))
+        if path.name == file:
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        durable.write_atomic(path, data)
 
     monkeypatch.setattr("headrace.streams.catalog.write_atomic", refused)
     before = hub.catalog
     with pytest.raises(StateUnavailable) as caught:
         hub.sql("CREATE SINK other WITH (type = 'memory')")
-    assert str(caught.value.params["path"]).endswith("catalog.json")
-    assert hub.catalog == before
+    assert caught.value.params["path"] == str(hub._state.path / file)
+    assert hub.catalog == before == CatalogFile(hub._state.path).read()
 
 
 def test_a_stream_that_finds_no_room_when_the_hub_is_opened_goes_on_when_there_is_some(

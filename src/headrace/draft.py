@@ -121,6 +121,8 @@ class Draft:
             if self.catalog.running(new.name):
                 self.touched.add(new.name.lower())
                 self.waits.add(new.name.lower())
+                if self.ill(new.name):  # the change may be what it needs
+                    self.revived.add(new.name.lower())
             return changed_options(old, new)
         self._refuse_stream_in_use(old.name, statement.span)
         self.dropped.append(old.name)

@@ -78,8 +78,9 @@ def _call(act: Callable[[], T]) -> T:
 
 
 def _only_leaves(before: Catalog, after: Catalog, stream: str) -> bool:
-    """Whether a script starts nothing on a stream."""
-    return {p.run for p in after.running(stream)} <= {p.run for p in before.running(stream)}
+    """Whether a script starts and changes nothing on a stream."""
+    same = before.stream(stream) == after.stream(stream)
+    return same and {p.run for p in after.running(stream)} <= {p.run for p in before.running(stream)}
 
 
 class Hub:
@@ -103,7 +104,8 @@ class Hub:
             seal_savepoints(self._state.path)
             catalog, self._vault = file.catalog, file.vault
             self._gateway = GatewayService(self._state.path / "gateway.log", self._vault.reveal)
-            self._state.sweep(catalog.streams)
+            with state_errors(self._state.path):
+                self._state.sweep(catalog.streams)
             self._meaning, self._engine = settle(spark, catalog)
             self._conductor = Conductor(
                 self._state, file, catalog, self._gateway, lambda: self._start_engine(), start_timeout

@@ -185,8 +185,11 @@ class QueryKeeper:
         return True
 
     def try_now(self) -> None:
-        """Do not wait for the next try."""
+        """Do not wait for the next try, and count failures from the beginning."""
         with self._lock:
+            self._retries.reset()
+            if self.retrying is not None:
+                self.retrying = replace(self.retrying, attempt=0)
             if self._cancel is None:
                 return
             self._cancel()

@@ -22,7 +22,7 @@ from headrace.control.acks import Ack, Acks
 from headrace.control.log import SignalLog
 from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, QUICK_END, SAVEPOINT, Signal, SignalKind
-from headrace.durable import state_errors, write_atomic
+from headrace.durable import private_directory, state_errors, write_atomic
 from headrace.epochlog import EpochLog
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.history import History
@@ -319,7 +319,7 @@ class StreamRuntime:
 
     def _hold(self, text: str) -> None:
         with state_errors(self.directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
+            private_directory(self.directory)
             write_atomic(self.directory / HOLD, text.encode())
 
     def _release_hold(self) -> None:

@@ -200,6 +200,7 @@ def copy_tree(source: Path, target: Path) -> None:
                 copy_tree(Path(entry.path), target / entry.name)
             elif entry.name not in (HOLD, MARK):  # a journal's mark may be newer than the files that were copied
                 shutil.copy2(entry.path, target / entry.name)
+                (target / entry.name).chmod(0o600)  # Spark's files let others read them, behind a closed door
 
 
 def _part_of(catalog: Catalog, streams: set[str]) -> Catalog:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.codec import dump, load
-from headrace.durable import write_atomic
-from headrace.errors import StateDamaged, UnknownType
+from headrace.errors import DiskFull, StateDamaged, StateTooNew, StateUnavailable
 from headrace.program import PlanVersion, StreamDef
 from headrace.sources import SOURCES
 from headrace.sql import CreateStream, parse_script
+from headrace.stored import store, stored
 from headrace.streams.catalog import CATALOG_VERSION, Catalog, CatalogFile
 from headrace.streams.secrets import Vault
 from headrace.streams.state_dir import SAVEPOINTS, stream_directory
 
 HIDDEN = "***"
+_log = logging.getLogger(__name__)
 
 
 def secrets_of(stream: StreamDef) -> set[str]:
@@ -69,9 +70,11 @@ def read_sealed(root: Path) -> tuple[Catalog, Vault]:
 def seal_savepoints(state_dir: Path) -> None:
     """Take secrets out of the catalogs and plans of savepoints that an earlier version took."""
     for savepoint in (state_dir / SAVEPOINTS).glob("[!.]*"):
-        with contextlib.suppress(StateDamaged):  # whoever restores it says so
+        try:
             if (savepoint / "catalog.json").exists():
                 seal_directory(savepoint)
+        except (StateDamaged, DiskFull, StateUnavailable) as problem:  # no reason to keep the hub closed
+            _log.warning("tokens that savepoint %s may have stay as they are: %s", savepoint, problem.message)
 
 
 def sealed(catalog: Catalog, vault: Vault) -> Catalog:
@@ -83,10 +86,10 @@ def sealed(catalog: Catalog, vault: Vault) -> Catalog:
 
 
 def _seal_plan(path: Path, vault: Vault) -> None:
-    with contextlib.suppress(ValueError, KeyError, TypeError, UnknownType):  # damaged: whoever needs it says so
-        plan = load(PlanVersion, path.read_bytes())
-        if secrets_of(plan.stream):
-            write_atomic(path, dump(replace(plan, stream=seal_stream(plan.stream, vault))).encode())
+    with contextlib.suppress(StateDamaged, StateTooNew):  # whoever needs it says so
+        plan = stored(PlanVersion, path)
+        if plan is not None and secrets_of(plan.stream):
+            store(path, replace(plan, stream=seal_stream(plan.stream, vault)))
 
 
 def _hidden(sql: str, secret: set[str]) -> str:

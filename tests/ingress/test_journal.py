@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import tempfile
@@ -254,6 +255,27 @@ def test_damage_under_a_reader_is_an_error_that_names_the_place(tmp_path: Path) 
     with pytest.raises(JournalDamaged) as problem:
         read(tmp_path)
     assert problem.value.params["path"] == str(disk.segment_path(tmp_path, journal.number))
+
+
+def test_a_journal_of_an_earlier_version_is_refused_until_all_of_it_was_read(tmp_path: Path) -> None:
+    ready, segment = disk.ready_path(tmp_path, 1), disk.segment_path(tmp_path, 1)
+    old = disk.OLDER_RECORD + bytes(452)
+    ready.write_bytes(old)
+    segment.write_bytes(bytes(41))
+    (tmp_path / "consumers").mkdir()
+    consumer = tmp_path / "consumers" / "stream.json"
+    consumer.write_text(json.dumps({"file": 1, "pos": 100, "address": 9}))  # as that version wrote it
+    for _ in range(2):
+        with pytest.raises(JournalDamaged) as problem:
+            Journal(tmp_path, 1 << 20)
+        assert problem.value.params["path"] == str(ready)
+        assert (ready.read_bytes(), segment.read_bytes()) == (old, bytes(41))
+    consumer.write_text(json.dumps({"file": 1, "pos": len(old), "address": 18}))
+    journal = Journal(tmp_path, 1 << 20)
+    Sender(journal, 1).send(b"fresh\n")
+    journal.flush()
+    assert read(tmp_path, Place(1, len(old), 18)) == [b"fresh"]
+    journal.close()
 
 
 def test_files_go_when_every_consumer_is_past_them_and_open_records_are_carried_on(tmp_path: Path) -> None:

@@ -144,7 +144,8 @@ class MiniQuery:
         kept.rows = progress.rows
         done = self.planner.directory / "checkpoint" / "commits" / str(part.epoch)
         done.parent.mkdir(parents=True, exist_ok=True)
-        done.touch()  # as Spark does
+        done.touch()  # as Spark does, which keeps more of them
+        done.with_name(str(part.epoch - 2)).unlink(missing_ok=True)
         self.planner.commit(kept.end or {})
 
     def _end(self, problem: str) -> None:
@@ -246,7 +247,7 @@ class Mini:
         return self.hub
 
     def _launch(self, runtime: StreamRuntime, ended: Callable[..., None]) -> MiniQuery:
-        (runtime.directory / "checkpoint").mkdir(exist_ok=True)  # Spark would make it
+        (runtime.directory / "checkpoint").mkdir(mode=0o700, exist_ok=True)  # as StreamQuery does
         options = {"directory": str(runtime.directory), "checkpoint": runtime.checkpoint_id()}
         options |= {"port": str(runtime._board.port), "token": runtime._board.token}
         self.query = MiniQuery(self.checkpoint, runtime.committer, options, ended)

@@ -131,6 +131,12 @@ def test_a_checkpoint_that_lost_more_than_one_epoch_and_progress_that_is_lost_ar
     (stream.directory / "progress.json").unlink()
     stream.mini.crash()
     stream.feed()
+    stream.mini.drain()
+    status = stream.mini.hub.streams["s"].status()
+    assert status.state == "dead" and "[STATE_DAMAGED]" in status.problem and "progress.json" in status.problem
+    for done in (stream.directory / "checkpoint" / "commits").iterdir():  # the planner finds it without them, too
+        done.unlink()
+    stream.mini.crash()
     with pytest.raises(StateDamaged):
         stream.mini.drain()
     (stream.directory / "progress.json").write_text("{")

@@ -133,7 +133,7 @@ def reveal(root: Path) -> None:
     (root / "catalog.previous.json").unlink()
     for path in (root / "catalog.json", *root.glob("streams/*/plans/*.json")):
         text = path.read_text().replace(name, value).replace("'***'", "'" + value.replace("'", "''") + "'")
-        facts = json.loads(text)
+        facts = json.loads(text.splitlines()[0])  # without a checksum
         if path.name == "catalog.json":
             facts["version"] = 1
         path.write_text(json.dumps(facts))

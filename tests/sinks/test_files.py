@@ -242,7 +242,7 @@ def test_a_committed_file_that_somebody_removed_is_reported(tmp_path: Path) -> N
         runner.run(0, [[1]])
 
 
-@pytest.mark.parametrize("content", ["{", '{"version": 99}'])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"version": 99}', '{"version": 1}'])
 def test_a_manifest_that_cannot_be_read_is_reported(tmp_path: Path, content: str) -> None:
     runner = Runner(tmp_path)
     runner.run(0, [[1]])

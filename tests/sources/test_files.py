@@ -21,6 +21,7 @@ from headrace.errors import (
     HeaderMismatch,
     HeadraceError,
     MissingFile,
+    StateDamaged,
     UnreadableDirectory,
     UnreadableFile,
 )
@@ -529,6 +530,21 @@ def test_start_latest_of_an_empty_directory_is_its_beginning(tmp_path: Path) -> 
     first = source.initial()
     write(tmp_path / "in" / "0", 0, 2)
     assert [a for a, _ in rows(source, first, source.latest(first, None))] == [0, 1]
+
+
+def test_a_start_that_cannot_be_read_is_an_error_and_one_without_a_checksum_is_not(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "0", 0, 5)
+    source = make(stream(tmp_path / "in", start="latest"), tmp_path / "state")
+    first, file = source.initial(), tmp_path / "state" / "start.json"
+    text = file.read_text()
+    file.write_text(text.splitlines()[0])  # as earlier versions wrote it
+    assert source.initial() == first
+    for damage in ("", "{", "[1]", text.replace('"pos"', '"end"')):
+        file.write_text(damage)
+        with pytest.raises(StateDamaged) as caught:
+            source.initial()
+        assert caught.value.params["path"] == str(file)
 
 
 def test_start_is_earliest_or_latest(tmp_path: Path) -> None:

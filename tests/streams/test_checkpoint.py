@@ -93,6 +93,7 @@ def test_metadata_that_names_the_right_place_or_is_torn_is_left_alone(tmp_path: 
     path = metadata(tmp_path, location(tmp_path))
     relocate(tmp_path, tmp_path)
     assert (path.parent / ".0.crc").exists()
-    path.write_text("v2\n{")
-    relocate(tmp_path, tmp_path / "elsewhere")
-    assert path.read_text() == "v2\n{"
+    for damage in (b"v2\n{", b"\xff\x00"):
+        path.write_bytes(damage)
+        relocate(tmp_path, tmp_path / "elsewhere")
+        assert path.read_bytes() == damage

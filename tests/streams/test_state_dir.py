@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, UnwritablePath
+from headrace.errors import BadOption, DiskFull, StateDamaged, StateInUse, StateTooNew, UnwritablePath
 from headrace.runtime import StreamRuntime
 from headrace.streams.state_dir import DROPPED, FORMAT, JVM_GRACE_SECONDS, StateDir, require_savepoint_name
 
@@ -142,9 +143,9 @@ def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "VERSION").read_text() == f"{FORMAT + 1}\n"
 
 
-@pytest.mark.parametrize("text", ["", "one", "-1"])
+@pytest.mark.parametrize("text", ["", "one", "-1", "\xff", "\xb2"])
 def test_a_version_that_is_no_number_is_damage(tmp_path: Path, text: str) -> None:
-    (tmp_path / "VERSION").write_text(text)
+    (tmp_path / "VERSION").write_bytes(text.encode("latin-1"))
     with pytest.raises(StateDamaged):
         StateDir.open(tmp_path, no_sleep)
 
@@ -153,6 +154,20 @@ def test_the_format_is_written_once_and_kept(tmp_path: Path) -> None:
     for _ in range(2):
         StateDir.open(tmp_path, no_sleep).close()
         assert (tmp_path / "VERSION").read_text() == f"{FORMAT}\n"
+
+
+def test_a_full_disk_is_a_coded_error_and_leaves_the_directory_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.streams.state_dir.write_atomic", full)
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                StateDir.open(tmp_path, no_sleep)
+    StateDir.open(tmp_path, no_sleep).close()
 
 
 def test_a_path_that_is_no_directory_is_a_coded_error(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ ENTRY = struct.Struct("<IIqqQ")
 ENTRY_MAGIC = 0x31524248
 RECORD = struct.Struct("<IIQ")
 RECORD_MAGIC = 0x32524C48
+OLDER_RECORD = b"HLR1"  # how a record began in earlier versions
 # Begin and end of the block in the segment, its checksum, address before, bytes of the units, then the counts of
 # counters, head values, units and fragments (all of 64 bits, in this order; anything after them is filling).
 FIXED = struct.Struct("<qqQqqiiii")

@@ -130,6 +130,8 @@ def read_consumer(path: Path) -> tuple[Place, int] | None:
     """What `commit` has written; None if there is none, or if it is damaged: the mark holds a position too."""
     try:
         found = json.loads(path.read_bytes())
+        if found.keys() == {"file", "pos", "address"}:  # of an earlier version
+            return Place(**found), 0
         if xxhash.xxh3_64_hexdigest(found["at"].encode()) != found["digest"]:
             return None
         at, lost = json.loads(found["at"])

@@ -74,6 +74,7 @@ def recover(directory: Path, consumed: Place, mark: Mark | None) -> Recovered:
         consumed = known.consumed
     numbers = [n for n in disk.numbers(directory) if n >= consumed.file]
     found = Recovered(newest=max([*numbers, consumed.file, known.synced.file]))
+    _refuse_older(directory, numbers, consumed)
     _refuse_missing(directory, numbers, consumed, known)
     torn = len(numbers) - 1  # from here on, files may be torn
     if mark is not None and (not mark.boot or mark.boot != boot()):
@@ -117,6 +118,22 @@ def _reaches(directory: Path, seen: Scan, following: int) -> bool:
 def _end(logs: dict[int, LogFacts]) -> tuple[int, int]:
     newest = logs[max(logs)]
     return newest.number, newest.ready_end
+
+
+def _refuse_older(directory: Path, numbers: list[int], consumed: Place) -> None:
+    """Raise JournalDamaged when an earlier version has left records that nobody has read: their form is not known here,
+    and they must not be taken for a torn end."""
+    for number in numbers:
+        path, past = disk.ready_path(directory, number), consumed.pos if number == consumed.file else 0
+        with open(path, "rb") as log:
+            if log.read(len(disk.OLDER_RECORD)) == disk.OLDER_RECORD and path.stat().st_size > past:
+                raise JournalDamaged(
+                    f"{path} was written by an earlier version of headrace, and not all of it was read",
+                    advice="Nothing was changed. Run the stream with the version that wrote it until it has read "
+                    "everything, then with this one. `headrace repair STREAM` gives up what was not read.",
+                    path=str(path),
+                    place=past,
+                )
 
 
 def _refuse_missing(directory: Path, numbers: list[int], consumed: Place, mark: Mark) -> None:

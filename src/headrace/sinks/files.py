@@ -208,8 +208,11 @@ class FileSink:
             return None
         except ValueError as problem:
             raise _damaged(path, "it is not JSON") from problem
-        if manifest["version"] != _MANIFEST_VERSION:
-            raise _damaged(path, f"its version is {manifest['version']}, not {_MANIFEST_VERSION}")
+        version = manifest.get("version") if isinstance(manifest, dict) else None
+        if version != _MANIFEST_VERSION:
+            raise _damaged(path, f"its version is {version}, not {_MANIFEST_VERSION}")
+        if not manifest.keys() >= {"checkpoint", "sink", "rows", "files"}:
+            raise _damaged(path, "it lacks what a manifest has")
         if (manifest["checkpoint"], manifest["sink"]) != (key.checkpoint, self._layout.sink):
             raise _damaged(path, "it belongs to another checkpoint or sink")
         if key.digest and manifest.get("digest", "") not in ("", key.digest):  # older versions wrote none

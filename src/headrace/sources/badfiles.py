@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.durable import write_atomic
+from headrace.durable import private_directory, write_atomic
 from headrace.errors import HeadraceError
 from headrace.sources.extent import Stamp
 
@@ -70,7 +70,7 @@ def in_short(problem: HeadraceError) -> tuple[str, str]:
 
 def hand_over(source_dir: Path, found: Sequence[BadRange]) -> None:
     """Leave what tasks found for the planner of the next run. Called on the driver."""
-    source_dir.mkdir(parents=True, exist_ok=True)
+    private_directory(source_dir)
     write_atomic(source_dir / _HANDED, json.dumps([asdict(bad) for bad in found]).encode())
 
 

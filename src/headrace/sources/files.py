@@ -16,7 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from headrace.durable import write_atomic
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
@@ -28,6 +27,7 @@ from headrace.sources.base import Clock, Offset, SourceKind, Split
 from headrace.sources.filelog import FileLog
 from headrace.sources.listing import Listing
 from headrace.sources.reading import FileRange, FileSplit
+from headrace.stored import parsed, store_text
 
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 POLL = 0.1  # seconds between two looks at the directory, at least
@@ -74,9 +74,8 @@ class Files:
             self._next_poll = 0.0
             self._poll()
             extent, pos = self.log.place(self.log.total) if self.log.total else (0, 0)
-            write_atomic(self._start_file, json.dumps({"extent": extent, "pos": pos}).encode())
-        offset: Offset = json.loads(self._start_file.read_bytes())
-        return offset
+            store_text(self._start_file, json.dumps({"extent": extent, "pos": pos}))
+        return parsed(self._start_file, _place) or {"extent": 0, "pos": 0}
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
         self._looked = self._poll()
@@ -189,6 +188,11 @@ class Files:
             self._next_full = now + min(FULL_AT_MOST, pause)
         if (self.log.bad_count, len(self.log.bad)) != known:
             self._publish_bad()
+
+
+def _place(text: str) -> Offset:
+    found = json.loads(text)
+    return {"extent": int(found["extent"]), "pos": int(found["pos"])}
 
 
 def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:

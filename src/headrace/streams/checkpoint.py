@@ -77,9 +77,8 @@ def relocate(checkpoint: Path, place: Path) -> None:
     for path in checkpoint.glob("state/*/_metadata/*/*"):
         if path.suffix == ".crc":
             continue
-        text = path.read_text()
-        version, _, body = text.partition("\n")
-        with contextlib.suppress(ValueError):  # torn: Spark says so, and which file it is
+        with contextlib.suppress(ValueError):  # torn or no text: Spark says so, and which file it is
+            version, _, body = path.read_text().partition("\n")
             facts = json.loads(body)
             moved = _at(facts, location(place))
             if moved != facts:

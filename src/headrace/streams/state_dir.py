@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.durable import write_atomic
+from headrace.durable import state_errors, write_atomic
 from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, UnwritablePath
 from headrace.streams.checkpoint import CHECKPOINT, misplaced, settle_checkpoint
 
@@ -75,14 +75,15 @@ class StateDir:
             raise _in_use(path, owner.get("pid")) from None
         try:
             _await_jvm(path, _read_owner(lock), sleep)
-            require_known_format(path)
-            write_version(path)
-            tighten(path)
+            with state_errors(path):
+                require_known_format(path)
+                write_version(path)
+                tighten(path)
+                state = StateDir(path, lock)
+                state.record_owner(jvm=None)
         except BaseException:
             os.close(lock)
             raise
-        state = StateDir(path, lock)
-        state.record_owner(jvm=None)
         return state
 
     def record_owner(self, jvm: int | None) -> None:
@@ -212,7 +213,7 @@ def _await_jvm(path: Path, owner: dict[str, int], sleep: Callable[[float], None]
 def write_version(path: Path) -> None:
     """Note which format a state directory has."""
     file = path / "VERSION"
-    if not file.exists() or file.read_text().strip() != str(FORMAT):
+    if not file.exists() or file.read_bytes().strip() != str(FORMAT).encode():
         write_atomic(file, f"{FORMAT}\n".encode())
 
 
@@ -221,12 +222,12 @@ def require_known_format(path: Path) -> None:
     file = path / "VERSION"
     if not file.exists():
         return
-    text = file.read_text().strip()
+    text = file.read_bytes().strip()
     if not text.isdigit():
         raise StateDamaged(f"{file} does not hold a version", path=str(file))
     if int(text) > FORMAT:
         raise StateTooNew(
-            f"the state directory {path} has format {text}; this headrace knows formats up to {FORMAT}",
+            f"the state directory {path} has format {int(text)}; this headrace knows formats up to {FORMAT}",
             advice="Use a newer headrace, or name another directory with --state-dir.",
             path=str(path),
             version=int(text),
