@@ -290,9 +290,12 @@ def test_a_damaged_journal_is_repaired_by_the_command(mini: Mini) -> None:
     data = bytearray(segment.read_bytes())
     data[100] ^= 1
     segment.write_bytes(data)
+    mini.open()
+    assert mini.hub.streams["s"].status().state == "dead"
+    assert f"[{JournalDamaged.code}]" in mini.hub.streams["s"].status().problem
     with pytest.raises(JournalDamaged):
-        mini.open()
-    mini.hub._release()
+        mini.hub.sql("START PIPELINE p")
+    mini.hub.close()
     found = CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)])
     assert found.exit_code == 0 and f"{len(text(range(20)))} bytes" in found.output
     mini.open()
