@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ COLUMNS = "id BIGINT, k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts -
 
 
 def row(i: int) -> dict[str, Any]:
-    return {"id": i, "k": f"k{i % 3}", "v": i * 31 % 1000, "ts": f"2026-01-01T00:00:{i * 60 // 4000:02d}Z"}
+    ts = datetime(2026, 1, 1) + timedelta(seconds=i * 60 // 4000)
+    return {"id": i, "k": f"k{i % 3}", "v": i * 31 % 1000, "ts": f"{ts.isoformat()}Z"}
 
 
 def text(begin: int, end: int) -> bytes:
@@ -114,7 +116,7 @@ def test_a_killed_hub_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
         port = probe.getsockname()[1]
     (tmp_path / "app.sql").write_text(f"""
         CREATE STREAM IF NOT EXISTS s ({COLUMNS}) WITH (source = 'http', format = 'json', listen = '127.0.0.1:{port}',
-          token = 's3cret', max_epoch_bytes = '20000');
+          token = 's3cret', max_epoch_bytes = '100000');
         CREATE SINK IF NOT EXISTS rows_parquet WITH (type = 'parquet', path = '{tmp_path / "rows_parquet"}');
         CREATE PIPELINE IF NOT EXISTS plain INTO rows_parquet AS SELECT id, k, v FROM s;
     """)
@@ -125,10 +127,13 @@ def test_a_killed_hub_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
     def ids() -> set[int]:
         return {r[0] for r in read(output, ("id",))} if output.exists() else set()
 
+    children: list[subprocess.Popen[bytes]] = []
+
     def start() -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
         )
+        children.append(child)
         had = len(feeder.acknowledged)
         until(lambda: feeder.feed(0.2) > had, "the gateway takes requests")
         return child
@@ -138,14 +143,19 @@ def test_a_killed_hub_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
         child.communicate(timeout=60)
         until(lambda: not session_of(child.pid), "nothing of the run is left", 40)
 
-    first = start()
-    until(ids, "an epoch")
-    feeder.feed(1.0)
-    end(first, signal.SIGKILL)
-    second = start()
-    feeder.feed(0.5)
-    until(lambda: set(feeder.acknowledged) <= ids(), "all acknowledged rows")
-    end(second, signal.SIGINT)
+    try:
+        first = start()
+        until(ids, "an epoch")
+        feeder.feed(1.0)
+        end(first, signal.SIGKILL)
+        second = start()
+        feeder.feed(0.5)
+        until(lambda: set(feeder.acknowledged) <= ids(), "all acknowledged rows")
+        end(second, signal.SIGINT)
+    finally:
+        for child in children:
+            if child.poll() is None:
+                end(child, signal.SIGKILL)
     found = Counter(r[0] for r in read(output, ("id",)))
     assert found.most_common(1)[0][1] == 1
 

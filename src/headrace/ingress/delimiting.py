@@ -110,6 +110,13 @@ def _run(table: Any, data: Any, state: int) -> tuple[int, int, int, int]:
     return first, last, count, state
 
 
+def warm() -> None:
+    """Make ready the kernel of finders with several states."""
+    finder = Delimiting.of_token(b"\r\n")
+    for data in (b"\r\n", bytearray(b"\r\n")):
+        finder.search(data, 0, len(data), 0)
+
+
 def finder_of(fmt: Format) -> Delimiting | None:
     """The finder of a format; None if its records do not end with a delimiter that bytes alone can tell."""
     if isinstance(fmt, Csv) and fmt.dialect.multiline:

@@ -33,6 +33,7 @@ from urllib.parse import quote
 
 from headrace.codec import load
 from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
+from headrace.ingress import delimiting, shredder
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.journal import Journal
 from headrace.ingress.peers import Settings
@@ -95,7 +96,7 @@ class Gateway:
         settings = Settings.of(values)
         segment_bytes = max(1 << 20, min(64 << 20, settings.max_journal_bytes // 8))
         try:
-            journal = await self.loop.run_in_executor(self._openers, Journal, directory, segment_bytes)
+            journal = await self.loop.run_in_executor(self._openers, _open_journal, directory, segment_bytes)
         except OSError as problem:
             raise _unwritable(stream.name, problem) from None
         found = OpenStream(StreamIngress(stream, journal, settings, self.loop))
@@ -188,6 +189,14 @@ class Gateway:
                     raise _unwritable(order["name"], problem) from None
             return {}
         return {"metrics": found.metrics() if found else None}
+
+
+def _open_journal(directory: Path, segment_bytes: int) -> Journal:
+    """Not in the loop: besides reading the journal, it may take seconds to compile the kernels on a new machine. After
+    this, no buffer has to wait for one."""
+    shredder.warm()
+    delimiting.warm()
+    return Journal(directory, segment_bytes)
 
 
 def _unwritable(stream: str, problem: OSError) -> JournalUnwritable:

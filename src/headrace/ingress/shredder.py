@@ -258,6 +258,16 @@ class SequenceShredder:
         self.grown += 1
 
 
+def warm() -> None:
+    """Make ready every kernel that a shredder takes: compiling them takes many seconds on a new machine."""
+    shredder = SequenceShredder()
+    opened = 64 << k.BASE  # the buffers of a ring: the record that is open here makes it grow
+    long = [(0, i + 1, i, 1 if i == 0 else -1, 1 if i == 0 else -1, 2, 0) for i in range(opened + 64)]
+    others = [(origin, 1, origin, 2, 2, 2, 0) for origin in range(1, 64)]  # so many that the map of origins grows
+    shredder.arrive(np.array(long + others, np.int64))
+    shredder.close(0)
+
+
 def bad_sequence(arrival: Any, why: str) -> BadSequence:
     """The error for a buffer whose sequence number cannot be."""
     origin, sequence = int(arrival[k.A_ORIGIN]), int(arrival[k.A_SEQUENCE])

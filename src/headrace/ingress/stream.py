@@ -26,6 +26,7 @@ FLUSH_SECONDS = 0.005
 POLL_SECONDS = 0.05  # how often the consumers' progress is read
 SWEEP_SECONDS = 1.0
 SYNC_SECONDS = 1.0
+RETRY_SECONDS = 1.0  # after a flush that failed
 
 
 class StreamIngress:
@@ -54,6 +55,7 @@ class StreamIngress:
         self._watching = False  # whether a quiet round of the loop is waited for
         self._syncing: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._every(POLL_SECONDS, self._poll)
         self._every(SWEEP_SECONDS, self._sweep)
@@ -246,8 +248,7 @@ class StreamIngress:
             with contextlib.suppress(OSError):  # then the journal has a problem
                 self.journal.sync()
         if self.journal.problem:  # nothing is acknowledged
-            self._pause()
-            self.loop.call_later(1.0, self.schedule)  # the disk may have room again
+            self._flush_later()
             return
         closing, self._closing = self._closing, []
         lost = sum(map(self.journal.close_origin, closing))
@@ -261,12 +262,25 @@ class StreamIngress:
                 traceback.print_exc()
         self._go_on()
 
+    def _flush_later(self) -> None:
+        """The journal has a problem: take nothing more, and try again soon, whoever met it. The disk may have room
+        again, and only a flush finds out."""
+        self._pause()
+        if self._retry is None:
+            self._retry = self.loop.call_later(RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.schedule()
+
     def _poll(self) -> None:
         held = self.journal.held
         try:
             self.journal.poll()
         finally:
             self.pressure.release(0, held - self.journal.held)
+        if self.journal.problem:
+            self._flush_later()
         self._go_on()
 
     def _go_on(self) -> None:
