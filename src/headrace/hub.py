@@ -40,6 +40,7 @@ from headrace.sealing import seal_directory, seal_savepoints
 from headrace.sql import LiveStream, parse_script
 from headrace.status import Waited
 from headrace.streams.catalog import Catalog, PipelineRecord
+from headrace.streams.secrets import Vault
 from headrace.streams.state_dir import SAVEPOINTS, StateDir, require_savepoint_name
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class Hub:
         statements = parse_script(text)
         while True:
             self._conductor.require_open()
-            draft = self._draft()
+            draft = self._draft(self._vault)
             results = [draft.apply(statement) for statement in statements]
             wanted = draft.touched | {name.lower() for name in draft.dropped}
             if self._conductor.exclusive.is_free(wanted):
@@ -195,10 +196,10 @@ class Hub:
         """Plan a script against what is declared here, without any effect. Raises what `sql` would raise."""
         with self._lock:
             self._conductor.require_open()
-            draft = self._draft()
+            draft = self._draft(self._vault.copy())
             return [draft.apply(statement) for statement in parse_script(text)]
 
-    def _draft(self) -> Draft:
+    def _draft(self, vault: Vault) -> Draft:
         return Draft(
             self.catalog,
             self._meaning,
@@ -207,7 +208,7 @@ class Hub:
             ill=self._ill,
             describe=lambda catalog, kind, name: describe(self, catalog, kind, name),
             show=lambda catalog, kind: show(self, catalog, kind),
-            vault=self._vault,
+            vault=vault,
         )
 
     def _live(self, stream: str) -> LiveStream | None:

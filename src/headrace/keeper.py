@@ -194,6 +194,7 @@ class QueryKeeper:
                 return
             self._cancel()
             self._cancel = None
+            self._life += 1  # a timer that has fired already waits for the lock: its try is this one
             life = self._life
         self._try(life)
 

@@ -41,13 +41,19 @@ def stored(kind: type[T], path: Path) -> T | None:
     return parsed(path, lambda text: load(kind, text))
 
 
-def stored_text(path: Path) -> str | None:
-    """The text that was stored at `path`; None when there is no file."""
-    return parsed(path, lambda text: text)
+def stored_text(path: Path, unsealed: Callable[[str], bool]) -> str | None:
+    """The text that was stored at `path`; None when there is no file. Without its checksum it must match `unsealed`."""
+    return parsed(path, lambda text: text, unsealed)
 
 
-def parsed(path: Path, parse: Callable[[str], T]) -> T | None:
-    """What `parse` makes of the document at `path`; None when there is no file."""
+def is_object(text: str) -> bool:
+    """True for the text of a JSON object: one that was cut does not parse."""
+    return text.startswith("{")
+
+
+def parsed(path: Path, parse: Callable[[str], T], unsealed: Callable[[str], bool] = is_object) -> T | None:
+    """What `parse` makes of the document at `path`; None when there is no file. A file of an earlier version has no
+    checksum: `unsealed` says of its text whether it can be whole."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -58,6 +64,8 @@ def parsed(path: Path, parse: Callable[[str], T]) -> T | None:
         line, _, seal = data.partition(b"\n")
         if seal.strip():
             _check(path, line, json.loads(seal))
+        elif not unsealed(line.decode()):
+            raise damaged(path, "has no checksum: it was cut, or not written by headrace")
         return parse(line.decode())
     except (StateDamaged, StateTooNew):
         raise

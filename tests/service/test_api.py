@@ -20,6 +20,7 @@ from headrace.errors import (
     UnknownPipeline,
 )
 from headrace.service.client import RemoteHub
+from headrace.service.guard import Access
 from headrace.service.server import SOCKET_NAME, HubServer
 from tests.e2e.support import put
 from tests.service.conftest import READ_TOKEN, TOKEN, Served
@@ -94,6 +95,7 @@ def test_errors_are_those_of_a_hub_with_code_place_and_advice(served: Served, re
         ("POST", "/api/v1/streams", b'{"text": "SHOW STREAMS"}', 400, "BAD_REQUEST"),
         ("PUT", "/api/v1/sinks/x", b'{"text": "CREATE SINK y WITH (type = \'memory\')"}', 400, "BAD_REQUEST"),
         ("GET", "/api/v1/streams/s/dead-letters", None, 404, "UNKNOWN_SINK"),
+        ("POST", "/api/v1/explain", b'{"text": "SELECT a FROM s; SHOW STREAMS"}', 400, "BAD_REQUEST"),
     ],
 )
 def test_bad_requests_have_a_coded_answer(
@@ -161,6 +163,16 @@ def test_the_token_decides_who_may_do_what(guarded: Served) -> None:
         assert list(hub.streams) == ["s"]
 
 
+def test_a_read_only_token_alone_lets_nobody_change_anything(mini: Mini) -> None:
+    server = HubServer(mini.hub, mini.directory, Access(read_only_token=READ_TOKEN), bind=("127.0.0.1", 0))
+    show = {"text": "SHOW STREAMS"}
+    headers = {"Authorization": f"Bearer {READ_TOKEN}"}
+    assert httpx.post(f"{server.address}/api/v1/sql", json=show).status_code == 401
+    assert httpx.post(f"{server.address}/api/v1/sql", json=show, headers=headers).status_code == 403
+    assert httpx.get(f"{server.address}/api/v1/streams", headers=headers).status_code == 200
+    server.close()
+
+
 def test_pages_of_other_sites_and_other_hosts_are_refused(served: Served) -> None:
     def code(**headers: str) -> str:
         answer = httpx.post(f"{served.url}/api/v1/sql", json={"text": "SHOW SINKS"}, headers=headers)
@@ -168,6 +180,7 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(served: Served) -> Non
 
     assert code(Origin="http://evil.example") == "WRONG_ORIGIN"
     assert code(Origin="null") == "WRONG_ORIGIN"
+    assert code(Origin="http://[") == "WRONG_ORIGIN"
     assert code(Host="evil.example") == "WRONG_HOST"
     assert code(Host="127.0.0.1.evil.example") == "WRONG_HOST"
     assert code(Origin=served.url) == ""

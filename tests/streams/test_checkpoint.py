@@ -47,7 +47,7 @@ def test_a_checkpoint_that_was_escaped_twice_is_found_and_moved(tmp_path: Path, 
     state = tmp_path / odd
     own = StateDir.open(state).stream("größe") if odd == "a b" else state / "streams" / "s"
     own.mkdir(parents=True)
-    (own / "checkpoint.id").write_text("c")
+    (own / "checkpoint.id").write_text("c" * 32)
     write_progress(own, Progress(epoch=4))
     old = misplaced(own / "checkpoint")
     assert old != own / "checkpoint"
@@ -55,7 +55,7 @@ def test_a_checkpoint_that_was_escaped_twice_is_found_and_moved(tmp_path: Path, 
     (old / "offsets").mkdir()
     settle_checkpoint(own)
     settle_checkpoint(own)
-    assert checkpoint_id(own, "s") == "c" and (own / "checkpoint" / "offsets").is_dir() and not old.exists()
+    assert checkpoint_id(own, "s") == "c" * 32 and (own / "checkpoint" / "offsets").is_dir() and not old.exists()
     found = own / "checkpoint" / "state" / "0" / "_metadata" / "v2"
     assert named_in(found / "0") == f"file:{own}/checkpoint/state/0/_stateSchema/default/0_x"
     assert not (found / ".0.crc").exists()

@@ -43,6 +43,15 @@ def test_a_checkpoint_that_never_committed_keeps_no_version(tmp_path: Path) -> N
     assert names(tmp_path) == {"0/_metadata/v2/0"}
 
 
+def test_the_state_that_a_logged_epoch_begins_with_stays_although_the_log_of_commits_is_lost(tmp_path: Path) -> None:
+    put(tmp_path, -1, ["0/0/99.changelog", "0/0/100.changelog", "0/0/101.changelog"])
+    (tmp_path / "offsets").mkdir()
+    for epoch in (99, 100):
+        (tmp_path / "offsets" / str(epoch)).touch()
+    remove_uncommitted_state(tmp_path)
+    assert names(tmp_path) == {"0/0/99.changelog", "0/0/100.changelog"}
+
+
 def test_a_stream_without_a_checkpoint_has_nothing_to_remove(tmp_path: Path) -> None:
     assert remove_uncommitted_state(tmp_path / "none") == 0
 

@@ -198,8 +198,10 @@ class Routes:
     def explain(self, script: models.Sql, mode: Literal["plain", "verbose", "json"] = "plain") -> models.Text:
         """The plan, and what adding it to the running stream would change."""
         keyword = "" if mode == "plain" else f"{mode.upper()} "
-        (result,) = self._hub.check(f"EXPLAIN {keyword}{script.text}")
-        return models.Text(text=result.text)
+        results = self._hub.check(f"EXPLAIN {keyword}{script.text}")
+        if len(results) != 1:
+            raise BadRequest("this address explains one statement", advice="Send one query or CREATE PIPELINE.")
+        return models.Text(text=results[0].text)
 
     async def events(
         self, request: Request, last_event_id: Annotated[str | None, Header()] = None, once: bool = False

@@ -93,7 +93,7 @@ class Guard:
                 advice="Use the address that headrace serve printed, or allow the name with --allow-host.",
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _netloc(origin) != host.lower():
             return WrongOrigin("requests from pages of other sites are refused")
         return self._unauthorised(scope, headers)
 
@@ -108,11 +108,11 @@ class Guard:
 
     def _unauthorised(self, scope: Scope, headers: dict[str, str]) -> HeadraceError | None:
         access = self._access
-        if access.token is None or scope["path"] in _OPEN_PATHS:
+        if (access.token is None and access.read_only_token is None) or scope["path"] in _OPEN_PATHS:
             return None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         sent = given.strip().encode() if scheme.lower() == "bearer" else b""
-        if hmac.compare_digest(sent, access.token.encode()):
+        if access.token is not None and hmac.compare_digest(sent, access.token.encode()):
             return None
         reads = scope["method"] in _SAFE_METHODS or scope["path"] in _READ_ONLY_POSTS
         if access.read_only_token is not None and hmac.compare_digest(sent, access.read_only_token.encode()):
@@ -166,6 +166,13 @@ def is_unix(scope: Scope) -> bool:
 
 def _is_stream(scope: Scope) -> bool:
     return bool(scope["path"] == "/api/v1/events")
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # no URL at all
+        return None
 
 
 def _host_name(host: str) -> str:

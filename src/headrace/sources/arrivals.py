@@ -198,7 +198,8 @@ class Arrivals:
                     self._format.header(head, True, len(head) < HEADER)
             except BAD_FILE as problem:
                 problem.advice += (
-                    " If only this file is wrong: correct it or take it away, and the stream goes on. "
+                    " If only this file is wrong: correct it or take it away, then START a pipeline of "
+                    "the stream. "
                     f"To leave such files out: {SKIP_ADVICE}"
                 )
                 raise

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.durable import private_opener, write_atomic
+from headrace.errors import StateDamaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,15 @@ class BufferLog:
         content = self.path.read_bytes()
         whole = content.rfind(b"\n") + 1
         os.truncate(self.path, whole)  # a crash cut the last line: nothing of it was promised
-        found = [json.loads(line) for line in content[:whole].splitlines()]
-        head = Forgotten(**found.pop(0)) if found and "skip" in found[0] else Forgotten()
+        try:
+            found = [json.loads(line) for line in content[:whole].splitlines()]
+            head = Forgotten(**found.pop(0)) if found and "skip" in found[0] else Forgotten()
+        except (ValueError, TypeError) as problem:
+            raise StateDamaged(
+                f"{self.path} is damaged: {problem}",
+                advice="Put it back from a backup, restore a savepoint, or drop the stream and create it again.",
+                path=str(self.path),
+            ) from problem
         self.lines = len(found)
         return head, found
 

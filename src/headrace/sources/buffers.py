@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import FileChanged, MissingFile, UnreadableDirectory
+from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDirectory
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.ingress.delimiting import Delimiting, finder_of
@@ -148,7 +148,13 @@ class Buffers:
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
         self._poll()
         at: int = start["unit"]
-        if at >= self._end:
+        if at > self._end:
+            raise StateDamaged(
+                f"{self._log.path} was cut or lost: an epoch has read {at} units, and it knows {self._end}",
+                advice="Put it back from a backup, restore a savepoint, or drop the stream and create it again.",
+                path=str(self._log.path),
+            )
+        if at == self._end:
             return start
         end = self._end
         if max_bytes is not None:

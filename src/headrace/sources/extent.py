@@ -173,8 +173,8 @@ def changed(path: str, how: str) -> FileChanged:
     """The error for a file that is not what it was."""
     return FileChanged(
         f"{path} {how} after it was listed",
-        advice="Put its old content back, and the new content under a name of its own; the stream goes on then. "
-        "For files that grow at their end set tail = 'true'. If the old content is lost: " + SKIP_ADVICE,
+        advice="Put its old content back, and the new content under a name of its own; then START one of its "
+        "pipelines. For files that grow at their end set tail = 'true'. If the old content is lost: " + SKIP_ADVICE,
         path=path,
         how=how,
     )

@@ -199,14 +199,26 @@ class FileLog:
         self._lines = self._compacted = len(lines) + 1
 
     @property
+    def empty(self) -> bool:
+        """True if nothing was ever logged."""
+        return not self.first and not self.extents
+
+    @property
     def total(self) -> int:
         """All bytes logged."""
         return self._before[-1]
 
     def address(self, extent: int, pos: int) -> int:
         """Where (extent, position in its file) lies in the concatenation of all extents."""
+        if (extent, pos) == (0, 0) and self.empty:
+            return 0
         if extent >= self.first + len(self.extents):
-            return self.total
+            raise StateDamaged(
+                f"{self.path} was cut or lost: an epoch has read up to extent {extent}, and it knows "
+                f"{self.first + len(self.extents)}",
+                advice="Put it back from a backup, restore a savepoint, or drop the stream and create it again.",
+                path=str(self.path),
+            )
         if extent < self.first:
             raise StateDamaged(
                 f"{self.path} has forgotten extent {extent}, which an epoch asks for", path=str(self.path), line=extent

@@ -78,6 +78,8 @@ class Files:
         return parsed(self._start_file, _place) or {"extent": 0, "pos": 0}
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+        if self.log.empty:
+            self._address(start)  # a lost log is not made again from a listing: files might come in another order
         self._looked = self._poll()
         begin = self._address(start)
         if begin >= self.log.total:

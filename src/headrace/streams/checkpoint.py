@@ -37,7 +37,7 @@ def checkpoint_id(directory: Path, stream: str) -> str:
         with state_errors(file):
             private_directory(directory)
         store_text(file, uuid.uuid4().hex)
-    found = stored_text(file) or ""
+    found = stored_text(file, lambda text: re.fullmatch(r"[0-9a-f]{32}", text) is not None) or ""
     if re.fullmatch(r"[\w-]{1,100}", found) is None:
         raise damaged(file, "does not hold the name of a checkpoint")
     return found

@@ -20,8 +20,8 @@ _VERSIONED = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:changelog|zip|delta|snapshot)
 def remove_uncommitted_state(checkpoint: Path) -> int:
     """Remove the state versions that no committed epoch of a checkpoint wrote; how many files that were. Call it while
     no query uses the checkpoint."""
-    commits = [int(p.name) for p in (checkpoint / "commits").glob("*") if p.name.isdigit()]
-    newest = max(commits, default=-1) + 1
+    # Epoch N begins with version N. Where the log of commits is lost, the log of offsets still says what is needed.
+    newest = max(_newest(checkpoint / "commits") + 1, _newest(checkpoint / "offsets"))
     removed = 0
     for path in (checkpoint / "state").rglob("*"):
         found = _VERSIONED.fullmatch(path.name)
@@ -32,3 +32,7 @@ def remove_uncommitted_state(checkpoint: Path) -> int:
         for directory in {p.parent for p in (checkpoint / "state").rglob("*")}:
             fsync(directory)
     return removed
+
+
+def _newest(directory: Path) -> int:
+    return max((int(p.name) for p in directory.glob("*") if p.name.isdigit()), default=-1)

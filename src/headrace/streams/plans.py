@@ -35,7 +35,7 @@ class PlanStore:
 
     def current(self) -> int:
         """The newest version; 0 when there is none. Raises StateDamaged."""
-        found = parsed(self._pointer, int)
+        found = parsed(self._pointer, int, lambda text: text == str(max(self._versions(), default=0)))
         if found is None and any(self.directory.glob("*.json")):
             raise damaged(self._pointer, "is missing beside the plans that it points to")
         return found or 0

@@ -74,7 +74,7 @@ def _whole(path: Path, lines: int) -> bool:
         found = path.read_text().splitlines()
         for line in found[1:]:
             json.loads(line)
-    except (OSError, ValueError):
+    except ValueError:  # an OSError may pass: it is not a reason to delete anything
         return False
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     return len(found) >= lines and found[0].startswith("v")
