@@ -126,7 +126,8 @@ class Journal:
             self.address += JUMP
         self._mark.open()
         try:
-            self._open(found.newest + 1, newest.head_of_next() if newest else disk.Head())
+            gone = disk.Head(address_end=self._consumed.address)  # without any log, what was read is all that was
+            self._open(found.newest + 1, newest.head_of_next() if newest else gone)
             self._list()
             for handle in (self._segment, self._ready):
                 os.fdatasync(handle)
