@@ -423,8 +423,8 @@ def test_a_client_that_never_takes_its_last_acknowledgement_is_closed(
 
     async def main() -> None:
         async with serving(site):
-            _, writer = await site.connect()
-            writer.transport.pause_reading()
+            reader, writer = await site.connect()
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
             await until(lambda: site.ingress.peers)
             (peer,) = site.ingress.peers
             assert isinstance(peer, tcp.TcpPeer) and peer._transport is not None
