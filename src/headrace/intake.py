@@ -10,7 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.ingress.service import GatewayService
 from headrace.program import StreamDef
 from headrace.sources import SOURCES
-from headrace.sources.journal import JOURNAL
+from headrace.sources.journal import JOURNAL, place_of, require_journal
 
 
 class Intake:
@@ -20,14 +20,17 @@ class Intake:
         self._gateway, self._stream, self._directory = gateway, stream, directory
         self._dropped = 0
 
-    def open(self) -> None:
-        """Take bytes from now on: a pushed stream does so as long as its query is meant to run."""
+    def open(self, end: dict[str, Any] | None) -> None:
+        """Take bytes from now on: a pushed stream does so as long as its query is meant to run. `end` is the offset of
+        the newest committed epoch. Raises JournalDamaged when the journal is gone that it was read from."""
         kind = SOURCES[self._stream.source]
         if kind.pushed:
             values = kind.values(self._stream)
             secret = [o.name for o in kind.options if o.secret and values[o.name]]
             values |= {name: self._gateway.reveal(values[name]) for name in secret}
-            self._gateway.open(self._stream, self._directory / "source" / JOURNAL, values)
+            directory = self._directory / "source" / JOURNAL
+            require_journal(directory, place_of((end or {}).get("source")))
+            self._gateway.open(self._stream, directory, values)
 
     def sync(self) -> None:
         """Returns when everything that was taken so far is in the journal."""

@@ -231,7 +231,7 @@ class StreamRuntime:
         """Start a query, for the first time or again."""
         require_whole(self.directory)
         self._watch.begin()
-        self._intake.open()
+        self._intake.open(self.progress.end)
         return self._launch(ended)
 
     def _launch(self, ended: OnEnd) -> StreamQuery:
