@@ -67,6 +67,7 @@ def status_of(
         epoch_age=flying.age if flying is not None else None,
         waiting_for=flying.phase if flying is not None else "",
         rejected=progress.rejected,
+        nulled=progress.nulled,
         dropped=dropped,
         skipped_files=skipped.count,
         bad_files=dict(skipped.newest),

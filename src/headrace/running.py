@@ -14,7 +14,7 @@ from headrace.checking import check_script
 from headrace.hub import Hub
 from headrace.interrupts import Interrupts
 from headrace.status import ALIVE, Waited
-from headrace.view.lines import closing_line, pipelines_line
+from headrace.view.lines import closing_line, pipelines_line, warning_lines
 
 # How often a waiting run looks around: failures are told within this time; Ctrl-C is seen at once.
 _PAUSE = 0.2
@@ -85,8 +85,8 @@ def report_closing(hub: Hub) -> None:
             print(closing_line(stream), file=sys.stderr)
     if pipelines:
         print(pipelines_line(pipelines), file=sys.stderr)
-    for warning in (w for found in (*(s.warnings for s in streams), *(p.warnings for p in pipelines)) for w in found):
-        print(f"warning: {warning}", file=sys.stderr)
+    for line in warning_lines(streams, pipelines):
+        print(line, file=sys.stderr)
     sys.stderr.flush()
 
 

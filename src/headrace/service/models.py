@@ -124,8 +124,9 @@ class Health(BaseModel):
 
 
 def status_json(status: StreamStatus | PipelineStatus) -> dict[str, JsonValue]:
-    """A status object as JSON."""
-    return {f.name: plain(getattr(status, f.name)) for f in dataclasses.fields(status)}
+    """A status object as JSON, with what it says of losses and what somebody should look at."""
+    facts = {f.name: plain(getattr(status, f.name)) for f in dataclasses.fields(status)}
+    return facts | {"losses": plain(status.losses), "warnings": plain(status.warnings)}
 
 
 def family_label(program: PipelineProgram, schema: Schema) -> str | None:
@@ -184,5 +185,8 @@ def statement_result(result: Result, limit: int) -> StatementResult:
     if table is None:
         return StatementResult(text=result.text, warnings=list(result.warnings))
     return StatementResult(
-        columns=columns_of(table), rows=rows_of(table.slice(0, limit)), truncated=table.num_rows > limit
+        warnings=list(result.warnings),
+        columns=columns_of(table),
+        rows=rows_of(table.slice(0, limit)),
+        truncated=table.num_rows > limit,
     )

@@ -134,11 +134,13 @@ function streamCard(stream) {
     element("canvas", { "data-chart": key, role: "img", "aria-label": `${title} over the last minutes`, width: 320, height: 56 }));
   return element("section", { class: "card", "data-stream": stream.name, "aria-label": `stream ${stream.name}` },
     element("div", { class: "row" }, element("h2", {}, `stream ${stream.name}`), element("span", { class: "pill", "data-state": "" })),
-    element("p", { class: "problem", hidden: "" }),
+    element("p", { class: "problem", hidden: "" }), element("p", { class: "warning", hidden: "" }),
     element("div", { class: "flow" }, stage("source", "Source"), decode, stage("ring0", "Filter and aggregate (Ring 0)"), stage("ring1", "State (Ring 1)"), stage("sinks", "Sinks")),
     element("div", { class: "charts" }, chart("rows", "rows/s"), chart("mb", "MB/s"), chart("epoch", "epoch ms"), chart("watermark", "watermark lag s"),
       chart("lag", "waiting bytes"), chart("state", "state bytes"), chart("bad", "bad records"), chart("late", "late rows")));
 }
+
+const pipelinesOf = (stream) => [...state.pipelines.values()].filter((p) => p.stream.toLowerCase() === stream.name.toLowerCase());
 
 function updateStream(card, stream) {
   const status = stream.status;
@@ -148,6 +150,9 @@ function updateStream(card, stream) {
   const problem = card.querySelector(".problem");
   problem.hidden = !status.problem;
   problem.textContent = status.problem;
+  const warning = card.querySelector(".warning"), told = [status, ...pipelinesOf(stream).map((p) => p.status)].flatMap((s) => s.warnings || []);
+  warning.hidden = !told.length;
+  warning.textContent = told.map((w) => `warning: ${w}`).join("\n");
   const askers = new Map();
   for (const [name, columns] of Object.entries(status.subscribers))
     for (const column of columns.includes("*") ? stream.columns.map((c) => c.name) : columns)
@@ -160,10 +165,10 @@ function updateStream(card, stream) {
     chip.title = on ? `${name}: decoded for ${who || "the watermark"}` : `${name}: not decoded`;
     chip.setAttribute("aria-label", chip.title);
   }
-  const own = [...state.pipelines.values()].filter((p) => p.stream.toLowerCase() === stream.name.toLowerCase());
+  const own = pipelinesOf(stream);
   const families = new Set(own.filter((p) => p.family).map((p) => p.family));
   const facts = {
-    source: [stream.source, `${stream.format}, epoch ${status.epoch}`, ...stream.addresses],
+    source: [stream.source, `${stream.format}, epoch ${status.epoch}`, ...stream.addresses, `${count(status.rows)} rows`, ...(status.losses || [])],
     decode: [`${lit.size} of ${stream.columns.length}`],
     ring0: [`${own.length} pipelines`, `${families.size} shared passes at most`],
     ring1: [bytes(own.reduce((sum, p) => sum + p.status.state_bytes, 0)), `${count(own.reduce((sum, p) => sum + p.status.groups, 0))} groups`,
@@ -231,13 +236,13 @@ function drawPipelines() {
 }
 
 function familyRow(row) {
-  return element("tr", { class: "family", "data-key": row.key }, element("td", { colspan: 9 }, row.label));
+  return element("tr", { class: "family", "data-key": row.key }, element("td", { colspan: 10 }, row.label));
 }
 
 function pipelineRow(row) {
   const name = row.pipeline.name;
   const button = (action, text) => element("button", { class: "small", type: "button", "data-action": action, "aria-label": `${text} ${name}`, onclick: () => act(action, name) }, text);
-  const cells = ["state", "stream", "rows_out", "late", "bad", "state_bytes", "epoch_ms"].map((key, i) => element("td", { class: i > 1 ? "n" : "", "data-cell": key }));
+  const cells = ["state", "stream", "rows_out", "late", "bad", "missed", "state_bytes", "epoch_ms"].map((key, i) => element("td", { class: i > 1 ? "n" : "", "data-cell": key }));
   return element("tr", { "data-key": row.key },
     element("td", {}, element("button", { class: "link", type: "button", onclick: () => select(name) }, name)), ...cells,
     element("td", {}, button("start", "Start"), " ", button("stop", "Stop"), " ", button("drop", "Drop")));
@@ -245,7 +250,7 @@ function pipelineRow(row) {
 
 function updateRow(row, p) {
   const s = p.status;
-  const texts = { stream: p.stream, rows_out: count(s.rows_out), late: count(s.late), bad: count(s.bad), state_bytes: bytes(s.state_bytes), epoch_ms: s.epoch_ms === null ? "" : s.epoch_ms.toFixed(1) };
+  const texts = { stream: p.stream, rows_out: count(s.rows_out), late: count(s.late), bad: count(s.bad), missed: count(s.missed_rows), state_bytes: bytes(s.state_bytes), epoch_ms: s.epoch_ms === null ? "" : s.epoch_ms.toFixed(1) };
   for (const [key, text] of Object.entries(texts)) {
     const cell = row.querySelector(`[data-cell="${key}"]`);
     if (cell.textContent !== text) cell.textContent = text;
