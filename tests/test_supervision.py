@@ -341,6 +341,50 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
     assert set(left_out.reasons(before)) == {dropped.instance}
 
 
+@pytest.mark.parametrize("problem", ["[FILE_CHANGED] a.json was replaced", "[SINK_UNAVAILABLE] sink m has no room"])
+def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour_stays(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    """Epochs that are planned already are run without it; that they fail again does not bring it back."""
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    runtime, dropped = hub.runtime("s"), hub.record("r").definition
+    runtime.keeper._retries._policy = RetryPolicy(first=600)
+    real, breaks = queries.launch, [True]
+
+    def launch(runtime: StreamRuntime, ended: Callable[[str | None], None]) -> Queries:
+        if breaks[0]:
+            raise StreamFailed("it breaks at once")
+        return real(runtime, ended)
+
+    monkeypatch.setattr(queries, "launch", launch)
+    monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: _told(runtime))
+    queries.fail("s", problem)
+    hub.sql("DROP PIPELINE r")
+    assert set(hub.pipelines) == {"p", "q"}
+    assert hub.streams["s"].status().state in ("dead", "retrying")
+    before = runtime.plans.current() - 1
+    assert read_quarantine(runtime.directory).ended(before) == {dropped.run}
+    breaks[0] = False
+    monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: None)
+    hub.sql("START PIPELINE p")
+    runtime.on_notice({"kind": "idle", "plan": 1, "exhausted": False})
+    assert states(hub)["p"] == "running"
+
+
+def _told(runtime: StreamRuntime) -> None:
+    runtime.raise_failure()
+    if runtime.state == "retrying":
+        raise StreamFailed("it failed too often")
+
+
+def test_a_graceful_stop_on_a_dead_stream_ends_and_leaves_the_neighbour_as_it_is(hub: Hub, queries: Queries) -> None:
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    queries.fail("s", "[FILE_CHANGED] a.json was replaced")
+    hub.sql("STOP PIPELINE r")
+    assert states(hub) == {"p": "dead", "q": "running", "r": "stopped"}
+    assert queries.launched == ["s", "t"]
+
+
 def test_the_last_pipeline_is_stopped_now_and_dropped_without_waiting_for_its_epoch(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -217,11 +217,15 @@ class QueryKeeper:
         self._on_end(life, problem)
 
     def bounce(self) -> None:
-        """Stop the query and start it again: the epoch in flight is run again, with the quarantine list of now."""
+        """Stop the query and start it again: the epoch in flight is run again, with the quarantine list of now.
+        Failures are counted from the beginning."""
         with self._lock:
             if not self.running:
                 return
             self._drop_timer()
+            self._retries.reset()
+            if self.retrying is not None:
+                self.retrying = replace(self.retrying, attempt=0)
             self._life += 1
             life = self._life
         with self._launching:

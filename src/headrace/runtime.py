@@ -132,16 +132,17 @@ class StreamRuntime:
 
     def quick_end(self, pipelines: Sequence[PipelineDef]) -> None:
         """Let nothing more of these come to the sinks: of no epoch that is planned already, also after a crash."""
-        self._leave_out(pipelines, self.plans.current(), "it was stopped at once")
+        self.leave_out(pipelines, self.plans.current(), "it was stopped at once")
         self.control(QUICK_END, pipelines)
 
     def run_again_without(self, pipelines: Sequence[PipelineDef], until: int) -> None:
         """Give up the epoch in flight, and run it again without these, which are in plan versions up to `until`: they
         are dropped, and it does not end."""
-        self._leave_out(pipelines, until, "it was dropped")
+        self.leave_out(pipelines, until)
         self.keeper.bounce()
 
-    def _leave_out(self, pipelines: Sequence[PipelineDef], until: int, reason: str) -> None:
+    def leave_out(self, pipelines: Sequence[PipelineDef], until: int, reason: str = "it was dropped") -> None:
+        """Run epochs that are planned already, with plan versions up to `until`, without these."""
         change_quarantine(self.directory, lambda found: found.ending(pipelines, until, reason))
 
     # --- plans ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pathlib import Path
 from headrace.bridge.messages import STREAM_LANE, Row
 from headrace.control.barrier import FanIn, align
 from headrace.control.signals import QUICK_END, Barrier, Signal
-from headrace.errors import HeadraceError, MissingInput, SinkFailed, TooManyGroups
+from headrace.errors import DiskFull, HeadraceError, MissingInput, SinkFailed, SinkUnavailable, TooManyGroups
 from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
@@ -162,8 +162,8 @@ class EpochCommitter:
         }
         found.failures |= known
         quit_now = {i for i, p in members.items() if self._has_quit(p) or p.run in ended}
-        found.failures |= dict.fromkeys(quit_now - found.failures.keys(), "it was stopped at once")
-        delivered = self._deliver(members, first["epoch"], digest, found, before)
+        found.failures |= dict.fromkeys(quit_now - known.keys(), "it was stopped at once")
+        delivered = self._deliver(members, first["epoch"], digest, found, before, quit_now)
         require_current()
         letters = self._commit_letters(plan, first["epoch"], digest, found)
         progress = self._progress(plan, members, first["epoch"], found, delivered, letters, before, quit_now)
@@ -255,10 +255,12 @@ class EpochCommitter:
             self.letters(plan.stream.dead_letters).verify(SinkKey(self._checkpoint, STREAM_LANE, epoch, digest))
 
     def _deliver(
-        self, members: Members, epoch: int, digest: str, found: Collected, before: Progress
+        self, members: Members, epoch: int, digest: str, found: Collected, before: Progress, quit_now: set[int]
     ) -> dict[int, Delivered]:
-        """Bring the epoch to the sinks of every pipeline."""
+        """Bring the epoch to the sinks of every pipeline. Raises SinkUnavailable and DiskFull, for which the stream
+        waits: the others have the epoch then, and get it once although it is run again."""
         delivered: dict[int, Delivered] = {}
+        waiting: HeadraceError | None = None
         for p in members.values():
             debts: dict[str, list[SinkKey]] = defaultdict(list)
             for debt in before.debts:
@@ -266,12 +268,20 @@ class EpochCommitter:
                     debts[debt.sink].append(self._key(debt.pipeline, debt.epoch))
             delivery = Delivery(p, partial(self._opened, p), self._key(p, epoch, digest), debts)
             gone = before.detached.get(p.run, {})
-            delivered[p.instance] = delivery.deliver(
-                found.receipts.get(p.instance, {}),
-                found.failures.get(p.instance, ""),
-                found.lost.get(p.instance, {}),
-                {sink: reason for sink, reason in gone.items() if any(s.name == sink for s, _ in p.outlets)},
-            )
+            try:
+                delivered[p.instance] = delivery.deliver(
+                    found.receipts.get(p.instance, {}),
+                    found.failures.get(p.instance, ""),
+                    found.lost.get(p.instance, {}),
+                    {sink: reason for sink, reason in gone.items() if any(s.name == sink for s, _ in p.outlets)},
+                )
+            except (SinkUnavailable, DiskFull) as problem:
+                if p.instance in quit_now:  # nobody waits for one that was stopped at once
+                    delivered[p.instance] = Delivered(failure=found.failures[p.instance])
+                else:
+                    waiting = waiting or problem
+        if waiting is not None:
+            raise waiting
         return delivered
 
     def _has_quit(self, pipeline: PipelineDef) -> bool:
