@@ -286,7 +286,7 @@ def test_any_refusal_of_the_operating_system_is_coded(hub: Hub, monkeypatch: pyt
             raise OSError(errno.EROFS, "Read-only file system", str(path))
         durable.write_atomic(path, data)
 
-    monkeypatch.setattr("headrace.streams.catalog.write_atomic", refused)
+    monkeypatch.setattr("headrace.stored.write_atomic", refused)
     before = hub.catalog
     with pytest.raises(StateUnavailable) as caught:
         hub.sql("CREATE SINK other WITH (type = 'memory')")
@@ -448,3 +448,21 @@ def test_a_barrier_is_acknowledged_when_no_sink_owes_an_epoch_before_it(monkeypa
         second.result(0.1)
     owed.clear()
     assert second.result(5).epoch == 4
+
+
+def test_a_barrier_is_acknowledged_although_the_disk_was_full_when_a_sink_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.owing.AGAIN_SECONDS", 0.02)
+    acks, debt, asked = Acks(), Debt(stateless(1, WORD), "slow", 4), list[int]()
+
+    def settle() -> list[Debt]:
+        asked.append(1)
+        if len(asked) < 3:
+            raise DiskFull("no room")
+        return []
+
+    barriers, barrier = OwedBarriers(acks, settle), Barrier(SYNC_TEST.name, 1)
+    waiting = acks.expect(barrier)
+    barriers.seen(barrier, 4, [debt])
+    assert waiting.result(5).epoch == 4

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from headrace.durable import state_error
+from headrace.durable import is_of_state, state_error
 from headrace.errors import EpochTimeout, HeadraceError, WorkerDied, kind_of
 from headrace.streams.culprit import Search
 from headrace.streams.plans import PlanStore
@@ -379,7 +379,7 @@ class QueryKeeper:
 
 def _text(problem: Exception) -> str:
     """A failure as a stream's status shows it."""
-    if isinstance(problem, OSError):
+    if is_of_state(problem):
         problem = state_error(problem)
     return problem.render() if isinstance(problem, HeadraceError) else f"{type(problem).__name__}: {problem}"
 

@@ -22,7 +22,7 @@ from headrace.control.acks import Ack, Acks
 from headrace.control.log import SignalLog
 from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, QUICK_END, SAVEPOINT, Signal, SignalKind
-from headrace.durable import private_directory, state_errors, write_atomic
+from headrace.durable import is_of_state, private_directory, state_error, state_errors, write_atomic
 from headrace.epochlog import EpochLog
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.history import History
@@ -213,6 +213,8 @@ class StreamRuntime:
         except HeadraceError:
             raise
         except Exception as problem:
+            if is_of_state(problem):
+                raise state_error(problem, self.directory) from problem
             raise self._stream_failed(f"{type(problem).__name__}: {problem}") from problem
 
     def revive(self) -> None:
@@ -363,6 +365,9 @@ class StreamRuntime:
         """Remove everything the stream keeps on disk. A new stream of the same name never finds any of it: it is out
         of the way at once, and what cannot be deleted now is when the state directory is opened again."""
         self.close()
+        with contextlib.suppress(HeadraceError):  # damaged: then what sinks keep beside their output stays
+            if self.progress.epoch >= 0:
+                self.committer.forget_stream(self.stream.dead_letters)
         if self.directory.exists():
             gone = self.directory.with_name(f".gone-{uuid.uuid4().hex}")
             with state_errors(self.directory):

@@ -34,6 +34,9 @@ from headrace.streams.plans import PlanStore
 from headrace.streams.progress import Debt, Progress, digest_of, read_progress, require_same_epoch, write_progress
 from headrace.streams.quarantine import change_quarantine, read_quarantine
 
+# How long a stream that is dropped waits for a commit that may be under way.
+FORGET_SECONDS = 5.0
+
 
 class ProbeLived(Exception):
     """Ends the query of an epoch that was run only to see whether it dies."""
@@ -206,6 +209,28 @@ class EpochCommitter:
             self._sinks.pop(key).close()
         self._quit = {ended for ended in self._quit if ended[0] not in new}
         change_quarantine(self._directory, lambda found: found.forgetting(new))
+
+    def forget_stream(self, letters: SinkDef | None) -> None:
+        """The stream is dropped: remove what its sinks keep beside their output, but no epoch that one still owes. An
+        epoch that a sink has committed is shown first. Does nothing while a commit hangs."""
+        if not self._busy.acquire(timeout=FORGET_SECONDS):
+            return
+        try:
+            progress = read_progress(self._directory)
+            owing = {(d.pipeline.instance, d.sink) for d in progress.debts if not self._settled(d)}
+            used = [
+                (p.instance, s.name, partial(self.sink, p, s.name)) for p in self._plans.all() for s, _ in p.outlets
+            ]
+            if letters is not None:
+                used.append((STREAM_LANE, letters.name, partial(self.letters, letters)))
+            for instance, name, sink in used:
+                if (instance, name) not in owing:
+                    with contextlib.suppress(HeadraceError):
+                        for epoch in (progress.epoch, progress.epoch + 1):
+                            sink().discard(SinkKey(self._checkpoint, instance, epoch))
+                        sink().forget(SinkKey(self._checkpoint, instance, progress.epoch + 1))
+        finally:
+            self._busy.release()
 
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """What sinks say of themselves that fails no epoch, by their names."""

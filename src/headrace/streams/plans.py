@@ -69,6 +69,11 @@ class PlanStore:
         known = {instance: p for plan in plans.values() for instance, p in plan.known.items()}
         return {instance: p for instance, p in known.items() if instance not in named}
 
+    def all(self) -> list[PipelineDef]:
+        """The pipelines that any version on disk names, each instance once."""
+        plans = [parse_plan(self.text(version)) for version in self._versions()]
+        return list({instance: p for plan in plans for instance, p in plan.known.items()}.values())
+
     def names(self, instance: int) -> bool:
         """Whether a version on disk names the instance."""
         return any(instance in parse_plan(self.text(version)).known for version in self._versions())
