@@ -36,7 +36,7 @@ from headrace.status import StreamState, StreamStatus
 from headrace.streams import stream_values
 from headrace.streams.checkpoint import checkpoint_id
 from headrace.streams.notices import NoticeBoard
-from headrace.streams.plans import PlanStore, parse_plan
+from headrace.streams.plans import PlanStore
 from headrace.streams.progress import HOLD, Progress, ProgressView, read_applied
 from headrace.streams.publishing import publish
 from headrace.streams.quarantine import change_quarantine
@@ -263,7 +263,7 @@ class StreamRuntime:
             found = self.in_flight()
             if found is None:
                 continue
-            pipelines = parse_plan(self.plans.text(self.plans.current())).pipelines
+            pipelines = self.plans.parsed(self.plans.current()).pipelines
             limit = epoch_limit(self._values, len(pipelines))
             if limit is not None and found.age > limit:
                 self.keeper.abort(too_long(self.stream.name, found, limit).render())
