@@ -40,10 +40,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "set-up 2 of 4: headrace and its libraries"
 	@$(PIP) --editable '.[dev]'
 	@echo "set-up 3 of 4: Java"
-	@if ! $(BIN)/python -m headrace.java >/dev/null 2>&1; then \
+	@if ! $(BIN)/python -m headrace.spark.java >/dev/null 2>&1; then \
 	  echo "        no Java 17 or newer here: installing one into the virtual environment"; \
 	  $(PIP) --editable '.[java]'; fi
-	@echo "        using $$($(BIN)/python -m headrace.java)"
+	@echo "        using $$($(BIN)/python -m headrace.spark.java)"
 	@echo "set-up 4 of 4: compiling kernels, recording Spark's classes (about a minute, once)"
 	@$(BIN)/python scripts/archive.py >/dev/null & recorded=$$!; \
 	  $(BIN)/python scripts/warm.py >/dev/null; wait $$recorded

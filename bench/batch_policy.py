@@ -15,7 +15,7 @@ from pathlib import Path
 import headrace
 from bench.processes import usage
 from bench.report import Report, environment, main
-from headrace.program import Meaning
+from headrace.model.program import Meaning
 from headrace.spark.session import Engine, start
 
 WAITS = ("0 ms", "100 ms", "500 ms", "1 s", "3 s")

@@ -25,7 +25,6 @@ import pyarrow as pa
 from bench import feed
 from bench.report import Report, environment, main
 from bench.streaming import session
-from headrace.backpressure import Backpressure, Limits
 from headrace.bridge.messages import (
     BATCH_BYTES,
     BATCH_MESSAGES,
@@ -38,14 +37,15 @@ from headrace.bridge.messages import (
     to_batch,
 )
 from headrace.bridge.rows import decode_rows, payloads
-from headrace.codec import dump
-from headrace.draft import Draft
-from headrace.memory import keep_freed_memory
-from headrace.program import Meaning
+from headrace.hub.draft import Draft
+from headrace.ingress.backpressure import Backpressure, Limits
+from headrace.model.codec import dump
+from headrace.model.program import Meaning
 from headrace.spark.session import Engine
 from headrace.spark.state_host import watermark_after
+from headrace.spark.worker_memory import keep_freed_memory
 from headrace.sql import parse_script
-from headrace.streams.catalog import Catalog
+from headrace.state.catalog import Catalog
 
 QUICK = "--quick" in sys.argv
 SIZES = (1024, 65_536)

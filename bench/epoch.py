@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 import headrace
 from bench.report import Report, environment, main
-from headrace.program import Meaning
+from headrace.model.program import Meaning
 from headrace.spark.session import QUERY_SETTINGS, Engine, start
 
 WARM, MEASURED, ROUNDS = 12, 30, 2

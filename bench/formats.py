@@ -32,8 +32,7 @@ import pyarrow.json as pa_json
 from bench.report import Report, environment, main
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
-from headrace.java import find_java
-from headrace.program import (
+from headrace.model.program import (
     Expression,
     Meaning,
     PipelineDef,
@@ -43,13 +42,14 @@ from headrace.program import (
     SinkDef,
     StreamDef,
 )
+from headrace.model.schema import Field, Schema, View, parse_type
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
-from headrace.schema import Field, Schema, View, parse_type
 from headrace.sources import SOURCES
 from headrace.sources.base import RawChunk
 from headrace.sources.extent import Extent
 from headrace.sources.reading import CHUNK, FileRange, FileSplit
+from headrace.spark.java import find_java
 
 NAMED = (("device", "STRING"), ("ts", "TIMESTAMP"), ("temp", "DOUBLE"), ("hum", "DOUBLE"), ("pressure", "DOUBLE"),
          ("voltage", "DOUBLE"), ("status", "STRING"), ("ok", "BOOLEAN"), ("seq", "BIGINT"), ("n", "INT"))  # fmt: skip

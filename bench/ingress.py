@@ -30,8 +30,8 @@ from headrace.ingress.mark import Place, commit
 from headrace.ingress.ready import ReadyLog
 from headrace.ingress.service import GatewayService
 from headrace.ingress.shredder import Ints, SequenceShredder
-from headrace.program import StreamDef
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.program import StreamDef
+from headrace.model.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES
 
 QUICK = "--quick" in sys.argv

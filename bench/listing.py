@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.report import Report, environment, main
-from headrace.program import StreamDef
-from headrace.schema import BIGINT, Field, Schema
+from headrace.model.program import StreamDef
+from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sources import SOURCES
 from headrace.sources.base import Offset, Source
 

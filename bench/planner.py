@@ -13,7 +13,7 @@ from collections.abc import Callable
 import sqlglot
 
 from bench.report import Report, environment, main
-from headrace.program import Meaning, SinkDef
+from headrace.model.program import Meaning, SinkDef
 from headrace.sql import CreatePipeline, CreateStream, ScriptNames, define_stream, parse_script, plan_pipeline
 
 COLUMNS, PIPELINES, ROUNDS = 5000, 300, 5

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from bench.report import Report, environment, main
-from headrace.program import Meaning
+from headrace.model.program import Meaning
 from headrace.spark.session import QUERY_SETTINGS, start
 
 WARM, MEASURED = 15, 30

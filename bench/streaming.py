@@ -24,9 +24,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import headrace
 from bench import feed
-from headrace.hub import Hub
-from headrace.java import find_java
-from headrace.program import Meaning
+from headrace.hub.hub import Hub
+from headrace.model.program import Meaning
+from headrace.spark.java import find_java
 from headrace.spark.session import QUERY_SETTINGS, Engine, adopt, errors_to
 
 LIMIT_SECONDS = 900.0

@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 import headrace
-from headrace.java import find_java
-from headrace.program import Meaning
+from headrace.model.program import Meaning
 from headrace.spark import archive
+from headrace.spark.java import find_java
 from headrace.spark.session import start
 
 SCRIPT = """

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from headrace.app.demo.show import script
 from headrace.bridge import rows
-from headrace.demo.show import script
 from headrace.formats import FORMATS, warm
 from headrace.ingress.shredder import SequenceShredder
 from headrace.sources import SOURCES

@@ -22,7 +22,7 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")
 
 @pytest.fixture(scope="session")
 def crash_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of `headrace.faults.crash_point`. Workers know its name from the start, because they inherit it."""
+    """The file of `headrace.base.faults.crash_point`. Workers know its name from the start, because they inherit it."""
     return tmp_path_factory.mktemp("crashes") / "pipelines"
 
 
@@ -30,7 +30,7 @@ def crash_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark_of_the_run(crash_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one embedded session of the run: a JVM takes longer to start than most tests. Tests that set something take a
     `newSession()` of it, which has settings and views of its own."""
-    from headrace.program import Meaning
+    from headrace.model.program import Meaning
     from headrace.spark.session import start
 
     os.environ["HEADRACE_CRASH"] = str(crash_file)

@@ -7,7 +7,7 @@ import os
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from headrace.program import (
+from headrace.model.program import (
     Condition,
     Expression,
     Growth,
@@ -25,7 +25,7 @@ from headrace.program import (
     StreamDef,
     Window,
 )
-from headrace.schema import Array, DataType, Decimal, Field, Map, Scalar, Schema, Struct, View
+from headrace.model.schema import Array, DataType, Decimal, Field, Map, Scalar, Schema, Struct, View
 
 
 def examples(count: int) -> int:

@@ -106,7 +106,7 @@ def test_docs_list_the_options_that_every_sink_has() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.sql")), ids=ids)
 def test_every_example_script_is_right(path: Path) -> None:
     answer = subprocess.run(
-        [sys.executable, "-m", "headrace.cli", "check", path.name], cwd=path.parent, capture_output=True, text=True
+        [sys.executable, "-m", "headrace.app.cli", "check", path.name], cwd=path.parent, capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr
 

@@ -14,24 +14,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.hub import Hub
-    from headrace.objects import Pipeline, Stream
+    from headrace.hub.hub import Hub
+    from headrace.hub.objects import Pipeline, Stream
+    from headrace.model.status import PipelineStatus, StreamStatus
     from headrace.service.client import RemoteHub
     from headrace.service.connecting import connect
-    from headrace.status import PipelineStatus, StreamStatus
 
 __version__ = "0.1.0"
 
 __all__ = ["Hub", "Pipeline", "PipelineStatus", "RemoteHub", "Stream", "StreamStatus", "__version__", "connect"]
 
 _HOMES = {
-    "Hub": "headrace.hub",
+    "Hub": "headrace.hub.hub",
     "connect": "headrace.service.connecting",
     "RemoteHub": "headrace.service.client",
-    "Pipeline": "headrace.objects",
-    "Stream": "headrace.objects",
-    "PipelineStatus": "headrace.status",
-    "StreamStatus": "headrace.status",
+    "Pipeline": "headrace.hub.objects",
+    "Stream": "headrace.hub.objects",
+    "PipelineStatus": "headrace.model.status",
+    "StreamStatus": "headrace.model.status",
 }
 
 

@@ -26,7 +26,7 @@ from headrace.bridge.messages import (
     to_batch,
 )
 from headrace.errors import InternalError
-from headrace.schema import parse_type
+from headrace.model.schema import parse_type
 from headrace.sinks.base import Staged
 
 _INT = st.integers(0, 2**31 - 1)

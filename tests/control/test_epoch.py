@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from headrace import faults
+from headrace.base import faults
 from headrace.bridge.messages import Kind, Row
 from headrace.control.signals import FLUSH, PING, QUICK_END, Barrier
 from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, MissingInput, SinkFailed, UnknownInput
-from headrace.program import PlanVersion
+from headrace.model.program import PlanVersion
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import MemoryStore
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.state_host import LaneProcessor
 from headrace.spark.summary import EpochSummary
-from headrace.streams.plans import PlanStore
-from headrace.streams.progress import Debt, read_progress, write_progress
+from headrace.state.plans import PlanStore
+from headrace.state.progress import Debt, read_progress, write_progress
 from tests.ring0.tasks import WORD, at, counting, lines, stream, task
 
 PIPELINE = counting(5, WORD, buckets=2)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from headrace.streams.progress import read_applied
+from headrace.state.progress import read_applied
 from tests.e2e.support import put, until
 
 # Every place where src/headrace dies on request.
@@ -92,7 +92,7 @@ class Case:
 
     def start(self, fault: str | None = None) -> subprocess.Popen[str]:
         """`headrace run app.sql --until-end` in a session of its own."""
-        command = [sys.executable, "-m", "headrace.cli", "run", "app.sql", "--until-end", "--state-dir", "state"]
+        command = [sys.executable, "-m", "headrace.app.cli", "run", "app.sql", "--until-end", "--state-dir", "state"]
         env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_FAULT")}
         if fault is not None:
             env["HEADRACE_FAULT"] = fault

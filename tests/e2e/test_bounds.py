@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headrace
-from headrace.objects import Pipeline
+from headrace.hub.objects import Pipeline
 from tests.e2e.support import put, rows_of, until
 from tests.e2e.test_shared import workers
 

@@ -18,7 +18,7 @@ from tests.e2e.support import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-HEADRACE = (sys.executable, "-m", "headrace.cli")
+HEADRACE = (sys.executable, "-m", "headrace.app.cli")
 
 # Python imports this by itself when it starts. It notes every file that a process on an executor opens, lists, makes or
 # removes; executors run below `work`, the driver and its planning processes do not.

@@ -28,9 +28,9 @@ from headrace.errors import (
     StreamFailed,
     UnknownPipeline,
 )
-from headrace.hub import Hub
-from headrace.streams.catalog import CatalogFile
-from headrace.streams.progress import read_progress, write_progress
+from headrace.hub.hub import Hub
+from headrace.state.catalog import CatalogFile
+from headrace.state.progress import read_progress, write_progress
 from tests.e2e.support import put, rows_of, until
 
 if TYPE_CHECKING:

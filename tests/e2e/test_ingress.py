@@ -120,7 +120,7 @@ def test_a_killed_hub_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
         CREATE SINK IF NOT EXISTS rows_parquet WITH (type = 'parquet', path = '{tmp_path / "rows_parquet"}');
         CREATE PIPELINE IF NOT EXISTS plain INTO rows_parquet AS SELECT id, k, v FROM s;
     """)
-    command = [sys.executable, "-m", "headrace.cli", "run", "app.sql", "--state-dir", "state"]
+    command = [sys.executable, "-m", "headrace.app.cli", "run", "app.sql", "--state-dir", "state"]
     feeder = Feeder(f"http://127.0.0.1:{port}/ingest/s")
     output = tmp_path / "rows_parquet"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.streams.progress import read_progress
+from headrace.state.progress import read_progress
 from tests.e2e.kills import POINTS, Case
-from tests.test_savepoints import PLACES
+from tests.state.test_savepoints import PLACES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

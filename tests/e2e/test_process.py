@@ -21,7 +21,7 @@ import headrace
 
 with headrace.connect("state") as hub:
     hub.sql(open("app.sql").read())
-    command = [sys.executable, "-m", "headrace.cli", "run", "app.sql", "--state-dir", "state"]
+    command = [sys.executable, "-m", "headrace.app.cli", "run", "app.sql", "--state-dir", "state"]
     second = subprocess.run(command, capture_output=True, text=True)
     ended = hub.wait_until_end(120)
 # py4j may leave a daemon of its own behind, which waits on a closed connection; it keeps nothing alive.

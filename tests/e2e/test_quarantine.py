@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headrace
-from headrace.hub import Hub
+from headrace.hub.hub import Hub
 from tests.e2e.support import put, rows_of, until
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headrace
-from headrace.hub import Hub
+from headrace.hub.hub import Hub
 from headrace.sinks.memory import MemorySink
 from tests.e2e.support import put, rows_of, until
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headrace
-from headrace.durable import write_atomic
+from headrace.base.durable import write_atomic
 from headrace.errors import HeadraceError
-from headrace.restoring import restore
 from headrace.sinks import files
 from headrace.spark import query
-from headrace.streams.checkpoint import misplaced
-from headrace.streams.spark_log import sync_epoch
-from headrace.streams.state_dir import stream_directory
+from headrace.state.checkpoint import misplaced
+from headrace.state.restore import restore
+from headrace.state.spark_log import sync_epoch
+from headrace.state.state_dir import stream_directory
 from tests.e2e.support import put
-from tests.streams.test_state_dir import wide
+from tests.state.test_state_dir import wide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ import pytest
 
 import headrace
 from headrace.errors import AlreadyExists, BadOption, SinkAhead, StateInUse, UnknownStream
-from headrace.restoring import read, restore
-from headrace.streams.progress import read_progress
+from headrace.state.progress import read_progress
+from headrace.state.restore import read, restore
 from tests.e2e.support import put, until
 from tests.e2e.test_control import STREAM, Feeder, json_ids, lines, parquet_ids
 
@@ -72,7 +72,15 @@ def test_a_savepoint_taken_under_load_and_restored_elsewhere_ends_like_an_uninte
         path.unlink()
     with pytest.raises(SinkAhead):
         restore(taken, tmp_path / "restored")
-    command = [sys.executable, "-m", "headrace.cli", "restore", str(taken), "--state-dir", str(tmp_path / "restored")]
+    command = [
+        sys.executable,
+        "-m",
+        "headrace.app.cli",
+        "restore",
+        str(taken),
+        "--state-dir",
+        str(tmp_path / "restored"),
+    ]
     done = subprocess.run([*command, "--rewind"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"behind epoch {read(taken).cuts[0].epoch}" in done.stdout

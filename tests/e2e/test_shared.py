@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
-from headrace.hub import Hub
-from headrace.runtime import StreamRuntime
+from headrace.hub.hub import Hub
 from headrace.spark.summary import EpochSummary
+from headrace.stream.runtime import StreamRuntime
 from tests.e2e.support import put, rows_of, until
 from tests.shared.test_schedules import STREAM, as_lines, stream_rows
 from tests.sql.execute import bag, plain, run_plan

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headrace
-from headrace.hub import Hub
+from headrace.hub.hub import Hub
 from tests.e2e.support import Row, assert_same_rows, last_per_group, put, rows_of, until
 
 if TYPE_CHECKING:

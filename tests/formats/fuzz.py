@@ -27,8 +27,8 @@ from headrace.formats.base import Format
 from headrace.formats.csv import Csv
 from headrace.formats.framing import first_record
 from headrace.formats.native import write_rows
+from headrace.model.schema import Field, Schema, parse_type
 from headrace.ring0.pieces import pieces
-from headrace.schema import Field, Schema, parse_type
 from headrace.sources.base import RawChunk
 from tests.formats import oracle
 from tests.formats.memory import Peak

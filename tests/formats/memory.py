@@ -13,10 +13,10 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from headrace.program import Expression, PipelineDef, PipelineProgram, PlanVersion, Ring0Program, StreamDef
+from headrace.model.program import Expression, PipelineDef, PipelineProgram, PlanVersion, Ring0Program, StreamDef
+from headrace.model.schema import Field, Schema, View, parse_type
 from headrace.ring0.decode import Decoder
 from headrace.ring0.pieces import pieces
-from headrace.schema import Field, Schema, View, parse_type
 from headrace.sources.extent import Extent
 from headrace.sources.reading import FileRange, FileSplit
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.csv import Dialect
-from headrace.schema import Array, DataType, Decimal, Map, Scalar, Schema, Struct
+from headrace.model.schema import Array, DataType, Decimal, Map, Scalar, Schema, Struct
 
 sys.set_int_max_str_digits(0)  # integers of any length
 

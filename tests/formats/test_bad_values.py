@@ -17,7 +17,7 @@ from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.base import Decoded
 from headrace.formats.native import write_rows
-from headrace.program import (
+from headrace.model.program import (
     Expression,
     Meaning,
     PipelineDef,
@@ -27,9 +27,9 @@ from headrace.program import (
     SinkDef,
     StreamDef,
 )
+from headrace.model.schema import Field, Schema, View, parse_type
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
-from headrace.schema import Field, Schema, View, parse_type
 from tests.ring0.tasks import WORD, Chunks, N, Sent, at, lines, stateless, stream, task
 
 DIGITS = "9" * 5000  # more than Python reads as an integer

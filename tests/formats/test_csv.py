@@ -17,7 +17,7 @@ from headrace.formats import FORMATS
 from headrace.formats.base import Decoded, Header
 from headrace.formats.csv import Csv, Dialect
 from headrace.formats.values import Rules
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.schema import Field, Schema, parse_type
 from tests.formats import oracle
 from tests.formats.test_json import TYPES, same, verdicts
 

@@ -14,7 +14,7 @@ from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, H
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.framing import frame_lines
 from headrace.formats.index import FieldIndex, decode, view_of
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.schema import Field, Schema, parse_type
 
 PAIR = re.compile(rb"(\w+)=(\S*)")
 

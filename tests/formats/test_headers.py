@@ -10,8 +10,8 @@ import pytest
 from headrace.errors import HeaderMismatch
 from headrace.formats import FORMATS
 from headrace.formats.framing import first_record
-from headrace.program import StreamDef
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.program import StreamDef
+from headrace.model.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES
 
 SCHEMA = Schema((Field("a", parse_type("INT")), Field("b", parse_type("STRING"))))

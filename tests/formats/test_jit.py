@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cache import private_directory
+from headrace.base.cache import private_directory
 from headrace.formats import warm
 from headrace.formats.kernels import jit
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headrace.base.options import check_options
 from headrace.errors import BadOption, UnknownOption
 from headrace.formats import FORMATS
 from headrace.formats.base import Decoded
-from headrace.options import check_options
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.schema import Field, Schema, parse_type
 from tests.formats import oracle
 
 TYPES = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import headrace
 from headrace.errors import BadOption, HeadraceError
 from headrace.formats import FORMATS
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.schema import Field, Schema, parse_type
 from tests.formats.test_json import table
 from tests.ring0.tasks import TS, WORD, N, at, counting, lines, stateless, stream, task
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.native import write_rows
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.schema import Field, Schema, parse_type
 
 
 def schema(*types: str) -> Schema:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.formats import FORMATS
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.schema import Field, Schema, parse_type
 from tests.formats.test_json import same
 
 TYPES = {

@@ -24,8 +24,8 @@ from headrace.ingress import stream, tcp
 from headrace.ingress.gateway import Gateway
 from headrace.ingress.mark import Place, commit
 from headrace.ingress.ready import ReadyLog, UnitReader
-from headrace.program import StreamDef
-from headrace.schema import BIGINT, STRING, Field, Schema
+from headrace.model.program import StreamDef
+from headrace.model.schema import BIGINT, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
 
 SCHEMA = Schema((Field("a", BIGINT), Field("b", STRING)))

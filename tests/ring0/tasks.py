@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.aggregates import schema_of
 from headrace.bridge.alignment import decode_barrier
 from headrace.bridge.messages import (
     STREAM_LANE,
@@ -20,8 +19,9 @@ from headrace.bridge.messages import (
 )
 from headrace.bridge.rows import decode_rows
 from headrace.control.signals import Barrier
+from headrace.exec.aggregates import schema_of
 from headrace.formats.base import Format
-from headrace.program import (
+from headrace.model.program import (
     Expression,
     Left,
     Meaning,
@@ -34,9 +34,9 @@ from headrace.program import (
     StreamDef,
     Window,
 )
+from headrace.model.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, View
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
-from headrace.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, View
 from headrace.sinks.collected import unpack
 from headrace.sources.base import RawChunk
 from headrace.sql.rules.split_aggregates import PRESENCE

@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace import duck
-from headrace.codec import dump
-from headrace.program import Meaning, PipelineDef, PlanVersion, Window
+from headrace.exec import duck
+from headrace.model.codec import dump
+from headrace.model.program import Meaning, PipelineDef, PlanVersion, Window
+from headrace.model.schema import View
 from headrace.ring0 import projection
 from headrace.ring0.projection import Projection
-from headrace.schema import View
 from headrace.spark.epochs import EpochPartition, read_partition
-from headrace.streams.plans import parse_plan
+from headrace.state.plans import parse_plan
 from tests.ring0.tasks import SECOND, WORD, Chunks, N, X, at, counting, lines, stateless, stream, task
 
 TUMBLE = Window("tumble", 10 * SECOND, 10 * SECOND)

@@ -9,11 +9,11 @@ import sys
 import pyarrow as pa
 import pytest
 
-from headrace import sizing
-from headrace.aggregates import finish
 from headrace.errors import OutOfMemory, ValueTooLarge
-from headrace.failures import coded
-from headrace.program import Meaning, PipelineDef
+from headrace.exec import sizing
+from headrace.exec.aggregates import finish
+from headrace.exec.failures import coded
+from headrace.model.program import Meaning, PipelineDef
 from headrace.ring0 import runner
 from headrace.sql import (
     CreatePipeline,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from headrace.bridge.messages import STREAM_LANE, Kind, decode_receipt
-from headrace.codec import load
 from headrace.formats import FORMATS
 from headrace.formats.base import Decoded, Format
-from headrace.program import Left, PipelineDef, SinkDef, Window
-from headrace.schema import Schema, View
+from headrace.model.codec import load
+from headrace.model.program import Left, PipelineDef, SinkDef, Window
+from headrace.model.schema import Schema, View
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
 
 TUMBLE = Window("tumble", 10 * SECOND, 10 * SECOND)

@@ -15,7 +15,7 @@ from types import FrameType
 import pyarrow as pa
 import pytest
 
-from headrace.program import PipelineDef, PlanVersion, Window
+from headrace.model.program import PipelineDef, PlanVersion, Window
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from tests.ring0.tasks import WORD, Chunks, N, at, counting, lines, stateless, stream

@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.aggregates import schema_of
 from headrace.bridge.messages import Kind, in_order
 from headrace.bridge.messages import Row as Message
 from headrace.bridge.rows import decode_rows, payloads
-from headrace.program import (
+from headrace.exec.aggregates import schema_of
+from headrace.model.program import (
     MEMBER,
     Emit,
     Expression,
@@ -31,13 +31,13 @@ from headrace.program import (
     Ring1Program,
     Window,
 )
+from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, DataType, Decimal, Field, Schema, View
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import MemoryStore, Outcome, Step
-from headrace.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, DataType, Decimal, Field, Schema, View
 from headrace.sinks.base import SinkKey
-from headrace.sql.functions.aggregates import find_aggregate
+from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.rules.split_aggregates import PRESENCE
 
 AMOUNT = Decimal(10, 2)

@@ -13,13 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates import schema_of
-from headrace.program import Emit, Expression, Meaning, Ring1Program
-from headrace.ring1 import chunks
-from headrace.ring1.lane import advance
-from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import Header, MemoryStore, Step
-from headrace.schema import (
+from headrace.exec.aggregates import schema_of
+from headrace.model.program import Emit, Expression, Meaning, Ring1Program
+from headrace.model.schema import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -34,6 +30,10 @@ from headrace.schema import (
     Field,
     Struct,
 )
+from headrace.ring1 import chunks
+from headrace.ring1.lane import advance
+from headrace.ring1.packed import PackedStore
+from headrace.ring1.state import Header, MemoryStore, Step
 from headrace.sql.rules.split_aggregates import PRESENCE
 from tests.strategies import examples
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates import aggregate_nothing, schema_of
 from headrace.bridge.buckets import buckets
 from headrace.bridge.rows import encode_rows
 from headrace.errors import StateDamaged, TooManyGroups
-from headrace.program import Emit, PipelineDef, Window
+from headrace.exec.aggregates import aggregate_nothing, schema_of
+from headrace.model.program import Emit, PipelineDef, Window
 from headrace.ring1 import chunks, log_lane
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates import aggregate_rows, late_rows
-from headrace.program import Emit, Expression, Window
-from headrace.schema import BIGINT, STRING
+from headrace.exec.aggregates import aggregate_rows, late_rows
+from headrace.model.program import Emit, Expression, Window
+from headrace.model.schema import BIGINT, STRING
 from tests.ring1.pipelines import DROPPED, Event, Run, make_pipeline, to_table, windows_of
 from tests.strategies import examples
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates import schema_of
-from headrace.program import Window
+from headrace.exec.aggregates import schema_of
+from headrace.model.program import Window
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import INLINE_BLOB, INLINE_TOTAL, PackedStore
 from headrace.ring1.state import BlobKey, MemoryStore, Step

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.program import Emit, Window
+from headrace.model.program import Emit, Window
 from tests.ring1.pipelines import (
     AGGREGATES,
     DROPPED,

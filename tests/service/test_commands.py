@@ -13,14 +13,14 @@ import httpx
 import pytest
 
 from headrace.errors import StateInUse
-from headrace.streams.state_dir import StateDir
+from headrace.state.state_dir import StateDir
 from tests.e2e.support import put, until
 
 pytestmark = pytest.mark.spark
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "headrace.cli", *arguments]
+    return [sys.executable, "-m", "headrace.app.cli", *arguments]
 
 
 def call(state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

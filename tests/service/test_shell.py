@@ -13,7 +13,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from headrace.errors import HubNotRunning, MissingFile, UnknownStream
-from headrace.results import Result
+from headrace.hub.results import Result
 from headrace.service.offline import OfflineHub
 from headrace.service.printing import printed
 from headrace.service.shell import Shell, Words

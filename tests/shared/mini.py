@@ -16,14 +16,13 @@ import pyarrow as pa
 import pytest
 
 from headrace.bridge.messages import Row
-from headrace.conductor import Conductor
 from headrace.errors import DiskFull, SinkUnavailable, StreamFailed
-from headrace.hub import Hub
-from headrace.program import SinkDef
+from headrace.hub.hub import Hub
+from headrace.hub.reconciler import Conductor
+from headrace.model.program import SinkDef
+from headrace.model.schema import Schema
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import MemoryStore
-from headrace.runtime import StreamRuntime
-from headrace.schema import Schema
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, SinkKind, Staged
 from headrace.sinks.collected import pack, unpack
@@ -31,9 +30,10 @@ from headrace.sources.extent import BAD_FILE
 from headrace.spark.committer import EpochCommitter, FilesLeftOut, ProbeLived
 from headrace.spark.epochs import EpochPartition, EpochPlanner, read_partition
 from headrace.spark.state_host import LaneProcessor
-from headrace.streams.plans import parse_plan
-from headrace.streams.progress import read_applied, read_progress
-from headrace.streams.quarantine import read_quarantine
+from headrace.state.plans import parse_plan
+from headrace.state.progress import read_applied, read_progress
+from headrace.state.quarantine import read_quarantine
+from headrace.stream.runtime import StreamRuntime
 
 DEATH = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
 Lane = tuple[int, int]

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from headrace.errors import StreamFailed
 from headrace.formats import FORMATS
-from headrace.program import StreamDef
-from headrace.schema import BIGINT, Field, Schema
+from headrace.model.program import StreamDef
+from headrace.model.schema import BIGINT, Field, Schema
+from headrace.model.status import StreamStatus
 from headrace.sources import SOURCES
 from headrace.sources.files import Files
-from headrace.status import StreamStatus
 from tests.shared.mini import Crash, Mini
 
 CSV = "source = 'files', format = 'csv', header = 'true'"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace import durable
+from headrace.base import durable
 from headrace.sinks import files
-from headrace.streams.retries import RetryPolicy
+from headrace.stream.retries import RetryPolicy
 from tests.e2e.support import put, until
 from tests.shared.mini import Mini
 
@@ -40,7 +40,7 @@ class Disk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    monkeypatch.setattr("headrace.keeper.RetryPolicy", lambda: RetryPolicy(first=600, longest=600))
+    monkeypatch.setattr("headrace.stream.supervisor.RetryPolicy", lambda: RetryPolicy(first=600, longest=600))
     return Disk(monkeypatch)
 
 

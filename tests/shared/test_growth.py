@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import SinkFailed
-from headrace.program import SinkDef
-from headrace.runtime import StreamRuntime
-from headrace.schema import BIGINT, Field, Schema
+from headrace.model.program import SinkDef
+from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
 from headrace.sinks.files import FileSink
-from headrace.streams.plans import PlanStore
-from headrace.streams.progress import read_progress
-from headrace.streams.quarantine import read_quarantine
+from headrace.state.plans import PlanStore
+from headrace.state.progress import read_progress
+from headrace.state.quarantine import read_quarantine
+from headrace.stream.runtime import StreamRuntime
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini
 from tests.soak.growth import rise

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace.conductor import Conductor
 from headrace.errors import InUse, StopTimeout
-from headrace.status import StreamStatus
+from headrace.hub.reconciler import Conductor
+from headrace.model.status import StreamStatus
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini
 
@@ -222,7 +222,7 @@ def _crash(*given: object, **more: object) -> None:
 def test_a_pipeline_that_kills_its_worker_while_it_leaves_is_found_and_leaves_without_its_state(
     mini: Mini, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("headrace.conductor.DRAIN_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.hub.reconciler.DRAIN_SECONDS", 0.05)
     create(mini, dear="c, count(*) AS n FROM s GROUP BY c", other="count(*) AS n FROM s", fine="a FROM s")
     feed(mini, 0, 5)
     mini.checkpoint.killers_at_end = {"dear"}

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from headrace.durable import write_atomic
+from headrace.base.durable import write_atomic
 from headrace.errors import SinkAhead
-from headrace.restoring import restore
+from headrace.model.stored import FORMAT
 from headrace.service.offline import OfflineHub
-from headrace.stored import FORMAT
+from headrace.state.restore import restore
 from tests.e2e.support import put
 from tests.shared.mini import Checkpoint, Mini
 
@@ -73,7 +73,7 @@ def test_a_savepoint_that_cannot_be_changed_does_not_keep_the_hub_closed(
             raise OSError(errno.EROFS, "Read-only file system", str(path))
         write_atomic(path, data)
 
-    for user in ("headrace.streams.catalog", "headrace.streams.secrets", "headrace.stored"):
+    for user in ("headrace.state.catalog", "headrace.state.secrets", "headrace.model.stored"):
         monkeypatch.setattr(f"{user}.write_atomic", refused)
     mini = Mini(root / "state", monkeypatch, kept=Checkpoint(logged=tuple(BEFORE["logged"])))
     mini.drain()

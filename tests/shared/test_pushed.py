@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headrace.cli import app
+from headrace.app.cli import app
 from headrace.errors import AddressInUse, JournalDamaged
 from headrace.ingress.journal import LARGEST_READ
 from tests.e2e.support import until

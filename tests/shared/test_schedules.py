@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import UnsupportedOnShared
 from headrace.sql import Planned
-from headrace.streams.progress import read_applied
+from headrace.state.progress import read_applied
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini
 from tests.sql.data import rows_of

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from headrace.checking import check_script
+from headrace.app.check import check_script
 from headrace.errors import AlreadyExists, StateDamaged
 from headrace.ingress.service import GatewayService
-from headrace.program import StreamDef
-from headrace.restoring import restore
+from headrace.model.program import StreamDef
 from headrace.service.offline import OfflineHub
-from headrace.streams.catalog import CatalogFile
-from headrace.streams.secrets import Vault, read_vault
+from headrace.state.catalog import CatalogFile
+from headrace.state.restore import restore
+from headrace.state.secrets import Vault, read_vault
 from tests.shared.mini import Mini
 
 TOKEN = "s3cret-Träger'"

@@ -1,4 +1,4 @@
-"""A file system that dies at a chosen step: stands in for `os` in `headrace.sinks.files` and `headrace.durable`."""
+"""A file system that dies at a chosen step: replaces `os` in `headrace.sinks.files` and `headrace.base.durable`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from headrace import durable
+from headrace.base import durable
 from headrace.sinks import files
 
 _STEPS = ("replace", "rename", "unlink", "rmdir", "fsync", "listdir")

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from headrace.errors import EpochMismatch
-from headrace.program import SinkDef
-from headrace.schema import BIGINT, STRING, TIMESTAMP, Field, Schema
+from headrace.model.program import SinkDef
+from headrace.model.schema import BIGINT, STRING, TIMESTAMP, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
 from headrace.sinks.console import ConsoleSink, ConsoleTask
 from headrace.sinks.memory import MemorySink, MemoryTask

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import EpochMismatch, SinkFailed, StateDamaged, UnwritablePath
-from headrace.program import SinkDef
-from headrace.schema import BIGINT, Field, Schema
+from headrace.model.program import SinkDef
+from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
 from headrace.sinks.files import FileSink, FileTask
 from tests.sinks.crashes import Crash, crashing_at

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from headrace.program import SinkDef
-from headrace.schema import INT, Field, Schema
+from headrace.model.program import SinkDef
+from headrace.model.schema import INT, Field, Schema
 from headrace.sinks.base import SinkKey
 from headrace.sinks.console import ConsoleSink, ConsoleTask
 from headrace.sinks.printer import WAITING, Printer

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.java import find_java
-from headrace.program import SinkDef
+from headrace.model.program import SinkDef
 from headrace.sinks import SINKS, SinkKey
+from headrace.spark.java import find_java
 from tests.sinks.test_formats import FULL, OUTPUT
 
 PROGRAM = '''

@@ -212,7 +212,7 @@ def main() -> int:
     parser.add_argument("--without-quarantine", action="store_true", help="no pipeline is left out in the templates")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     arguments = parser.parse_args()
-    from headrace.program import Meaning
+    from headrace.model.program import Meaning
     from headrace.spark.session import start
 
     def say(text: str) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 
 import headrace
 from bench.report import Report
-from headrace.hub import Hub
+from headrace.hub.hub import Hub
 
 LIVE = 6  # pipelines that stay declared at a time
 SAMPLES = 60

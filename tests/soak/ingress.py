@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import headrace
-from headrace.hub import Hub
+from headrace.hub.hub import Hub
 
 EPOCH_BYTES = 400_000
 STRATEGIES = ("pause", "drop", "spill")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from headrace.java import find_java
+from headrace.spark.java import find_java
 from tests.e2e.kills import Case
 
 HOME = Path(pyspark.__file__).parent
@@ -47,7 +47,7 @@ def main() -> int:
             log = server(f"worker{i}", _WORKER, *place, "--cores", "1", "--memory", "1g", url)
             wait_for(log, r"(Successfully registered) with master")
         case = Case(root / "case", rows=12_000, epoch_bytes=600_000).prepare()
-        command = [sys.executable, "-m", "headrace.cli", "run", "app.sql", "--until-end", "--state-dir", "state"]
+        command = [sys.executable, "-m", "headrace.app.cli", "run", "app.sql", "--until-end", "--state-dir", "state"]
         subprocess.run([*command, "--master", url], cwd=case.root, env=loopback, timeout=LIMIT, check=True)
         case.check()
         executors = {p.name for p in root.glob("work*/app-*/*")}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.durable import write_atomic
+from headrace.base.durable import write_atomic
 from tests.soak.places import Clock, SmallDisk, read_only
 
 

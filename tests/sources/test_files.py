@@ -28,8 +28,8 @@ from headrace.errors import (
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.formats.native import write_rows
-from headrace.program import StreamDef
-from headrace.schema import BIGINT, BINARY, BOOLEAN, STRING, Field, Schema
+from headrace.model.program import StreamDef
+from headrace.model.schema import BIGINT, BINARY, BOOLEAN, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
 from headrace.sources.base import Offset, RawChunk
 from headrace.sources.extent import Extent

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.errors import BadOption, UnknownFormat, UnknownOption, UnknownSource
 from headrace.formats import FORMATS
-from headrace.program import StreamDef
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.program import StreamDef
+from headrace.model.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES, check_stream
 from headrace.sources.base import Source
 

@@ -19,8 +19,8 @@ from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.formats.codecs import codec_of, decompress
 from headrace.formats.kernels.checksum import crc32c
-from headrace.program import StreamDef
-from headrace.schema import BINARY, Field, Schema
+from headrace.model.program import StreamDef
+from headrace.model.schema import BINARY, Field, Schema
 from headrace.sources import check_stream
 from headrace.sources.extent import Extent
 from headrace.sources.reading import OrderedReader

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.program import StreamDef
-from headrace.schema import Array, DataType, Map, Struct
-from headrace.schema import Decimal as DecimalType
+from headrace.model.program import StreamDef
+from headrace.model.schema import Array, DataType, Map, Struct
+from headrace.model.schema import Decimal as DecimalType
 
 START = dt.datetime(2024, 3, 1, 9, 58, 0)
 

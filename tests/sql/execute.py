@@ -16,12 +16,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.program import Meaning, PipelineProgram, Window
-from headrace.schema import BIGINT, TIMESTAMP, Schema
-from headrace.sql.expr import AggCall, Column
-from headrace.sql.functions.aggregates import Split, State, find_aggregate
-from headrace.sql.plan import Aggregate, AssignWindow, Filter, Plan, Project, Scan
-from headrace.sql.render import render
+from headrace.model.program import Meaning, PipelineProgram, Window
+from headrace.model.schema import BIGINT, TIMESTAMP, Schema
+from headrace.sql.functions.aggregate_functions import Split, State, find_aggregate
+from headrace.sql.plan.expr import AggCall, Column
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, Scan
+from headrace.sql.render.duckdb import render
 
 Row = tuple[Any, ...]
 

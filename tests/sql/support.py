@@ -6,7 +6,7 @@ import functools
 import os
 from pathlib import Path
 
-from headrace.program import Meaning
+from headrace.model.program import Meaning
 from headrace.sql import (
     CreatePipeline,
     CreateSink,

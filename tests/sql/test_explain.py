@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from headrace.formats import FORMATS
-from headrace.program import SinkDef, StreamDef
-from headrace.schema import STRING, Field, Schema, View
+from headrace.model.program import SinkDef, StreamDef
+from headrace.model.schema import STRING, Field, Schema, View
+from headrace.model.status import StreamStatus
 from headrace.sql import (
     CreateStream,
     LiveStream,
@@ -24,8 +25,7 @@ from headrace.sql import (
     parse_script,
     plan_pipeline,
 )
-from headrace.sql.live import adding, batch_policy
-from headrace.status import StreamStatus
+from headrace.sql.explain.live_stream import adding, batch_policy
 from tests.sql.support import MEANING, plan
 
 BY_K = "SELECT k, avg(temp) AS t FROM s WHERE ok GROUP BY window(ts, '1 minute'), k"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace import duck
 from headrace.errors import HeadraceError, PlanningTimeout
-from headrace.program import Meaning
-from headrace.sql import limits
+from headrace.exec import duck
+from headrace.model.program import Meaning
+from headrace.sql.plan import limits
 from tests.sql.support import plan
 from tests.strategies import examples
 

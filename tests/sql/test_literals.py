@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.errors import UnsupportedOnShared
-from headrace.program import Meaning
-from headrace.sql.expr import Literal
-from headrace.sql.intervals import parse_interval
-from headrace.sql.plan import Project
+from headrace.model.program import Meaning
+from headrace.sql.parse.intervals import parse_interval
+from headrace.sql.plan.expr import Literal
+from headrace.sql.plan.logical import Project
 from tests.sql.support import plan
 
 

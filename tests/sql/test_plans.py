@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import codec
-from headrace.program import PipelineProgram
+from headrace.model import codec
+from headrace.model.program import PipelineProgram
 from headrace.sql import explain, explain_json
 from tests.sql.support import SEPARATOR, check_golden, golden_files, plan
 

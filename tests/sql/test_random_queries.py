@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from headrace.errors import UnsupportedOnShared
 from headrace.sql import Planned
-from headrace.sql.plan import Plan
+from headrace.sql.plan.logical import Plan
 from tests.sql.data import rows_of
 from tests.sql.execute import Row, bag, plain, run_plan, run_program
 from tests.sql.random_queries import query

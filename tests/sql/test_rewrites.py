@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.sql.plan import AssignWindow, Plan, walk_plan
+from headrace.sql.plan.logical import AssignWindow, Plan, walk_plan
 from tests.sql.data import rows_of
 from tests.sql.execute import bag, run_plan, run_program
 from tests.sql.support import MEANING, SEPARATOR, golden_files, plan

@@ -11,19 +11,19 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.errors import RuleBrokePlan, UnsupportedOnShared
-from headrace.program import PipelineProgram
-from headrace.schema import INT
-from headrace.sql.bind import bind_query
-from headrace.sql.explain import show_physical
-from headrace.sql.expr import Literal
-from headrace.sql.lower import lower
-from headrace.sql.physical import Physical, PhysicalBarrier, topological
-from headrace.sql.plan import Named, Plan, Project
+from headrace.model.program import PipelineProgram
+from headrace.model.schema import INT
+from headrace.sql.bind.binder import bind_query
+from headrace.sql.explain.explain_text import show_physical
+from headrace.sql.explain.plan_text import show_plan
+from headrace.sql.lowering import lower
+from headrace.sql.parse.script import parse_script
+from headrace.sql.parse.statements import CreatePipeline, Select
+from headrace.sql.plan.expr import Literal
+from headrace.sql.plan.logical import Named, Plan, Project
+from headrace.sql.plan.physical import Physical, PhysicalBarrier, topological
+from headrace.sql.plan.shape import shared_shape
 from headrace.sql.rules import LOGICAL_RULES, PHYSICAL_RULES, PlanContext, optimize
-from headrace.sql.script import parse_script
-from headrace.sql.shape import shared_shape
-from headrace.sql.show import show_plan
-from headrace.sql.statements import CreatePipeline, Select
 from tests.sql.data import rows_of
 from tests.sql.execute import bag, run_plan
 from tests.sql.support import HERE, MEANING, REWRITE, names, plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import ScriptErrors, SyntaxProblem
-from headrace.schema import Decimal, parse_type
+from headrace.model.schema import Decimal, parse_type
 from headrace.sql import (
     CreatePipeline,
     CreateSink,

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headrace.base.durable import private_directory, state_errors
 from headrace.control.signals import Barrier, Channel, Signal, SignalKind, require_channel
-from headrace.durable import private_directory, state_errors
-from headrace.stored import damaged, store, stored
+from headrace.model.stored import damaged, store, stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.base.options import Option, check_options, choice, size
 from headrace.errors import BadOption
 from headrace.formats.bad import NOTHING_BAD, BadRecords
 from headrace.formats.bad import BadRecord as BadRecord
 from headrace.formats.bad import too_long as too_long
-from headrace.options import Option, check_options, choice, size
-from headrace.schema import Schema
+from headrace.model.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

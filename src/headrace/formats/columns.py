@@ -20,7 +20,7 @@ from headrace.formats.bad import VALUE_REASONS
 from headrace.formats.kernels import numbers, texts, times
 from headrace.formats.kernels.numbers import FINE, NULL, REASON_BASE, SLOW
 from headrace.formats.values import BadValue, Rules, json_cell, text_cell, unscaled
-from headrace.schema import Array, DataType, Decimal, Map, Scalar, Struct
+from headrace.model.schema import Array, DataType, Decimal, Map, Scalar, Struct
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int32]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.base.options import Option, boolean, choice
 from headrace.errors import BadOption, HeaderMismatch
 from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Header, is_permissive
 from headrace.formats.columns import QUOTED, Syntax, unquoted
@@ -22,8 +23,7 @@ from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
 from headrace.formats.values import Rules
-from headrace.options import Option, boolean, choice
-from headrace.schema import Decimal, Scalar, Schema
+from headrace.model.schema import Decimal, Scalar, Schema
 
 _REASONS = {
     scan_csv.OPEN_QUOTE: "open_quote",

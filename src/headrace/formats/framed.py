@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.base.options import Option, choice
 from headrace.formats.bad import BadRecords
 from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Header, too_long
 from headrace.formats.columns import PLAIN, Syntax
@@ -19,8 +20,7 @@ from headrace.formats.kernels.scan_frames import scan_frames
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
 from headrace.formats.text import one_column
 from headrace.formats.values import Rules
-from headrace.options import Option, choice
-from headrace.schema import Schema
+from headrace.model.schema import Schema
 
 
 class LengthPrefixed:

@@ -18,7 +18,7 @@ from headrace.formats.base import Decoded
 from headrace.formats.columns import Bytes, Fields, Places, Syntax, at, parse_column
 from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
-from headrace.schema import DataType, Schema
+from headrace.model.schema import DataType, Schema
 
 FEW_ROWS = 512  # with fewer, columns of one type are parsed together
 TOGETHER = 64  # columns whose bad values are collected at once

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.base.options import Option, boolean
 from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Header, is_permissive
 from headrace.formats.columns import JSON as JSON_TEXT
 from headrace.formats.columns import Syntax
@@ -20,8 +21,7 @@ from headrace.formats.kernels import scan_json
 from headrace.formats.nested import key_table
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
 from headrace.formats.values import Rules
-from headrace.options import Option, boolean
-from headrace.schema import Schema
+from headrace.model.schema import Schema
 
 _REASONS = {
     scan_json.BAD_JSON: "bad_json",

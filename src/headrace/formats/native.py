@@ -24,7 +24,7 @@ from headrace.formats.kernels import times
 from headrace.formats.kernels.numbers import FINE, NULL, OUT_OF_RANGE
 from headrace.formats.kernels.scan_frames import scan_frames
 from headrace.formats.values import Rules
-from headrace.schema import DataType, Decimal, Scalar, Schema
+from headrace.model.schema import DataType, Decimal, Scalar, Schema
 
 _WIDTHS = {
     "BOOLEAN": "u1", "TINYINT": "i1", "SMALLINT": "<i2", "INT": "<i4", "BIGINT": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8",

@@ -16,7 +16,7 @@ from headrace.formats import columns
 from headrace.formats.columns import Bytes, Fields, Parsed, Places, merge, parse_column, status_of
 from headrace.formats.kernels.numbers import FINE, NULL
 from headrace.formats.kernels.scan_json import scan_items, scan_objects
-from headrace.schema import Array, DataType, Map, Struct
+from headrace.model.schema import Array, DataType, Map, Struct
 
 _OBJECT, _LIST = 123, 91
 _NONE: Places = np.empty(0, np.int32)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.base.options import Option, choice
 from headrace.formats.patterns import compile_pattern
 from headrace.formats.values import Rules
-from headrace.options import Option, choice
 
 EPOCHS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
 

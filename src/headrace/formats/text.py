@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.base.options import Option
 from headrace.errors import BadOption
 from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Header
 from headrace.formats.columns import PLAIN, Syntax
@@ -17,8 +18,7 @@ from headrace.formats.index import FieldIndex, bad_structure, decode, view_of
 from headrace.formats.kernels.tokens import count_tokens, split_tokens
 from headrace.formats.rules import VALUE_OPTIONS, rules_of
 from headrace.formats.values import Rules
-from headrace.options import Option
-from headrace.schema import Schema
+from headrace.model.schema import Schema
 
 
 class Text:

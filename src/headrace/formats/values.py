@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.formats.patterns import Pattern
-from headrace.schema import DataType, Decimal, Scalar
+from headrace.model.schema import DataType, Decimal, Scalar
 
 
 class BadValue(ValueError):

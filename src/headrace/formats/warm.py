@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.formats.kernels.jit import kernel_directory
-from headrace.schema import Field, Schema, parse_type
+from headrace.model.schema import Field, Schema, parse_type
 
 _SCALARS = (
     "BOOLEAN", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "DECIMAL(10,2)",

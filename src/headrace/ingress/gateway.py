@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from headrace.codec import load
 from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
 from headrace.ingress import delimiting, shredder
 from headrace.ingress.http import HttpConnection
@@ -40,7 +39,8 @@ from headrace.ingress.peers import Settings
 from headrace.ingress.site import Route, Site
 from headrace.ingress.stream import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
-from headrace.program import StreamDef
+from headrace.model.codec import load
+from headrace.model.program import StreamDef
 
 BACKLOG = 4096  # connections that wait to be accepted
 OPENERS = 4  # journals that are opened at the same time

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from headrace.durable import fsync, private_directory
+from headrace.base.durable import fsync, private_directory
 from headrace.errors import JournalCut, StateInUse
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters

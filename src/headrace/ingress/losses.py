@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from headrace.durable import write_atomic
+from headrace.base.durable import write_atomic
 
 KEPT = 16
 _NAME = "losses.json"

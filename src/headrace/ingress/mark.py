@@ -16,7 +16,7 @@ from typing import Any
 
 import xxhash
 
-from headrace.durable import write_atomic
+from headrace.base.durable import write_atomic
 from headrace.errors import JournalDamaged
 
 _SLOT = 512

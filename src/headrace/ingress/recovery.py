@@ -18,7 +18,7 @@ from pathlib import Path
 
 import xxhash
 
-from headrace.durable import fsync
+from headrace.base.durable import fsync
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
 from headrace.ingress.mark import Mark, Place, boot

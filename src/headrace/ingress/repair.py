@@ -15,7 +15,7 @@ from pathlib import Path
 
 import xxhash
 
-from headrace.durable import fsync, private_directory, write_atomic
+from headrace.base.durable import fsync, private_directory, write_atomic
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters

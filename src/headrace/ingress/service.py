@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace import errors
-from headrace.codec import dump
-from headrace.durable import private_opener
-from headrace.program import StreamDef
+from headrace.base.durable import private_opener
+from headrace.model.codec import dump
+from headrace.model.program import StreamDef
 
 ANSWER_SECONDS = 60.0  # without a sign of life; importing the kernels on a busy machine takes some
 RESTART_SECONDS = 1.0

@@ -12,12 +12,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from headrace.backpressure import Backpressure, Limits, Verdict
 from headrace.formats import FORMATS
+from headrace.ingress.backpressure import Backpressure, Limits, Verdict
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
 from headrace.ingress.journal import Journal, Sync
 from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer, Settings
-from headrace.program import StreamDef
+from headrace.model.program import StreamDef
 
 # How long a byte waits for others before it is written: blocks of 5 ms at 150 MB/s are 750 KB, near the largest there
 # are. When a sender waits for an answer, a flush comes as soon as a round of the loop brings no more bytes: one client

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.formats.base import Decoded
-from headrace.schema import DataType, Schema
+from headrace.model.schema import DataType, Schema
 
 
 @lru_cache(maxsize=256)
@@ -27,7 +27,7 @@ def null_column(kind: DataType, rows: int) -> pa.Array[Any]:
 
 
 def to_rows(decoded: Decoded, schema: Schema, event_time: int | None) -> pa.Table:
-    """The relation `rows` of `headrace.program`. Rows whose event time is NULL are kept; `_t` is NULL there."""
+    """The relation `rows` of `headrace.model.program`. Rows whose event time is NULL are kept; `_t` is NULL there."""
     arrays = [
         decoded.columns[i] if i in decoded.columns else null_column(f.type, decoded.rows) for i, f in enumerate(schema)
     ]

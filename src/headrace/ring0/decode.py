@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace import duck
-from headrace.aggregates import where
+from headrace.exec import duck
+from headrace.exec.aggregates import where
 from headrace.formats.bad import NOTHING_BAD, BadRecords
 from headrace.formats.base import Decoded
 from headrace.formats.columns import cells_parsed
-from headrace.program import PlanVersion
+from headrace.model.program import PlanVersion
 from headrace.ring0.batch import to_rows
 from headrace.ring0.projection import projection_of
 from headrace.ring0.validity import policy_of

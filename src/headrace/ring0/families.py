@@ -6,7 +6,7 @@ not depend on who else is in the family.
 
 from __future__ import annotations
 
-from headrace.program import Family, PlanVersion
+from headrace.model.program import Family, PlanVersion
 
 
 def families(plan: PlanVersion) -> list[list[int]]:

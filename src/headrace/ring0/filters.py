@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headrace import duck
-from headrace.program import Meaning, Ring0Program
+from headrace.exec import duck
+from headrace.model.program import Meaning, Ring0Program
 
 
 def in_common(passes: Iterable[Iterable[str | None]]) -> list[str]:

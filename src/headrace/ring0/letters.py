@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.errors import SinkFailed, SinkUnavailable
 from headrace.formats.base import BadRecord
-from headrace.program import DEAD_LETTER, SinkDef, StreamDef
+from headrace.model.program import DEAD_LETTER, SinkDef, StreamDef
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
 

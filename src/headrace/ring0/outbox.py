@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from headrace.base.faults import fault_chosen
 from headrace.bridge.alignment import encode_barrier
 from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, LaneEpoch, Row, encode_json, encode_receipt
-from headrace.codec import dump
-from headrace.faults import fault_chosen
-from headrace.program import PipelineDef
+from headrace.model.codec import dump
+from headrace.model.program import PipelineDef
+from headrace.model.status import Traffic
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.base import Staged
-from headrace.status import Traffic
 
 
 class Outbox:

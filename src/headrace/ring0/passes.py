@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from headrace.aggregates import aggregate_family
-from headrace.failures import describe
+from headrace.exec.aggregates import aggregate_family
+from headrace.exec.failures import describe
+from headrace.exec.sizing import fits
 from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.base import SinkKey
-from headrace.sizing import fits
 
 # Batches are folded together: a pass of DuckDB costs milliseconds to plan however few rows it sees. With 32 pipelines
 # 250,000 rows took 0.93 s in batches of 4 MB of input, 0.32 s in four, 0.22 s in one.

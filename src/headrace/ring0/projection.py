@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
-from headrace.program import Meaning, PlanVersion
+from headrace.model.program import Meaning, PlanVersion
 from headrace.ring0.families import families
 
 # With many filters hardly a row is wanted by none of them, and looking for such rows costs as much as it saves.
@@ -61,7 +61,7 @@ _built: dict[int, tuple[PlanVersion, Projection]] = {}
 
 
 def projection_of(plan: PlanVersion) -> Projection:
-    """The projection of this very plan object; `headrace.streams.plans.parse_plan` gives one object for equal plans."""
+    """The projection of this very plan object; `headrace.state.plans.parse_plan` gives one object for equal plans."""
     found = _built.get(id(plan))
     if found is None or found[0] is not plan:
         while len(_built) >= KEPT:

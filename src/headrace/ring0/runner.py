@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
 from headrace.bridge.buckets import buckets
-from headrace.program import PipelineDef, SinkDef
+from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
+from headrace.exec.sizing import in_pieces, require_room
+from headrace.model.program import PipelineDef, SinkDef
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
 from headrace.sinks.delivery import stage
-from headrace.sizing import in_pieces, require_room
 
 # Output of a stateless pipeline is staged in pieces of about this size, so a task's memory stays bounded.
 STAGE_BYTES = 32 * 1024 * 1024

@@ -13,12 +13,14 @@ from dataclasses import asdict
 import numpy as np
 import pyarrow as pa
 
+from headrace.base.faults import crash_point
 from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Row
 from headrace.bridge.rows import payloads
-from headrace.faults import crash_point
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.base import Decoded
-from headrace.program import PipelineDef
+from headrace.model.program import PipelineDef
+from headrace.model.status import Traffic
+from headrace.model.stream_options import stream_values
 from headrace.ring0.batch import to_rows
 from headrace.ring0.decode import Batch, Decoder
 from headrace.ring0.letters import DeadLetters
@@ -30,8 +32,6 @@ from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.base import SinkKey
 from headrace.sources.badfiles import BadRange
 from headrace.sources.base import LineTelling, RawChunk, Split
-from headrace.status import Traffic
-from headrace.streams import stream_values
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:

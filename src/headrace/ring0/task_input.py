@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.control.signals import EPOCH, Barrier
-from headrace.program import Left, PlanVersion
+from headrace.model.program import Left, PlanVersion
 from headrace.sources.base import Split
 
 

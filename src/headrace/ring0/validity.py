@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace import duck
-from headrace.aggregates import where
 from headrace.errors import BadRecordFailure
+from headrace.exec import duck
+from headrace.exec.aggregates import where
+from headrace.exec.sizing import in_pieces
 from headrace.formats.bad import BadRecord, BadRecords
-from headrace.program import Condition, PipelineDef, Ring0Program, StreamDef
-from headrace.schema import Schema
-from headrace.sizing import in_pieces
+from headrace.model.program import Condition, PipelineDef, Ring0Program, StreamDef
+from headrace.model.schema import Schema
 
 Policy = Literal["null", "skip", "fail", "dead_letter", "permissive"]
 _MODES: dict[str, Policy] = {"permissive": "permissive", "dropmalformed": "skip", "failfast": "fail"}

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.aggregates import closed_among, schema_of
 from headrace.bridge.buckets import hashes
 from headrace.bridge.rows import decode_counted, encode_runs
 from headrace.errors import InternalError, StateDamaged
-from headrace.program import Ring1Program, Window
+from headrace.exec.aggregates import closed_among, schema_of
+from headrace.model.program import Ring1Program, Window
 from headrace.ring1.state import NO_END, BlobKey, Store, TableEntry
 
 Ints = npt.NDArray[np.int64]

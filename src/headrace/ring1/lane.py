@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.program import Meaning, Ring1Program
+from headrace.model.program import Meaning, Ring1Program
 from headrace.ring1 import log_lane, table_lane
 from headrace.ring1.state import Header, Outcome, Step, Store
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from headrace.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
 from headrace.bridge.rows import decode_counted, encode_rows
 from headrace.errors import InternalError, StateDamaged
-from headrace.program import Meaning, Ring1Program, Window
+from headrace.exec.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
+from headrace.model.program import Meaning, Ring1Program, Window
 from headrace.ring1.split import by_window
 from headrace.ring1.state import BlobKey, Header, LogEntry, Outcome, Segment, Step, Store, outcome, require_room
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace import duck
-from headrace.aggregates import BOUNDS, finish, is_closed, merge, split_closed
-from headrace.program import Meaning, Ring1Program
+from headrace.exec import duck
+from headrace.exec.aggregates import BOUNDS, finish, is_closed, merge, split_closed
+from headrace.model.program import Meaning, Ring1Program
 from headrace.ring1.chunks import Chunks
 from headrace.ring1.split import by_window
 from headrace.ring1.state import NO_END, Header, Outcome, Step, Store, TableEntry, outcome, require_room

@@ -42,7 +42,7 @@ from headrace.sinks import SINKS
 from headrace.sql import CreatePipeline, CreateSink, CreateStream, Statement, parse_script
 
 if TYPE_CHECKING:
-    from headrace.hub import Hub
+    from headrace.hub.hub import Hub
 
 # The live page: path -> file and media type.
 ASSETS = {

@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from headrace import errors
 from headrace.errors import HeadraceError, HubUnreachable, PipelineFailed, Span, StreamFailed
-from headrace.results import Result
+from headrace.hub.results import Result
+from headrace.model.status import ALIVE, Change, Gap, PipelineStatus, StreamStatus, Traffic
 from headrace.service.server import SOCKET_NAME, SocketPath
-from headrace.status import ALIVE, Change, Gap, PipelineStatus, StreamStatus, Traffic
 
 ARROW = "application/vnd.apache.arrow.stream"
 _T = TypeVar("_T")
@@ -217,7 +217,7 @@ class RemotePipeline:
         self._hub._request("POST", f"{self._path}/start")
 
     def stop(self, *, close_windows: bool = False, now: bool = False) -> None:
-        """Stop it: see `headrace.objects.Pipeline.stop`."""
+        """Stop it: see `headrace.hub.objects.Pipeline.stop`."""
         mode = "now" if now else "graceful"
         self._hub._request("POST", f"{self._path}/stop", params={"mode": mode, "close_windows": close_windows})
 

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from headrace.hub import Hub, open_hub
-from headrace.runtime import START_LIMIT_SECONDS
+from headrace.hub.hub import Hub, open_hub
 from headrace.service.server import SOCKET_NAME, HubServer
+from headrace.stream.runtime import START_LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

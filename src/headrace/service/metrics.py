@@ -15,11 +15,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import headrace
 from headrace.errors import HeadraceError
-from headrace.status import PipelineStatus, StreamStatus
+from headrace.model.status import PipelineStatus, StreamStatus
 
 if TYPE_CHECKING:
-    from headrace.hub import Hub
-    from headrace.objects import Pipeline, Stream
+    from headrace.hub.hub import Hub
+    from headrace.hub.objects import Pipeline, Stream
 
 MAX_PIPELINES = 1000
 # name -> (kind, help, attribute of StreamStatus)

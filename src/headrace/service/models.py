@@ -12,10 +12,10 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, JsonValue
 
-from headrace.program import PipelineProgram
-from headrace.results import Result
-from headrace.schema import Schema
-from headrace.status import PipelineStatus, StreamStatus
+from headrace.hub.results import Result
+from headrace.model.program import PipelineProgram
+from headrace.model.schema import Schema
+from headrace.model.status import PipelineStatus, StreamStatus
 
 
 class Sql(BaseModel):

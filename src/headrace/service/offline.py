@@ -5,23 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headrace.account import status_of
-from headrace.describe import describe, show
-from headrace.draft import Draft
 from headrace.errors import HubNotRunning, MissingFile, UnknownPipeline, UnknownStream
-from headrace.history import History
-from headrace.intake import read_dropped
-from headrace.objects import Pipeline, Stream
-from headrace.program import Meaning, PipelineDef, StreamDef
-from headrace.results import Result
-from headrace.sealing import read_sealed
+from headrace.hub.describe import describe, show
+from headrace.hub.draft import Draft
+from headrace.hub.objects import Pipeline, Stream
+from headrace.hub.results import Result
+from headrace.model.program import Meaning, PipelineDef, StreamDef
+from headrace.model.status import StreamStatus
 from headrace.sql import Describe, Explain, Show, ShowCreate, parse_script
-from headrace.status import StreamStatus
-from headrace.streams.catalog import Catalog, PipelineRecord
-from headrace.streams.plans import PlanStore
-from headrace.streams.progress import Progress, read_progress
-from headrace.streams.state_dir import StateDir, require_known_format
-from headrace.watch import Watch
+from headrace.state.catalog import Catalog, PipelineRecord
+from headrace.state.plans import PlanStore
+from headrace.state.progress import Progress, read_progress
+from headrace.state.sealing import read_sealed
+from headrace.state.state_dir import StateDir, require_known_format
+from headrace.stream.history import History
+from headrace.stream.intake import read_dropped
+from headrace.stream.planner_watch import Watch
+from headrace.stream.stream_status import status_of
 
 _READING = (Show, ShowCreate, Describe, Explain)
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-from headrace.results import Result
+from headrace.hub.results import Result
 from headrace.service.models import plain
 
 Format = Literal["table", "json", "csv"]

@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.service.models import status_json
 
 if TYPE_CHECKING:
-    from headrace.hub import Hub
+    from headrace.hub.hub import Hub
 
 INTERVAL_SECONDS = 1.0
 KEPT = 300  # five minutes: a reader that was away longer gets the newest sample and goes on from there

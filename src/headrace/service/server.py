@@ -22,7 +22,7 @@ from headrace.service.guard import Access
 if TYPE_CHECKING:
     import uvicorn
 
-    from headrace.hub import Hub
+    from headrace.hub.hub import Hub
 
 SOCKET_NAME = "hub.sock"
 STOP_SECONDS = 5.0

@@ -15,9 +15,9 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from headrace.cache import cache_directory
+from headrace.base.cache import cache_directory
 from headrace.errors import HeadraceError, HubUnreachable
-from headrace.results import Result
+from headrace.hub.results import Result
 from headrace.service.printing import Format, printed
 from headrace.sql import statement_ends
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from headrace.base.options import closest
 from headrace.errors import UnknownSinkKind
-from headrace.options import closest
-from headrace.program import SinkDef
+from headrace.model.program import SinkDef
 from headrace.sinks.base import DriverSink, SinkKey, SinkKind, Staged, TaskSink
 from headrace.sinks.console import CONSOLE
 from headrace.sinks.jsonl import JSONL

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.options import Option, check_options, choice, duration, integer
-from headrace.program import SinkDef
-from headrace.schema import Schema
+from headrace.base.options import Option, check_options, choice, duration, integer
+from headrace.model.program import SinkDef
+from headrace.model.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

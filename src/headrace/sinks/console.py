@@ -11,13 +11,13 @@ import sys
 import pyarrow as pa
 from rich.console import Console, RenderableType
 
-from headrace.options import Option, integer
-from headrace.program import SinkDef
-from headrace.schema import Schema
+from headrace.base.options import Option, integer
+from headrace.base.text_tables import table_of
+from headrace.model.program import SinkDef
+from headrace.model.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
 from headrace.sinks.collected import Collected, joined, oldest_within, pack, unpack
 from headrace.sinks.printer import Printer
-from headrace.tables import table_of
 
 _OPTIONS = (
     Option("max_rows", integer(1, 10_000), default=20, help="rows that are printed per epoch; the rest is counted"),

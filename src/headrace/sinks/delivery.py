@@ -22,10 +22,10 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from headrace.base.faults import fault_point
 from headrace.errors import DiskFull, EpochMismatch, HeadraceError, SinkUnavailable
-from headrace.failures import describe, waited_for
-from headrace.faults import fault_point
-from headrace.program import PipelineDef, SinkDef
+from headrace.exec.failures import describe, waited_for
+from headrace.model.program import PipelineDef, SinkDef
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey, Staged
 

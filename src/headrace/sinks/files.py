@@ -46,9 +46,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.durable import fsync, write_atomic
+from headrace.base.durable import fsync, write_atomic
+from headrace.base.faults import fault_point
 from headrace.errors import EpochMismatch, SinkFailed, SinkUnavailable, StateDamaged, UnwritablePath
-from headrace.faults import fault_point
 from headrace.sinks.base import SinkKey, Staged
 
 GUARANTEE = "exactly once per epoch"

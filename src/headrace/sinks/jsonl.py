@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.duck import quoted, run
-from headrace.options import Option, boolean, choice, text
-from headrace.program import Meaning, SinkDef
-from headrace.schema import Schema
+from headrace.base.options import Option, boolean, choice, text
+from headrace.exec.duck import quoted, run
+from headrace.model.program import Meaning, SinkDef
+from headrace.model.schema import Schema
 from headrace.sinks.base import SinkKind
 from headrace.sinks.collected import oldest_within
 from headrace.sinks.files import GUARANTEE, FileSink, FileTask, check_directory

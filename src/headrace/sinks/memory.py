@@ -10,9 +10,9 @@ from threading import Lock
 
 import pyarrow as pa
 
-from headrace.options import Option, integer, size
-from headrace.program import SinkDef
-from headrace.schema import Schema
+from headrace.base.options import Option, integer, size
+from headrace.model.program import SinkDef
+from headrace.model.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
 from headrace.sinks.collected import Collected, joined, newest_within, pack, unpack
 

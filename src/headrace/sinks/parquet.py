@@ -12,9 +12,9 @@ from typing import Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.options import Option, choice, text
-from headrace.program import SinkDef
-from headrace.schema import Schema
+from headrace.base.options import Option, choice, text
+from headrace.model.program import SinkDef
+from headrace.model.schema import Schema
 from headrace.sinks.base import SinkKind
 from headrace.sinks.files import GUARANTEE, FileSink, FileTask, check_directory
 

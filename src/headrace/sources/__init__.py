@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.base.options import check_options, closest
 from headrace.errors import UnknownFormat, UnknownSource
 from headrace.formats import FORMATS
-from headrace.options import check_options, closest
-from headrace.program import StreamDef
+from headrace.model.program import StreamDef
 from headrace.sources.base import SourceKind
 from headrace.sources.buffers import BUFFERS
 from headrace.sources.files import FILES

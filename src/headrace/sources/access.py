@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
-from headrace.program import StreamDef
+from headrace.model.program import StreamDef
 
 
 @dataclass(frozen=True, slots=True)

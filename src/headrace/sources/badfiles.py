@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.durable import private_directory, write_atomic
+from headrace.base.durable import private_directory, write_atomic
 from headrace.errors import HeadraceError
 from headrace.sources.extent import Stamp
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from headrace.durable import private_directory
+from headrace.base.durable import private_directory
+from headrace.base.options import Option, check_options
 from headrace.formats.base import BadRecord, Format
-from headrace.options import Option, check_options
-from headrace.program import StreamDef
+from headrace.model.program import StreamDef
 from headrace.sources.badfiles import BadRange
 
 Offset = dict[str, Any]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.durable import private_opener, write_atomic
+from headrace.base.durable import private_opener, write_atomic
 from headrace.errors import StateDamaged
 
 

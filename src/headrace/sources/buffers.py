@@ -27,14 +27,14 @@ from typing import Any
 
 import numpy as np
 
+from headrace.base.options import Option, choice, text
 from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDirectory
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.ingress.delimiting import Delimiting, finder_of
 from headrace.ingress.kernels.layout import U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.ingress.shredder import SequenceShredder, Shredded, bad_sequence
-from headrace.options import Option, choice, text
-from headrace.program import StreamDef
+from headrace.model.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
 from headrace.sources.bufferlog import BufferLog, Forgotten
 from headrace.sources.extent import look_at

@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.durable import fsync, private_opener, write_atomic
+from headrace.base.durable import fsync, private_opener, write_atomic
 from headrace.errors import StateDamaged
 from headrace.sources.badfiles import BadFile
 from headrace.sources.extent import Extent

@@ -16,18 +16,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from headrace.base.options import Option, boolean, choice, text
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
-from headrace.options import Option, boolean, choice, text
-from headrace.program import StreamDef
+from headrace.model.program import StreamDef
+from headrace.model.stored import parsed, store_text
 from headrace.sources.arrivals import Arrivals
 from headrace.sources.badfiles import BadFile, BadRange, handed_over, taken, write_summary
 from headrace.sources.base import Clock, Offset, SourceKind, Split
 from headrace.sources.filelog import FileLog
 from headrace.sources.listing import Listing
 from headrace.sources.reading import FileRange, FileSplit
-from headrace.stored import parsed, store_text
 
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 POLL = 0.1  # seconds between two looks at the directory, at least

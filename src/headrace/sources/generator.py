@@ -15,13 +15,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from headrace.base.options import Option, duration, integer, number
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.formats.csv import Csv
-from headrace.options import Option, duration, integer, number
-from headrace.program import StreamDef
-from headrace.schema import Schema
+from headrace.model.program import StreamDef
+from headrace.model.schema import Schema
 from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
 from headrace.sources.shapes import RowMaker
 

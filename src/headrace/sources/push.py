@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.base.options import Option, boolean, choice, duration, integer, size, text
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.ingress.delimiting import finder_of
-from headrace.options import Option, boolean, choice, duration, integer, size, text
-from headrace.program import StreamDef
+from headrace.model.program import StreamDef
 from headrace.sources.base import SourceKind
-from headrace.sources.journal import JournalSource
+from headrace.sources.journal_reader import JournalSource
 
 Address = tuple[str, int]
 _EXPECTED = "an address such as 127.0.0.1:7000 or [::1]:7000"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.schema import Array, DataType, Decimal, Map, Scalar, Struct
+from headrace.model.schema import Array, DataType, Decimal, Map, Scalar, Struct
 from headrace.sources import render
 
 if TYPE_CHECKING:

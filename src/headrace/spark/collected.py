@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.bridge.messages import STREAM_LANE, Kind, Row, decode_json, decode_receipt
 from headrace.control.signals import Barrier
-from headrace.program import PipelineDef, PlanVersion
+from headrace.model.program import PipelineDef, PlanVersion
 from headrace.sinks.base import Staged
 
 Failures = dict[int, str]

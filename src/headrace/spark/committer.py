@@ -14,13 +14,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, Row
 from headrace.control.barrier import FanIn, align
 from headrace.control.signals import QUICK_END, Barrier, Signal
 from headrace.errors import DiskFull, HeadraceError, MissingInput, SinkFailed, SinkUnavailable, TooManyGroups
-from headrace.failures import describe
-from headrace.faults import fault_point
-from headrace.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
+from headrace.exec.failures import describe
+from headrace.model.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
 from headrace.ring0.letters import for_stream
 from headrace.ring1.state import require_room
 from headrace.sinks import SINKS
@@ -30,9 +30,9 @@ from headrace.sources.badfiles import BadRange, hand_over
 from headrace.spark.collected import Collected, Failures, Members, members_of
 from headrace.spark.counting import progress_after
 from headrace.spark.summary import EpochSummary, summarise
-from headrace.streams.plans import PlanStore
-from headrace.streams.progress import Debt, Progress, digest_of, read_progress, require_same_epoch, write_progress
-from headrace.streams.quarantine import change_quarantine, read_quarantine
+from headrace.state.plans import PlanStore
+from headrace.state.progress import Debt, Progress, digest_of, read_progress, require_same_epoch, write_progress
+from headrace.state.quarantine import change_quarantine, read_quarantine
 
 # How long a stream that is dropped waits for a commit that may be under way.
 FORGET_SECONDS = 5.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.program import PlanVersion
+from headrace.model.program import PlanVersion
+from headrace.model.status import Traffic
 from headrace.sinks.delivery import Delivered
 from headrace.spark.collected import Collected, Members
-from headrace.status import Traffic
-from headrace.streams.progress import Debt, PipelineProgress, Progress
+from headrace.state.progress import Debt, PipelineProgress, Progress
 
 
 def progress_after(

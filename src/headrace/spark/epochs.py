@@ -19,33 +19,25 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, Kind, Row, batches, encode_json
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
-from headrace.codec import dump
 from headrace.control.log import SignalLog, next_cut
 from headrace.control.signals import EPOCH, Barrier
-from headrace.faults import fault_point
-from headrace.memory import keep_freed_memory
-from headrace.program import Left, StreamDef
+from headrace.model.codec import dump
+from headrace.model.program import Left, StreamDef
+from headrace.model.stream_options import stream_values
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
 from headrace.sources.base import Source, Split
-from headrace.streams import stream_values
-from headrace.streams.checkpoint import CHECKPOINT
-from headrace.streams.notices import send_notice
-from headrace.streams.plans import PlanStore, parse_plan
-from headrace.streams.progress import (
-    HOLD,
-    Applied,
-    Progress,
-    lost_progress,
-    mismatch,
-    read_progress,
-    write_applied,
-)
-from headrace.streams.quarantine import read_quarantine
-from headrace.streams.spark_log import sync_commit
+from headrace.spark.worker_memory import keep_freed_memory
+from headrace.state.checkpoint import CHECKPOINT
+from headrace.state.notices import send_notice
+from headrace.state.plans import PlanStore, parse_plan
+from headrace.state.progress import HOLD, Applied, Progress, lost_progress, mismatch, read_progress, write_applied
+from headrace.state.quarantine import read_quarantine
+from headrace.state.spark_log import sync_commit
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import os
 import shlex
 import sys
 
-from headrace.cache import cache_directory, install_script
+from headrace.base.cache import cache_directory, install_script
 
 _SCRIPT = """#!/bin/sh
 # Runs Python without the zipped copies of installed packages in its path.

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
+from headrace.base.durable import private_directory
 from headrace.bridge.messages import SPARK_DDL, Row
-from headrace.durable import private_directory
 from headrace.errors import InternalError, StreamFailed, kind_of
 from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.session import QUERY_SETTINGS, Engine
 from headrace.spark.source import NAME, StreamDataSource
 from headrace.spark.state_host import LaneProcessor
-from headrace.streams.checkpoint import CHECKPOINT, location
-from headrace.streams.leftovers import remove_uncommitted_state
-from headrace.streams.progress import read_progress
-from headrace.streams.spark_log import mend_logs, sync_epoch
+from headrace.state.checkpoint import CHECKPOINT, location
+from headrace.state.leftovers import remove_uncommitted_state
+from headrace.state.progress import read_progress
+from headrace.state.spark_log import mend_logs, sync_epoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,11 +19,11 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from headrace.durable import private_opener
+from headrace.base.durable import private_opener
 from headrace.errors import SessionMismatch, SparkNotStarted
-from headrace.java import find_java
-from headrace.program import Meaning
+from headrace.model.program import Meaning
 from headrace.spark import archive
+from headrace.spark.java import find_java
 from headrace.spark.python import worker_python
 
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -18,7 +18,7 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from headrace.aggregates import schema_of
+from headrace.base.faults import crash_point
 from headrace.bridge.alignment import align_tasks
 from headrace.bridge.messages import (
     STREAM_LANE,
@@ -31,19 +31,19 @@ from headrace.bridge.messages import (
     in_order,
 )
 from headrace.bridge.rows import decode_rows
-from headrace.codec import load
 from headrace.errors import InternalError
-from headrace.failures import describe
-from headrace.faults import crash_point
-from headrace.memory import keep_freed_memory
-from headrace.program import PipelineDef
+from headrace.exec.aggregates import schema_of
+from headrace.exec.failures import describe
+from headrace.model.codec import load
+from headrace.model.program import PipelineDef
+from headrace.model.status import Traffic
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import BlobKey, Outcome, Step
 from headrace.sinks.base import SinkKey
 from headrace.sinks.delivery import stage
 from headrace.spark.state_calls import get_many, update_many
-from headrace.status import Traffic
+from headrace.spark.worker_memory import keep_freed_memory
 
 _DATA = StructType([StructField("data", BinaryType())])
 _KEY = StructType(

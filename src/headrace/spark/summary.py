@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from headrace.control.signals import Barrier
-from headrace.program import PlanVersion
+from headrace.model.program import PlanVersion
 from headrace.spark.collected import Collected, Detached, Failures
-from headrace.streams.progress import Progress
+from headrace.state.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ plan_pipeline(stmt, names, meaning) -> Planned, with the PipelineProgram
 from __future__ import annotations
 
 from headrace.sql.define import define_sink, define_stream
-from headrace.sql.dialect import statement_ends
-from headrace.sql.explain import explain
-from headrace.sql.explain_json import explain_json
-from headrace.sql.live import LiveStream
+from headrace.sql.explain.as_json import explain_json
+from headrace.sql.explain.explain_text import explain
+from headrace.sql.explain.live_stream import LiveStream
 from headrace.sql.names import Names, ScriptNames
-from headrace.sql.planner import Planned, plan_pipeline
-from headrace.sql.script import parse_script
-from headrace.sql.statements import (
+from headrace.sql.parse.dialect import statement_ends
+from headrace.sql.parse.script import parse_script
+from headrace.sql.parse.statements import (
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -30,6 +29,7 @@ from headrace.sql.statements import (
     StopPipeline,
     TakeSavepoint,
 )
+from headrace.sql.planner import Planned, plan_pipeline
 
 __all__ = [
     "CreatePipeline",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.base.options import Option, check_options, closest
 from headrace.errors import (
     BadOption,
     HeadraceError,
@@ -16,13 +17,12 @@ from headrace.errors import (
     UnknownSource,
 )
 from headrace.formats import FORMATS
-from headrace.options import Option, check_options, closest
-from headrace.program import SinkDef, StreamDef
+from headrace.model.program import SinkDef, StreamDef
+from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
 from headrace.sinks.base import DELIVERY_OPTIONS
 from headrace.sources import SOURCES
-from headrace.sql.statements import CreateSink, CreateStream
-from headrace.streams import STREAM_OPTIONS
+from headrace.sql.parse.statements import CreateSink, CreateStream
 
 
 def define_stream(statement: CreateStream) -> StreamDef:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.program import SinkDef, StreamDef
+from headrace.model.program import SinkDef, StreamDef
 
 
 class Names(Protocol):

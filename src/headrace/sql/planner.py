@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from headrace.base.options import closest
 from headrace.errors import Span, UnknownSink, UnsupportedOnShared
-from headrace.options import closest
-from headrace.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
-from headrace.sql.bind import bind_query
-from headrace.sql.engine import knows_time_zone
-from headrace.sql.limits import TooLong, planning_time
-from headrace.sql.lower import lower, program_of
+from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
+from headrace.sql.bind.binder import bind_query
+from headrace.sql.functions.evaluate import knows_time_zone
+from headrace.sql.lowering import lower, program_of
 from headrace.sql.names import Names
-from headrace.sql.physical import Physical
-from headrace.sql.plan import Plan
+from headrace.sql.parse.script import too_deep
+from headrace.sql.parse.statements import CreatePipeline, Select
+from headrace.sql.pipeline_options import Settings, read_settings
+from headrace.sql.plan.limits import TooLong, planning_time
+from headrace.sql.plan.logical import Plan
+from headrace.sql.plan.physical import Physical
+from headrace.sql.plan.shape import shared_shape
+from headrace.sql.render.sizes import ring0_growth
 from headrace.sql.rules import PlanContext, Trace, optimize, optimize_physical
-from headrace.sql.script import too_deep
-from headrace.sql.settings import Settings, read_settings
-from headrace.sql.shape import shared_shape
-from headrace.sql.sizes import ring0_growth
-from headrace.sql.statements import CreatePipeline, Select
 
 
 @dataclass(frozen=True)

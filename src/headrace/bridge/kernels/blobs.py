@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from headrace.base.plan_only import only_plans
 from headrace.formats.kernels.jit import helper, inlined, kernel
 from headrace.formats.kernels.lanes import _get32, _lane
-from headrace.planning import only_plans
 
 if not only_plans():
     from llvmlite import ir

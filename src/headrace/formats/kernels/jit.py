@@ -15,8 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from headrace.cache import cache_directory
-from headrace.planning import declared, only_plans
+from headrace.base.cache import cache_directory
+from headrace.base.plan_only import declared, only_plans
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from headrace.base.plan_only import declared, only_plans
 from headrace.formats.kernels.jit import CHECKED, helper, inlined
-from headrace.planning import declared, only_plans
 
 if not only_plans():
     from llvmlite import ir

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-from headrace.schema import DataType
+from headrace.model.schema import DataType
 from headrace.sql.functions import collections, conditions, numbers, operators, strings, times
 from headrace.sql.functions.base import Overload
 

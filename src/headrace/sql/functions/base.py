@@ -1,6 +1,6 @@
 """What a scalar function on the shared host is: its parameter types, its result, and its DuckDB text.
 
-The text must mean in DuckDB exactly what the function means in Spark 4 with ANSI mode on. `tests/functions/` checks
+The text must mean in DuckDB exactly what the function means in Spark 4 with ANSI mode on. `tests/sql/functions/` checks
 each overload against Spark over edge values; only what passed is in `verified.txt`, and only that may run.
 """
 
@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace.schema import DataType
-from headrace.sql.expr import Expr, Literal
-from headrace.sql.types import type_class
+from headrace.model.schema import DataType
+from headrace.sql.plan.expr import Expr, Literal
+from headrace.sql.plan.types import type_class
 
 Result = DataType | Callable[[Sequence[DataType]], DataType | None]
 Check = Callable[[Sequence[Expr]], str | None]

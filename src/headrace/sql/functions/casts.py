@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from headrace.schema import DataType
-from headrace.sql.types import type_class
+from headrace.model.schema import DataType
+from headrace.sql.plan.types import type_class
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.schema import BOOLEAN, INT, Array, DataType, Map
+from headrace.model.schema import BOOLEAN, INT, Array, DataType, Map
 from headrace.sql.functions.base import Overload
 
 

@@ -7,11 +7,11 @@ from functools import lru_cache
 
 import duckdb
 
-from headrace.schema import BOOLEAN, INT, STRING
-from headrace.sql.engine import evaluate
-from headrace.sql.expr import Expr, Literal
+from headrace.model.schema import BOOLEAN, INT, STRING
 from headrace.sql.functions.base import Overload, literal_int
+from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.regex import groups_of, like_is_valid, to_re2
+from headrace.sql.plan.expr import Expr, Literal
 
 _S = "STRING"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from headrace.schema import BIGINT, DATE, INT, STRING, TIMESTAMP
-from headrace.sql.expr import Expr, Literal
+from headrace.model.schema import BIGINT, DATE, INT, STRING, TIMESTAMP
 from headrace.sql.functions.base import Overload
+from headrace.sql.plan.expr import Expr, Literal
 
 _PARTS = {
     "year": "year({0})",

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.errors import HeadraceError, RuleBrokePlan
-from headrace.sql.limits import TooLong, TooSlow
-from headrace.sql.physical import Physical, PhysicalAggregate, PhysicalMergeAggregate, PhysicalProject, topological
-from headrace.sql.plan import Plan
+from headrace.sql.plan.limits import TooLong, TooSlow
+from headrace.sql.plan.logical import Plan
+from headrace.sql.plan.physical import Physical, PhysicalAggregate, PhysicalMergeAggregate, PhysicalProject, topological
 from headrace.sql.rules.base import LogicalRule, PhysicalRule, PlanContext
 from headrace.sql.rules.choose_host import choose_host
 from headrace.sql.rules.find_families import find_families

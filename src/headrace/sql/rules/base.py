@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.errors import Span
-from headrace.program import Meaning, PipelineProgram
-from headrace.sql.physical import Physical
-from headrace.sql.plan import Plan
-from headrace.sql.syntax import Place
+from headrace.model.program import Meaning, PipelineProgram
+from headrace.sql.parse.syntax import Place
+from headrace.sql.plan.logical import Plan
+from headrace.sql.plan.physical import Physical
 
 
 @dataclass(frozen=True)

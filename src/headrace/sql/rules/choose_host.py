@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.sql.plan import Plan
+from headrace.sql.plan.logical import Plan
+from headrace.sql.plan.shape import shared_shape
 from headrace.sql.rules.base import PlanContext
-from headrace.sql.shape import shared_shape
 
 
 def choose_host(plan: Plan, ctx: PlanContext) -> Plan:

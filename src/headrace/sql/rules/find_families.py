@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from headrace.program import Expression, PipelineProgram, Window
-from headrace.sql.physical import Family, Physical, PhysicalPartialAggregate, show_window
+from headrace.model.program import Expression, PipelineProgram, Window
+from headrace.sql.plan.physical import Family, Physical, PhysicalPartialAggregate, show_window
 from headrace.sql.rules.base import PlanContext, rewrite_physical
 
 

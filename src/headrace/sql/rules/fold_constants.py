@@ -10,15 +10,27 @@ from typing import Any
 
 import duckdb
 
-from headrace.schema import BINARY, BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Map, Struct
-from headrace.sql.engine import evaluate
-from headrace.sql.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, Literal
-from headrace.sql.limits import check_time
-from headrace.sql.plan import Aggregate, Filter, Named, Plan, Project, rewrite
-from headrace.sql.render import render
+from headrace.model.schema import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Array,
+    Map,
+    Struct,
+)
+from headrace.sql.functions.evaluate import evaluate
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, Literal
+from headrace.sql.plan.limits import check_time
+from headrace.sql.plan.logical import Aggregate, Filter, Named, Plan, Project, rewrite
+from headrace.sql.plan.types import Hidden
+from headrace.sql.render.duckdb import render
+from headrace.sql.render.sizes import growth_of
 from headrace.sql.rules.base import PlanContext
-from headrace.sql.sizes import growth_of
-from headrace.sql.types import Hidden
 
 # A value of more bytes is not put into the plan.
 FOLDED_BYTES = 8192

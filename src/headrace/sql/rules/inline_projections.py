@@ -6,8 +6,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import replace
 
-from headrace.sql.expr import AggCall, Column, substitute
-from headrace.sql.plan import Aggregate, AssignWindow, Filter, Named, Plan, Project, rewrite
+from headrace.sql.plan.expr import AggCall, Column, substitute
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, rewrite
 from headrace.sql.rules.base import PlanContext
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.sql.physical import Physical, PhysicalBarrier
+from headrace.sql.plan.physical import Physical, PhysicalBarrier
 from headrace.sql.rules.base import PlanContext, rewrite_physical
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from headrace.schema import View
-from headrace.sql.expr import columns_of
-from headrace.sql.plan import Aggregate, AssignWindow, Filter, Plan, Project, Scan, Union, used_columns
+from headrace.model.schema import View
+from headrace.sql.plan.expr import columns_of
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, Scan, Union, used_columns
 from headrace.sql.rules.base import PlanContext
 
 

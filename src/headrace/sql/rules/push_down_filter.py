@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from headrace.sql.expr import Column, Expr, columns_of, conjunction, conjuncts, substitute, transform
-from headrace.sql.plan import Aggregate, AssignWindow, Filter, Plan, Union, rewrite
+from headrace.sql.plan.expr import Column, Expr, columns_of, conjunction, conjuncts, substitute, transform
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Union, rewrite
 from headrace.sql.rules.base import PlanContext
 
 

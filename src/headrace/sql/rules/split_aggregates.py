@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 
 from headrace.errors import BadWindow, InternalError
-from headrace.program import MEMBER, Expression, Partial, Window
-from headrace.schema import BIGINT, TIMESTAMP, Field, Struct
-from headrace.sql.expr import AggCall, Column, Expr, FieldOf, transform
-from headrace.sql.functions.aggregates import Split, State, find_aggregate
-from headrace.sql.physical import (
+from headrace.model.program import MEMBER, Expression, Partial, Window
+from headrace.model.schema import BIGINT, TIMESTAMP, Field, Struct
+from headrace.sql.functions.aggregate_functions import Split, State, find_aggregate
+from headrace.sql.plan.expr import AggCall, Column, Expr, FieldOf, transform
+from headrace.sql.plan.physical import (
     Physical,
     PhysicalAggregate,
     PhysicalBridge,
     PhysicalMergeAggregate,
     PhysicalPartialAggregate,
 )
-from headrace.sql.render import render, ring0_column
+from headrace.sql.render.duckdb import render, ring0_column
+from headrace.sql.render.sizes import growth_of
 from headrace.sql.rules.base import PlanContext, rewrite_physical
-from headrace.sql.sizes import growth_of
 
 # The presence count: how many rows a group has. Always first, so that Ring 1 and families can rely on it.
 PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)", f"count(CASE WHEN {MEMBER} THEN 1 END)")

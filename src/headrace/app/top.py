@@ -1,0 +1,46 @@
+"""`headrace top`: the live view of a hub that another process owns."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from headrace.app.view.lines import status_lines
+from headrace.app.view.live import draw
+from headrace.errors import HubUnreachable
+from headrace.service.client import RemoteHub, statuses
+
+
+def watch(server: str | None, state_dir: Path, console: Console | None = None, limit: int | None = None) -> None:
+    """Redraw once a second until Ctrl-C, or `limit` times. In a pipe, print lines instead. Raises HubUnreachable."""
+    out = console or Console()
+    hub = RemoteHub(server if server is not None else state_dir)
+    live = Live(console=out, auto_refresh=False) if out.is_terminal else None
+    shown = 0
+    last: int | None = None
+    with hub:
+        try:
+            if live is not None:
+                live.start()
+            while limit is None or shown < limit:
+                try:
+                    for event in hub.events(last):
+                        last = event["id"]
+                        streams, pipelines = statuses(event)
+                        if live is not None:
+                            live.update(draw(streams, pipelines, f"{hub.address}; Ctrl-C leaves"), refresh=True)
+                        else:
+                            for line in status_lines(streams, pipelines):
+                                out.print(line, markup=False, highlight=False, soft_wrap=True)
+                        shown += 1
+                        if limit is not None and shown >= limit:
+                            return
+                except HubUnreachable:
+                    raise
+                time.sleep(0.5)  # the connection ended: come back, and go on after the last event
+        finally:
+            if live is not None:
+                live.stop()

@@ -1,0 +1,158 @@
+"""The options of `WITH (...)`: declared once per source, format and sink, checked once, with good errors.
+
+    OPTIONS = (Option("path", text, required=True, help="directory or glob"), Option("tail", boolean, default=False))
+    values = check_options("source 'files'", OPTIONS, {"path": "/data"})
+
+Help texts and docs are made from the declarations, so an option that is not declared cannot be used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from headrace.errors import BadOption, MissingOption, UnknownOption
+
+Reader = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. `read` turns the text into a value or raises ValueError with what is allowed."""
+
+    name: str
+    read: Reader
+    default: Any = None
+    required: bool = False
+    help: str = ""
+    secret: bool = False  # stored apart, and never shown (`headrace.state.secrets`)
+
+
+def text(value: str) -> str:
+    """Any text."""
+    return value
+
+
+def boolean(value: str) -> bool:
+    """`true` or `false`."""
+    lowered = value.strip().lower()
+    if lowered not in ("true", "false"):
+        raise ValueError("true or false")
+    return lowered == "true"
+
+
+def integer(low: int, high: int) -> Reader:
+    """A whole number in [low, high]."""
+
+    def read(value: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(f"a whole number from {low} to {high}") from None
+        if not low <= number <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return number
+
+    return read
+
+
+def number(low: float, high: float) -> Reader:
+    """A number in [low, high]."""
+
+    def read(value: str) -> float:
+        try:
+            parsed = float(value)
+        except ValueError:
+            raise ValueError(f"a number from {low} to {high}") from None
+        if not low <= parsed <= high:
+            raise ValueError(f"a number from {low} to {high}")
+        return parsed
+
+    return read
+
+
+def choice(*allowed: str) -> Reader:
+    """One of the given words."""
+
+    def read(value: str) -> str:
+        if value.lower() not in allowed:
+            raise ValueError("one of " + ", ".join(allowed))
+        return value.lower()
+
+    return read
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def size(value: str) -> int:
+    """Bytes: `1048576`, `64 MB`, `1 GiB`."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError("a size such as 1048576, 64MB or 1GiB")
+    return _whole(match[1], _UNITS[match[2].lower()], "a size below 8 EiB")
+
+
+_SPANS = {"us": 1, "ms": 10**3, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
+
+
+def duration(value: str) -> int:
+    """Microseconds: `500 ms`, `10 s`, `1 min`."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|min|h)\s*", value)
+    if match is None:
+        raise ValueError("a duration such as 500ms, 10s, 1min or 1h")
+    return _whole(match[1], _SPANS[match[2]], "a duration below 290,000 years")
+
+
+def _whole(digits: str, unit: int, allowed: str) -> int:
+    """`digits` times `unit`, exactly, rounded down. Raises ValueError when it does not fit 64 bits."""
+    if len(digits) > 400 or (value := int(Fraction(digits) * unit)) >= 2**63:
+        raise ValueError(allowed)
+    return value
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name nearest to `name`, if any is near."""
+    found = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def check_options(owner: str, declared: Sequence[Option], given: Mapping[str, str]) -> dict[str, Any]:
+    """The value of every declared option. `owner` names them in errors, as in "sink 'parquet'"."""
+    by_name = {o.name: o for o in declared}
+    values = {o.name: o.default for o in declared}
+    for name, raw in given.items():
+        option = by_name.get(name.lower())
+        if option is None:
+            hint = closest(name, by_name)
+            listed = ", ".join(sorted(by_name)) or "none"
+            raise UnknownOption(
+                f"{owner} has no option '{name}'",
+                advice=(f"Did you mean '{hint}'? " if hint else "") + f"Options: {listed}.",
+                option=name,
+                owner=owner,
+                did_you_mean=hint,
+            )
+        try:
+            values[option.name] = option.read(raw)
+        except ValueError as problem:
+            raise BadOption(
+                f"option '{name}' of {owner} cannot be {raw!r}",
+                advice=f"It must be {problem}.",
+                option=name,
+                owner=owner,
+                value=raw,
+            ) from None
+    for option in declared:
+        if option.required and values[option.name] is None:
+            raise MissingOption(
+                f"{owner} needs the option '{option.name}'",
+                advice=option.help,
+                option=option.name,
+                owner=owner,
+            )
+    return values

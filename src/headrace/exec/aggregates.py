@@ -1,0 +1,318 @@
+"""The SQL of aggregation, for both rings: rows to partials, partials to fewer partials, groups to output.
+
+All three are plain functions from a program and Arrow tables to an Arrow table; DuckDB does the work. A table of
+partials has the columns window_start, window_end (when the program has a window), k0.., p0..: see
+`headrace.model.program`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.exec import duck
+from headrace.exec.sizing import fits, in_pieces, require_room
+from headrace.model.program import MEMBER, Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
+from headrace.model.schema import DOUBLE, FLOAT, DataType
+
+BOUNDS = ("window_start", "window_end")
+NEWEST = "_newest"
+OVERLAPPING = ("hop", "cumulate")
+
+
+def partial_schema(window: Window | None, keys: Sequence[DataType], partials: Sequence[Partial]) -> pa.Schema:
+    """The Arrow schema of a table of partials. Where windows overlap it also has `NEWEST`: of a group's rows, those
+    for which this window is the last to close. It counts every row once, which the presence count does not."""
+    fields: list[pa.Field[Any]] = [pa.field(name, pa.int64()) for name in BOUNDS] if window else []
+    fields += [pa.field(f"k{i}", kind.arrow) for i, kind in enumerate(keys)]
+    fields += [pa.field(p.name, p.type.arrow) for p in partials]
+    fields += [pa.field(NEWEST, pa.int64())] if window and window.kind in OVERLAPPING else []
+    return pa.schema(fields)
+
+
+def schema_of(program: Ring0Program | Ring1Program) -> pa.Schema:
+    """The schema of the partials of `program`."""
+    return partial_schema(program.window, [k.type for k in program.keys], program.partials)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """Partials of one batch of rows, and how many rows were too late for every window they belong to."""
+
+    partials: pa.Table
+    late: int
+
+
+def where(*conditions: str | None) -> str:
+    """A WHERE clause of the given conditions, or nothing."""
+    kept = [f"({c})" for c in conditions if c]
+    return " WHERE " + " AND ".join(kept) if kept else ""
+
+
+def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, watermark: int | None) -> Aggregated:
+    """Fold `rows` into partials, leaving out what is late at `watermark`.
+
+    Late means that every window of the row has closed; a row that is in time for some of its windows loses only the
+    closed ones and is not counted.
+    """
+    schema = schema_of(program)
+    if program.window is None:
+        sql = _plain_sql(program, f"(SELECT * FROM rows{where(program.filter)})", _partials(program))
+        return Aggregated(_run(meaning, sql, rows, schema), 0)
+    if program.window.kind == "session":
+        return _sessions(program, program.window, meaning, rows, watermark)
+    columns = _partials(program)
+    columns += [f"count(*) FILTER (_newest_row) AS {NEWEST}"] if NEWEST in schema.names else []
+    sql = _windows_sql(program, program.window, f"(SELECT * FROM rows{where(program.filter)})", columns)
+    return Aggregated(*split_closed(_run(meaning, sql, rows, schema), watermark))
+
+
+def aggregate_nothing(program: Ring0Program, meaning: Meaning, nothing: pa.Table) -> pa.Table:
+    """The one partial of a global aggregate over no rows: what `merge` adds to others without changing them."""
+    sql = f"SELECT {', '.join(_partials(program))} FROM rows"
+    return _run(meaning, sql, nothing, schema_of(program))
+
+
+def aggregate_family(
+    members: Sequence[Ring0Program], meaning: Meaning, rows: pa.Table, watermark: int | None
+) -> list[Aggregated]:
+    """What `aggregate_rows` gives for each member, in one pass: one GROUP BY, with a filter per aggregate.
+
+    The members are of one family (`PipelineProgram.family`). Equal filters are evaluated once. A group in which a
+    member has no row is none of its groups: that is what the presence count is for.
+    """
+    first = members[0]
+    flags = {text: f"_f{i}" for i, text in enumerate(dict.fromkeys(m.filter for m in members if m.filter is not None))}
+    flagged = ", ".join(["*", *(f"({text}) AS {flag}" for text, flag in flags.items())])
+    anyone = None if any(m.filter is None for m in members) else " OR ".join(flags.values())
+    source = f"(SELECT * FROM (SELECT {flagged} FROM rows){where(anyone)})"
+    columns: list[str] = []
+    fields = [f for f in schema_of(first) if f.name in BOUNDS or f.name.startswith("k")]
+    for i, member in enumerate(members):
+        flag = "true" if member.filter is None else flags[member.filter]
+        columns += [f"CAST({_flagged(p.filtered, flag)} AS {p.type.duckdb}) AS m{i}_{p.name}" for p in member.partials]
+        own = [f for f in schema_of(member) if f.name not in BOUNDS and not f.name.startswith("k")]
+        if own[-1].name == NEWEST:
+            columns.append(f"count(CASE WHEN {flag} AND _newest_row THEN 1 END) AS m{i}_{NEWEST}")
+        fields += [f.with_name(f"m{i}_{f.name}") for f in own]
+    if first.window is None:
+        sql = _plain_sql(first, source, columns)
+    else:
+        sql = _windows_sql(first, first.window, source, columns)
+    table = _run(meaning, sql, rows, pa.schema(fields))
+    shares = (_share(table, i, schema_of(member)) for i, member in enumerate(members))
+    return [Aggregated(*split_closed(share, watermark if first.window else None)) for share in shares]
+
+
+_MEMBER_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b{MEMBER}\b""")
+
+
+def _flagged(sql: str, flag: str) -> str:
+    """`sql` with `flag` for `MEMBER`, but for what users wrote between quotes."""
+    return _MEMBER_OR_QUOTED.sub(lambda found: flag if found[0] == MEMBER else found[0], sql)
+
+
+def _share(table: pa.Table, i: int, schema: pa.Schema) -> pa.Table:
+    """One member's groups of a family's pass: those in which it has rows. Of a table as wide as the family is large,
+    only its own columns are looked at."""
+    names = [n if n in BOUNDS or n.startswith("k") else f"m{i}_{n}" for n in schema.names]
+    mine = table.select(names).filter(pc.greater(table.column(f"m{i}_p0"), pa.scalar(0)))
+    return pa.Table.from_arrays(mine.columns, schema=schema)
+
+
+def split_closed(partials: pa.Table, limit: int | None) -> tuple[pa.Table, int]:
+    """Partials of windows that end after `limit`, and how many rows belonged only to the others."""
+    if limit is None or partials.num_rows == 0:
+        return partials, 0
+    closed = pc.less_equal(partials.column("window_end"), pa.scalar(limit))
+    late = pc.sum(partials.filter(closed).column(NEWEST if NEWEST in partials.column_names else "p0")).as_py()
+    return partials.filter(pc.invert(closed)), int(late or 0)
+
+
+def merge(program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
+    """One partial per group from many. For session windows, groups that touch become one."""
+    schema = schema_of(program)
+    table = _parts(schema, tables)
+    if table.num_rows == 0:
+        return table
+    return duck.conform(duck.run(meaning, _merge_sql(program), {"parts": table}), schema)
+
+
+def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Table:
+    """The output rows of merged `groups`: HAVING, then the select list. Raises ValueTooLarge and OutOfMemory."""
+    sql, made, total = _finish_sql(program, "groups"), [], 0
+    for piece in in_pieces(program.growth, meaning, "groups", groups):
+        made.append(duck.conform(duck.run(meaning, sql, {"groups": piece}), _output(program)))
+        total += made[-1].nbytes
+        require_room("the windows and groups that are due put out", total)
+    return pa.concat_tables(made)
+
+
+def merge_and_finish(program: Ring1Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
+    """`finish` of what `merge` makes of `tables`, in one go: most of a small query's time is its planning. Merging
+    makes no row larger than those that it merges, so what fits in parts fits merged."""
+    parts = _parts(schema_of(program), tables)
+    if not fits(program.growth, parts):
+        return finish(program, meaning, merge(program, meaning, tables))
+    sql = _finish_sql(program, f"({_merge_sql(program)}) AS groups")
+    return duck.conform(duck.run(meaning, sql, {"parts": parts}), _output(program))
+
+
+def _parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([t.cast(schema) if t.schema != schema else t for t in tables])
+
+
+def _merge_sql(program: Ring1Program | Ring0Program) -> str:
+    keys = [f"k{i}" for i in range(len(program.keys))]
+    merged = [f"CAST({p.merge} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
+    merged += [f"CAST(sum({NEWEST}) AS BIGINT) AS {NEWEST}"] if NEWEST in schema_of(program).names else []
+    if program.window is not None and program.window.kind == "session":
+        columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *merged]
+        return f"SELECT {', '.join(columns)} FROM {_islands('parts', keys)} GROUP BY {', '.join([*keys, '_island'])}"
+    group = [*(BOUNDS if program.window else ()), *keys]
+    return f"SELECT {', '.join([*group, *merged])} FROM parts" + (f" GROUP BY {', '.join(group)}" if group else "")
+
+
+def _finish_sql(program: Ring1Program, groups: str) -> str:
+    return f"SELECT {duck.select_list(program.outputs)} FROM {groups}{where(program.having)}"
+
+
+def _output(program: Ring1Program) -> pa.Schema:
+    return pa.schema([pa.field(o.name, o.type.arrow) for o in program.outputs])
+
+
+def project_rows(outputs: Sequence[Expression], filter_sql: str | None, meaning: Meaning, rows: pa.Table) -> pa.Table:
+    """The stateless pipeline: filter, then the select list."""
+    schema = pa.schema([pa.field(o.name, o.type.arrow) for o in outputs])
+    sql = f"SELECT {duck.select_list(outputs)} FROM rows{where(filter_sql)}"
+    return duck.conform(duck.run(meaning, sql, {"rows": rows}), schema)
+
+
+def _run(meaning: Meaning, sql: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    return duck.conform(duck.run(meaning, sql, {"rows": rows}), schema)
+
+
+def _keys(program: Ring0Program) -> list[str]:
+    return [f"{_key(k)} AS k{i}" for i, k in enumerate(program.keys)]
+
+
+def _key(key: Expression) -> str:
+    """A key's value. DuckDB groups -0.0 with 0.0 but shows the first that came; adding zero makes both 0.0, as in
+    Spark."""
+    value = f"CAST(({key.sql}) AS {key.type.duckdb})"
+    return f"({value} + CAST(0 AS {key.type.duckdb}))" if key.type in (FLOAT, DOUBLE) else value
+
+
+def _partials(program: Ring0Program) -> list[str]:
+    return [f"CAST({p.sql} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
+
+
+def _plain_sql(program: Ring0Program, source: str, columns: Sequence[str]) -> str:
+    """No window. HAVING drops the row that a global aggregate yields for no input: an empty epoch sends nothing."""
+    keys = [f"k{i}" for i in range(len(program.keys))]
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    keyed = f"(SELECT *, {', '.join(_keys(program))} FROM {source})" if keys else source
+    return f"SELECT {', '.join([*keys, *columns])} FROM {keyed}{group} HAVING count(*) > 0"
+
+
+def _windows_sql(program: Ring0Program, window: Window, source: str, columns: Sequence[str]) -> str:
+    """Tumbling, hopping and cumulating windows: each row once per window it is in, then one GROUP BY."""
+    keys = [f"k{i}" for i in range(len(program.keys))]
+    base = _aligned("_t", window.size if window.kind == "cumulate" else window.slide, window.offset)
+    with_base = ", ".join([f"{base} AS _base", *_keys(program)])
+    spread = f"(SELECT *, {with_base} FROM {source} WHERE _t IS NOT NULL)"
+    if window.kind == "tumble":
+        start, end, newest = "_base", f"_base + {window.size}", "true"
+        each = spread
+    else:
+        count = -(-window.size // window.slide)
+        each = f"(SELECT *, unnest(range({count})) AS _i FROM {spread})"
+        if window.kind == "hop":
+            start, end = f"_base - _i * {window.slide}", f"_base - _i * {window.slide} + {window.size}"
+            newest = "_i = 0"
+        else:
+            start, end = "_base", f"_base + least((_i + 1) * {window.slide}, {window.size})"
+            newest = f"_i = {count - 1}"
+    windowed = (
+        f"(SELECT *, {start} AS window_start, {end} AS window_end, {newest} AS _newest_row "
+        f"FROM {each} WHERE {end} > _t)"
+    )
+    group = ", ".join([*BOUNDS, *keys])
+    return f"SELECT {', '.join([*BOUNDS, *keys, *columns])} FROM {windowed} GROUP BY {group}"
+
+
+def _aligned(time: str, step: int, offset: int) -> str:
+    """The largest multiple of `step` (shifted by `offset`) that is not after `time`, also before 1970."""
+    return f"({time} - (({time} - {offset}) % {step} + {step}) % {step})"
+
+
+def _sessions(
+    program: Ring0Program, window: Window, meaning: Meaning, rows: pa.Table, watermark: int | None
+) -> Aggregated:
+    """Partial sessions of this batch. Lateness is judged per row, before rows become sessions."""
+    gap, late = window.size, 0
+    in_time = "true"
+    if watermark is not None:
+        in_time = f"NOT {_session_closed(f'_t + {gap}', watermark)}"
+        sql = f"SELECT count(*) AS n FROM rows{where(program.filter, '_t IS NOT NULL', f'NOT ({in_time})')}"
+        late = duck.run(meaning, sql, {"rows": rows}).column(0)[0].as_py()
+    keys = [f"k{i}" for i in range(len(program.keys))]
+    timed = f"_t AS window_start, _t + {gap} AS window_end"
+    source = (
+        f"(SELECT *, {', '.join([timed, *_keys(program)])} FROM rows{where(program.filter, '_t IS NOT NULL', in_time)})"
+    )
+    columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *_partials(program)]
+    sql = f"SELECT {', '.join(columns)} FROM {_islands(source, keys)} GROUP BY {', '.join([*keys, '_island'])}"
+    return Aggregated(_run(meaning, sql, rows, schema_of(program)), late)
+
+
+def late_rows(
+    outputs: Sequence[Expression], program: Ring0Program, meaning: Meaning, rows: pa.Table, watermark: int
+) -> pa.Table:
+    """The rows that `aggregate_rows` counts as late: those whose last window has closed."""
+    window = program.window
+    assert window is not None
+    if window.kind == "session":
+        late = _session_closed(f"_t + {window.size}", watermark)
+    else:
+        step = window.size if window.kind == "cumulate" else window.slide
+        late = f"({_aligned('_t', step, window.offset)} + {window.size} <= {watermark})"
+    filter_sql = " AND ".join(f"({c})" for c in (program.filter, late) if c)
+    return project_rows(outputs, filter_sql, meaning, rows)
+
+
+def _session_closed(end: str, watermark: int) -> str:
+    """The one rule of sessions: a row exactly at the end still joins, so the end itself must have passed."""
+    return f"({end} < {watermark})"
+
+
+def _islands(source: str, keys: Sequence[str]) -> str:
+    """`source` with `_island`: rows of one key whose [window_start, window_end] touch have the same one, the earliest
+    start. Rows with equal bounds may come in another order in each pass, so the second looks at all of them at once
+    (RANGE)."""
+    partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    order = f"{partition}ORDER BY window_start, window_end"
+    before = f"max(window_end) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    opened = "CASE WHEN _before IS NULL OR window_start > _before THEN window_start END"
+    return (
+        f"(SELECT *, max({opened}) OVER ({partition}ORDER BY window_start RANGE UNBOUNDED PRECEDING) AS _island "
+        f"FROM (SELECT *, {before} AS _before FROM {source}))"
+    )
+
+
+def is_closed(window: Window, end: int, watermark: int | None) -> bool:
+    """Whether a window with this end is closed at `watermark`: nothing more can join it. The rule of `closed_among` for
+    one end; asking Arrow about a single number takes 0.1 ms."""
+    return watermark is not None and (end < watermark if window.kind == "session" else end <= watermark)
+
+
+def closed_among(window: Window, ends: pa.Array[Any] | pa.ChunkedArray[Any], watermark: int) -> pa.BooleanArray:
+    """Which of these ends are closed. A row exactly at the end of a session still joins it, so there the end itself
+    must have passed; the end of another window is its first moment outside."""
+    compare = pc.less if window.kind == "session" else pc.less_equal
+    return compare(ends, pa.scalar(watermark))

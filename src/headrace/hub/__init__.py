@@ -1,0 +1,1 @@
+"""The hub: statements in, running streams out."""

@@ -1,0 +1,95 @@
+"""What to say when a statement declares something that exists: is it the same, is it kept, what is lost.
+
+Pure text and comparison; `headrace.hub.draft` applies the statements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.errors import AlreadyExists, InUse, Span
+from headrace.hub.results import Result
+from headrace.model.program import PipelineDef, StreamDef
+from headrace.sources import SOURCES
+
+
+def as_declared(kind: str, name: str) -> Result:
+    """A CREATE that says what is declared already."""
+    return Result(f"{kind} {name} is as declared")
+
+
+def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
+    """Whether a pipeline that was planned now is the one that is declared, whatever instance it would be."""
+    alike = replace(
+        new, instance=declared.instance, buckets=declared.buckets, heir_of=declared.heir_of, life=declared.life
+    )
+    return replace(alike, sql="") == replace(declared, sql="")
+
+
+def kept(kind: str, name: str, same: bool) -> Result:
+    """The answer to CREATE ... IF NOT EXISTS over something that exists."""
+    if same:
+        return as_declared(kind, name)
+    return Result(
+        f"{kind} {name} exists and was left as it is",
+        warnings=(
+            f"{kind} {name} is declared differently from this statement, which has no effect; SHOW CREATE "
+            f"{kind.upper()} {name} shows what is declared",
+        ),
+    )
+
+
+def lost_with(stream: StreamDef) -> str:
+    """What is lost with a stream's progress, as a sentence."""
+    if SOURCES[stream.source].pushed:
+        return f"What waits in the journal of stream {stream.name} and was not read is deleted."
+    return (
+        f"Stream {stream.name} forgets what it has read: a new one over the same input reads all of it again (unless "
+        "start = 'latest'), and sinks that keep their rows get the old rows a second time."
+    )
+
+
+def replaced(stream: StreamDef) -> Result:
+    """The answer to CREATE OR REPLACE STREAM over another definition."""
+    return Result(f"replaced stream {stream.name}; it begins anew", warnings=(lost_with(stream),))
+
+
+def changed_options(old: StreamDef, new: StreamDef) -> Result:
+    """The answer to CREATE OR REPLACE STREAM when the stream goes on where it was."""
+    names = sorted(k for k in old.options.keys() | new.options.keys() if old.options.get(k) != new.options.get(k))
+    said = ", ".join(f"{k} = '{new.options[k]}'" if k in new.options else f"{k} by default" for k in names)
+    return Result(f"changed stream {new.name}: {said}; it goes on where it was")
+
+
+def exists(kind: str, name: str, span: Span) -> AlreadyExists:
+    """The error for a CREATE over another definition."""
+    return AlreadyExists(
+        f"{kind} {name} exists and is declared differently",
+        advice=f"Use CREATE OR REPLACE {kind.upper()}, or another name.",
+        span=span,
+        name=name,
+    )
+
+
+def stream_exists(old: StreamDef, goes_on: bool, span: Span) -> AlreadyExists:
+    """The error for a CREATE STREAM over another definition; `goes_on` if replacing it would lose nothing."""
+    advice = (
+        "CREATE OR REPLACE STREAM changes it; the stream goes on where it was, with its pipelines."
+        if goes_on
+        else f"CREATE OR REPLACE STREAM, or another name, begins anew. {lost_with(old)} "
+        "To keep the rows apart, let the pipelines write to other sinks."
+    )
+    problem = exists("stream", old.name, span)
+    problem.advice = advice
+    return problem
+
+
+def stream_in_use(old: StreamDef, users: list[str], span: Span) -> InUse:
+    """The error for dropping or replacing a stream that pipelines read."""
+    return InUse(
+        f"stream {old.name} is read by {', '.join(users)}",
+        advice=f"Drop those pipelines first. {lost_with(old)}",
+        span=span,
+        name=old.name,
+        users=users,
+    )

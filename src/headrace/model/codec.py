@@ -1,0 +1,72 @@
+"""Frozen dataclasses to JSON and back, by their type hints: the one way plans and definitions are stored.
+
+`dump` and `load` are inverse for the types of `headrace.model.program` and `headrace.model.schema`. Types are stored by
+their DDL.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from functools import cache
+from typing import Any, TypeVar
+
+from headrace.model.schema import DataType, parse_type
+
+T = TypeVar("T")
+
+
+def dump(value: object) -> str:
+    """`value` as JSON text, the same text for equal values."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
+
+
+def load(kind: type[T], text: str | bytes) -> T:
+    """The `kind` that `dump` wrote. Other text raises ValueError, TypeError or UnknownType."""
+    return typing.cast(T, _build(kind, json.loads(text)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, DataType):
+        return value.ddl
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return value
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _require(data: Any, kind: type[T]) -> T:
+    if not isinstance(data, kind):
+        raise ValueError(f"{data!r} stands where a {kind.__name__} belongs")
+    return data
+
+
+def _build(kind: Any, data: Any) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        inner = [a for a in typing.get_args(kind) if a is not type(None)]
+        return None if data is None else _build(inner[0], data)
+    if origin is tuple:
+        return tuple(_build(typing.get_args(kind)[0], v) for v in data)
+    if origin is frozenset:
+        return frozenset(_build(typing.get_args(kind)[0], v) for v in data)
+    if origin is dict:
+        return {k: _build(typing.get_args(kind)[1], v) for k, v in _require(data, dict).items()}
+    if isinstance(kind, type) and issubclass(kind, DataType):
+        return parse_type(_require(data, str))
+    if dataclasses.is_dataclass(kind):
+        hints, data = _hints(typing.cast(type, kind)), _require(data, dict)
+        return typing.cast(type, kind)(**{k: _build(hints[k], v) for k, v in data.items() if k in hints})
+    return data

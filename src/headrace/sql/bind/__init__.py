@@ -1,0 +1,1 @@
+"""Syntax to logical plans: names are resolved, operands get Spark's types."""

@@ -1,0 +1,391 @@
+"""Syntax to logical plans: resolves names and makes a plan valid; rules (`rules/`) change it, keeping its meaning."""
+
+from __future__ import annotations
+
+from headrace.base.options import closest
+from headrace.errors import (
+    DuplicateName,
+    MisplacedAggregate,
+    Span,
+    TypeMismatch,
+    UnknownStream,
+    UnsupportedOnShared,
+)
+from headrace.model.program import Meaning
+from headrace.model.schema import DataType
+from headrace.sql.bind.column_names import column_name
+from headrace.sql.bind.expressions import ExprBinder
+from headrace.sql.bind.groups import AboveAggregate, replace_aliases
+from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.windows import WindowReader
+from headrace.sql.names import Names
+from headrace.sql.parse.syntax import (
+    Apply,
+    Constant,
+    Derived,
+    Item,
+    Name,
+    Node,
+    Query,
+    Relation,
+    SelectQuery,
+    Star,
+    Table,
+    UnionQuery,
+    Windowed,
+    WithQuery,
+)
+from headrace.sql.plan.expr import AggCall, Column, Expr, walk
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, Scan, Union
+from headrace.sql.plan.types import Hidden, wider
+
+Ctes = dict[str, Plan]
+
+
+def bind_query(query: Query, names: Names, meaning: Meaning, text: str, statement: int | None) -> Plan:
+    """The logical plan of a query. Raises SqlError with the place."""
+    binder = _Binder(names, meaning, text, statement)
+    plan = binder.query(query, {})
+    binder.check_outputs(plan, query)
+    return plan
+
+
+class _Binder:
+    """Binds one query; `ctes` are the plans of the names that WITH declares."""
+
+    def __init__(self, names: Names, meaning: Meaning, text: str, statement: int | None) -> None:
+        self.names, self.meaning, self.text, self.statement = names, meaning, text, statement
+        self.windows = WindowReader(text, statement)
+
+    def span(self, at: tuple[int, int]) -> Span:
+        return Span(self.text, at[0], at[1], self.statement)
+
+    def check_outputs(self, plan: Plan, query: Query) -> None:
+        """Output names are distinct, and every output has a type that a sink can hold."""
+        seen: set[str] = set()
+        for field in plan.schema:
+            if field.name.lower() in seen:
+                raise DuplicateName(
+                    f"two output columns are named '{field.name}'",
+                    advice="Give one of them another name with AS.",
+                    span=self.span(self._item_place(query, field.name)),
+                    name=field.name,
+                )
+            seen.add(field.name.lower())
+            if isinstance(field.type, Hidden):
+                raise TypeMismatch(
+                    f"the output column '{field.name}' has the type {field.type}, which no sink can hold",
+                    advice="Cast it, as in CAST(NULL AS STRING).",
+                    span=self.span(self._item_place(query, field.name)),
+                )
+
+    def _item_place(self, query: Query, name: str) -> tuple[int, int]:
+        """The last select item that has `name`."""
+        while isinstance(query, WithQuery):
+            query = query.body
+        if isinstance(query, SelectQuery):
+            for item in reversed(query.items):
+                if not isinstance(item.value, Star) and (item.alias or column_name(item.value)).lower() == name.lower():
+                    return item.at
+            return query.items[-1].at
+        return query.at
+
+    def query(self, query: Query, ctes: Ctes) -> Plan:
+        if isinstance(query, WithQuery):
+            inner = dict(ctes)
+            for name, body in query.ctes:
+                if name.lower() in inner.keys() - ctes.keys():
+                    raise DuplicateName(f"WITH declares '{name}' twice", advice="Rename one.", span=self.span(body.at))
+                inner[name.lower()] = self.query(body, inner)
+            return self.query(query.body, inner)
+        if isinstance(query, UnionQuery):
+            return self.union(query, ctes)
+        return _SelectBinder(self, query, ctes).bind()
+
+    def union(self, query: UnionQuery, ctes: Ctes) -> Plan:
+        parts = [self.query(part, ctes) for part in query.inputs]
+        width = len(parts[0].schema)
+        for part, syntax in zip(parts, query.inputs, strict=True):
+            if len(part.schema) != width:
+                raise TypeMismatch(
+                    f"the parts of a UNION ALL have {width} and {len(part.schema)} columns",
+                    advice="Select the same number of columns in each.",
+                    span=self.span(syntax.at),
+                )
+        kinds = [f.type for f in parts[0].schema]
+        for part in parts[1:]:
+            for i, field in enumerate(part.schema):
+                met = wider(kinds[i], field.type)
+                if met is None:
+                    raise TypeMismatch(
+                        f"column {i + 1} of the UNION ALL is {kinds[i]} in one part and {field.type} in another",
+                        advice="Cast one of them.",
+                        span=self.span(query.at),
+                    )
+                kinds[i] = met
+        names = parts[0].schema.names
+        return Union(tuple(self._as_types(part, kinds, names) for part in parts), query.at)
+
+    def _as_types(self, plan: Plan, kinds: list[DataType], names: tuple[str, ...]) -> Plan:
+        if [f.type for f in plan.schema] == kinds and plan.schema.names == names:
+            return plan
+        scope = Scope(plan.schema, None, "this query")
+        binder = ExprBinder(scope, self.meaning, self.text, self.statement, lambda node: None)
+        outputs: list[Named] = []
+        for i, name in enumerate(names):
+            outputs.append(Named(name, binder.coerce(scope.column(i, (0, 0)), kinds[i])))
+        return Project(plan, tuple(outputs))
+
+    def relation(self, relation: Relation, ctes: Ctes) -> tuple[Plan, Scope]:
+        if isinstance(relation, Table):
+            plan = ctes.get(relation.name.lower())
+            if plan is None:
+                plan = self.scan(relation)
+            return plan, Scope(plan.schema, relation.alias or relation.name, f"'{relation.name}'")
+        if isinstance(relation, Derived):
+            plan = self.query(relation.query, ctes)
+            return plan, Scope(plan.schema, relation.alias, f"'{relation.alias}'" if relation.alias else "the subquery")
+        return self.window_table(relation, ctes)
+
+    def scan(self, table: Table) -> Scan:
+        stream = self.names.stream(table.name)
+        if stream is None:
+            hint = closest(table.name, self.names.stream_names())
+            known = ", ".join(self.names.stream_names()) or "none"
+            raise UnknownStream(
+                f"there is no stream '{table.name}'",
+                advice=f"Did you mean '{hint}'?" if hint else f"Streams: {known}.",
+                span=self.span(table.at),
+                name=table.name,
+                did_you_mean=hint,
+            )
+        return Scan(stream)
+
+    def window_table(self, node: Windowed, ctes: Ctes) -> tuple[Plan, Scope]:
+        plan, scope = self.relation(node.input, ctes)
+        if node.partition_by:
+            raise UnsupportedOnShared(
+                "PARTITION BY in a window table function cannot run on the shared host",
+                advice="Put the partition columns into GROUP BY.",
+                span=self.span(node.partition_by[0].at),
+            )
+        span = self.span(node.time.at)
+        column = scope.find(node.time, span)
+        if column is None:
+            raise scope.unknown(node.time, span)
+        window = self.windows.table(node.function, node.arguments, node.at)
+        index = column.index if isinstance(column, Column) else None
+        time = self.windows.require_event_time(plan, index, node.time.at)
+        assigned = AssignWindow(plan, window, time, node.function, True, node.at)
+        alias = node.alias or (node.input.name if isinstance(node.input, Table) else None)
+        return assigned, Scope(assigned.schema, alias, "the windowed stream")
+
+
+class _SelectBinder:
+    """Binds one SELECT over its relation."""
+
+    def __init__(self, parent: _Binder, select: SelectQuery, ctes: Ctes) -> None:
+        self.parent, self.select = parent, select
+        self.plan, self.scope = parent.relation(select.relation, ctes)
+        self.window_call: Apply | None = None
+        self.exprs = self._binder()
+
+    def _binder(self) -> ExprBinder:
+        parent = self.parent
+        return ExprBinder(self.scope, parent.meaning, parent.text, parent.statement, self._window_of)
+
+    def bind(self) -> Plan:
+        select = self.select
+        if select.where is not None:
+            self.exprs.place = "in WHERE"
+            self.plan = Filter(self.plan, self.exprs.predicate(select.where, "WHERE"))
+        self._assign_window()
+        items = self._items()
+        self.exprs.aggregates = True
+        self.exprs.place = "here"
+        bound = [item if isinstance(item, Named) else Named(_name(item), self.exprs.bind(item.value)) for item in items]
+        having = None if select.having is None else self._having(select.having, items)
+        exprs = [named.expr for named in bound] + ([] if having is None else [having])
+        calls = [e for expr in exprs if not isinstance(expr, Column) for e in walk(expr) if isinstance(e, AggCall)]
+        self.exprs.aggregates = False
+        if select.group_by is None and not calls:
+            if select.having is not None:
+                raise MisplacedAggregate(
+                    "HAVING without GROUP BY or an aggregate",
+                    advice="Use WHERE.",
+                    span=self.exprs.span(select.having.at),
+                )
+            return Project(self.plan, tuple(bound)) if select.distinct is None else self._distinct(bound)
+        if select.distinct is not None:
+            raise UnsupportedOnShared(
+                "DISTINCT over groups cannot run on the shared host",
+                advice="Groups differ already if the select list holds all their keys: leave DISTINCT out.",
+                span=self.exprs.span(select.distinct),
+            )
+        return self._aggregate(bound, having, calls, items)
+
+    # --- select list ----------------------------------------------------------------------------
+
+    def _items(self) -> list[Item | Named]:
+        items: list[Item | Named] = []
+        for item in self.select.items:
+            if isinstance(item.value, Star):
+                items.extend(self._expand(item.value))
+            else:
+                items.append(item)
+        return items
+
+    def _expand(self, star: Star) -> list[Item | Named]:
+        scope = self.scope
+        if star.qualifier is not None and (scope.qualifier or "").lower() != star.qualifier.lower():
+            name = Name(star.at, (star.qualifier,))
+            span = self.exprs.span(star.at)
+            raise scope.unknown(name, span)
+        skipped: set[int] = set()
+        for excluded in star.excluded:
+            span = self.exprs.span(excluded.at)
+            found = scope.find(excluded, span)
+            if not isinstance(found, Column):
+                raise scope.unknown(excluded, span)
+            skipped.add(found.index)
+        hidden = self.plan.width if isinstance(self.plan, AssignWindow) and not self.plan.flat else len(scope.schema)
+        at = star.at
+        return [
+            Named(field.name, Column(field.type, i, field.name, at=at))
+            for i, field in enumerate(scope.schema.fields)
+            if i not in skipped and i < hidden
+        ]
+
+    # --- windows --------------------------------------------------------------------------------
+
+    def _assign_window(self) -> None:
+        """Puts an AssignWindow below the aggregate for the window call of GROUP BY."""
+        grouped = [self._selected(node) for node in self.select.group_by or ()]
+        calls = [
+            node
+            for node in grouped
+            if isinstance(node, Apply) and node.name in ("window", "session_window") and not node.operator
+        ]
+        if not calls:
+            return
+        windows = self.parent.windows
+        call = calls[0]
+        if len(calls) > 1:
+            windows.fail("a query has one window", "Use one pipeline per window.", calls[1].at)
+        if isinstance(self.plan, AssignWindow) or any(isinstance(p, AssignWindow) for p in _chain(self.plan)):
+            windows.fail("the relation is already windowed", "Group by window_start, window_end.", call.at)
+        window = windows.grouping(call.name, call.args, call.at)
+        time = self.exprs.bind(call.args[0])
+        index = time.index if isinstance(time, Column) else None
+        index = windows.require_event_time(self.plan, index, call.args[0].at)
+        self.plan = AssignWindow(self.plan, window, index, call.name, False, call.at)
+        self.window_call = call
+        self.scope = Scope(self.plan.schema, self.scope.qualifier, self.scope.what)
+        self.exprs = self._binder()
+
+    def _selected(self, node: Node) -> Node:
+        """What a group key means when it is an alias or a position of the select list."""
+        items = self.select.items
+        if isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() not in self.scope.places:
+            named = [i.value for i in items if i.alias is not None and i.alias.lower() == node.parts[0].lower()]
+            return named[0] if named else node
+        if isinstance(node, Constant) and node.kind == "number" and node.text.isdigit():
+            return items[int(node.text) - 1].value if 1 <= int(node.text) <= len(items) else node
+        return node
+
+    def _window_of(self, node: Apply) -> Expr | None:
+        """The window column, for a call that says the same as the one in GROUP BY."""
+        if self.window_call is None or not isinstance(self.plan, AssignWindow):
+            return None
+        if node is not self.window_call:
+            window = self.parent.windows.grouping(node.name, node.args, node.at)
+            if node.name != self.window_call.name or window != self.plan.window:
+                return None
+        width = self.plan.width
+        return Column(self.plan.schema[width].type, width, self.plan.schema[width].name, at=node.at)
+
+    # --- aggregates -----------------------------------------------------------------------------
+
+    def _having(self, node: Node, items: list[Item | Named]) -> Expr:
+        """HAVING sees the aliases of the select list first, then the input's columns; aggregates see only these."""
+        aliases = {i.alias.lower(): i.value for i in items if isinstance(i, Item) and i.alias is not None}
+        return self.exprs.predicate(replace_aliases(node, aliases), "HAVING")
+
+    def _keys(self, bound: list[Named], items: list[Item | Named]) -> list[Named]:
+        keys: list[Named] = []
+        self.exprs.place = "in GROUP BY"
+        for node in self.select.group_by or ():
+            key = self._key(node, bound, items)
+            if any(isinstance(e, AggCall) for e in walk(key.expr)):
+                raise MisplacedAggregate(
+                    "an aggregate cannot be a group key", advice="Group by columns.", span=self.exprs.span(node.at)
+                )
+            if key.expr not in [k.expr for k in keys]:
+                keys.append(key)
+        return keys
+
+    def _key(self, node: Node, bound: list[Named], items: list[Item | Named]) -> Named:
+        if isinstance(node, Constant) and node.kind == "number" and node.text.isdigit():
+            position = int(node.text)
+            if not 1 <= position <= len(bound):
+                raise TypeMismatch(
+                    f"GROUP BY {position}: the select list has {len(bound)} columns",
+                    advice="Use a position from 1 on.",
+                    span=self.exprs.span(node.at),
+                )
+            return bound[position - 1]
+        if isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() not in self.scope.places:
+            for item, named in zip(items, bound, strict=True):
+                if isinstance(item, Item) and item.alias is not None and item.alias.lower() == node.parts[0].lower():
+                    return named
+        expr = self.exprs.bind(node)
+        return Named(expr.name if isinstance(expr, Column) else column_name(node), expr)
+
+    def _aggregate(
+        self, bound: list[Named], having: Expr | None, calls: list[AggCall], items: list[Item | Named]
+    ) -> Plan:
+        keys = self._keys(bound, items)
+        self._check_window_keys(keys)
+        unique: list[AggCall] = []
+        for call in calls:
+            if call not in unique:
+                unique.append(call)
+        aggregate = Aggregate(self.plan, tuple(keys), tuple(unique))
+        above = AboveAggregate(aggregate, self.exprs.span)
+        plan: Plan = aggregate
+        if having is not None:
+            plan = Filter(plan, above.rewrite(having))
+        return Project(plan, tuple(Named(named.name, above.rewrite(named.expr)) for named in bound))
+
+    def _distinct(self, bound: list[Named]) -> Plan:
+        """The select list as the keys of groups."""
+        self._check_window_keys(bound)
+        rows = Aggregate(self.plan, tuple(bound), (), distinct=True)
+        return Project(rows, tuple(Named(k.name, Column(k.expr.type, i, k.name)) for i, k in enumerate(bound)))
+
+    def _check_window_keys(self, keys: list[Named]) -> None:
+        """A windowed relation is grouped by its window: both ends of it for the table functions."""
+        if not isinstance(self.plan, AssignWindow):
+            flat = next((p for p in _chain(self.plan) if isinstance(p, AssignWindow)), None)
+        else:
+            flat = self.plan
+        if flat is None or not flat.flat:
+            return
+        used = {e.name.lower() for k in keys for e in walk(k.expr) if isinstance(e, Column)}
+        if not {"window_start", "window_end"} <= used:
+            self.parent.windows.fail(
+                "a windowed stream is grouped by its window", "Add GROUP BY window_start, window_end.", flat.at
+            )
+
+
+def _name(item: Item) -> str:
+    return item.alias if item.alias is not None else column_name(item.value)
+
+
+def _chain(plan: Plan) -> list[Plan]:
+    """The nodes below `plan` as far as there is one input each and no aggregate."""
+    found: list[Plan] = []
+    while len(plan.inputs) == 1 and not isinstance(plan, Aggregate):
+        plan = plan.inputs[0]
+        found.append(plan)
+    return found

@@ -1,0 +1,57 @@
+"""The name Spark gives an output column that has no alias: the expression, spelled out."""
+
+from __future__ import annotations
+
+from headrace.sql.parse.syntax import Apply, Case, CastTo, Constant, Dot, IntervalConstant, Name, Node, Star, Subscript
+
+_PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ ", "~": "~"}
+
+
+def column_name(node: Node) -> str:
+    """The output name of an unaliased select item."""
+    if isinstance(node, Name):
+        return node.parts[-1]
+    if isinstance(node, Dot):
+        return node.field
+    if isinstance(node, CastTo) and isinstance(node.input, Name | Dot):
+        return column_name(node.input)
+    return pretty(node)
+
+
+def pretty(node: Node) -> str:
+    """An expression as Spark prints it."""
+    if isinstance(node, Name):
+        return ".".join(node.parts)
+    if isinstance(node, Constant):
+        return {"null": "NULL", "boolean": node.text.lower()}.get(node.kind, node.text)
+    if isinstance(node, Apply):
+        return _apply(node)
+    if isinstance(node, CastTo):
+        return f"{'TRY_CAST' if node.attempt else 'CAST'}({pretty(node.input)} AS {node.type})"
+    if isinstance(node, Dot):
+        return f"{pretty(node.input)}.{node.field}"
+    if isinstance(node, Subscript):
+        return f"{pretty(node.input)}[{pretty(node.index)}]"
+    if isinstance(node, Case):
+        branches = "".join(f" WHEN {pretty(c)} THEN {pretty(v)}" for c, v in node.branches)
+        return f"CASE{branches}" + (f" ELSE {pretty(node.otherwise)}" if node.otherwise else "") + " END"
+    if isinstance(node, IntervalConstant):
+        return f"INTERVAL {node.months} MONTHS" if node.months else f"INTERVAL {node.micros} MICROSECONDS"
+    assert isinstance(node, Star)
+    return "*"
+
+
+def _apply(node: Apply) -> str:
+    args = [pretty(a) for a in node.args]
+    if not node.operator:
+        inner = "1" if node.star else ", ".join(args)
+        tail = f" FILTER (WHERE {pretty(node.where)})" if node.where is not None else ""
+        return f"{node.name}({'DISTINCT ' if node.distinct else ''}{inner}){tail}"
+    if node.name in _PREFIX:
+        return f"({_PREFIX[node.name]}{args[0]})"
+    if node.name == "isnull":
+        return f"({args[0]} IS NULL)"
+    if node.name == "in":
+        return f"({args[0]} IN ({', '.join(args[1:])}))"
+    word = {"!=": "<>"}.get(node.name, node.name.upper())
+    return f"({f' {word} '.join(args)})"

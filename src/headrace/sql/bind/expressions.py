@@ -1,0 +1,402 @@
+"""Syntax to typed expressions: resolves names, gives operands Spark's types, admits only what is verified."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from typing import NoReturn
+
+from headrace.base.options import closest
+from headrace.errors import (
+    BadLiteral,
+    MisplacedAggregate,
+    Span,
+    TypeMismatch,
+    UnknownFunction,
+    UnsupportedOnShared,
+    WrongArguments,
+)
+from headrace.model.program import Meaning
+from headrace.model.schema import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Array,
+    DataType,
+    Decimal,
+    Map,
+    parse_type,
+)
+from headrace.sql.bind import literals
+from headrace.sql.bind.aggregate_calls import bind_aggregate
+from headrace.sql.bind.operators import ARITHMETIC, bind_binary, bind_round
+from headrace.sql.bind.scope import Scope, field_of
+from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
+from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
+from headrace.sql.functions.base import Overload
+from headrace.sql.functions.casts import CASTS, cast_key
+from headrace.sql.parse.dialect import knows_function
+from headrace.sql.parse.syntax import (
+    Apply,
+    Case,
+    CastTo,
+    Constant,
+    Dot,
+    IntervalConstant,
+    Name,
+    Node,
+    Place,
+    Star,
+    Subscript,
+)
+from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, Literal
+from headrace.sql.plan.types import (
+    INTEGRAL,
+    INTERVAL_MICROS,
+    INTERVAL_MONTHS,
+    VOID,
+    is_numeric,
+    type_class,
+    widens,
+    wider,
+)
+
+_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
+_BITS = ("&", "|", "^")
+_CAST_FUNCTIONS = {
+    "boolean": "BOOLEAN", "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INT", "bigint": "BIGINT",
+    "float": "FLOAT", "double": "DOUBLE", "string": "STRING", "date": "DATE", "timestamp": "TIMESTAMP",
+    "binary": "BINARY", "to_date": "DATE",
+}  # fmt: skip
+_DATE_PARTS = {
+    "year": "year", "years": "year", "month": "month", "day": "day", "hour": "hour", "minute": "minute",
+    "quarter": "quarter", "week": "weekofyear", "doy": "dayofyear", "dow": "dayofweek",
+}  # fmt: skip
+_CLOCKS = ("current_timestamp", "now", "current_date", "localtimestamp", "rand", "random", "uuid", "randn")
+
+WindowOf = Callable[[Apply], Expr | None]
+
+
+class ExprBinder:
+    """Binds expressions of one SELECT. Aggregates are admitted only while `aggregates` is true; `window_of` answers
+    for `window(...)` and `session_window(...)` calls."""
+
+    def __init__(self, scope: Scope, meaning: Meaning, text: str, statement: int | None, window_of: WindowOf) -> None:
+        self.scope, self.meaning = scope, meaning
+        self.text, self.statement = text, statement
+        self.window_of = window_of
+        self.aggregates = False
+        self.place = "here"
+
+    def span(self, at: Place) -> Span:
+        """A place of the script as a span."""
+        return Span(self.text, at[0], at[1], self.statement)
+
+    def bind(self, node: Node) -> Expr:
+        """The typed expression of `node`."""
+        if isinstance(node, Name):
+            span = self.span(node.at)
+            found = self.scope.find(node, span)
+            if found is None:
+                raise self.scope.unknown(node, span)
+            return found
+        if isinstance(node, Constant):
+            return self._constant(node)
+        if isinstance(node, Apply):
+            return self._apply(node)
+        if isinstance(node, Case):
+            return self._case(node)
+        if isinstance(node, CastTo):
+            return self.cast(self.bind(node.input), node.type, node.at, node.attempt)
+        if isinstance(node, Dot):
+            return field_of(self.bind(node.input), node.field, self.span(node.at), node.at)
+        if isinstance(node, Subscript):
+            return self._subscript(node)
+        if isinstance(node, IntervalConstant):
+            if node.months and node.micros:
+                self.unsupported("an interval of both months and days", "Add the two one after the other.", node.at)
+            if node.months:
+                return Literal(INTERVAL_MONTHS, node.months, at=node.at)
+            return Literal(INTERVAL_MICROS, node.micros, at=node.at)
+        assert isinstance(node, Star)
+        self.mismatch("* stands only in a select list and in count(*)", "Name the columns.", node.at)
+
+    def predicate(self, node: Node, clause: str) -> Expr:
+        """A condition: a boolean expression (a NULL literal is one too)."""
+        bound = self.bind(node)
+        if bound.type not in (BOOLEAN, VOID):
+            self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with something.", node.at)
+        return self.coerce(bound, BOOLEAN)
+
+    # --- errors -------------------------------------------------------------------------------
+
+    def mismatch(self, message: str, advice: str, at: Place) -> NoReturn:
+        raise TypeMismatch(message, advice=advice, span=self.span(at))
+
+    def unsupported(self, what: str, advice: str, at: Place) -> NoReturn:
+        raise UnsupportedOnShared(
+            f"{what} cannot run on the shared host", advice=advice, span=self.span(at), expression=self.text[slice(*at)]
+        )
+
+    def require(self, key: str, at: Place) -> None:
+        """Refuses what is not on the verified list."""
+        if key not in verified():
+            self.unsupported(key, "It is not on the verified list; see docs/functions.md.", at)
+
+    # --- types --------------------------------------------------------------------------------
+
+    def coerce(self, expr: Expr, target: DataType) -> Expr:
+        """`expr` as `target`, cast the way Spark casts by itself."""
+        if expr.type == target:
+            return expr
+        if isinstance(expr, Literal):
+            folded = self._literal_as(expr, target)
+            if folded is not None:
+                return folded
+        return self.cast(expr, target, expr.at, False)
+
+    def _literal_as(self, expr: Literal, target: DataType) -> Expr | None:
+        value, at = expr.value, expr.at
+        if expr.type == VOID or value is None:
+            return Literal(target, None, at=at)
+        try:
+            if expr.type == STRING and target == DATE:
+                return literals.date(value, at)
+            if expr.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):
+                return literals.timestamp(value, target, self.meaning.time_zone, at)
+        except ValueError as problem:
+            raise BadLiteral(str(problem), advice=f"A {target} is needed here.", span=self.span(at)) from None
+        if expr.type in INTEGRAL:
+            if target in INTEGRAL and literals.fits(value, target):
+                return Literal(target, value, at=at)
+            if target in (DOUBLE, FLOAT) and abs(value) < 2**24:
+                return Literal(target, float(value), at=at)
+            if isinstance(target, Decimal) and len(str(abs(value))) <= target.precision - target.scale:
+                return Literal(target, decimal.Decimal(value), at=at)
+        if isinstance(expr.type, Decimal) and target == DOUBLE:
+            return Literal(DOUBLE, float(value), at=at)
+        return None
+
+    def cast(self, expr: Expr, target: DataType, at: Place, attempt: bool) -> Expr:
+        """CAST as the user or Spark asks for it."""
+        if expr.type == target:
+            return expr
+        if expr.type == VOID:
+            return Literal(target, None, at=at)
+        if expr.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
+            self.mismatch(f"an interval cannot be cast to {target}", "Add it to a date or timestamp.", at)
+        if (
+            isinstance(expr, Literal)
+            and not attempt
+            and expr.type == STRING
+            and target in (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+        ):
+            folded = self._literal_as(expr, target)
+            assert folded is not None
+            return folded
+        if (type_class(expr.type), type_class(target)) not in CASTS:
+            advice = "See docs/functions.md for the casts that run here."
+            self.unsupported(f"a cast from {expr.type} to {target}", advice, at)
+        self.require(cast_key(expr.type, target), at)
+        return Cast(target, expr, attempt, at=at)
+
+    def common(self, exprs: list[Expr], what: str, at: Place) -> list[Expr]:
+        """All of `exprs` in the one type in which they meet."""
+        kind = exprs[0].type
+        for expr in exprs[1:]:
+            met = wider(kind, expr.type)
+            if met is None:
+                advice = "Cast one side explicitly."
+                if isinstance(kind, Decimal) and is_numeric(expr.type):
+                    self.unsupported(f"{what} of {kind} and {expr.type}", advice, at)
+                self.mismatch(f"{what} cannot take {kind} and {expr.type}", advice, at)
+            kind = met
+        if kind == VOID:
+            kind = STRING
+        return [self.coerce(e, kind) for e in exprs]
+
+    # --- literals and structure -----------------------------------------------------------------
+
+    def _constant(self, node: Constant) -> Expr:
+        try:
+            return literals.constant(node, self.meaning.time_zone)
+        except ValueError as problem:
+            raise BadLiteral(str(problem), advice="Correct the literal.", span=self.span(node.at)) from None
+
+    def _case(self, node: Case) -> Expr:
+        conditions = [self.predicate(c, "WHEN") for c, _ in node.branches]
+        values = [self.bind(v) for _, v in node.branches]
+        if node.otherwise is not None:
+            values.append(self.bind(node.otherwise))
+        values = self.common(values, "CASE", node.at)
+        branches = tuple(zip(conditions, values, strict=False))
+        otherwise = values[-1] if node.otherwise is not None else None
+        return CaseWhen(values[0].type, branches, otherwise, at=node.at)
+
+    def _subscript(self, node: Subscript) -> Expr:
+        subject, index = self.bind(node.input), self.bind(node.index)
+        if isinstance(subject.type, Array) and index.type in INTEGRAL:
+            return self.call("element", (subject, self.coerce(index, BIGINT)), node.at)
+        if isinstance(subject.type, Map):
+            return self.call("element", (subject, self.coerce(index, subject.type.key)), node.at)
+        self.mismatch(f"{subject.type} has no elements by {index.type}", "Use an ARRAY or a MAP.", node.at)
+
+    # --- functions ------------------------------------------------------------------------------
+
+    def _apply(self, node: Apply) -> Expr:
+        name = node.name if node.operator else ALIASES.get(node.name, node.name)
+        if name in ("window", "session_window") and not node.operator:
+            found = self.window_of(node)
+            if found is None:
+                advice = f"Write GROUP BY {node.name}(...) with the same arguments."
+                raise MisplacedAggregate(f"{node.name}() stands in GROUP BY", advice=advice, span=self.span(node.at))
+            return found
+        aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
+        if aggregate in AGGREGATE_NAMES and not node.operator:
+            return bind_aggregate(self, node, aggregate)
+        if node.distinct or node.star or node.where is not None:
+            if name not in FUNCTIONS:
+                self._unknown(node)
+            raise WrongArguments(
+                f"{node.name} is no aggregate: DISTINCT, * and FILTER do not fit it",
+                advice="Remove them.",
+                span=self.span(node.at),
+            )
+        if name in _CLOCKS:
+            self.unsupported(f"{name}()", "Use the event time of the stream.", node.at)
+        args = [self.bind(a) for a in node.args]
+        special = self._special(name, args, node)
+        return special if special is not None else self._resolve(name, args, node)
+
+    def _special(self, name: str, args: list[Expr], node: Apply) -> Expr | None:
+        """Functions whose operands need more than a table of types."""
+        at = node.at
+        if name in (*ARITHMETIC, *_COMPARISONS, *_BITS) and len(args) == 2:
+            return bind_binary(self, name, args[0], args[1], at)
+        if name in ("and", "or") and node.operator:
+            left, right = (self.boolean(a, name) for a in args)
+            return self.call(name, (left, right), at)
+        if name == "not" and node.operator:
+            return self.call(name, (self.boolean(args[0], name),), at)
+        if name in ("in", "coalesce", "greatest", "least", "nullif") and args:
+            if name in ("greatest", "least", "nullif") and len(args) < 2:
+                return None
+            return self.call(name, tuple(self.common(args, name.upper(), at)), at)
+        if name in ("ifnull", "nvl") and len(args) == 2:
+            return self.call("coalesce", tuple(self.common(args, name.upper(), at)), at)
+        if name in ("if", "iff", "nvl2") and len(args) == 3:
+            condition = self.boolean(args[0], "if") if name != "nvl2" else self.call("isnotnull", (args[0],), at)
+            then, otherwise = self.common(args[1:], name.upper(), at)
+            return CaseWhen(then.type, ((condition, then),), otherwise, at=at)
+        if name in _CAST_FUNCTIONS and len(args) == 1:
+            return self.cast(args[0], parse_type(_CAST_FUNCTIONS[name]), at, False)
+        if name in ("date_part", "datepart") and len(args) == 2 and isinstance(args[0], Literal):
+            part = _DATE_PARTS.get(str(args[0].value).lower())
+            if part is None:
+                self.unsupported(f"the part {args[0].value!r} of a date", "Use " + ", ".join(_DATE_PARTS) + ".", at)
+            return self._resolve(part, args[1:], node)
+        if (name == "isnotnull" or name == "isnull") and len(args) == 1:
+            return self.call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
+        if name == "round" and len(args) == 2:
+            return bind_round(self, args[0], args[1], at)
+        if name == "||":
+            return self.call("||", tuple(self._as_text(a) for a in args), at)
+        if name in ("negative", "positive") and len(args) == 1 and isinstance(args[0], Literal):
+            value = args[0]
+            if value.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
+                return Literal(value.type, -value.value if name == "negative" else value.value, at=at)
+        return None
+
+    def _as_text(self, expr: Expr) -> Expr:
+        return self.coerce(expr, STRING)
+
+    def boolean(self, expr: Expr, operator: str) -> Expr:
+        """An operand of a logical operator."""
+        if expr.type not in (BOOLEAN, VOID):
+            self.mismatch(f"{operator.upper()} needs conditions, this is {expr.type}", "Compare it first.", expr.at)
+        return self.coerce(expr, BOOLEAN)
+
+    def _resolve(self, name: str, args: list[Expr], node: Apply) -> Expr:
+        """A function by the table: exact types first, then what Spark casts by itself."""
+        overloads = FUNCTIONS.get(name)
+        if overloads is None:
+            self._unknown(node)
+        kinds = [a.type for a in args]
+        if find(name, kinds) is not None and VOID not in kinds:
+            return self.call(name, tuple(args), node.at)
+        for overload in overloads:
+            coerced = self._fit(overload, args)
+            if coerced is not None:
+                return self.call(name, coerced, node.at)
+        counts = {len(o.params) for o in overloads if not o.variadic}
+        given = ", ".join(map(str, kinds)) or "no arguments"
+        takes = "; ".join(sorted({o.key for o in overloads}))
+        if len(args) not in counts and not any(o.variadic for o in overloads):
+            raise WrongArguments(
+                f"{node.name} does not take {len(args)} arguments", advice=f"It takes {takes}.", span=self.span(node.at)
+            )
+        raise TypeMismatch(f"{node.name} does not take {given}", advice=f"It takes {takes}.", span=self.span(node.at))
+
+    def _fit(self, overload: Overload, args: list[Expr]) -> tuple[Expr, ...] | None:
+        if len(args) < len(overload.params) or (len(args) > len(overload.params) and not overload.variadic):
+            return None
+        fitted: list[Expr] = []
+        for position, arg in enumerate(args):
+            wanted = overload.param(position)
+            if wanted == type_class(arg.type):
+                fitted.append(arg)
+                continue
+            if wanted in ("ANY", "DECIMAL", "ARRAY", "MAP", "STRUCT") or wanted.startswith("INTERVAL"):
+                return None
+            target = parse_type(wanted)
+            text_literal = isinstance(arg, Literal) and arg.type == STRING and target in (DATE, TIMESTAMP)
+            readable = target == STRING and arg.type not in (BOOLEAN, BINARY) and type_class(arg.type) in _TEXTUAL
+            down = arg.type == TIMESTAMP and target == DATE
+            if not (widens(arg.type, target) or text_literal or readable or down):
+                return None
+            fitted.append(self.coerce(arg, target))
+        return tuple(fitted)
+
+    def _unknown(self, node: Apply) -> NoReturn:
+        if knows_function(node.name):
+            self.unsupported(
+                f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
+            )
+        hint = closest(node.name, [*FUNCTIONS, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"])
+        raise UnknownFunction(
+            f"there is no function {node.name}",
+            advice=f"Did you mean {hint}?" if hint else "See docs/functions.md for the functions that run here.",
+            span=self.span(node.at),
+            name=node.name,
+            did_you_mean=hint,
+        )
+
+    def call(self, name: str, args: tuple[Expr, ...], at: Place) -> Expr:
+        """A call on exact types; refuses what is not verified."""
+        kinds = [a.type for a in args]
+        overload = find(name, kinds)
+        shown = f"{name}({', '.join(k.ddl for k in kinds)})"
+        if overload is None:
+            self.unsupported(shown, "See docs/functions.md for what runs here.", at)
+        self.require(overload.key, at)
+        for position in overload.constant:
+            if position < len(args) and not isinstance(args[position], Literal):
+                self.unsupported(
+                    f"{name} with a changing argument {position + 1}", "Write a literal there.", args[position].at
+                )
+        refused = None if overload.check is None else overload.check(args)
+        if refused is not None:
+            self.unsupported(f"{name} with {refused}", "See docs/functions.md for what runs here.", at)
+        result = overload.result_type(kinds)
+        if result is None:
+            self.unsupported(shown, "The exact result may not fit 38 digits; cast to a smaller type.", at)
+        return Call(result, name, args, at=at)
+
+
+_TEXTUAL = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")

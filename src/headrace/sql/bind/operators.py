@@ -1,0 +1,99 @@
+"""Binary operators: which types their operands meet in, by Spark's ANSI rules, and what intervals do to times."""
+
+from __future__ import annotations
+
+import decimal
+from typing import TYPE_CHECKING
+
+from headrace.model.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, TIMESTAMP_NTZ, Decimal
+from headrace.sql.parse.syntax import Place
+from headrace.sql.plan.expr import Expr, Literal
+from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, VOID, as_decimal, is_numeric, wider
+
+if TYPE_CHECKING:
+    from headrace.sql.bind.expressions import ExprBinder
+
+ARITHMETIC = ("+", "-", "*", "/", "%", "div")
+_DAY = 86_400_000_000
+
+
+def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Place) -> Expr:
+    """An arithmetic, comparison or bit operator over operands of any types. Raises TypeMismatch and
+    UnsupportedOnShared."""
+    intervals = (INTERVAL_MICROS, INTERVAL_MONTHS)
+    if right.type in intervals or left.type in intervals:
+        return _with_interval(binder, name, left, right, at)
+    if name in ("+", "-") and left.type == DATE and right.type in INTEGRAL:
+        return binder.call(name, (left, binder.coerce(right, INT)), at)
+    if name == "-" and left.type in (DATE, TIMESTAMP) and right.type in (DATE, TIMESTAMP):
+        binder.unsupported("the difference of two times", "Use datediff, or subtract unix_micros of both.", at)
+    if name in ARITHMETIC:
+        return _arithmetic(binder, name, left, right, at)
+    left, right = binder.common([left, right], f"'{name}'", at)
+    return binder.call(name, (left, right), at)
+
+
+def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Place) -> Expr:
+    kind = wider(left.type, right.type)
+    if kind is None or not (is_numeric(kind) or kind == VOID):
+        if isinstance(left.type, Decimal) or isinstance(right.type, Decimal):
+            binder.unsupported(f"{left.type} {name} {right.type}", "Cast to DOUBLE or a smaller DECIMAL.", at)
+        binder.mismatch(f"'{name}' needs numbers, not {left.type} and {right.type}", "Cast them to a number.", at)
+    if name == "div" and kind not in (*INTEGRAL, VOID):
+        advice = "Use floor(a / b), or cast both to BIGINT."
+        if isinstance(kind, Decimal):
+            binder.unsupported(f"{left.type} DIV {right.type}", advice, at)
+        binder.mismatch(f"DIV needs whole numbers, not {left.type} and {right.type}", advice, at)
+    if name == "div":
+        return binder.call(name, (binder.coerce(left, BIGINT), binder.coerce(right, BIGINT)), at)
+    if isinstance(kind, Decimal):
+        return binder.call(name, (_decimal(binder, left), _decimal(binder, right)), at)
+    if name == "/" or kind == VOID:
+        kind = DOUBLE
+    return binder.call(name, (binder.coerce(left, kind), binder.coerce(right, kind)), at)
+
+
+def _decimal(binder: ExprBinder, expr: Expr) -> Expr:
+    """An operand of decimal arithmetic: a whole literal counts only the digits it has."""
+    if isinstance(expr, Literal) and expr.type in INTEGRAL and expr.value is not None:
+        return Literal(Decimal(len(str(abs(expr.value))), 0), decimal.Decimal(expr.value), at=expr.at)
+    target = as_decimal(expr.type)
+    assert target is not None
+    return binder.coerce(expr, target)
+
+
+def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Place) -> Expr:
+    if name == "+" and left.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
+        left, right = right, left
+    if name not in ("+", "-") or not isinstance(right, Literal):
+        binder.mismatch(f"'{name}' does not take an interval here", "Write time + INTERVAL ...", at)
+    if left.type == DATE and right.type == INTERVAL_MICROS:
+        if right.value % _DAY:
+            left = binder.coerce(left, TIMESTAMP)
+        else:
+            days = Literal(INT, right.value // _DAY, at=right.at)
+            return binder.call(name, (left, days), at)
+    if left.type not in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+        binder.mismatch(f"an interval cannot be added to {left.type}", "Cast it to TIMESTAMP or DATE first.", at)
+    amount = -right.value if name == "-" else right.value
+    if right.type == INTERVAL_MONTHS:
+        return binder.call("+", (left, Literal(INTERVAL_MONTHS, amount, at=right.at)), at)
+    whole = abs(amount) // _DAY * _DAY * (1 if amount > 0 else -1)  # calendar days, added before the rest
+    for part in (whole, amount - whole):
+        if part or not amount:
+            left = binder.call("+", (left, Literal(INTERVAL_MICROS, part, at=right.at)), at)
+    return left
+
+
+def bind_round(binder: ExprBinder, value: Expr, digits: Expr, at: Place) -> Expr | None:
+    """round(x, n): whole numbers stay, decimals are cast (which rounds half up); None leaves it to the table."""
+    known = digits.value if isinstance(digits, Literal) and digits.type in INTEGRAL else None
+    if known is None or known < 0:
+        return None
+    if value.type in INTEGRAL:
+        return value
+    if not isinstance(value.type, Decimal):
+        return None
+    scale = min(value.type.scale, known)
+    precision = min(38, value.type.precision - value.type.scale + 1 + scale)
+    return binder.cast(value, Decimal(precision, scale), at, False)

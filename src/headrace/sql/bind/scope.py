@@ -1,0 +1,90 @@
+"""What names mean at one point of a query: the columns of its relation, by name and by qualifier."""
+
+from __future__ import annotations
+
+from headrace.base.options import closest
+from headrace.errors import AmbiguousColumn, Span, UnknownColumn
+from headrace.model.schema import Schema, Struct
+from headrace.sql.parse.syntax import Name, Place
+from headrace.sql.plan.expr import Column, Expr, FieldOf
+
+
+class Scope:
+    """The columns of one relation. `qualifier` is its alias or name; names are compared without case."""
+
+    def __init__(self, schema: Schema, qualifier: str | None, what: str) -> None:
+        self.schema, self.qualifier, self.what = schema, qualifier, what
+        self.places: dict[str, list[int]] = {}
+        for index, field in enumerate(schema.fields):
+            self.places.setdefault(field.name.lower(), []).append(index)
+
+    def column(self, index: int, at: Place) -> Column:
+        """Column `index` as an expression."""
+        field = self.schema.fields[index]
+        return Column(field.type, index, field.name, at=at)
+
+    def find(self, name: Name, span: Span) -> Expr | None:
+        """What `name` means, or None. Raises AmbiguousColumn, and UnknownColumn for a missing struct field."""
+        parts = name.parts
+        if len(parts) > 1 and self.qualifier is not None and parts[0].lower() == self.qualifier.lower():
+            found = self._one(parts[1], span, name.at)
+            if found is not None:
+                return self._fields(found, parts[2:], span, name.at)
+        found = self._one(parts[0], span, name.at)
+        return None if found is None else self._fields(found, parts[1:], span, name.at)
+
+    def _one(self, name: str, span: Span, at: Place) -> Column | None:
+        indexes = self.places.get(name.lower(), [])
+        if len(indexes) > 1:
+            raise AmbiguousColumn(
+                f"'{name}' is the name of {len(indexes)} columns of {self.what}",
+                advice="Give the columns different names with AS in the subquery.",
+                span=span,
+                name=name,
+            )
+        return self.column(indexes[0], at) if indexes else None
+
+    def _fields(self, expr: Expr, parts: tuple[str, ...], span: Span, at: Place) -> Expr:
+        for part in parts:
+            expr = field_of(expr, part, span, at)
+        return expr
+
+    def unknown(self, name: Name, span: Span) -> UnknownColumn:
+        """The error for a name that nothing here has."""
+        text = ".".join(name.parts)
+        qualified = len(name.parts) > 1 and self.qualifier and name.parts[0].lower() == self.qualifier.lower()
+        hint = closest(name.parts[1] if qualified else name.parts[0], self.schema.names)
+        listed = ", ".join(self.schema.names[:12]) + (", ..." if len(self.schema) > 12 else "")
+        return UnknownColumn(
+            f"{self.what} has no column '{text}'",
+            advice=f"Did you mean '{hint}'?" if hint else f"Columns: {listed}.",
+            span=span,
+            name=text,
+            stream=self.what,
+            did_you_mean=hint,
+        )
+
+
+def field_of(expr: Expr, name: str, span: Span, at: Place) -> Expr:
+    """Field `name` of a struct expression. Raises UnknownColumn."""
+    if not isinstance(expr.type, Struct):
+        raise UnknownColumn(
+            f"this is {expr.type} and has no field '{name}'",
+            advice="Only STRUCT columns have fields; use m['key'] for a MAP.",
+            span=span,
+            name=name,
+        )
+    matches = [f for f in expr.type.fields if f.name.lower() == name.lower()]
+    if len(matches) > 1:
+        raise AmbiguousColumn(f"two fields are named '{name}'", advice="Rename one.", span=span, name=name)
+    if not matches:
+        names = [f.name for f in expr.type.fields]
+        hint = closest(name, names)
+        raise UnknownColumn(
+            f"{expr.type} has no field '{name}'",
+            advice=f"Did you mean '{hint}'?" if hint else "Fields: " + ", ".join(names) + ".",
+            span=span,
+            name=name,
+            did_you_mean=hint,
+        )
+    return FieldOf(matches[0].type, expr, matches[0].name, at=at)

@@ -1,0 +1,123 @@
+"""Windows in queries: `GROUP BY window(ts, size[, slide[, offset]])`, `session_window(ts, gap)`, table functions."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from headrace.errors import BadWindow, Span
+from headrace.model.program import Window, WindowKind
+from headrace.sql.parse.intervals import parse_interval
+from headrace.sql.parse.syntax import Constant, IntervalConstant, Node, Place
+from headrace.sql.plan.logical import Plan, origin
+
+# A week by the minute has 10,080.
+MAX_WINDOWS = 20_000
+
+
+class WindowReader:
+    """Reads the arguments of window functions of one script."""
+
+    def __init__(self, text: str, statement: int | None) -> None:
+        self.text, self.statement = text, statement
+
+    def fail(self, message: str, advice: str, at: Place) -> NoReturn:
+        raise BadWindow(message, advice=advice, span=self.span(at))
+
+    def span(self, at: Place) -> Span:
+        return Span(self.text, at[0], at[1], self.statement)
+
+    def duration(self, node: Node) -> int:
+        """A length of time as microseconds: an interval or a text such as '1 minute'."""
+        if isinstance(node, IntervalConstant):
+            months, micros = node.months, node.micros
+        elif isinstance(node, Constant) and node.kind == "string":
+            try:
+                months, micros = parse_interval(node.text)
+            except ValueError as problem:
+                self.fail(f"this is not a length of time: {problem}", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
+        else:
+            self.fail("a window's length is a constant", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
+        if months:
+            self.fail("months and years have no fixed length", "Use days or smaller units.", node.at)
+        return micros
+
+    def grouping(self, name: str, args: tuple[Node, ...], at: Place) -> Window:
+        """The window of `window(ts, ...)` or `session_window(ts, gap)`."""
+        if name == "session_window":
+            if len(args) != 2:
+                self.fail("session_window takes the event time and a gap", "session_window(ts, '5 minutes')", at)
+            gap = self.positive(args[1], "the gap")
+            return Window("session", gap, gap)
+        if not 2 <= len(args) <= 4:
+            self.fail(
+                "window takes the event time, a size, and perhaps a slide and an offset", "window(ts, '1 minute')", at
+            )
+        size = self.positive(args[1], "the size")
+        slide = self.positive(args[2], "the slide") if len(args) > 2 else size
+        offset = self.duration(args[3]) if len(args) > 3 else 0
+        if slide > size:
+            self.fail("the slide is longer than the window", "Make the slide at most the size.", args[2].at)
+        if abs(offset) >= slide:
+            self.fail("the offset must be smaller than the slide", "Make it smaller.", args[3].at)
+        self.limit(size, slide, at)
+        return Window("tumble" if slide == size else "hop", size, slide, offset % slide)
+
+    def table(self, function: str, args: tuple[Node, ...], at: Place) -> Window:
+        """The window of TUMBLE(..., size), HOP(..., slide, size), CUMULATE(..., step, size), SESSION(..., gap)."""
+        counts = {"tumble": (1, 2), "hop": (2, 3), "cumulate": (2, 3), "session": (1, 1)}
+        low, high = counts[function]
+        usage = {
+            "tumble": "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE)",
+            "hop": "HOP(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE, INTERVAL 5 MINUTES): the slide, then the size",
+            "cumulate": "CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE, INTERVAL 1 HOUR): step, then size",
+            "session": "SESSION(TABLE s, DESCRIPTOR(ts), INTERVAL 5 MINUTES)",
+        }[function]
+        if not low <= len(args) <= high:
+            self.fail(f"{function.upper()} has the wrong number of arguments", f"Write {usage}.", at)
+        if function == "session":
+            gap = self.positive(args[0], "the gap")
+            return Window("session", gap, gap)
+        size = self.positive(args[low - 1], "the size")
+        slide = self.positive(args[0], "the slide")
+        offset = self.duration(args[low]) if len(args) > low else 0
+        if function == "cumulate" and size % slide:
+            self.fail("the size must be a multiple of the step", f"Write {usage}.", args[0].at)
+        if slide > size:
+            self.fail("the slide is longer than the window", f"Write {usage}.", args[0].at)
+        if abs(offset) >= slide:
+            self.fail("the offset must be smaller than the slide", "Make it smaller.", args[low].at)
+        self.limit(size, slide, at)
+        kind: WindowKind = "cumulate" if function == "cumulate" else "tumble" if slide == size else "hop"
+        return Window(kind, size, slide, offset % slide)
+
+    def limit(self, size: int, slide: int, at: Place) -> None:
+        """A row is in size / slide windows, and Ring 0 makes a row for each of them."""
+        windows = -(-size // slide)
+        if windows > MAX_WINDOWS:
+            advice = "Make the slide longer, or the size shorter."
+            self.fail(f"every row would be in {windows} windows; at most {MAX_WINDOWS} are allowed", advice, at)
+
+    def positive(self, node: Node, what: str) -> int:
+        micros = self.duration(node)
+        if micros <= 0:
+            self.fail(f"{what} must be longer than zero", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
+        return micros
+
+    def require_event_time(self, plan: Plan, index: int | None, at: Place) -> int:
+        """The window's time column must be the stream's event time, unchanged; its index in `plan`."""
+        found = None if index is None else origin(plan, index)
+        if (
+            found is None
+            or index is None
+            or found[0].stream.event_time is None
+            or found[0].stream.event_time != found[1]
+        ):
+            stream = None if found is None else found[0].stream
+            if stream is not None and stream.event_time is None:
+                advice = (
+                    f"Declare one: CREATE STREAM {stream.name} (..., WATERMARK FOR ts AS ts - INTERVAL 10 SECONDS)."
+                )
+                self.fail(f"stream '{stream.name}' has no event time", advice, at)
+            advice = "Use the column of WATERMARK FOR, without changing it."
+            self.fail("a window is over the event-time column of the stream", advice, at)
+        return index

@@ -1,0 +1,1 @@
+"""EXPLAIN as text and as JSON."""

@@ -1,0 +1,145 @@
+"""EXPLAIN as JSON: the same facts as `explain`, for programs. Keys are stable."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.model.program import Expression, PipelineProgram, SinkDef
+from headrace.model.schema import Schema, View
+from headrace.model.stream_options import stream_values
+from headrace.sinks import SINKS
+from headrace.sources.access import access_to
+from headrace.sql.explain.explain_text import HOST_REASON
+from headrace.sql.explain.live_stream import LiveStream, adding, asked_by, batch_policy
+from headrace.sql.explain.plan_text import show_node, show_plan
+from headrace.sql.plan.logical import Plan
+from headrace.sql.plan.physical import Physical, topological
+from headrace.sql.planner import Planned
+
+
+def explain_json(planned: Planned, live: LiveStream | None) -> str:
+    """What running the query means, as JSON text with sorted keys."""
+    document = {
+        "pipeline": planned.name,
+        "host": {"name": "shared", "reason": HOST_REASON},
+        "logical": _logical(planned.logical),
+        "physical": _physical(planned.physical),
+        "ring0": _ring0(planned.program),
+        "ring1": _ring1(planned),
+        "watermark": _watermark(planned),
+        "sinks": [_sink(s) for s in planned.sinks],
+        "rules": [_rule(name, after) for name, after in planned.trace],
+        "output": [{"name": f.name, "type": f.type.ddl} for f in planned.program.output],
+        "stream": _foot(planned, live),
+    }
+    return json.dumps(document, indent=2, sort_keys=True)
+
+
+def _sink(sink: SinkDef) -> dict[str, str]:
+    return {"name": sink.name, "type": sink.kind, "guarantee": SINKS[sink.kind].guarantee}
+
+
+def _logical(plan: Plan) -> dict[str, Any]:
+    return {"node": type(plan).__name__, "text": show_node(plan), "inputs": [_logical(p) for p in plan.inputs]}
+
+
+def _physical(plan: Physical) -> list[dict[str, Any]]:
+    names: dict[int, str] = {}
+    found: list[dict[str, Any]] = []
+    for node in topological(plan):
+        name = names[id(node)] = f"r{len(names)}"
+        inputs = [names[id(child)] for child in node.inputs]
+        found.append({"name": name, "operator": type(node).__name__, "inputs": inputs, **dict(node.details)})
+    return found
+
+
+def _expression(expression: Expression) -> dict[str, str]:
+    return {"name": expression.name, "type": expression.type.ddl, "sql": expression.sql}
+
+
+def _window(program: PipelineProgram) -> dict[str, Any] | None:
+    window = program.ring0.window
+    if window is None:
+        return None
+    return {"kind": window.kind, "size_us": window.size, "slide_us": window.slide, "offset_us": window.offset}
+
+
+def _ring0(program: PipelineProgram) -> dict[str, Any]:
+    ring0 = program.ring0
+    return {
+        "filter": ring0.filter,
+        "window": _window(program),
+        "outputs": [_expression(o) for o in ring0.outputs],
+        "keys": [_expression(k) for k in ring0.keys],
+        "partials": [{"name": p.name, "type": p.type.ddl, "sql": p.sql, "merge": p.merge} for p in ring0.partials],
+    }
+
+
+def _ring1(planned: Planned) -> dict[str, Any] | None:
+    ring1 = planned.program.ring1
+    if ring1 is None:
+        return None
+    return {
+        "emit": ring1.emit,
+        "emit_implied": planned.emit is None,
+        "having": ring1.having,
+        "outputs": [_expression(o) for o in ring1.outputs],
+    }
+
+
+def _watermark(planned: Planned) -> dict[str, Any] | None:
+    stream = planned.stream
+    if stream.event_time is None:
+        return None
+    values = stream_values(stream)
+    return {
+        "column": stream.schema[stream.event_time].name,
+        "delay_us": stream.delay_us,
+        "max_future_us": values["max_future"],
+        "idle_advance_us": values["idle_advance"],
+    }
+
+
+def _rule(name: str, after: Plan | Physical | None) -> dict[str, Any]:
+    if after is None:
+        return {"rule": name, "change": None}
+    return {"rule": name, "change": show_plan(after) if isinstance(after, Plan) else _physical(after)}
+
+
+def _view(view: View, schema: Schema) -> dict[str, Any]:
+    return {"kind": view.kind, "columns": {str(i): schema[i].name for i in view.indexes(len(schema))}}
+
+
+def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
+    schema, view = planned.stream.schema, planned.program.view
+    access = access_to(planned.stream)
+    foot: dict[str, Any] = {
+        "name": planned.stream.name,
+        "declared": len(schema),
+        "source": access.source,
+        "format": access.format,
+        "read": access.sharing,
+        "in_order": access.in_order or None,
+        "indexer": access.indexer,
+        "skips_unwanted_fields": access.skips,
+        "dead_letters": None if planned.stream.dead_letters is None else _sink(planned.stream.dead_letters),
+        "view": _view(view, schema),
+    }
+    if told := batch_policy(planned.stream, live):
+        foot["batch_policy"] = told
+    if live is not None:
+        foot["applied"] = {
+            "version": live.version,
+            "kind": live.applied.kind,
+            "asked_by": {str(i): list(names) for i, names in asked_by(live, schema).items()},
+        }
+        foot["subscribers"] = {name: _view(p.view, schema) for name, p in live.pipelines.items()}
+        foot |= live.facts
+        change = adding(planned, live)
+        sharing = {"filter": change.filter or None, "shares_windowing_with": list(change.shares_with)}
+        if planned.name in live.pipelines:
+            foot["runs"] = sharing
+        else:
+            foot["adding"] = {"decode": list(change.decode), **sharing}
+    return foot

@@ -1,0 +1,189 @@
+"""EXPLAIN as text: stable, so that golden files can hold it. Shared operators are printed once, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.model.program import MAX_GROUPS, Expression, Partial
+from headrace.model.stream_options import stream_values
+from headrace.sinks import SINKS
+from headrace.sources.access import access_to
+from headrace.sql.explain.live_stream import LiveStream, adding, asked_by, batch_policy
+from headrace.sql.explain.plan_text import show_plan
+from headrace.sql.parse.intervals import show_interval
+from headrace.sql.plan.logical import Plan
+from headrace.sql.plan.physical import Physical, PhysicalBarrier, show_view, show_window, topological
+from headrace.sql.planner import Planned
+
+HOST_REASON = "one stream, and every expression is on the verified list"
+
+
+def explain(planned: Planned, live: LiveStream | None, verbose: bool) -> str:
+    """What running the query means, part by part. `live` is the stream as a hub runs it, None without one; `verbose`
+    adds the effect of every rule."""
+    lines = [f"pipeline {planned.name}" if planned.name is not None else "query"]
+    lines.append(f"host: shared ({HOST_REASON})")
+    lines += _block("logical plan", show_plan(planned.logical).split("\n"))
+    lines += _block("physical plan", show_physical(planned.physical).split("\n"))
+    lines += _block("ring 0", list(_ring0(planned)))
+    lines += _block("bridge", list(_bridge(planned)))
+    lines += _block("ring 1", list(_ring1(planned)))
+    lines += _block("watermark", list(_watermark(planned)))
+    lines += _block("sinks", list(_sinks(planned)))
+    if verbose:
+        lines += _block("rules", list(_rules(planned)))
+    lines += _block(f"stream {planned.stream.name}", list(_foot(planned, live)))
+    return "\n".join(lines)
+
+
+def show_physical(plan: Physical) -> str:
+    """The DAG, inputs first: `r2 := PhysicalFilter(r1) where=...`."""
+    names: dict[int, str] = {}
+    lines: list[str] = []
+    for node in topological(plan):
+        name = names[id(node)] = f"r{len(names)}"
+        inputs = ", ".join(names[id(child)] for child in node.inputs)
+        details = "".join(f" {key}={value}" for key, value in node.details)
+        lines.append(f"{name} := {type(node).__name__}({inputs}){details}")
+    return "\n".join(lines)
+
+
+def _block(title: str, lines: list[str]) -> list[str]:
+    return ["", title, *("  " + line for line in lines)]
+
+
+def _expression(expression: Expression) -> str:
+    return f"{expression.name} {expression.type} = {expression.sql}"
+
+
+def _some(items: tuple[Expression, ...]) -> Iterator[str]:
+    for item in items[:24]:
+        yield "  " + _expression(item)
+    if len(items) > 24:
+        yield f"  ... {len(items) - 24} more"
+
+
+def _partial(partial: Partial) -> str:
+    return f"  {partial.name} {partial.type} = {partial.sql}; merged by {partial.merge}"
+
+
+def _ring0(planned: Planned) -> Iterator[str]:
+    ring0 = planned.program.ring0
+    yield f"filter: {ring0.filter or 'none'}"
+    if ring0.window is not None:
+        yield f"window: {show_window(ring0.window)}"
+    if ring0.outputs:
+        yield "outputs:"
+        yield from _some(ring0.outputs)
+    if ring0.keys:
+        yield "keys:"
+        yield from _some(ring0.keys)
+    if ring0.partials:
+        yield "partials:"
+        yield from map(_partial, ring0.partials)
+
+
+def _bridge(planned: Planned) -> Iterator[str]:
+    if planned.program.ring1 is None:
+        yield "one lane, rows; no state"
+    elif planned.program.ring0.keys:
+        yield f"lanes by hash of {', '.join(k.name for k in planned.program.ring0.keys)}; partial states"
+    else:
+        yield "one lane; partial states"
+    yield "order within an epoch: events, watermark, barrier, end"
+    if planned.program.ring1 is None:
+        yield "barriers: the sinks wait for all tasks of the epoch"
+    else:
+        yield "barriers: a lane waits for all tasks of the epoch, the sinks for all lanes"
+
+
+def _ring1(planned: Planned) -> Iterator[str]:
+    ring1 = planned.program.ring1
+    if ring1 is None:
+        yield "nothing: the query keeps no state"
+        return
+    if ring1.emit == "close":
+        yield "emit: when the watermark closes a window"
+    elif ring1.emit == "first":
+        yield "emit: a row when it is first seen"
+        kept = "the watermark passes its window" if ring1.window is not None else "the pipeline ends"
+        yield f"kept: until {kept}"
+    elif planned.emit is None:
+        yield "emit: on change (implied: without a window a group never closes)"
+    else:
+        yield "emit: on change"
+    if planned.settings.max_groups != MAX_GROUPS:
+        yield f"limit: {planned.settings.max_groups} groups"
+    yield f"having: {ring1.having or 'none'}"
+    yield "outputs:"
+    yield from _some(ring1.outputs)
+
+
+def _watermark(planned: Planned) -> Iterator[str]:
+    stream = planned.stream
+    if stream.event_time is None:
+        yield "none: the stream declares no event time"
+        return
+    column, values = stream.schema[stream.event_time].name, stream_values(stream)
+    yield f"highest {column} of the whole stream - {show_interval(stream.delay_us)}"
+    if "max_future" in stream.options:
+        yield f"rows more than {show_interval(values['max_future'])} ahead of the clock do not move it"
+    if values["idle_advance"] is not None:
+        yield f"goes on with the clock after {show_interval(values['idle_advance'])} without rows"
+
+
+def _sinks(planned: Planned) -> Iterator[str]:
+    for sink in planned.sinks:
+        yield f"{sink.name}: {sink.kind}, {SINKS[sink.kind].guarantee}"
+    if not planned.sinks:
+        yield "none"
+    if (late := planned.settings.late) is not None:
+        columns = ", ".join(o.name for o in late.outputs)
+        yield f"{late.sink.name}: {late.sink.kind}, gets late rows ({columns})"
+    barriers = [n for n in topological(planned.physical) if isinstance(n, PhysicalBarrier)]
+    for barrier in barriers:
+        yield f"barriers wait for all {barrier.upstream_count} of them"
+
+
+def _rules(planned: Planned) -> Iterator[str]:
+    for name, after in planned.trace:
+        if after is None:
+            yield f"{name}: no change"
+            continue
+        yield f"{name}:"
+        text = show_plan(after) if isinstance(after, Plan) else show_physical(after)
+        yield from ("  " + line for line in text.split("\n"))
+
+
+def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
+    schema = planned.stream.schema
+    access = access_to(planned.stream)
+    yield f"read: source {access.source}, format {access.format}; {access.sharing}"
+    yield f"indexer: {access.indexer}; {access.fields}"
+    letters = planned.stream.dead_letters
+    if letters is not None:
+        yield f"dead letters: {letters.name}, {letters.kind}, {SINKS[letters.kind].guarantee}"
+    yield from batch_policy(planned.stream, live)
+    yield f"declared: {len(schema)} columns"
+    yield f"view (positions are those of the full schema): {show_view(planned.program.view, schema)}"
+    if live is None:
+        return
+    yield f"applied: version {live.version}, {show_view(live.applied, schema)}"
+    for index, names in asked_by(live, schema).items():
+        who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "nobody")
+        yield f"  {index} {schema[index].name}: {who}"
+    yield "subscribers:" if live.pipelines else "subscribers: none"
+    for name, program in sorted(live.pipelines.items()):
+        yield f"  {name}: {show_view(program.view, schema)}"
+    yield from (f"{fact}: {_shown(value)}" for fact, value in live.facts.items())
+    change = adding(planned, live)
+    if planned.name in live.pipelines:
+        yield f"this pipeline runs: {'; '.join(change.shared) or 'shares the decoding only'}"
+    else:
+        yield f"adding this pipeline: {change.text}"
+
+
+def _shown(fact: object) -> object:
+    if isinstance(fact, dict):
+        return ", ".join(f"{reason} {count}" for reason, count in fact.items()) or "none"
+    return "none" if fact is None else fact

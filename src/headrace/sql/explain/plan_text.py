@@ -1,0 +1,106 @@
+"""Logical plans and typed expressions as stable text, for EXPLAIN and for golden files."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from headrace.model.schema import STRING, TIMESTAMP, TIMESTAMP_NTZ
+from headrace.sql.parse.intervals import show_interval
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, FieldOf, Literal
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, Scan, Union
+from headrace.sql.plan.physical import show_view, show_window
+from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS
+
+_INFIX = (
+    "+", "-", "*", "/", "%", "div", "=", "!=", "<", "<=", ">", ">=", "<=>", "and", "or", "||", "&", "|", "^", "like",
+    "rlike", "ilike",
+)  # fmt: skip
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MANY = 12
+
+
+def show_expr(expr: Expr) -> str:
+    """An expression in the user's terms: column names, Spark's function names."""
+    if isinstance(expr, Column):
+        return expr.name
+    if isinstance(expr, Literal):
+        return _literal(expr)
+    if isinstance(expr, Cast):
+        return f"{'try_cast' if expr.attempt else 'cast'}({show_expr(expr.input)} as {expr.type})"
+    if isinstance(expr, FieldOf):
+        return f"{show_expr(expr.input)}.{expr.name}"
+    if isinstance(expr, CaseWhen):
+        branches = "".join(f" when {show_expr(c)} then {show_expr(v)}" for c, v in expr.branches)
+        return f"case{branches}" + (f" else {show_expr(expr.otherwise)}" if expr.otherwise else "") + " end"
+    if isinstance(expr, AggCall):
+        return _aggregate(expr)
+    assert isinstance(expr, Call)
+    args = [show_expr(a) for a in expr.args]
+    if expr.name in _INFIX and len(args) == 2:
+        return f"({args[0]} {expr.name} {args[1]})"
+    if expr.name == "in":
+        return f"({args[0]} in ({', '.join(args[1:])}))"
+    if expr.name == "not":
+        return f"(not {args[0]})"
+    return f"{expr.name}({', '.join(args)})"
+
+
+def _aggregate(call: AggCall) -> str:
+    name, _, modifier = call.name.partition(" ")
+    inner = ", ".join(show_expr(a) for a in call.args) or "*"
+    tail = f" filter (where {show_expr(call.where)})" if call.where is not None else ""
+    return f"{name}({modifier + ' ' if modifier else ''}{inner}){tail}"
+
+
+def _literal(literal: Literal) -> str:
+    value = literal.value
+    if value is None:
+        return "null"
+    if literal.type == STRING:
+        return "'" + str(value).replace("'", "''") + "'"
+    if literal.type in (TIMESTAMP, TIMESTAMP_NTZ):
+        moment = _EPOCH + datetime.timedelta(microseconds=value)
+        return f"timestamp '{moment}{'Z' if literal.type == TIMESTAMP else ''}'"
+    if literal.type == INTERVAL_MICROS:
+        return f"interval {show_interval(value)}"
+    if literal.type == INTERVAL_MONTHS:
+        return f"interval {value} months"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def show_plan(plan: Plan) -> str:
+    """A logical plan, one node per line, inputs indented below."""
+    return "\n".join(_lines(plan, 0))
+
+
+def _lines(plan: Plan, depth: int) -> Iterator[str]:
+    yield "  " * depth + show_node(plan)
+    for child in plan.inputs:
+        yield from _lines(child, depth + 1)
+
+
+def show_node(plan: Plan) -> str:
+    """One node without its inputs."""
+    if isinstance(plan, Scan):
+        return f"Scan {plan.stream.name} shared_required_schema={show_view(plan.view, plan.schema)}"
+    if isinstance(plan, Filter):
+        return f"Filter {show_expr(plan.predicate)}"
+    if isinstance(plan, Project):
+        outputs = [_named(o.name, show_expr(o.expr)) for o in plan.outputs[:_MANY]]
+        rest = f", ... {len(plan.outputs) - _MANY} more" if len(plan.outputs) > _MANY else ""
+        return f"Project {', '.join(outputs)}{rest}"
+    if isinstance(plan, AssignWindow):
+        return f"AssignWindow {show_window(plan.window)} on {plan.input.schema[plan.time].name}"
+    if isinstance(plan, Aggregate):
+        keys = ", ".join(_named(k.name, show_expr(k.expr)) for k in plan.keys)
+        if plan.distinct:
+            return f"Distinct [{keys}]"
+        calls = ", ".join(f"agg{i} := {show_expr(c)}" for i, c in enumerate(plan.calls))
+        return f"Aggregate by [{keys}] compute [{calls}]"
+    assert isinstance(plan, Union)
+    return f"UnionAll of {len(plan.parts)}"
+
+
+def _named(name: str, text: str) -> str:
+    return name if name == text else f"{name} := {text}"

@@ -1,0 +1,108 @@
+"""Logical to physical, and physical to the `PipelineProgram` that the runtime takes."""
+
+from __future__ import annotations
+
+from headrace.errors import BadEmit, InternalError
+from headrace.model.program import (
+    Condition,
+    Emit,
+    Expression,
+    Meaning,
+    PipelineProgram,
+    Ring0Program,
+    Ring1Program,
+    SinkDef,
+)
+from headrace.model.schema import Field, Schema, View
+from headrace.sinks import SINKS
+from headrace.sql.parse.syntax import Place
+from headrace.sql.plan.expr import columns_of, conjuncts
+from headrace.sql.plan.physical import (
+    Physical,
+    PhysicalAggregate,
+    PhysicalBridge,
+    PhysicalFilter,
+    PhysicalMergeAggregate,
+    PhysicalPartialAggregate,
+    PhysicalProject,
+    PhysicalResultCollect,
+    PhysicalSharedStream,
+    PhysicalSink,
+    topological,
+)
+from headrace.sql.plan.shape import Shape
+from headrace.sql.render.duckdb import render, ring0_column
+from headrace.sql.rules.base import PlanContext
+
+
+def lower(
+    shape: Shape, sinks: tuple[SinkDef, ...], emit: Emit | None, emit_at: Place, ctx: PlanContext
+) -> PhysicalResultCollect:
+    """The physical plan of a shape, before physical rules. `emit` is what the statement says, None for nothing."""
+    node: Physical = PhysicalSharedStream(shape.scan.stream, shape.scan.view)
+    if shape.filter is not None:
+        parts = tuple(
+            Condition(render(part, ring0_column), tuple(sorted(columns_of(part)))) for part in conjuncts(shape.filter)
+        )
+        columns = tuple(sorted(columns_of(shape.filter)))
+        node = PhysicalFilter(node, render(shape.filter, ring0_column), columns, parts)
+    if shape.aggregate is None:
+        if emit is not None:
+            raise BadEmit(
+                "EMIT belongs to aggregates: rows of this query leave as they come",
+                advice="Remove EMIT.",
+                span=ctx.span(emit_at),
+            )
+        outputs = tuple(Expression(o.name, o.expr.type, render(o.expr, ring0_column)) for o in shape.outputs)
+        node = PhysicalBridge(PhysicalProject(node, outputs), (), False)
+    else:
+        node = PhysicalAggregate(node, shape, _emit(shape, emit, emit_at, ctx))
+    writers: list[Physical] = [PhysicalSink(node, sink, SINKS[sink.kind].guarantee) for sink in sinks]
+    return PhysicalResultCollect(tuple(writers) or (node,))
+
+
+def _emit(shape: Shape, emit: Emit | None, emit_at: Place, ctx: PlanContext) -> Emit:
+    """Windows emit on close by default; without a window a group never closes, so only changes remain. Distinct rows
+    leave when they are first seen, but for sessions, whose bounds are not known before they close."""
+    distinct = shape.aggregate is not None and shape.aggregate.distinct
+    if shape.window is not None:
+        if distinct and emit != "close" and shape.window.window.kind != "session":
+            return "first"
+        return emit or "close"
+    if emit == "close":
+        raise BadEmit(
+            "without a window a group never closes",
+            advice="Use EMIT CHANGES, or group by a window.",
+            span=ctx.span(emit_at),
+        )
+    return "first" if distinct else "changes"
+
+
+def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
+    """The program of a finished physical plan: each operator becomes its part of Ring 0 or Ring 1."""
+    stream, view = "", View.none()
+    where: str | None = None
+    read: tuple[int, ...] = ()
+    parts: tuple[Condition, ...] = ()
+    ring0: Ring0Program | None = None
+    ring1: Ring1Program | None = None
+    outputs: tuple[Expression, ...] = ()
+    for node in topological(plan):
+        if isinstance(node, PhysicalSharedStream):
+            stream, view = node.stream.name, node.view
+        elif isinstance(node, PhysicalFilter):
+            where, read, parts = node.sql, node.columns, node.conditions
+        elif isinstance(node, PhysicalProject):
+            outputs = node.outputs
+            ring0 = Ring0Program(where, outputs=outputs, filter_columns=read, conditions=parts)
+        elif isinstance(node, PhysicalPartialAggregate):
+            ring0 = Ring0Program(where, (), node.keys, node.window, node.partials, read, parts)
+        elif isinstance(node, PhysicalMergeAggregate):
+            outputs = node.outputs
+            ring1 = Ring1Program(node.keys, node.window, node.partials, node.emit, node.having, outputs, node.growth)
+        elif isinstance(node, PhysicalAggregate):
+            raise InternalError("an aggregate was not split")
+    if ring0 is None:
+        raise InternalError("the plan has no Ring 0 part")
+    schema = Schema(tuple(Field(o.name, o.type) for o in outputs))
+    return PipelineProgram(stream, view, ring0, ring1, schema, meaning)

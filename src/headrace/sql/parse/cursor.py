@@ -1,0 +1,147 @@
+"""A place in a list of tokens, and the few ways to move on from it."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from headrace.base.options import closest
+from headrace.errors import Span, SyntaxProblem, UnsupportedOnShared
+from headrace.sql.parse.dialect import Token
+from headrace.sql.parse.syntax import Place
+
+# Words that end an expression or a table: they cannot be an alias without AS, nor a bare column name.
+RESERVED = frozenset(
+    [
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "LIMIT",
+        "UNION",
+        "INTERSECT",
+        "EXCEPT",
+        "MINUS",
+        "JOIN",
+        "INNER",
+        "LEFT",
+        "RIGHT",
+        "FULL",
+        "CROSS",
+        "ON",
+        "USING",
+        "AS",
+        "AND",
+        "OR",
+        "NOT",
+        "IN",
+        "IS",
+        "BETWEEN",
+        "LIKE",
+        "RLIKE",
+        "ILIKE",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "ELSE",
+        "END",
+        "EMIT",
+        "WITH",
+        "INTO",
+        "DISTINCT",
+        "DIV",
+        "CLUSTER",
+        "DISTRIBUTE",
+        "SORT",
+        "LATERAL",
+        "PIVOT",
+        "UNPIVOT",
+        "QUALIFY",
+        "NATURAL",
+        "ANTI",
+        "SEMI",
+        "TABLESAMPLE",
+        "OVER",
+        "OFFSET",
+    ]
+)
+
+
+class Cursor:
+    """Reads tokens from left to right; errors point at the token that is not what the grammar wants."""
+
+    def __init__(self, text: str, tokens: list[Token], statement: int) -> None:
+        self.text, self.tokens, self.statement = text, tokens, statement
+        self.position = 0
+        self.token = tokens[0]
+
+    def advance(self) -> Token:
+        """The current token; moves to the next."""
+        token = self.token
+        if token.kind != "end":
+            self.position += 1
+            self.token = self.tokens[self.position]
+        return token
+
+    def peek(self, distance: int = 1) -> Token:
+        """The token `distance` after the current one."""
+        return self.tokens[min(self.position + distance, len(self.tokens) - 1)]
+
+    @property
+    def previous_end(self) -> int:
+        """Where the last taken token ended."""
+        return self.tokens[self.position - 1].end if self.position else self.token.start
+
+    def at(self, *words: str) -> bool:
+        """Whether the next tokens are these words or symbols."""
+        if self.token.upper != words[0]:
+            return False
+        return len(words) == 1 or all(self.peek(i).upper == word for i, word in enumerate(words))
+
+    def accept(self, *words: str) -> bool:
+        """Takes these words or symbols if they come next."""
+        if not self.at(*words):
+            return False
+        for _ in words:
+            self.advance()
+        return True
+
+    def expect(self, word: str, context: str) -> Token:
+        """Takes `word` or fails saying what was expected, as in "after the columns"."""
+        if self.token.upper != word:
+            self.fail(f"expected {word} {context}")
+        return self.advance()
+
+    def name(self, what: str) -> str:
+        """Takes an identifier; `what` says in errors what it names."""
+        if self.token.kind == "quoted":
+            return self.advance().text
+        if self.token.kind == "word" and (self.token.upper not in RESERVED):
+            return self.advance().text
+        self.fail(f"expected {what}")
+
+    def one_of(self, what: str, *words: str) -> str:
+        """Takes one of `words`, returned in upper case."""
+        if self.token.upper in words:
+            return self.advance().upper
+        hint = closest(self.token.text, words) if self.token.kind == "word" else None
+        advice = f"Did you mean {hint.upper()}? " if hint else ""
+        self.fail(f"expected {what}", advice=advice + "One of: " + ", ".join(words) + ".")
+
+    def span(self, place: Place) -> Span:
+        """`place` as a span with a caret."""
+        return Span(self.text, place[0], place[1], self.statement)
+
+    def fail(self, problem: str, *, advice: str = "", certain: bool = False) -> NoReturn:
+        """Raises SyntaxProblem at the current token. `certain`: a mistake in every dialect."""
+        token = self.token
+        found = "the end of the statement" if token.kind == "end" else f"'{token.text}'"
+        end = token.end if token.kind != "end" else token.start + 1
+        raise SyntaxProblem(
+            f"{problem}, found {found}", advice=advice, span=self.span((token.start, end)), certain=certain
+        )
+
+    def refuse(self, what: str, advice: str, place: Place) -> NoReturn:
+        """Raises UnsupportedOnShared: valid Spark SQL that the shared host cannot run."""
+        raise UnsupportedOnShared(f"{what} cannot run on the shared host", advice=advice, span=self.span(place))

@@ -1,0 +1,54 @@
+"""The grammar of types inside statements; `headrace.model.schema.parse_type` knows what they mean."""
+
+from __future__ import annotations
+
+from headrace.base.options import closest
+from headrace.errors import UnknownType
+from headrace.model.schema import DataType, parse_type
+from headrace.sql.parse.cursor import Cursor
+
+_TYPES = [
+    "BOOLEAN",
+    "TINYINT",
+    "SMALLINT",
+    "INT",
+    "BIGINT",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL",
+    "STRING",
+    "BINARY",
+    "DATE",
+    "TIMESTAMP",
+    "TIMESTAMP_NTZ",
+    "ARRAY",
+    "MAP",
+    "STRUCT",
+]
+
+
+def parse_data_type(cursor: Cursor) -> DataType:
+    """A type at the cursor. Raises UnknownType with its place."""
+    start = cursor.token.start
+    depth = 0
+    if cursor.token.kind != "word":
+        cursor.fail("expected a type")
+    first = cursor.advance()
+    while cursor.token.upper in ("<", "(") or depth:
+        token = cursor.advance()
+        if token.kind == "end":
+            cursor.fail("expected the end of the type")
+        # `>>` may come as one token at the end of ARRAY<ARRAY<INT>>
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1, ">>": -2, "<>": 0}.get(token.upper, 0)
+    place = (start, cursor.previous_end)
+    try:
+        return parse_type(cursor.text[slice(*place)])
+    except UnknownType as problem:
+        hint = closest(first.text, _TYPES)
+        advice = f"Did you mean {hint.upper()}? " if hint and hint.upper() != first.upper else ""
+        raise UnknownType(
+            problem.message,
+            advice=advice + (problem.advice or "Types: " + ", ".join(_TYPES) + "."),
+            span=cursor.span(place),
+            **problem.params,
+        ) from None

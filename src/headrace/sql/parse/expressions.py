@@ -1,0 +1,386 @@
+"""The grammar of expressions: one function per level of precedence, from OR down to literals."""
+
+from __future__ import annotations
+
+from headrace.errors import SyntaxProblem
+from headrace.sql.parse.cursor import RESERVED, Cursor
+from headrace.sql.parse.data_types import parse_data_type
+from headrace.sql.parse.intervals import UNITS, parse_interval, unit_amount
+from headrace.sql.parse.syntax import Apply, Case, CastTo, Constant, Dot, IntervalConstant, Name, Node, Subscript
+
+_COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
+_PREFIXED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
+# a level takes a dozen calls of the parser, and Python stops at a thousand
+_MAX_DEPTH = 50
+
+
+def parse_expression(cursor: Cursor) -> Node:
+    """An expression at the cursor, which moves behind it."""
+    return _Expressions(cursor).disjunction()
+
+
+class _Expressions:
+    """Recursive descent; each method parses its level and everything that binds tighter."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.depth = 0
+
+    def disjunction(self) -> Node:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            self.cursor.fail(f"the expression is nested more than {_MAX_DEPTH} levels deep", certain=True)
+        left = self.conjunction()
+        while self.cursor.accept("OR"):
+            left = self._binary("or", left, self.conjunction())
+        self.depth -= 1
+        return left
+
+    def conjunction(self) -> Node:
+        left = self.negation()
+        while self.cursor.accept("AND"):
+            left = self._binary("and", left, self.negation())
+        return left
+
+    def negation(self) -> Node:
+        start = self.cursor.token.start
+        negations = 0
+        while self.cursor.accept("NOT") or self.cursor.accept("!"):
+            negations += 1
+        node = self.predicate()
+        for _ in range(negations):
+            node = Apply((start, node.at[1]), "not", (node,), operator=True)
+        return node
+
+    def predicate(self) -> Node:
+        left = self.bit_or()
+        while True:
+            token = self.cursor.token
+            if token.upper in _COMPARISONS:
+                self.cursor.advance()
+                left = self._binary(_COMPARISONS[token.upper], left, self.bit_or())
+            elif token.upper == "IS":
+                left = self._is(left)
+            elif token.upper in ("IN", "BETWEEN", "LIKE", "RLIKE", "REGEXP", "ILIKE") or (
+                token.upper == "NOT"
+                and self.cursor.peek().upper in ("IN", "BETWEEN", "LIKE", "RLIKE", "REGEXP", "ILIKE")
+            ):
+                left = self._word_predicate(left)
+            else:
+                return left
+
+    def _is(self, left: Node) -> Node:
+        cursor = self.cursor
+        cursor.advance()
+        negated = cursor.accept("NOT")
+        if cursor.accept("NULL"):
+            node: Node = Apply((left.at[0], cursor.previous_end), "isnull", (left,), operator=True)
+        elif cursor.at("TRUE") or cursor.at("FALSE"):
+            word = cursor.advance()
+            constant = Constant((word.start, word.end), "boolean", word.upper)
+            node = Apply((left.at[0], cursor.previous_end), "<=>", (left, constant), operator=True)
+        elif cursor.accept("DISTINCT", "FROM"):
+            right = self.bit_or()
+            equal = self._binary("<=>", left, right)
+            node = Apply(equal.at, "not", (equal,), operator=True)
+        else:
+            cursor.fail("expected NULL, TRUE, FALSE or DISTINCT FROM after IS")
+        return Apply(node.at, "not", (node,), operator=True) if negated else node
+
+    def _word_predicate(self, left: Node) -> Node:
+        cursor = self.cursor
+        negated = cursor.accept("NOT")
+        word = cursor.advance().upper
+        node: Node
+        if word == "IN":
+            cursor.expect("(", "after IN")
+            if cursor.at("SELECT"):
+                cursor.refuse("a subquery in IN", "List the values, or filter in the subquery of FROM.", self._here())
+            values = [self.disjunction()]
+            while cursor.accept(","):
+                values.append(self.disjunction())
+            cursor.expect(")", "after the values of IN")
+            node = Apply((left.at[0], cursor.previous_end), "in", (left, *values), operator=True)
+        elif word == "BETWEEN":
+            low = self.bit_or()
+            cursor.expect("AND", "between the bounds of BETWEEN")
+            high = self.bit_or()
+            node = self._binary("and", self._binary(">=", left, low), self._binary("<=", left, high))
+        elif word in ("LIKE", "ILIKE"):
+            if cursor.token.upper in ("ANY", "ALL", "SOME"):
+                cursor.refuse(f"{word} {cursor.token.upper}", f"Write several {word} with OR or AND.", self._here())
+            pattern = self.bit_or()
+            if cursor.at("ESCAPE"):
+                cursor.refuse("ESCAPE", "A backslash escapes % and _ in the pattern.", self._here())
+            node = self._binary(word.lower(), left, pattern)
+        else:
+            node = self._binary("rlike", left, self.bit_or())
+        return Apply(node.at, "not", (node,), operator=True) if negated else node
+
+    def bit_or(self) -> Node:
+        left = self.bit_xor()
+        while self.cursor.accept("|"):
+            left = self._binary("|", left, self.bit_xor())
+        return left
+
+    def bit_xor(self) -> Node:
+        left = self.bit_and()
+        while self.cursor.accept("^"):
+            left = self._binary("^", left, self.bit_and())
+        return left
+
+    def bit_and(self) -> Node:
+        left = self.sum()
+        while self.cursor.accept("&"):
+            left = self._binary("&", left, self.sum())
+        return left
+
+    def sum(self) -> Node:
+        left = self.product()
+        while self.cursor.token.upper in ("+", "-", "||"):
+            operator = self.cursor.advance().upper
+            left = self._binary(operator, left, self.product())
+        return left
+
+    def product(self) -> Node:
+        left = self.unary()
+        while self.cursor.token.upper in ("*", "/", "%", "DIV"):
+            operator = self.cursor.advance().upper
+            left = self._binary(operator.lower(), left, self.unary())
+        return left
+
+    def unary(self) -> Node:
+        token = self.cursor.token
+        if token.kind == "symbol" and token.upper in ("-", "+", "~"):
+            self.cursor.advance()
+            following = self.cursor.token
+            if token.upper == "-" and following.kind == "number" and following.start == token.end:
+                self.cursor.advance()
+                return self.postfix(Constant((token.start, following.end), "number", "-" + following.text))
+            inner = self.unary()
+            name = {"-": "negative", "+": "positive", "~": "~"}[token.upper]
+            return Apply((token.start, inner.at[1]), name, (inner,), operator=True)
+        return self.postfix(self.primary())
+
+    def postfix(self, node: Node) -> Node:
+        """Field access, subscripts and `::` casts after a primary."""
+        cursor = self.cursor
+        while True:
+            if cursor.accept("."):
+                node = Dot((node.at[0], cursor.token.end), node, self._field())
+            elif cursor.accept("["):
+                index = self.disjunction()
+                cursor.expect("]", "after the index")
+                node = Subscript((node.at[0], cursor.previous_end), node, index)
+            elif cursor.accept("::"):
+                kind = parse_data_type(cursor)
+                node = CastTo((node.at[0], cursor.previous_end), node, kind, False)
+            else:
+                return node
+
+    def _field(self) -> str:
+        token = self.cursor.token
+        if token.kind not in ("word", "quoted"):
+            self.cursor.fail("expected a field name after the dot")
+        return self.cursor.advance().text
+
+    def primary(self) -> Node:
+        cursor = self.cursor
+        token = cursor.token
+        if token.kind == "number":
+            cursor.advance()
+            return Constant((token.start, token.end), "number", token.text)
+        if token.kind == "string":
+            return self._string()
+        if token.kind == "hex":
+            cursor.advance()
+            return Constant((token.start, token.end), "binary", token.text)
+        if token.kind == "quoted":
+            return self._name()
+        if token.upper == "(":
+            return self._parenthesis()
+        if token.kind == "word":
+            return self._word()
+        cursor.fail("expected an expression", certain=True)
+
+    def _string(self) -> Node:
+        """One or more adjacent string literals, which Spark joins."""
+        cursor = self.cursor
+        first = cursor.advance()
+        body = first.text
+        while cursor.token.kind == "string":
+            # sqlglot splits 'it''s' in two touching pieces: there the doubled quote stands for one
+            touching = cursor.token.start == cursor.previous_end
+            body += (cursor.text[cursor.token.start] if touching else "") + cursor.token.text
+            cursor.advance()
+        return Constant((first.start, cursor.previous_end), "string", body)
+
+    def _parenthesis(self) -> Node:
+        cursor = self.cursor
+        opened = cursor.advance()
+        if cursor.at("SELECT") or cursor.at("WITH"):
+            cursor.refuse("a subquery in an expression", "Move it to FROM.", self._here())
+        node = self.disjunction()
+        if cursor.at(","):
+            cursor.refuse("a row value", "Use struct(...).", (opened.start, cursor.token.end))
+        cursor.expect(")", "to close the parenthesis")
+        return node
+
+    def _word(self) -> Node:
+        cursor = self.cursor
+        token = cursor.token
+        following = cursor.peek()
+        word = token.upper
+        place = (token.start, token.end)
+        if following.upper == "(" and word not in ("AND", "OR", "NOT", "IN", "CASE", "WHEN", "THEN", "ELSE"):
+            if word in ("CAST", "TRY_CAST"):
+                return self._cast()
+            if word == "EXTRACT":
+                return self._extract()
+            if word == "EXISTS" and cursor.peek(2).upper in ("SELECT", "WITH"):
+                cursor.refuse("EXISTS", "Filter in the subquery of FROM.", place)
+            return self._function()
+        if word in ("TRUE", "FALSE"):
+            cursor.advance()
+            return Constant(place, "boolean", word)
+        if word == "NULL":
+            cursor.advance()
+            return Constant(place, "null", "")
+        if word in _PREFIXED and following.kind == "string":
+            cursor.advance()
+            body = self._string()
+            assert isinstance(body, Constant)
+            kind = {"DATE": "date", "TIMESTAMP_NTZ": "timestamp_ntz"}.get(word, "timestamp")
+            return Constant((token.start, body.at[1]), kind, body.text)  # type: ignore[arg-type]
+        if word == "INTERVAL" and (following.kind in ("string", "number") or following.upper == "-"):
+            return self._interval()
+        if word == "CASE":
+            return self._case()
+        if word in ("CURRENT_TIMESTAMP", "CURRENT_DATE"):
+            cursor.advance()
+            return Apply(place, word.lower(), ())
+        if word in RESERVED:
+            cursor.fail("expected an expression", certain=True)
+        return self._name()
+
+    def _name(self) -> Node:
+        cursor = self.cursor
+        start = cursor.token.start
+        parts = [cursor.advance().text]
+        while cursor.at(".") and cursor.peek().kind in ("word", "quoted"):
+            cursor.advance()
+            parts.append(cursor.advance().text)
+        return Name((start, cursor.previous_end), tuple(parts))
+
+    def _function(self) -> Node:
+        cursor = self.cursor
+        token = cursor.advance()
+        cursor.advance()
+        distinct = cursor.accept("DISTINCT")
+        if not distinct:
+            cursor.accept("ALL")
+        args: list[Node] = []
+        star = False
+        if cursor.at("*"):
+            cursor.advance()
+            star = True
+        elif not cursor.at(")"):
+            args.append(self._argument())
+            while cursor.accept(","):
+                args.append(self._argument())
+        cursor.expect(")", f"after the arguments of {token.text}")
+        where: Node | None = None
+        if cursor.at("FILTER") and cursor.peek().upper == "(":
+            cursor.advance()
+            cursor.advance()
+            cursor.expect("WHERE", "in FILTER")
+            where = self.disjunction()
+            cursor.expect(")", "after FILTER's condition")
+        if cursor.at("OVER"):
+            advice = "Group by a window instead: GROUP BY window(ts, '1 minute')."
+            cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
+        if cursor.at("WITHIN") or cursor.at("IGNORE") or cursor.at("RESPECT"):
+            cursor.refuse(cursor.token.upper, "Leave it out.", self._here())
+        place = (token.start, cursor.previous_end)
+        return Apply(place, token.text.lower(), tuple(args), distinct, star, where)
+
+    def _argument(self) -> Node:
+        node = self.disjunction()
+        cursor = self.cursor
+        if cursor.at("->"):
+            cursor.refuse("a lambda", "Explode and process the elements downstream.", (node.at[0], cursor.token.end))
+        if cursor.at("=>"):
+            cursor.fail("arguments are given by position here")
+        return node
+
+    def _cast(self) -> Node:
+        cursor = self.cursor
+        word = cursor.advance()
+        cursor.advance()
+        inner = self.disjunction()
+        cursor.expect("AS", "in CAST")
+        kind = parse_data_type(cursor)
+        cursor.expect(")", "after the type of CAST")
+        return CastTo((word.start, cursor.previous_end), inner, kind, word.upper == "TRY_CAST")
+
+    def _extract(self) -> Node:
+        cursor = self.cursor
+        word = cursor.advance()
+        cursor.advance()
+        part = cursor.advance()
+        cursor.expect("FROM", "in EXTRACT")
+        inner = self.disjunction()
+        cursor.expect(")", "after EXTRACT")
+        field = Constant((part.start, part.end), "string", part.text.lower())
+        return Apply((word.start, cursor.previous_end), "date_part", (field, inner))
+
+    def _case(self) -> Node:
+        cursor = self.cursor
+        start = cursor.advance().start
+        operand = None if cursor.at("WHEN") else self.disjunction()
+        branches: list[tuple[Node, Node]] = []
+        while cursor.accept("WHEN"):
+            condition = self.disjunction()
+            if operand is not None:
+                condition = Apply(condition.at, "=", (operand, condition), operator=True)
+            cursor.expect("THEN", "after WHEN's condition")
+            branches.append((condition, self.disjunction()))
+        if not branches:
+            cursor.fail("expected WHEN after CASE")
+        otherwise = self.disjunction() if cursor.accept("ELSE") else None
+        cursor.expect("END", "to close CASE")
+        return Case((start, cursor.previous_end), tuple(branches), otherwise)
+
+    def _interval(self) -> Node:
+        cursor = self.cursor
+        start = cursor.advance().start
+        if cursor.peek(2).upper == "TO":
+            cursor.refuse("an interval range", "Write INTERVAL '1 hour 30 minutes'.", (start, cursor.peek(3).end))
+        months = micros = 0
+        try:
+            if cursor.token.kind == "string" and cursor.peek().upper.lower() not in UNITS:
+                months, micros = parse_interval(cursor.advance().text)
+            else:
+                while True:
+                    sign = -1 if cursor.accept("-") else 1
+                    amount = cursor.advance().text
+                    if cursor.token.upper.lower() not in UNITS:
+                        raise ValueError(f"expected a unit after {amount}")
+                    part = unit_amount(amount, cursor.advance().text)
+                    months, micros = months + sign * part[0], micros + sign * part[1]
+                    if not (cursor.token.kind in ("number", "string") and cursor.peek().upper.lower() in UNITS):
+                        break
+        except ValueError as problem:
+            raise SyntaxProblem(
+                f"this is not an interval: {problem}",
+                advice="Write INTERVAL 10 SECONDS or INTERVAL '1 hour 30 minutes'.",
+                span=cursor.span((start, cursor.previous_end)),
+                certain=True,
+            ) from None
+        return IntervalConstant((start, cursor.previous_end), months, micros)
+
+    def _binary(self, name: str, left: Node, right: Node) -> Apply:
+        return Apply((left.at[0], right.at[1]), name, (left, right), operator=True)
+
+    def _here(self) -> tuple[int, int]:
+        return (self.cursor.token.start, self.cursor.token.end)

@@ -1,0 +1,246 @@
+"""The grammar of queries: WITH, SELECT, FROM, WHERE, GROUP BY, HAVING, UNION ALL.
+
+What Spark knows and the shared host cannot run is named and refused here; `headrace.sql.parse.dialect.spark_accepts`
+tells the rest of Spark's grammar from typing mistakes.
+"""
+
+from __future__ import annotations
+
+from headrace.errors import SyntaxProblem, UnsupportedOnShared
+from headrace.sql.parse.cursor import RESERVED, Cursor
+from headrace.sql.parse.dialect import spark_accepts
+from headrace.sql.parse.expressions import parse_expression
+from headrace.sql.parse.syntax import (
+    Derived,
+    Item,
+    Name,
+    Node,
+    Query,
+    Relation,
+    SelectQuery,
+    Star,
+    Table,
+    UnionQuery,
+    Windowed,
+    WithQuery,
+)
+
+WINDOW_TABLES = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+
+_REFUSED = {
+    "ORDER": ("ORDER BY", "A stream has no last row to sort; sort where you read the sink."),
+    "SORT": ("SORT BY", "A stream has no last row to sort; sort where you read the sink."),
+    "CLUSTER": ("CLUSTER BY", "Leave it out."),
+    "DISTRIBUTE": ("DISTRIBUTE BY", "Leave it out."),
+    "LIMIT": ("LIMIT", "A stream does not end; limit where you read the sink."),
+    "OFFSET": ("OFFSET", "A stream does not end; limit where you read the sink."),
+    "INTERSECT": ("INTERSECT", "Use a filter."),
+    "EXCEPT": ("EXCEPT", "Use a filter."),
+    "MINUS": ("MINUS", "Use a filter."),
+    "QUALIFY": ("QUALIFY", "Use HAVING."),
+    "LATERAL": ("LATERAL VIEW", "Select the array and unnest it downstream."),
+    "PIVOT": ("PIVOT", "Use one aggregate with FILTER (WHERE ...) per column."),
+    "UNPIVOT": ("UNPIVOT", "Select the columns and unpivot downstream."),
+    "TABLESAMPLE": ("TABLESAMPLE", "Use a filter on a hash or a random column of the source."),
+}
+_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ANTI", "SEMI", ",")
+
+
+def parse_query(cursor: Cursor, stop: int) -> Query:
+    """A query at the cursor; `stop` is where its text ends, for judging what we cannot read."""
+    start = cursor.token.start
+    try:
+        return _query(cursor)
+    except SyntaxProblem as problem:
+        rest = cursor.text[start:stop]
+        if not problem.params.get("certain") and spark_accepts(rest):
+            raise UnsupportedOnShared(
+                f"Spark may know this, but the shared host does not: {problem.message}",
+                advice="See docs/sql.md for what a pipeline on the shared host may use.",
+                span=problem.span,
+            ) from None
+        raise
+
+
+def _query(cursor: Cursor) -> Query:
+    start = cursor.token.start
+    if cursor.accept("WITH"):
+        ctes: list[tuple[str, Query]] = []
+        while True:
+            name = cursor.name("a name for the common table expression")
+            cursor.expect("AS", "after the name")
+            cursor.expect("(", "before the query")
+            ctes.append((name, _query(cursor)))
+            cursor.expect(")", "after the query")
+            if not cursor.accept(","):
+                break
+        body = _query(cursor)
+        return WithQuery((start, cursor.previous_end), tuple(ctes), body)
+    inputs = [_operand(cursor)]
+    while cursor.at("UNION"):
+        here = (cursor.token.start, cursor.token.end)
+        cursor.advance()
+        if not cursor.accept("ALL"):
+            cursor.refuse("UNION without ALL", "Use UNION ALL: a stream cannot wait for all duplicates.", here)
+        inputs.append(_operand(cursor))
+    _refuse_tail(cursor)
+    return inputs[0] if len(inputs) == 1 else UnionQuery((start, cursor.previous_end), tuple(inputs))
+
+
+def _operand(cursor: Cursor) -> Query:
+    if cursor.accept("("):
+        inner = _query(cursor)
+        cursor.expect(")", "after the query")
+        return inner
+    return _select(cursor)
+
+
+def _select(cursor: Cursor) -> SelectQuery:
+    start = cursor.token.start
+    cursor.expect("SELECT", "at the start of a query")
+    distinct = (cursor.token.start, cursor.token.end) if cursor.at("DISTINCT") else None
+    if distinct is not None:
+        cursor.advance()
+        if cursor.at("ON", "("):
+            cursor.refuse("DISTINCT ON", "GROUP BY the columns, and take first(...) of the others.", distinct)
+    cursor.accept("ALL")
+    items = [_item(cursor)]
+    while cursor.accept(","):
+        items.append(_item(cursor))
+    if not cursor.at("FROM"):
+        cursor.fail("expected FROM and the name of a stream after the select list")
+    cursor.advance()
+    relation = _relation(cursor)
+    if cursor.token.upper in _JOINS:
+        here = (cursor.token.start, cursor.token.end)
+        cursor.refuse("a join", "A pipeline on the shared host reads one stream.", here)
+    _refuse_tail(cursor)
+    where = parse_expression(cursor) if cursor.accept("WHERE") else None
+    group_by: tuple[Node, ...] | None = None
+    if cursor.accept("GROUP"):
+        cursor.expect("BY", "after GROUP")
+        group_by = _group_by(cursor)
+    having = parse_expression(cursor) if cursor.accept("HAVING") else None
+    return SelectQuery((start, cursor.previous_end), tuple(items), relation, where, group_by, having, distinct)
+
+
+def _refuse_tail(cursor: Cursor) -> None:
+    refused = _REFUSED.get(cursor.token.upper) if cursor.token.kind == "word" else None
+    if refused is not None:
+        cursor.refuse(refused[0], refused[1], (cursor.token.start, cursor.token.end))
+
+
+def _group_by(cursor: Cursor) -> tuple[Node, ...]:
+    for word in ("ROLLUP", "CUBE", "GROUPING", "ALL"):
+        if cursor.at(word) and (word == "ALL" or cursor.peek().upper in ("(", "SETS")):
+            here = (cursor.token.start, cursor.token.end)
+            cursor.refuse(f"GROUP BY {word}", "Name the columns; use one pipeline per grouping.", here)
+    keys = [parse_expression(cursor)]
+    while cursor.accept(","):
+        keys.append(parse_expression(cursor))
+    if cursor.at("WITH"):
+        cursor.refuse("WITH ROLLUP or CUBE", "Use one pipeline per grouping.", (cursor.token.start, cursor.token.end))
+    return tuple(keys)
+
+
+def _item(cursor: Cursor) -> Item:
+    start = cursor.token.start
+    star = _star(cursor)
+    if star is not None:
+        return Item(star.at, star, None)
+    value = parse_expression(cursor)
+    alias = _alias(cursor)
+    return Item((start, cursor.previous_end), value, alias)
+
+
+def _star(cursor: Cursor) -> Star | None:
+    start = cursor.token.start
+    qualifier = None
+    if cursor.at("*"):
+        cursor.advance()
+    elif cursor.token.kind in ("word", "quoted") and cursor.peek().upper == "." and cursor.peek(2).upper == "*":
+        qualifier = cursor.advance().text
+        cursor.advance()
+        cursor.advance()
+    else:
+        return None
+    excluded: list[Name] = []
+    if cursor.at("EXCEPT", "("):
+        cursor.advance()
+        cursor.advance()
+        while True:
+            at = (cursor.token.start, cursor.token.end)
+            excluded.append(Name(at, (cursor.name("a column"),)))
+            if not cursor.accept(","):
+                break
+        cursor.expect(")", "after the excluded columns")
+    return Star((start, cursor.previous_end), qualifier, tuple(excluded))
+
+
+def _alias(cursor: Cursor) -> str | None:
+    if cursor.accept("AS"):
+        if cursor.token.kind in ("word", "quoted"):
+            return cursor.advance().text
+        cursor.fail("expected a name after AS")
+    if cursor.token.kind == "quoted" or (cursor.token.kind == "word" and cursor.token.upper not in RESERVED):
+        return cursor.advance().text
+    return None
+
+
+def _relation(cursor: Cursor) -> Relation:
+    start = cursor.token.start
+    if cursor.at("("):
+        cursor.advance()
+        query = _query(cursor)
+        cursor.expect(")", "after the subquery")
+        return Derived((start, cursor.previous_end), query, _alias(cursor))
+    if cursor.token.upper in WINDOW_TABLES and cursor.peek().upper == "(":
+        return _window_table(cursor)
+    name = cursor.name("the name of a stream")
+    if cursor.at("."):
+        cursor.fail("streams have plain names, without a database")
+    if cursor.at("("):
+        cursor.fail(f"there is no table function {name}; there are {', '.join(WINDOW_TABLES)}")
+    place = (start, cursor.previous_end)
+    return Table(place, name, _alias(cursor))
+
+
+def _window_table(cursor: Cursor) -> Windowed:
+    start = cursor.token.start
+    function = cursor.advance().upper.lower()
+    cursor.advance()
+    wrapped = cursor.at("TABLE") and cursor.peek().upper != "," and cursor.advance() is not None
+    inner_start = cursor.token.start
+    source: Table | Derived
+    if cursor.accept("("):
+        source = Derived((inner_start, cursor.previous_end), _query(cursor), None)
+        cursor.expect(")", "after the subquery")
+    elif wrapped and cursor.at("TABLE"):
+        cursor.fail("expected the name of a stream")
+    else:
+        name = cursor.name("the name of a stream")
+        source = Table((inner_start, cursor.previous_end), name, None)
+    partition_by: list[Node] = []
+    if cursor.accept("PARTITION"):
+        cursor.expect("BY", "after PARTITION")
+        partition_by.append(parse_expression(cursor))
+    cursor.expect(",", "after the stream")
+    time = _descriptor(cursor)
+    arguments: list[Node] = []
+    while cursor.accept(","):
+        arguments.append(parse_expression(cursor))
+    cursor.expect(")", f"after the arguments of {function.upper()}")
+    place = (start, cursor.previous_end)
+    return Windowed(place, function, source, time, tuple(arguments), _alias(cursor), tuple(partition_by))
+
+
+def _descriptor(cursor: Cursor) -> Name:
+    described = cursor.at("DESCRIPTOR", "(")
+    if described:
+        cursor.advance()
+        cursor.advance()
+    at = (cursor.token.start, cursor.token.end)
+    name = Name(at, (cursor.name("the event-time column"),))
+    if described:
+        cursor.expect(")", "after the event-time column")
+    return name

@@ -1,0 +1,400 @@
+"""The grammar of statements: a script's text to `statements`. All errors of a script are found at once."""
+
+from __future__ import annotations
+
+from headrace.base.options import closest
+from headrace.errors import (
+    BadName,
+    BadWatermark,
+    DuplicateName,
+    HeadraceError,
+    ScriptErrors,
+    Span,
+    SyntaxProblem,
+    UnknownColumn,
+)
+from headrace.model.program import Emit
+from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
+from headrace.sql.parse.cursor import Cursor
+from headrace.sql.parse.data_types import parse_data_type
+from headrace.sql.parse.dialect import Token, tokenize
+from headrace.sql.parse.expressions import parse_expression
+from headrace.sql.parse.queries import parse_query
+from headrace.sql.parse.statements import (
+    CreatePipeline,
+    CreateSink,
+    CreateStream,
+    Describe,
+    Drop,
+    DropKind,
+    Explain,
+    ExplainMode,
+    Select,
+    Show,
+    ShowCreate,
+    ShowKind,
+    StartPipeline,
+    Statement,
+    StopMode,
+    StopPipeline,
+    TakeSavepoint,
+)
+from headrace.sql.parse.syntax import Apply, IntervalConstant, Name, Query
+
+MAX_NAME_BYTES = 255
+_KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline"}
+_SHOWN: dict[str, ShowKind] = {"STREAMS": "streams", "SINKS": "sinks", "PIPELINES": "pipelines"}
+_FIRST = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "START", "STOP", "SAVEPOINT", "EXPLAIN", "SELECT", "WITH")
+
+
+def parse_script(text: str) -> tuple[Statement, ...]:
+    """The statements of `text`. Raises the one error there is, or ScriptErrors with all of them."""
+    statements: list[Statement] = []
+    errors: list[HeadraceError] = []
+    for number, tokens in enumerate(_split(tokenize(text)), start=1):
+        try:
+            statements.append(_Statements(Cursor(text, tokens, number)).statement())
+        except HeadraceError as problem:
+            errors.append(problem)
+        except RecursionError:
+            errors.append(too_deep(Span(text, tokens[0].start, tokens[-1].start, number)))
+    raise_all(errors)
+    return tuple(statements)
+
+
+def too_deep(span: Span) -> SyntaxProblem:
+    """The error for a statement that nests further than it can be read or planned."""
+    advice = "Use IN (...) instead of many ORs, and WITH instead of nested subqueries."
+    return SyntaxProblem("the statement is nested too deeply", advice=advice, span=span)
+
+
+def raise_all(errors: list[HeadraceError]) -> None:
+    """Raises nothing, the only error, or all of them as ScriptErrors."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ScriptErrors(f"{len(errors)} statements have errors", errors=tuple(errors))
+
+
+def _split(tokens: list[Token]) -> list[list[Token]]:
+    """Cuts at semicolons; empty statements vanish; each piece gets an end token at its semicolon."""
+    pieces: list[list[Token]] = []
+    piece: list[Token] = []
+    for token in tokens:
+        if token.kind == "end" or token.upper == ";":
+            if piece:
+                pieces.append([*piece, Token("end", "", piece[-1].end, piece[-1].end)])
+            piece = []
+        else:
+            piece.append(token)
+    return pieces
+
+
+class _Statements:
+    """Parses the one statement at the cursor."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.start = cursor.token.start
+        self.stop = cursor.tokens[-1].start
+
+    def statement(self) -> Statement:
+        """The whole statement; anything left over is an error."""
+        cursor = self.cursor
+        if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("("):
+            parsed: Statement = self.select()
+        else:
+            word = cursor.one_of("a statement", *_FIRST)
+            parsed = {
+                "CREATE": self.create,
+                "DROP": self.drop,
+                "SHOW": self.show,
+                "DESCRIBE": self.describe,
+                "DESC": self.describe,
+                "START": self.start_pipeline,
+                "STOP": self.stop_pipeline,
+                "SAVEPOINT": self.savepoint,
+                "EXPLAIN": self.explain,
+            }[word]()
+        self.finish()
+        return parsed
+
+    def finish(self) -> None:
+        if self.cursor.token.kind != "end":
+            self.cursor.fail("expected the end of the statement", advice="Separate statements with a semicolon.")
+
+    def sql(self, start: int | None = None) -> str:
+        return self.cursor.text[self.start if start is None else start : self.stop]
+
+    def whole(self, start: int | None = None) -> Span:
+        return self.cursor.span((self.start if start is None else start, self.stop))
+
+    def create(self) -> Statement:
+        cursor = self.cursor
+        or_replace = cursor.accept("OR", "REPLACE")
+        kind = cursor.one_of("STREAM, SINK or PIPELINE after CREATE", *_KINDS)
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        if or_replace and if_not_exists:
+            cursor.fail("OR REPLACE and IF NOT EXISTS exclude each other")
+        place = cursor.token
+        name = cursor.name(f"the name of the {kind.lower()}")
+        if len(name.encode()) > MAX_NAME_BYTES:
+            raise BadName(
+                f"the name of the {kind.lower()} has {len(name.encode())} bytes",
+                advice=f"A name has at most {MAX_NAME_BYTES}.",
+                span=cursor.span((place.start, place.end)),
+                name=name,
+            )
+        if kind == "STREAM":
+            return self.create_stream(name, or_replace, if_not_exists)
+        if kind == "SINK":
+            options, spans = self.options()
+            return CreateSink(self.sql(), self.whole(), name, options, or_replace, if_not_exists, spans)
+        return self.create_pipeline(name, or_replace, if_not_exists)
+
+    def create_stream(self, name: str, or_replace: bool, if_not_exists: bool) -> CreateStream:
+        cursor = self.cursor
+        cursor.expect("(", "before the columns")
+        fields: list[Field] = []
+        seen: set[str] = set()
+        watermark: tuple[Token, int] | None = None
+        while True:
+            if cursor.at("WATERMARK", "FOR"):
+                watermark = self.watermark()
+            else:
+                token = cursor.token
+                column = cursor.name("a column name")
+                if column.lower() in seen:
+                    raise DuplicateName(
+                        f"column '{column}' is declared twice",
+                        advice="Names are compared without case.",
+                        span=cursor.span((token.start, token.end)),
+                        name=column,
+                    )
+                seen.add(column.lower())
+                fields.append(Field(column, parse_data_type(cursor)))
+                if cursor.at("COMMENT") and cursor.peek().kind == "string":
+                    cursor.advance()
+                    cursor.advance()
+            if not cursor.accept(","):
+                break
+        cursor.expect(")", "after the columns")
+        schema = Schema(tuple(fields))
+        if not fields:
+            cursor.fail("a stream has at least one column")
+        event_time, delay = self.resolve_watermark(name, schema, watermark)
+        options, spans = self.options()
+        return CreateStream(
+            self.sql(), self.whole(), name, schema, event_time, delay, options, or_replace, if_not_exists, spans
+        )
+
+    def watermark(self) -> tuple[Token, int]:
+        """`WATERMARK FOR ts AS ts - INTERVAL ...` or `WATERMARK FOR ts AS ts`: the column and the delay."""
+        cursor = self.cursor
+        cursor.advance()
+        cursor.advance()
+        token = cursor.token
+        column = cursor.name("the event-time column")
+        cursor.expect("AS", "after the event-time column")
+        node = parse_expression(cursor)
+        place = cursor.span(node.at)
+        delay = 0
+        if isinstance(node, Apply) and node.name == "-" and isinstance(node.args[1], IntervalConstant):
+            interval = node.args[1]
+            node, delay = node.args[0], interval.micros
+            if interval.months or delay < 0:
+                raise BadWatermark(
+                    "the watermark's delay is zero or more, in days or smaller units",
+                    advice="Write WATERMARK FOR ts AS ts - INTERVAL 10 SECONDS.",
+                    span=place,
+                )
+        if not (isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() == column.lower()):
+            raise BadWatermark(
+                "a watermark is its column minus an interval",
+                advice=f"Write WATERMARK FOR {column} AS {column} - INTERVAL 10 SECONDS.",
+                span=place,
+            )
+        return token, delay
+
+    def resolve_watermark(self, name: str, schema: Schema, mark: tuple[Token, int] | None) -> tuple[int | None, int]:
+        if mark is None:
+            return None, 0
+        token, delay = mark
+        span = self.cursor.span((token.start, token.end))
+        index = schema.index(token.text)
+        if index is None:
+            hint = closest(token.text, schema.names)
+            raise UnknownColumn(
+                f"stream '{name}' has no column '{token.text}'",
+                advice=f"Did you mean '{hint}'?" if hint else "Name one of the declared columns.",
+                span=span,
+                name=token.text,
+                stream=name,
+                did_you_mean=hint,
+            )
+        if schema[index].type not in (TIMESTAMP, TIMESTAMP_NTZ):
+            raise BadWatermark(
+                f"column '{token.text}' is {schema[index].type}; event time is TIMESTAMP or TIMESTAMP_NTZ",
+                advice="Declare it TIMESTAMP: epoch numbers and ISO texts are read as timestamps too.",
+                span=span,
+            )
+        return index, delay
+
+    def options(self) -> tuple[dict[str, str], dict[str, Span]]:
+        """`WITH (name = 'value', ...)`; values are strings, numbers or words; names may have dots."""
+        cursor = self.cursor
+        cursor.expect("WITH", "and the options")
+        cursor.expect("(", "before the options")
+        values: dict[str, str] = {}
+        spans: dict[str, Span] = {}
+        while not cursor.at(")"):
+            if values:
+                cursor.expect(",", "between options")
+            start = cursor.token.start
+            if cursor.token.kind not in ("word", "quoted", "string"):
+                cursor.fail("expected the name of an option")
+            name = cursor.advance().text
+            while cursor.accept("."):
+                name += "." + cursor.advance().text
+            cursor.expect("=", f"after the option {name}")
+            negative = "-" if cursor.accept("-") else ""
+            if cursor.token.kind not in ("string", "number", "word"):
+                cursor.fail(f"expected a value for the option {name}")
+            first = cursor.advance()
+            value = negative + first.text
+            while (
+                first.kind == "string" and cursor.token.kind == "string" and cursor.token.start == cursor.previous_end
+            ):
+                value += cursor.text[cursor.token.start] + cursor.advance().text
+            if name.lower() in values:
+                raise DuplicateName(
+                    f"option '{name}' is given twice",
+                    advice="Keep one of them.",
+                    span=cursor.span((start, cursor.previous_end)),
+                    name=name,
+                )
+            values[name.lower()] = value
+            spans[name.lower()] = cursor.span((start, cursor.previous_end))
+        cursor.advance()
+        return values, spans
+
+    def create_pipeline(self, name: str, or_replace: bool, if_not_exists: bool) -> CreatePipeline:
+        cursor = self.cursor
+        cursor.expect("INTO", "and the names of the sinks")
+        sinks: list[str] = []
+        spans: list[Span] = []
+        while True:
+            span = cursor.span((cursor.token.start, cursor.token.end))
+            sinks.append(cursor.name("the name of a sink"))
+            if sinks[-1].lower() in [s.lower() for s in sinks[:-1]]:
+                raise DuplicateName(
+                    f"sink '{sinks[-1]}' is named twice", advice="Name each sink once.", span=span, name=sinks[-1]
+                )
+            spans.append(span)
+            if not cursor.accept(","):
+                break
+        options, places = self.options() if cursor.at("WITH") else ({}, {})
+        cursor.expect("AS", "before the query")
+        query, query_sql, emit, emit_span = self.query()
+        return CreatePipeline(
+            self.sql(),
+            self.whole(),
+            name,
+            tuple(sinks),
+            query,
+            query_sql,
+            emit,
+            or_replace,
+            if_not_exists,
+            tuple(spans),
+            emit_span,
+            options,
+            places,
+        )
+
+    def query(self) -> tuple[Query, str, Emit | None, Span | None]:
+        cursor = self.cursor
+        start = cursor.token.start
+        parsed = parse_query(cursor, self.stop)
+        text = cursor.text[start : cursor.previous_end]
+        emit: Emit | None = None
+        emit_span = None
+        if cursor.at("EMIT"):
+            emit_start = cursor.advance().start
+            if cursor.accept("CHANGES"):
+                emit = "changes"
+            elif cursor.accept("ON", "CLOSE"):
+                emit = "close"
+            else:
+                cursor.fail("expected CHANGES or ON CLOSE after EMIT")
+            emit_span = cursor.span((emit_start, cursor.previous_end))
+        return parsed, text, emit, emit_span
+
+    def select(self, start: int | None = None) -> Select:
+        query, query_sql, emit, emit_span = self.query()
+        return Select(self.sql(start), self.whole(start), query, query_sql, emit, emit_span)
+
+    def drop(self) -> Drop:
+        kind = self.cursor.one_of("STREAM, SINK or PIPELINE after DROP", *_KINDS)
+        if_exists = self.cursor.accept("IF", "EXISTS")
+        name = self.cursor.name(f"the name of the {kind.lower()}")
+        return Drop(self.sql(), self.whole(), _KINDS[kind], name, if_exists)
+
+    def show(self) -> Show | ShowCreate:
+        if self.cursor.accept("CREATE"):
+            kind = self.cursor.one_of("STREAM, SINK or PIPELINE after SHOW CREATE", *_KINDS)
+            return ShowCreate(self.sql(), self.whole(), _KINDS[kind], self.cursor.name("a name"))
+        shown = self.cursor.one_of("what to show", *_SHOWN, "CREATE")
+        return Show(self.sql(), self.whole(), _SHOWN[shown])
+
+    def describe(self) -> Describe:
+        kind = None
+        if self.cursor.token.upper in _KINDS and self.cursor.peek().kind != "end":
+            kind = _KINDS[self.cursor.advance().upper]
+        return Describe(self.sql(), self.whole(), kind, self.cursor.name("the name of what to describe"))
+
+    def start_pipeline(self) -> StartPipeline:
+        self.cursor.expect("PIPELINE", "after START")
+        return StartPipeline(self.sql(), self.whole(), self.cursor.name("the name of the pipeline"))
+
+    def stop_pipeline(self) -> StopPipeline:
+        self.cursor.expect("PIPELINE", "after STOP")
+        name = self.cursor.name("the name of the pipeline")
+        mode: StopMode = "now" if self.cursor.accept("NOW") else "graceful"
+        close = False
+        if mode == "graceful":
+            self.cursor.accept("GRACEFUL")
+            close = self.cursor.accept("CLOSE")
+            if close or self.cursor.accept("KEEP"):
+                self.cursor.expect("WINDOWS", "after CLOSE or KEEP")
+        return StopPipeline(self.sql(), self.whole(), name, mode, close)
+
+    def savepoint(self) -> TakeSavepoint:
+        name = self.cursor.name("a name for the savepoint")
+        stream = None
+        if self.cursor.accept("OF"):
+            self.cursor.expect("STREAM", "after OF")
+            stream = self.cursor.name("the name of the stream")
+        return TakeSavepoint(self.sql(), self.whole(), name, stream)
+
+    def explain(self) -> Explain:
+        cursor = self.cursor
+        mode: ExplainMode = "plain"
+        if cursor.accept("VERBOSE"):
+            mode = "verbose"
+        elif cursor.accept("JSON"):
+            mode = "json"
+        start = cursor.token.start
+        if cursor.at("PIPELINE") and cursor.peek().kind != "end":
+            cursor.advance()
+            return Explain(self.sql(), self.whole(), mode, None, cursor.name("the name of the pipeline"))
+        if cursor.at("CREATE"):
+            inner = _Statements(cursor)
+            cursor.advance()
+            target = inner.create()
+            if not isinstance(target, CreatePipeline):
+                cursor.fail("EXPLAIN takes a query, a pipeline's name or CREATE PIPELINE")
+            return Explain(self.sql(), self.whole(), mode, target)
+        if not (cursor.at("SELECT") or cursor.at("WITH") or cursor.at("(")):
+            cursor.fail("expected a query, CREATE PIPELINE or PIPELINE and a name after EXPLAIN")
+        return Explain(self.sql(), self.whole(), mode, self.select(start))

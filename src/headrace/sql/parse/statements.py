@@ -1,0 +1,143 @@
+"""What a script says, statement by statement. `script.parse_script` makes these; the hub and the planner read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headrace.errors import Span
+from headrace.model.program import Emit
+from headrace.model.schema import Schema
+from headrace.sql.parse.syntax import Query
+
+DropKind = Literal["stream", "sink", "pipeline"]
+ShowKind = Literal["streams", "sinks", "pipelines"]
+StopMode = Literal["graceful", "now"]
+ExplainMode = Literal["plain", "verbose", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement: its verbatim text (without the semicolon) and its place in the script."""
+
+    sql: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream(Statement):
+    """CREATE STREAM. `event_time` is an index of `schema`; `spans` has the place of each option."""
+
+    name: str
+    schema: Schema
+    event_time: int | None
+    delay_us: int
+    options: dict[str, str]
+    or_replace: bool = False
+    if_not_exists: bool = False
+    spans: Mapping[str, Span] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSink(Statement):
+    """CREATE SINK."""
+
+    name: str
+    options: dict[str, str]
+    or_replace: bool = False
+    if_not_exists: bool = False
+    spans: Mapping[str, Span] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePipeline(Statement):
+    """CREATE PIPELINE name INTO sinks [WITH (options)] AS query [EMIT CHANGES | EMIT ON CLOSE]. `emit` is None when not
+    said."""
+
+    name: str
+    sinks: tuple[str, ...]
+    query: Query
+    query_sql: str
+    emit: Emit | None
+    or_replace: bool = False
+    if_not_exists: bool = False
+    sink_spans: tuple[Span, ...] = ()
+    emit_span: Span | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    spans: Mapping[str, Span] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Statement):
+    """A bare query, to be explained or run into the console."""
+
+    query: Query
+    query_sql: str
+    emit: Emit | None
+    emit_span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Statement):
+    """DROP STREAM | SINK | PIPELINE [IF EXISTS] name."""
+
+    kind: DropKind
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Show(Statement):
+    """SHOW STREAMS | SINKS | PIPELINES."""
+
+    kind: ShowKind
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate(Statement):
+    """SHOW CREATE STREAM | SINK | PIPELINE name."""
+
+    kind: DropKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Statement):
+    """DESCRIBE [STREAM | SINK | PIPELINE] name; `kind` is None when not said."""
+
+    kind: DropKind | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartPipeline(Statement):
+    """START PIPELINE name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopPipeline(Statement):
+    """STOP PIPELINE name [GRACEFUL [CLOSE WINDOWS | KEEP WINDOWS] | NOW]. `close_windows` emits what is open."""
+
+    name: str
+    mode: StopMode
+    close_windows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSavepoint(Statement):
+    """SAVEPOINT name [OF STREAM stream]; without a stream, of all."""
+
+    name: str
+    stream: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Statement):
+    """EXPLAIN [VERBOSE | JSON] of a query, of a CREATE PIPELINE, or (`pipeline`) of an existing pipeline by name."""
+
+    mode: ExplainMode
+    target: Select | CreatePipeline | None
+    pipeline: str | None = None

@@ -1,0 +1,166 @@
+"""The untyped shape of a query, as the parser leaves it: nothing is resolved, every node knows its place.
+
+`bind` turns these into typed expressions (`expr`) and logical plans (`plan`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.model.schema import DataType
+
+Place = tuple[int, int]
+"""[start, end) in the script's text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A piece of syntax at a place."""
+
+    at: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Node):
+    """A possibly qualified name: `a`, `s.a`, `s.a.b`."""
+
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Star(Node):
+    """`*`, `s.*`, `* EXCEPT (a, b)`."""
+
+    qualifier: str | None
+    excluded: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Node):
+    """A literal. `text` is its value as written, without quotes; `kind` says how it was written."""
+
+    kind: Literal["null", "boolean", "number", "string", "date", "timestamp", "timestamp_ntz", "binary"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalConstant(Node):
+    """`INTERVAL 10 SECONDS`: months for year-month parts, microseconds for the others; never both."""
+
+    months: int
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apply(Node):
+    """A function or operator, by its lower-case name. `star` is count(*)'s argument."""
+
+    name: str
+    args: tuple[Node, ...]
+    distinct: bool = False
+    star: bool = False
+    where: Node | None = None
+    operator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Node):
+    """CASE WHEN ... THEN ... ELSE ... END; the simple form is already `operand = value`."""
+
+    branches: tuple[tuple[Node, Node], ...]
+    otherwise: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class CastTo(Node):
+    """CAST(x AS TYPE) or TRY_CAST."""
+
+    input: Node
+    type: DataType
+    attempt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dot(Node):
+    """`x.field` on something that is not a plain name."""
+
+    input: Node
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscript(Node):
+    """`x[index]`."""
+
+    input: Node
+    index: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Node):
+    """One entry of a select list."""
+
+    value: Node
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Node):
+    """A stream or CTE by name."""
+
+    name: str
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Derived(Node):
+    """A subquery in FROM."""
+
+    query: Query
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed(Node):
+    """TUMBLE, HOP, CUMULATE or SESSION over a table: `TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE)`."""
+
+    function: str
+    input: Table | Derived
+    time: Name
+    arguments: tuple[Node, ...]
+    alias: str | None
+    partition_by: tuple[Node, ...] = ()
+
+
+Relation = Table | Derived | Windowed
+
+
+@dataclass(frozen=True, slots=True)
+class SelectQuery(Node):
+    """SELECT [DISTINCT] items FROM relation WHERE ... GROUP BY ... HAVING ... `distinct` is the place of the word."""
+
+    items: tuple[Item, ...]
+    relation: Relation
+    where: Node | None
+    group_by: tuple[Node, ...] | None
+    having: Node | None
+    distinct: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnionQuery(Node):
+    """UNION ALL of two or more."""
+
+    inputs: tuple[Query, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WithQuery(Node):
+    """CTEs in order, each visible to the later ones and to `body`."""
+
+    ctes: tuple[tuple[str, Query], ...]
+    body: Query
+
+
+Query = SelectQuery | UnionQuery | WithQuery

@@ -1,0 +1,79 @@
+"""The options of CREATE PIPELINE: `WITH (max_groups = ..., late_sink = ...)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.base.options import Option, closest, integer, text
+from headrace.errors import BadOption, DuplicateName, UnknownSink
+from headrace.model.program import MAX_GROUPS, Expression, LateRows, PipelineProgram, StreamDef
+from headrace.sql.define import checked_options
+from headrace.sql.names import Names
+from headrace.sql.parse.statements import CreatePipeline
+
+PIPELINE_OPTIONS = (
+    Option(
+        "max_groups",
+        integer(1, 1 << 60),
+        default=MAX_GROUPS,
+        help="how many groups the pipeline may keep as state; with more it is stopped with TOO_MANY_GROUPS",
+    ),
+    Option("late_sink", text, help="the sink that gets the rows which come too late; without it they are only counted"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a pipeline's options say."""
+
+    max_groups: int = MAX_GROUPS
+    late: LateRows | None = None
+
+
+def read_settings(statement: CreatePipeline, program: PipelineProgram, stream: StreamDef, names: Names) -> Settings:
+    """The settings of a pipeline. Raises coded errors at the option that is wrong, also at one without effect."""
+    values = checked_options("a pipeline", PIPELINE_OPTIONS, statement.options, statement.span, statement.spans)
+    if "max_groups" in statement.options and program.ring1 is None:
+        raise BadOption(
+            "a query that keeps no state has no groups",
+            advice="Leave max_groups out.",
+            span=statement.spans["max_groups"],
+            option="max_groups",
+        )
+    late = (
+        None if values["late_sink"] is None else _late_rows(statement, str(values["late_sink"]), program, stream, names)
+    )
+    return Settings(int(values["max_groups"]), late)
+
+
+def _late_rows(
+    statement: CreatePipeline, name: str, program: PipelineProgram, stream: StreamDef, names: Names
+) -> LateRows:
+    span = statement.spans["late_sink"]
+    sink = names.sink(name)
+    if sink is None:
+        hint = closest(name, names.sink_names())
+        raise UnknownSink(
+            f"there is no sink '{name}'",
+            advice=f"Did you mean '{hint}'?" if hint else f"Sinks: {', '.join(names.sink_names()) or 'none'}.",
+            span=span,
+            name=name,
+            did_you_mean=hint,
+        )
+    if name.lower() in [s.lower() for s in statement.sinks]:
+        raise DuplicateName(
+            f"sink '{name}' gets the results already",
+            advice="Late rows need a sink of their own.",
+            span=span,
+            name=name,
+        )
+    if program.ring0.window is None:
+        raise BadOption(
+            "without a window no row is ever late",
+            advice="Leave late_sink out, or group by a window.",
+            span=span,
+            option="late_sink",
+        )
+    read = set(program.view.indexes(len(stream.schema))) | {stream.event_time}
+    columns = [i for i in range(len(stream.schema)) if i in read]
+    return LateRows(sink, tuple(Expression(stream.schema[i].name, stream.schema[i].type, f"c{i}") for i in columns))

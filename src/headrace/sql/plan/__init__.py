@@ -1,0 +1,1 @@
+"""Typed expressions, logical and physical plans."""

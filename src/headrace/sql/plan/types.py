@@ -1,0 +1,160 @@
+"""Spark's ANSI rules for types: which types meet in an operator, and what decimal arithmetic yields.
+
+Two kinds of types exist only inside expressions: VOID (the type of NULL) and the interval types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.model.schema import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    Array,
+    DataType,
+    Decimal,
+    Map,
+    Struct,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden(DataType):
+    """A type that no column has: VOID, INTERVAL MONTH or INTERVAL SECOND."""
+
+    name: str
+
+    @property
+    def ddl(self) -> str:
+        return self.name
+
+    @property
+    def arrow(self) -> pa.DataType:
+        raise TypeError(f"{self.name} is not a column type")
+
+    @property
+    def duckdb(self) -> str:
+        return "INTERVAL" if self.name != "VOID" else '"NULL"'
+
+
+VOID = Hidden("VOID")
+INTERVAL_MONTHS = Hidden("INTERVAL MONTH")
+INTERVAL_MICROS = Hidden("INTERVAL SECOND")
+
+INTEGRAL: tuple[DataType, ...] = (TINYINT, SMALLINT, INT, BIGINT)
+FRACTIONAL: tuple[DataType, ...] = (FLOAT, DOUBLE)
+_DIGITS: dict[DataType, int] = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
+_TIMES: tuple[DataType, ...] = (DATE, TIMESTAMP_NTZ, TIMESTAMP)
+
+
+def type_class(kind: DataType) -> str:
+    """The name under which a type stands in the verified list: without the parameters of decimals, arrays, ..."""
+    if isinstance(kind, Decimal):
+        return "DECIMAL"
+    if isinstance(kind, Array):
+        return "ARRAY"
+    if isinstance(kind, Map):
+        return "MAP"
+    if isinstance(kind, Struct):
+        return "STRUCT"
+    return kind.ddl
+
+
+def is_numeric(kind: DataType) -> bool:
+    """Whether `kind` is a number."""
+    return kind in INTEGRAL or kind in FRACTIONAL or isinstance(kind, Decimal)
+
+
+def as_decimal(kind: DataType) -> Decimal | None:
+    """The decimal type that holds every value of an integral or decimal type."""
+    if isinstance(kind, Decimal):
+        return kind
+    digits = _DIGITS.get(kind)
+    return None if digits is None else Decimal(digits, 0)
+
+
+def wider(left: DataType, right: DataType) -> DataType | None:
+    """The type in which values of both meet, by Spark's ANSI rules; None if there is none."""
+    if left == right:
+        return left
+    if left == VOID:
+        return right
+    if right == VOID:
+        return left
+    if is_numeric(left) and is_numeric(right):
+        return _wider_number(left, right)
+    if left in _TIMES and right in _TIMES:
+        return _TIMES[max(_TIMES.index(left), _TIMES.index(right))]
+    if STRING in (left, right):
+        other = right if left == STRING else left
+        return _beside_string(other)
+    if isinstance(left, Array) and isinstance(right, Array):
+        element = wider(left.element, right.element)
+        return None if element is None else Array(element)
+    return None
+
+
+def _wider_number(left: DataType, right: DataType) -> DataType | None:
+    if left in INTEGRAL and right in INTEGRAL:
+        return INTEGRAL[max(INTEGRAL.index(left), INTEGRAL.index(right))]
+    if left in FRACTIONAL or right in FRACTIONAL:
+        # ANSI Spark avoids FLOAT beside whole numbers: they would lose digits
+        return DOUBLE
+    a, b = as_decimal(left), as_decimal(right)
+    assert a is not None and b is not None
+    scale = max(a.scale, b.scale)
+    whole = max(a.precision - a.scale, b.precision - b.scale)
+    return Decimal(whole + scale, scale) if whole + scale <= 38 else None
+
+
+def _beside_string(other: DataType) -> DataType | None:
+    if other in INTEGRAL:
+        return BIGINT
+    if other in FRACTIONAL or isinstance(other, Decimal):
+        return DOUBLE
+    if other in _TIMES or other.ddl in ("BOOLEAN", "BINARY"):
+        return other
+    return None
+
+
+def widens(source: DataType, target: DataType) -> bool:
+    """Whether Spark casts `source` to `target` by itself where an argument of type `target` is expected."""
+    if source in (target, VOID):
+        return True
+    if is_numeric(source) and is_numeric(target):
+        if isinstance(target, Decimal):
+            held = as_decimal(source)
+            return held is not None and _fits(held, target)
+        if isinstance(source, Decimal):
+            return target in FRACTIONAL
+        return _wider_number(source, target) == target or (source in INTEGRAL and target == FLOAT)
+    return source == DATE and target in (TIMESTAMP, TIMESTAMP_NTZ)
+
+
+def _fits(inner: Decimal, outer: Decimal) -> bool:
+    return inner.scale <= outer.scale and inner.precision - inner.scale <= outer.precision - outer.scale
+
+
+def decimal_result(operator: str, a: Decimal, b: Decimal) -> tuple[int, int]:
+    """Precision and scale of `a operator b` before Spark cuts them to 38 digits."""
+    scale = max(a.scale, b.scale)
+    if operator in ("+", "-"):
+        return max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale
+    if operator == "*":
+        return a.precision + b.precision + 1, a.scale + b.scale
+    if operator == "/":
+        scale = max(6, a.scale + b.precision + 1)
+        return a.precision - a.scale + b.scale + scale, scale
+    if operator == "%":
+        return min(a.precision - a.scale, b.precision - b.scale) + scale, scale
+    raise ValueError(operator)

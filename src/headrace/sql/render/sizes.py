@@ -1,0 +1,326 @@
+"""How large values get: an upper bound in bytes of what an expression makes, as DuckDB text that does not make it.
+
+`repeat(x, n)` has `strlen(x) * n` bytes. DuckDB evaluates 2,048 rows at once and holds their strings outside of its
+memory limit, so a task has to know before it asks (`headrace.exec.sizing`). Bounds are over the values that the
+expression reads; where counting what will be replaced is exact, large rows are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from headrace.errors import Span, UnsupportedOnShared, ValueTooLarge
+from headrace.exec.sizing import MAX_VALUE
+from headrace.model.program import Growth, SizedValue
+from headrace.model.schema import BINARY, STRING, Array, DataType, Map, Struct
+from headrace.sql.functions.strings import re2_literal
+from headrace.sql.parse.syntax import Place
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, FieldOf, Literal, columns_of, walk
+from headrace.sql.plan.limits import TooLong, check_time
+from headrace.sql.plan.shape import Shape
+from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column, text_literal
+
+# Functions whose result may be longer than their arguments.
+GROWING = frozenset({"repeat", "lpad", "rpad", "concat", "||", "concat_ws", "replace", "regexp_replace", "translate"})
+FIXED = 8.0  # bytes of a value of fixed width in Arrow, about
+SHORT = 64.0  # bytes of a number, date or digest as text
+# Below this bound a row's replacements are not counted: the bound is good enough.
+WORTH_COUNTING = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """An upper bound of a value's size: as text, and as multiples of columns plus a constant (`columns` is None when
+    it depends on values)."""
+
+    sql: str
+    columns: dict[str, float] | None = field(default_factory=dict)
+    fixed: float = 0.0
+
+    def times(self, factor: float) -> Bytes:
+        columns = None if self.columns is None else {name: n * factor for name, n in self.columns.items()}
+        return Bytes(f"({self.sql} * {factor!r}::DOUBLE)", columns, self.fixed * factor)
+
+
+def constant(size: float) -> Bytes:
+    """So many bytes, whatever the row."""
+    return Bytes(f"{size!r}::DOUBLE", {}, size)
+
+
+def added(parts: Sequence[Bytes]) -> Bytes:
+    """All of them together."""
+    columns: dict[str, float] | None = {}
+    for part in parts:
+        if part.columns is None or columns is None:
+            columns = None
+        else:
+            for name, n in part.columns.items():
+                columns[name] = columns.get(name, 0.0) + n
+    text = " + ".join(part.sql for part in parts)
+    return Bytes(f"({text})" if parts else "0::DOUBLE", columns, sum(part.fixed for part in parts))
+
+
+def growth_of(
+    outputs: Iterable[Expr],
+    others: Iterable[Expr],
+    where: Expr | None,
+    column: ColumnText,
+    names: Callable[[Column], Sequence[str]],
+    span: Callable[[Place], Span],
+) -> Growth:
+    """The growth of a program that makes `outputs` (all of them, as columns) and evaluates `others` of the rows for
+    which `where` holds. `column` writes a column and `names` says which columns of the relation it reads."""
+    sizes = _Sizes(column, names, span)
+    if where is not None:
+        sizes.collect(where, "")
+    in_filter = bool(sizes.values)
+    guard = "" if where is None or in_filter else f"({render(where, column)})"
+    plain, fixed = [], 0.0
+    for expr in outputs:
+        sizes.collect(expr, guard)
+        if isinstance(expr, Call) and expr.name in GROWING:
+            continue  # collected itself
+        if _is_variable(expr.type):
+            plain.append(sizes.size(expr))
+        else:
+            fixed += FIXED
+    for expr in others:
+        sizes.collect(expr, guard)
+    total = added([constant(fixed), *plain, *(bound for _, bound in sizes.values)])
+    values = tuple(SizedValue(text, bound.sql) for text, bound in sizes.values)
+    rest = added([constant(fixed), *plain]).sql
+    if guard and plain:
+        rest = f"CASE WHEN {guard} THEN {rest} ELSE 0 END"
+    if max((len(v.sql) for v in values), default=0) + len(rest) > LONGEST:
+        raise TooLong(f"an expression of more than {LONGEST} characters", sizes.largest)
+    return Growth(values, rest, total.columns, total.fixed, in_filter)
+
+
+def ring0_growth(shape: Shape, span: Callable[[Place], Span]) -> Growth:
+    """The growth of a shape's Ring 0 part."""
+
+    def names(column: Column) -> Sequence[str]:
+        return (ring0_column(column),)
+
+    if shape.aggregate is None:
+        return growth_of([o.expr for o in shape.outputs], (), shape.filter, ring0_column, names, span)
+    width = len(shape.scan.schema)
+    keys = [k.expr for k in shape.aggregate.keys if not any(c >= width for c in columns_of(k.expr))]
+    return growth_of((), [*keys, *shape.aggregate.calls], shape.filter, ring0_column, names, span)
+
+
+def _is_variable(kind: DataType) -> bool:
+    return kind in (STRING, BINARY) or isinstance(kind, Array | Map | Struct)
+
+
+def grows(expr: Expr) -> bool:
+    """Whether evaluating `expr` may make values that are larger than what it reads."""
+    return any(isinstance(e, Call) and e.name in GROWING for e in walk(expr))
+
+
+class _Sizes:
+    """Bounds of the expressions of one program. `values` are those that grow, with the user's text."""
+
+    def __init__(
+        self, column: ColumnText, names: Callable[[Column], Sequence[str]], span: Callable[[Place], Span]
+    ) -> None:
+        self.column, self.names, self.span = column, names, span
+        self.values: list[tuple[str, Bytes]] = []
+        self.largest: Place = (0, 0)
+
+    def collect(self, expr: Expr, guard: str) -> None:
+        """Add every value inside `expr` that grows and is made for rows for which `guard` holds."""
+        check_time()
+        if isinstance(expr, CaseWhen):
+            for condition, value in expr.branches:
+                self.collect(condition, guard)
+                if not grows(condition):  # DuckDB evaluates a branch only on its rows
+                    text = render(condition, self.column)
+                    self.collect(value, _both(guard, f"({text})"))
+                    guard = _both(guard, f"({text}) IS DISTINCT FROM TRUE")
+                else:
+                    self.collect(value, guard)
+            if expr.otherwise is not None:
+                self.collect(expr.otherwise, guard)
+            return
+        if isinstance(expr, Call) and expr.name in ("and", "or"):
+            left, right = expr.args
+            self.collect(left, guard)
+            # Rendered as CASE when the right side may fail, as functions with a count that rows bring do.
+            if not grows(left) and grows(right):
+                decided = "FALSE" if expr.name == "and" else "TRUE"
+                guard = _both(guard, f"({render(left, self.column)}) IS DISTINCT FROM {decided}")
+            self.collect(right, guard)
+            return
+        if isinstance(expr, Call) and expr.name in GROWING:
+            self._add(expr, guard)
+        if isinstance(expr, Call) and expr.name in ("||", "concat"):  # a chain is one value
+            for part in _chain(expr):
+                self.collect(part, guard)
+            return
+        children = expr.args if isinstance(expr, AggCall) and expr.where is not None else expr.children
+        if isinstance(expr, AggCall) and expr.where is not None:
+            self.collect(expr.where, guard)
+            if not grows(expr.where):
+                guard = _both(guard, f"({render(expr.where, self.column)})")
+        for child in children:
+            self.collect(child, guard)
+
+    def _add(self, expr: Call, guard: str) -> None:
+        bound = self.size(expr)
+        place = self.span(expr.at)
+        text = " ".join(place.text[place.start : place.end].split()) or expr.name
+        text = text if len(text) <= 80 else text[:77] + "..."
+        if bound.columns == {} and bound.fixed > MAX_VALUE:  # DuckDB would make it when it plans
+            raise ValueTooLarge(
+                f"{text} makes a value of {bound.fixed:.0f} bytes; at most {MAX_VALUE} are allowed",
+                advice="Make it shorter.",
+                span=place,
+                expression=text,
+                limit=MAX_VALUE,
+            )
+        if guard:
+            bound = Bytes(f"CASE WHEN {guard} THEN {bound.sql} ELSE 0 END", bound.columns, bound.fixed)
+        self.values.append((text, bound))
+        self.largest = expr.at
+
+    def size(self, expr: Expr) -> Bytes:
+        """An upper bound of the bytes of a value of variable size."""
+        check_time()
+        if not _is_variable(expr.type):
+            return constant(SHORT)
+        if isinstance(expr, Literal):
+            return constant(float(_length(expr)))
+        if isinstance(expr, Column):
+            return self._column(expr)
+        if isinstance(expr, CaseWhen):
+            return self._case(expr)
+        if isinstance(expr, Cast | FieldOf):
+            return self.size(expr.input)
+        if isinstance(expr, Call):
+            return self._call(expr)
+        return added([self.size(child) for child in expr.children] or [constant(SHORT)])
+
+    def _column(self, expr: Column) -> Bytes:
+        text = self.column(expr)
+        if expr.type == BINARY:
+            length = f"octet_length({text})"
+        else:
+            length = f"strlen({text if expr.type == STRING else f'CAST({text} AS VARCHAR)'})"
+        return Bytes(f"coalesce({length}, 0)::DOUBLE", dict.fromkeys(self.names(expr), 1.0))
+
+    def _case(self, expr: CaseWhen) -> Bytes:
+        values = [v for _, v in expr.branches] + ([] if expr.otherwise is None else [expr.otherwise])
+        sizes = [self.size(v) for v in values]
+        total = added(sizes)
+        if any(grows(c) for c, _ in expr.branches):
+            return Bytes(_greatest(sizes), total.columns, total.fixed)
+        branches = "".join(
+            f" WHEN {render(condition, self.column)} THEN {size.sql}"
+            for (condition, _), size in zip(expr.branches, sizes, strict=False)
+        )
+        tail = sizes[-1].sql if expr.otherwise is not None else "0"
+        return Bytes(f"(CASE{branches} ELSE {tail} END)", total.columns, total.fixed)
+
+    def _call(self, expr: Call) -> Bytes:
+        name, args = expr.name, expr.args
+        if name in ("concat", "||"):
+            return added([self.size(part) for part in _chain(expr)])
+        if name == "concat_ws":
+            between = self.size(args[0]).times(float(len(args) - 2)) if len(args) > 2 else constant(0.0)
+            return added([between, *(self.size(a) for a in args[1:])])
+        if name == "repeat":
+            return self._multiplied(self.size(args[0]), args[1])
+        if name in ("lpad", "rpad"):
+            fill = args[2].value if isinstance(args[2], Literal) else None
+            widest = max((len(c.encode()) for c in fill), default=0) if isinstance(fill, str) else 4
+            return added([self.size(args[0]), self._multiplied(constant(float(widest)), args[1])])
+        if name == "replace":
+            return self._replace(expr)
+        if name == "regexp_replace":
+            return self._regexp_replace(expr)
+        if name == "translate":
+            to = args[2].value if isinstance(args[2], Literal) else None
+            return self.size(args[0]) if isinstance(to, str) and to.isascii() else self.size(args[0]).times(4.0)
+        if name in ("upper", "lower"):
+            return self.size(args[0]).times(1.5)  # a capital may take three bytes where the small letter took two
+        if name in ("coalesce", "greatest", "least"):
+            sizes = [self.size(a) for a in args]
+            total = added(sizes)
+            return Bytes(_greatest(sizes), total.columns, total.fixed)
+        inner = [a for a in args if _is_variable(a.type)][:1]
+        return added([constant(SHORT), *(self.size(a) for a in inner)])
+
+    def _multiplied(self, size: Bytes, count: Expr) -> Bytes:
+        if isinstance(count, Literal):
+            return size.times(float(max(0, count.value or 0)))
+        if grows(count):
+            raise UnsupportedOnShared(
+                "a count that is computed from a value of unknown size cannot run on the shared host",
+                advice="Compute the value in a pipeline of its own, and read it there.",
+                span=self.span(count.at),
+            )
+        times = f"greatest(coalesce({render(count, self.column)}, 0), 0)::DOUBLE"
+        return Bytes(f"({size.sql} * {times})", None, 0.0)
+
+    def _replace(self, expr: Call) -> Bytes:
+        text, old, new = expr.args
+        size, inserted = self.size(text), self.size(new)
+        removed = _length(old) if isinstance(old, Literal) else 1
+        if isinstance(new, Literal):
+            if removed >= _length(new):
+                return size
+            bound = size.times(max(1.0, _length(new) / max(1, removed)))
+        else:
+            bound = Bytes(f"({size.sql} * greatest(1, {inserted.sql} / {max(1, removed)}))", None, 0.0)
+        if any(grows(a) for a in expr.args):
+            return bound
+        x, a = render(text, self.column), render(old, self.column)
+        found = f"((strlen({x}) - strlen(replace({x}, {a}, ''))) / greatest(1, strlen({a})))"
+        return _counted(bound, f"({size.sql} + coalesce({found}, 0) * {inserted.sql})")
+
+    def _regexp_replace(self, expr: Call) -> Bytes:
+        text, pattern, new = expr.args
+        size, inserted = self.size(text), _length(new) if isinstance(new, Literal) else 0
+        if inserted <= 1:  # a match has at least one byte
+            return size
+        bound = size.times(float(inserted))
+        if grows(text):
+            return bound
+        x, p = render(text, self.column), re2_literal(render(pattern, self.column))
+        left = f"strlen(regexp_replace({x}, {p}, {text_literal('')}, 'g'))"
+        found = f"(strlen(regexp_replace({x}, {p}, {text_literal('.')}, 'g')) - {left})"
+        return _counted(bound, f"coalesce({left} + {found} * {inserted}, 0)")
+
+
+def _counted(bound: Bytes, exact: str) -> Bytes:
+    """`bound` for small rows, else the exact size, which takes longer to find."""
+    sql = f"(CASE WHEN {bound.sql} <= {WORTH_COUNTING} THEN {bound.sql} ELSE {exact} END)"
+    return Bytes(sql, bound.columns, bound.fixed)
+
+
+def _greatest(sizes: Sequence[Bytes]) -> str:
+    return f"greatest({', '.join(s.sql for s in sizes)})"
+
+
+def _chain(expr: Expr) -> list[Expr]:
+    """The operands of nested concatenations, from left to right."""
+    found: list[Expr] = []
+    stack: list[Expr] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Call) and node.name in ("||", "concat"):
+            stack.extend(reversed(node.args))
+        else:
+            found.append(node)
+    return found
+
+
+def _both(a: str, b: str) -> str:
+    return f"{a} AND {b}" if a else b
+
+
+def _length(literal: Literal) -> int:
+    value = literal.value
+    return len(value.encode()) if isinstance(value, str) else len(value) if isinstance(value, bytes) else 0

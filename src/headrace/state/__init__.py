@@ -1,0 +1,1 @@
+"""The state directory: catalog, plan versions, progress, checkpoints, savepoints."""

@@ -1,0 +1,102 @@
+"""Takes tokens and passwords out of what is declared: see `headrace.state.secrets`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.errors import DiskFull, StateDamaged, StateTooNew, StateUnavailable
+from headrace.model.program import PlanVersion, StreamDef
+from headrace.model.stored import store, stored
+from headrace.sources import SOURCES
+from headrace.sql import CreateStream, parse_script
+from headrace.state.catalog import CATALOG_VERSION, Catalog, CatalogFile
+from headrace.state.secrets import Vault
+from headrace.state.state_dir import SAVEPOINTS, stream_directory
+
+HIDDEN = "***"
+_log = logging.getLogger(__name__)
+
+
+def secrets_of(stream: StreamDef) -> set[str]:
+    """The options of a stream that hold a secret, as they are spelled there."""
+    names = {o.name for o in SOURCES[stream.source].options if o.secret}
+    return {option for option, value in stream.options.items() if option.lower() in names and value}
+
+
+def seal_stream(stream: StreamDef, vault: Vault) -> StreamDef:
+    """`stream` as it is stored: options name secrets, and its text hides them. `vault` knows them from now on."""
+    secret = secrets_of(stream)
+    if not secret:
+        return stream
+    options = {name: vault.seal(value) if name in secret else value for name, value in stream.options.items()}
+    return replace(stream, options=options, sql=_hidden(stream.sql, {name.lower() for name in secret}))
+
+
+def supply(declared: StreamDef, sealed: StreamDef, vault: Vault) -> StreamDef:
+    """`sealed`, a new declaration, with the names of secrets that `declared` has and whose values were lost: they get
+    the values of the new ones."""
+    options = dict(sealed.options)
+    for name in secrets_of(declared) & secrets_of(sealed):
+        old = declared.options[name]
+        if not vault.knows(old):
+            vault.learn(old, vault.reveal(sealed.options[name]))
+            options[name] = old
+    return replace(sealed, options=options)
+
+
+def seal_directory(root: Path) -> CatalogFile:
+    """The catalog of a state directory, or of a savepoint, without secrets. Earlier versions stored them in the catalog
+    and in the plans: they are taken out of there, on the disk too."""
+    file = CatalogFile(root)
+    catalog = file.read()
+    if catalog.version != CATALOG_VERSION:
+        for name in catalog.streams:
+            for plan in (stream_directory(root, name) / "plans").glob("*.json"):
+                _seal_plan(plan, file.vault)
+        for _ in range(2):  # the second time for the copy of the previous catalog
+            file.save(sealed(catalog, file.vault))
+    return file
+
+
+def read_sealed(root: Path) -> tuple[Catalog, Vault]:
+    """The catalog of a state directory without secrets, and the secrets. Changes nothing on the disk."""
+    file = CatalogFile(root)
+    return sealed(file.read(), file.vault), file.vault
+
+
+def seal_savepoints(state_dir: Path) -> None:
+    """Take secrets out of the catalogs and plans of savepoints that an earlier version took."""
+    for savepoint in (state_dir / SAVEPOINTS).glob("[!.]*"):
+        try:
+            if (savepoint / "catalog.json").exists():
+                seal_directory(savepoint)
+        except (StateDamaged, DiskFull, StateUnavailable) as problem:  # no reason to keep the hub closed
+            _log.warning("tokens that savepoint %s may have stay as they are: %s", savepoint, problem.message)
+
+
+def sealed(catalog: Catalog, vault: Vault) -> Catalog:
+    """A catalog as the current version stores it."""
+    if catalog.version == CATALOG_VERSION:
+        return catalog
+    streams = {name: seal_stream(stream, vault) for name, stream in catalog.streams.items()}
+    return replace(catalog, version=CATALOG_VERSION, streams=streams)
+
+
+def _seal_plan(path: Path, vault: Vault) -> None:
+    with contextlib.suppress(StateDamaged, StateTooNew):  # whoever needs it says so
+        plan = stored(PlanVersion, path)
+        if plan is not None and secrets_of(plan.stream):
+            store(path, replace(plan, stream=seal_stream(plan.stream, vault)))
+
+
+def _hidden(sql: str, secret: set[str]) -> str:
+    """The text of a CREATE STREAM as it may be shown: who reads it need not be who may send."""
+    statement = parse_script(sql)[0] if sql else None
+    if isinstance(statement, CreateStream):
+        found = [(span, name) for name, span in statement.spans.items() if name.lower() in secret]
+        for span, name in sorted(found, key=lambda place: -place[0].start):
+            sql = f"{sql[: span.start]}{name} = '{HIDDEN}'{sql[span.end :]}"
+    return sql

@@ -1,0 +1,234 @@
+"""The state directory: one owner, one format version, one place for everything that must survive.
+
+    VERSION                         the format of all below
+    lock                            held by the owner; names its process and its JVM
+    catalog.json                    streams, sinks, pipelines (`headrace.state.catalog`)
+    catalog.previous.json           the catalog before its newest change
+    secrets.json                    tokens and passwords, by name (`headrace.state.secrets`)
+    spark.log                       Spark's errors since it was last started
+    streams/<name>/                 one stream: plans/, progress.json, applied.json, signals.json, source/, checkpoint/
+    savepoints/<name>/              a cut of streams (`headrace.state.savepoints`)
+
+Any path will do that all machines mount: tasks write nothing here, only the owner and its planning processes do.
+Directories have mode 0700 and files 0600. What Spark writes below `checkpoint` has the modes that Spark gives it, in a
+directory that only the owner can enter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import stat
+import time
+import uuid
+from collections.abc import Callable, Collection
+from pathlib import Path
+from urllib.parse import quote
+
+from headrace.base.durable import state_errors, write_atomic
+from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, UnwritablePath
+from headrace.state.checkpoint import CHECKPOINT, misplaced, settle_checkpoint
+
+# 2: tokens are in secrets.json, and the catalog names them.
+FORMAT = 2
+SAVEPOINTS = "savepoints"
+STREAMS = "streams"
+# A file of this name is written into a stream's directory before the catalog forgets the stream.
+DROPPED = "dropped"
+_GONE, _UNCLAIMED = ".gone-", ".unclaimed-"
+_log = logging.getLogger(__name__)
+JVM_GRACE_SECONDS = 30.0
+MAX_COMPONENT = 200  # most file systems allow 255 bytes, and encrypted ones less
+
+
+class StateDir:
+    """An open state directory. From `open` to `close` no other process can open it."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    @staticmethod
+    def open(path: Path, sleep: Callable[[float], None] = time.sleep) -> StateDir:
+        """Take ownership. Waits for a JVM that outlived a killed owner (it may still write), then raises StateInUse."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise UnwritablePath(
+                f"the state directory {path} cannot be used: {problem.strerror or problem}",
+                advice="Name a directory that you may write to with --state-dir.",
+                path=str(path),
+            ) from problem
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = _read_owner(lock)
+            os.close(lock)
+            raise _in_use(path, owner.get("pid")) from None
+        try:
+            _await_jvm(path, _read_owner(lock), sleep)
+            with state_errors(path):
+                require_known_format(path)
+                write_version(path)
+                tighten(path)
+                state = StateDir(path, lock)
+                state.record_owner(jvm=None)
+        except BaseException:
+            os.close(lock)
+            raise
+        return state
+
+    def record_owner(self, jvm: int | None) -> None:
+        """Write who holds the directory; `jvm` is the pid of the Spark driver, when there is one."""
+        owner = {"pid": os.getpid(), "started": _started(os.getpid())}
+        if jvm is not None:
+            owner |= {"jvm": jvm, "jvm_started": _started(jvm)}
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, json.dumps(owner).encode(), 0)
+        os.fsync(self._lock)
+
+    def stream(self, name: str) -> Path:
+        """The directory of one stream."""
+        return stream_directory(self.path, name)
+
+    def sweep(self, streams: Collection[str]) -> None:
+        """Remove what dropped streams and unfinished savepoints have left: a crash may have kept a drop, or a copy,
+        from finishing. `streams` are those that the catalog declares; their checkpoints are put into place.
+
+        The directory of a stream that is neither declared nor known to be dropped is renamed and kept: the catalog may
+        be an old one that was put back.
+        """
+        known = {self.stream(name) for name in streams}
+        for own in known:
+            with contextlib.suppress(OSError):  # then the stream itself says what is missing
+                settle_checkpoint(own)
+        kept = known | {misplaced(own / CHECKPOINT).parent for own in known}
+        directory = self.path / STREAMS
+        for entry in list(directory.iterdir()) if directory.exists() else []:
+            if entry in kept:
+                (entry / DROPPED).unlink(missing_ok=True)  # the catalog still has it: it was not dropped after all
+            elif entry.name.startswith(_GONE) or (entry / DROPPED).exists():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif not entry.name.startswith(_UNCLAIMED):
+                aside = entry.with_name(f"{_UNCLAIMED}{entry.name[:MAX_COMPONENT]}-{uuid.uuid4().hex[:8]}")
+                entry.rename(aside)
+                _log.warning("%s belongs to no declared stream; it is kept as %s", entry, aside.name)
+        for half in (self.path / SAVEPOINTS).glob(".*"):
+            shutil.rmtree(half, ignore_errors=True)
+
+    def close(self) -> None:
+        """Give up ownership. The directory stays."""
+        if self._lock >= 0:
+            os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = -1
+
+
+def stream_directory(root: Path, name: str) -> Path:
+    """The directory of a stream below the state directory `root`. A name may hold any character (backquotes allow it),
+    so those that mean something in a path are written as %XX: no name leads out of the state directory. What is then
+    too long for a file system is cut, and distinguished by a digest."""
+    written = re.sub(r"^\.", "%2E", quote(name, safe=" "))
+    if len(written) > MAX_COMPONENT:
+        written = f"{written[: MAX_COMPONENT - 33]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return root / STREAMS / written
+
+
+def require_savepoint_name(name: str) -> str:
+    """`name`, if a savepoint can have it: it is a directory's name. Raises BadOption."""
+    if re.fullmatch(r"\w[\w.-]*", name) is None or len(os.fsencode(name)) > MAX_COMPONENT:
+        raise BadOption(
+            f"a savepoint cannot be called {name!r}",
+            advice="Its name is that of a directory: letters, digits, '_', '-' and '.', at most 200 bytes.",
+            option="name",
+            value=name,
+        )
+    return name
+
+
+def tighten(root: Path) -> None:
+    """Let only the owner read, write and enter what is below `root`. Says so when that changes anything."""
+    changed: list[Path] = []
+    for place, directories, files in os.walk(root):
+        if Path(place).name == CHECKPOINT:  # Spark's, behind a closed door
+            directories.clear()
+            files.clear()
+        for path in (Path(place), *(Path(place) / name for name in files)):
+            try:
+                mode = path.lstat().st_mode
+                if mode & 0o077 and not stat.S_ISLNK(mode):
+                    path.chmod(stat.S_IMODE(mode) & 0o700)
+                    changed.append(path)
+            except OSError as problem:
+                _log.warning("whether others can read %s cannot be changed: %s", path, problem)
+    if changed:
+        _log.warning("others could read %d files and directories in %s; now only their owner can", len(changed), root)
+
+
+def _in_use(path: Path, pid: object) -> StateInUse:
+    return StateInUse(
+        f"the state directory {path} is in use" + (f" by process {pid}" if pid else ""),
+        advice="Talk to it with headrace sql, headrace status or headrace top and the same --state-dir; or stop that "
+        "process, or name another directory.",
+        path=str(path),
+        pid=pid,
+    )
+
+
+def _read_owner(lock: int) -> dict[str, int]:
+    with contextlib.suppress(ValueError):  # a killed owner may have left half a line: then nobody is named
+        owner = json.loads(os.pread(lock, 4096, 0) or b"{}")
+        if isinstance(owner, dict):
+            return owner
+    return {}
+
+
+def _started(pid: int) -> int | None:
+    """When a process began, so that a reused pid is not taken for it; None when it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _await_jvm(path: Path, owner: dict[str, int], sleep: Callable[[float], None]) -> None:
+    jvm = owner.get("jvm")
+    waited = 0.0
+    while jvm is not None and _started(jvm) is not None and _started(jvm) == owner.get("jvm_started"):
+        if waited >= JVM_GRACE_SECONDS:
+            raise _in_use(path, jvm)
+        sleep(0.1)
+        waited += 0.1
+
+
+def write_version(path: Path) -> None:
+    """Note which format a state directory has."""
+    file = path / "VERSION"
+    if not file.exists() or file.read_bytes().strip() != str(FORMAT).encode():
+        write_atomic(file, f"{FORMAT}\n".encode())
+
+
+def require_known_format(path: Path) -> None:
+    """Raise StateTooNew or StateDamaged unless the directory has a format that we know, or none yet. Only reads."""
+    file = path / "VERSION"
+    if not file.exists():
+        return
+    text = file.read_bytes().strip()
+    if not text.isdigit():
+        raise StateDamaged(f"{file} does not hold a version", path=str(file))
+    if int(text) > FORMAT:
+        raise StateTooNew(
+            f"the state directory {path} has format {int(text)}; this headrace knows formats up to {FORMAT}",
+            advice="Use a newer headrace, or name another directory with --state-dir.",
+            path=str(path),
+            version=int(text),
+        )

@@ -1,0 +1,1 @@
+"""One running stream: its query and supervisor, its plans, its status."""

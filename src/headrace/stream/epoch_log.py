@@ -1,0 +1,104 @@
+"""What the epochs of a stream did, for Python's log: a line for each (INFO), and a warning for what should not be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.model.program import StreamDef
+from headrace.model.status import REJECTED_SHARE, pipeline_warning, stream_warning, untimed_warning
+from headrace.ring0.validity import policy_of
+from headrace.sources.badfiles import read_summary
+
+if TYPE_CHECKING:
+    from headrace.spark.summary import EpochSummary
+
+_log = logging.getLogger(__name__)
+# The newest rows of a stream are judged, so many at a time, beside all of them: after months of good rows it would take
+# weeks until a tenth of all is rejected.
+RECENT = 1000
+
+
+class EpochLog:
+    """Logs the epochs of one stream, in Spark's streaming thread. A stream or pipeline that rejects many of all rows is
+    warned of once, a stream that rejects many of its newest rows whenever that begins, and a file that is left out when
+    the next epoch is committed."""
+
+    def __init__(self, stream: StreamDef, directory: Path) -> None:
+        self._stream, self._directory = stream, directory / "source"
+        self._rejects = policy_of(stream) in ("skip", "dead_letter")
+        self._warned: set[str] = set()
+        self._judged: tuple[int, int] | None = None  # rows and rejected rows up to which the newest were judged
+        self._ill = False  # whether many of those were rejected
+        self._files = read_summary(self._directory).count
+
+    def add(
+        self, summary: EpochSummary, names: Callable[[], Mapping[int, str]], dropped: Callable[[], int] = lambda: 0
+    ) -> None:
+        """An epoch is committed. `names` gives the names of the pipelines in its plan, by instance, and `dropped` the
+        records that the gateway gave up; both are asked only when that is logged."""
+        progress, name = summary.progress, self._stream.name
+        self._warn("", stream_warning(name, progress.rows, progress.rejected, progress.nulled, progress.bad))
+        self._warn("untimed", untimed_warning(name, progress.rows, progress.bad))
+        self._judge_newest(progress.rows, progress.rejected + progress.nulled)
+        known: Mapping[int, str] = {}
+        if _log.isEnabledFor(logging.INFO) or any(p.bad for p in progress.pipelines.values()):
+            known = names()
+        for instance, pipeline in known.items():
+            counted = progress.pipelines.get(str(instance))
+            if counted is not None:
+                text = pipeline_warning(pipeline, counted.rows_in, counted.bad, self._rejects)
+                self._warn(str(instance), text)
+        self._warn_of_files()
+        if _log.isEnabledFor(logging.INFO):
+            _log.info(
+                "stream %s, epoch %d: %s",
+                name,
+                summary.epoch,
+                "; ".join(_words(summary, known, dropped(), self._rejects)),
+            )
+
+    def _warn(self, subject: str, text: str) -> None:
+        if text and subject not in self._warned:
+            self._warned.add(subject)
+            self._ill |= not subject
+            _log.warning(text)
+
+    def _judge_newest(self, rows: int, rejected: int) -> None:
+        """Warn when many of the newest rows are rejected and those before were not."""
+        before = self._judged or (rows, rejected)
+        newest, lost = rows - before[0], rejected - before[1]
+        if newest and newest < RECENT:
+            return
+        self._judged = rows, rejected
+        ill = lost > REJECTED_SHARE * newest
+        if ill and not self._ill:
+            _log.warning(
+                "stream %s found %s of its newest %s rows bad: has the input changed?",
+                self._stream.name, f"{lost:,}", f"{newest:,}",
+            )  # fmt: skip
+        self._ill = ill if newest else self._ill
+
+    def _warn_of_files(self) -> None:
+        skipped = read_summary(self._directory)
+        for path, why in skipped.newest[len(skipped.newest) - min(len(skipped.newest), skipped.count - self._files) :]:
+            _log.warning("stream %s left out %s: %s", self._stream.name, path, why)
+        self._files = skipped.count
+
+
+def _words(summary: EpochSummary, names: Mapping[int, str], dropped: int, rejects: bool) -> list[str]:
+    """The epoch's rows, and what was lost since the beginning."""
+    progress = summary.progress
+    words = [f"{summary.rows:,} rows"]
+    for what, count in {"rejected": progress.rejected, "broken and NULL": progress.nulled, "dropped": dropped}.items():
+        words += [f"{count:,} {what} so far"] if count else []
+    for instance, name in names.items():
+        counted = progress.pipelines.get(str(instance))
+        if counted is not None:
+            bad = "rejected" if rejects else "with bad values"
+            losses = {"late": counted.late, bad: counted.bad, "missed": counted.missed_rows}
+            said = [f"{n:,} {what}" for what, n in losses.items() if n]
+            words += [f"{name} {', '.join(said)} so far"] if said else []
+    return words

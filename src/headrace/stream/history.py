@@ -1,0 +1,68 @@
+"""The epochs of one stream since the hub was opened: how fast they were, what was closed, and who costs too much."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from headrace.model.program import StreamDef
+from headrace.model.stream_options import stream_values
+from headrace.ring0.families import families
+from headrace.state.plans import PlanStore
+from headrace.stream.budget import Accounts, Budget, Verdict
+
+if TYPE_CHECKING:
+    from headrace.spark.summary import EpochSummary
+
+_RATE_EPOCHS = 20
+
+
+class History:
+    """Takes the summary of every epoch, in Spark's streaming thread; others read.
+
+    `alone` are the instances that are to be measured alone from the next plan version on.
+    """
+
+    def __init__(self, stream: StreamDef, plans: PlanStore) -> None:
+        values = stream_values(stream)
+        time_budget = values["pipeline_time_budget"]
+        budget = Budget(None if time_budget is None else time_budget / 1000, values["pipeline_state_budget"])
+        self._accounts, self._plans = Accounts(budget), plans
+        self._recent: deque[tuple[float, EpochSummary]] = deque(maxlen=_RATE_EPOCHS)
+        self._ended = 0  # the plan version that last closed all windows, and whether rows came since
+        self._fed = False
+        self.alone: frozenset[int] = frozenset()
+
+    def add(self, summary: EpochSummary) -> None:
+        """Take an epoch that is committed."""
+        self._recent.append((time.monotonic(), summary))
+        if summary.ending:
+            self._ended, self._fed = summary.plan, False
+        elif summary.rows:
+            self._fed = True
+
+    def fed_since_end(self, version: int) -> bool:
+        """Whether rows came after the plan of this version had closed all windows."""
+        return self._ended == version and self._fed
+
+    def judge(self, summary: EpochSummary) -> Verdict:
+        """Who costs too much. An epoch without rows tells nothing about it."""
+        if not summary.rows or self._accounts.budget == Budget():
+            return Verdict({}, self.alone)
+        shared = families(self._plans.parsed(summary.plan))
+        return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
+
+    @property
+    def recent(self) -> list[EpochSummary]:
+        """The newest epochs, oldest first."""
+        return [summary for _, summary in list(self._recent)]
+
+    def rates(self) -> tuple[float, float]:
+        """Rows and megabytes per second over the newest epochs."""
+        recent = list(self._recent)
+        seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
+        if not seconds:
+            return 0.0, 0.0
+        later = [summary for _, summary in recent[1:]]
+        return sum(s.rows for s in later) / seconds, sum(s.bytes for s in later) / seconds / 1e6

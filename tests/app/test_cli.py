@@ -1,0 +1,171 @@
+"""The command line without Spark: help, versions, checks, plans, and how mistakes are told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.app.cli import app
+
+STREAM = """
+CREATE STREAM s (id BIGINT, ts TIMESTAMP, temp DOUBLE, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)
+WITH (source = 'generator', format = 'json', rows = '100');
+"""
+SINK = "CREATE SINK out WITH (type = 'memory');\n"
+GOOD = STREAM + SINK + "CREATE PIPELINE hot INTO out AS SELECT id FROM s WHERE temp > 20;\n"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said, in this process: starting Python anew for each would be most of the time."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def headrace(*arguments: str, script: str | None = None, cwd: Path | None = None) -> Answer:
+    with contextlib.chdir(cwd or Path.cwd()):
+        result = CliRunner().invoke(app, list(arguments), input=script)
+    return Answer(result.exit_code, result.stdout, result.stderr)
+
+
+def code_of(answer: Answer) -> str:
+    """The error code that a refused command printed; it must be all there is, and on standard error."""
+    assert answer.returncode == 2, answer.stderr
+    assert answer.stdout == ""
+    assert "Traceback" not in answer.stderr
+    return answer.stderr.partition("[")[2].partition("]")[0]
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["check"], ["explain"], ["demo"], ["version"]], ids=" ".join)
+def test_every_command_has_help_and_commands_have_examples(command: list[str]) -> None:
+    answer = headrace(*command, "--help")
+    assert answer.returncode == 0
+    assert "Usage:" in answer.stdout
+    assert not command or "Example" in answer.stdout
+
+
+def test_version_names_headrace_and_what_it_stands_on() -> None:
+    answer = headrace("version")
+    assert answer.returncode == 0
+    assert [line.split()[0] for line in answer.stdout.splitlines()][:3] == ["headrace", "python", "pyspark"]
+
+
+def test_a_right_script_passes_the_check_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(GOOD)
+    command = [sys.executable, "-m", "headrace.app.cli", "check", "app.sql"]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    assert "3 statements, 1 pipelines" in answer.stdout
+    assert [p.name for p in tmp_path.iterdir()] == ["app.sql"]
+
+
+def test_checking_and_explaining_import_no_spark(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(GOOD)
+    program = """
+import sys
+from pathlib import Path
+from headrace.app.check import check_script, explain_script
+text = Path("app.sql").read_text()
+check_script(text)
+explain_script(text)
+assert "pyspark" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
+
+
+def test_a_script_may_come_from_standard_input() -> None:
+    assert headrace("check", "-", script=GOOD).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        (STREAM + SINK + "CREATE PIPELIN p INTO out AS SELECT 1", "SYNTAX_ERROR"),
+        (GOOD.replace("FROM s", "FROM nothing"), "UNKNOWN_STREAM"),
+        (GOOD.replace("INTO out", "INTO nowhere"), "UNKNOWN_SINK"),
+        (GOOD.replace("temp > 20", "tmp > 20"), "UNKNOWN_COLUMN"),
+        (GOOD.replace("rows = '100'", "rowz = '100'"), "UNKNOWN_OPTION"),
+        (GOOD.replace("rows = '100'", "rows = 'many'"), "BAD_OPTION"),
+        (GOOD.replace("BIGINT", "BIGINTEGER"), "UNKNOWN_TYPE"),
+        (GOOD.replace("'json'", "'jason'"), "UNKNOWN_FORMAT"),
+        (GOOD.replace("'generator'", "'genie'"), "UNKNOWN_SOURCE"),
+        (GOOD.replace("'memory'", "'memo'"), "UNKNOWN_SINK_KIND"),
+        (GOOD.replace("type = 'memory'", "type = 'parquet'"), "MISSING_OPTION"),
+        (
+            GOOD.replace("'generator'", "'files', path = '/does/not/exist'").replace(", rows = '100'", ""),
+            "MISSING_FILE",
+        ),
+        (GOOD.replace("'memory'", "'parquet', path = 'app.sql/below'"), "UNWRITABLE_PATH"),
+        (
+            GOOD.replace("temp > 20", "tmp > 20") + SINK.replace("out", "b").replace("'memory'", "'memo'"),
+            "SCRIPT_ERRORS",
+        ),
+    ],
+    ids=lambda value: value if value.isupper() else "",
+)
+@pytest.mark.parametrize("command", [["check"], ["run"], ["run", "--check"]], ids=" ".join)
+def test_a_mistake_is_a_coded_error_with_exit_code_2(
+    tmp_path: Path, command: list[str], script: str, code: str
+) -> None:
+    (tmp_path / "app.sql").write_text(script)
+    assert code_of(headrace(*command, "app.sql", cwd=tmp_path)) == code
+    assert [p.name for p in tmp_path.iterdir()] == ["app.sql"]
+
+
+def test_an_error_in_the_third_statement_says_so_and_points_at_it(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(
+        STREAM + SINK + "CREATE PIPELINE p INTO out AS\n  SELECT id FROM s WHERE tmp > 1;\n"
+    )
+    answer = headrace("check", "app.sql", cwd=tmp_path)
+    lines = answer.stderr.splitlines()
+    assert any("statement 3, line 6, column 26" in line for line in lines)
+    caret = next(i for i, line in enumerate(lines) if "^^^" in line)
+    assert lines[caret - 1].index("tmp") == lines[caret].index("^^^")
+
+
+def test_errors_that_only_follow_from_another_are_not_told(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(GOOD.replace("'generator'", "'genie'"))
+    answer = headrace("check", "app.sql", cwd=tmp_path)
+    assert "UNKNOWN_STREAM" not in answer.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "check", "explain"])
+def test_a_script_that_is_not_there_or_not_text_is_a_coded_error(tmp_path: Path, command: str) -> None:
+    assert code_of(headrace(command, str(tmp_path / "none.sql"))) == "MISSING_FILE"
+    (tmp_path / "bad.sql").write_bytes(b"\xff\xfe\xff")
+    assert code_of(headrace(command, str(tmp_path / "bad.sql"))) == "UNREADABLE_FILE"
+    assert code_of(headrace(command, str(tmp_path))) == "UNREADABLE_FILE"
+
+
+def test_verbose_adds_the_stack_trace(tmp_path: Path) -> None:
+    answer = headrace("check", "--verbose", str(tmp_path / "none.sql"))
+    assert answer.returncode == 2
+    assert "Traceback" in answer.stderr
+    assert "[MISSING_FILE]" in answer.stderr
+
+
+def test_explain_shows_every_plan_or_the_one_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(GOOD + "CREATE PIPELINE cold INTO out AS SELECT id FROM s WHERE temp < 0;\n")
+    both = headrace("explain", "app.sql", cwd=tmp_path)
+    assert both.returncode == 0, both.stderr
+    assert "hot" in both.stdout
+    assert "cold" in both.stdout
+    one = headrace("explain", "app.sql", "--pipeline", "HOT", cwd=tmp_path)
+    assert one.stdout in both.stdout
+    assert "cold" not in one.stdout
+    assert code_of(headrace("explain", "app.sql", "--pipeline", "hott", cwd=tmp_path)) == "UNKNOWN_PIPELINE"
+
+
+def test_explain_as_json_is_one_document(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(GOOD)
+    answer = headrace("explain", "app.sql", "--json", cwd=tmp_path)
+    assert len(json.loads(answer.stdout)) == 1

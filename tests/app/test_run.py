@@ -1,0 +1,147 @@
+"""`headrace run` and `headrace demo` as a user meets them: real processes, real Spark, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+HEADRACE = [sys.executable, "-m", "headrace.app.cli"]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LIMIT = 180
+
+ENDLESS = """
+CREATE STREAM s (n BIGINT, ts TIMESTAMP, temp DOUBLE, WATERMARK FOR ts AS ts - INTERVAL 1 SECOND)
+WITH (source = 'generator', format = 'json', rate = '500');
+CREATE SINK out WITH (type = 'jsonl', path = 'out');
+CREATE PIPELINE all_rows INTO out AS SELECT n FROM s;
+"""
+
+
+def numbers(directory: Path) -> list[int]:
+    return sorted(json.loads(line)["n"] for path in directory.glob("part-*") for line in path.read_text().splitlines())
+
+
+@contextmanager
+def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """A `headrace` process in a group of its own, as a terminal would start it; nothing of it survives the test."""
+    child = subprocess.Popen([*HEADRACE, *arguments], cwd=cwd, stdout=-1, stderr=-1, text=True, start_new_session=True)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for_rows(directory: Path, more_than: int, child: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + LIMIT
+    while len(numbers(directory)) <= more_than:
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline, "no rows"
+        time.sleep(0.2)
+
+
+def test_a_script_over_files_ends_by_itself_and_running_it_again_doubles_nothing(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("out", ".headrace"))
+    source = [
+        json.loads(line) for path in (tmp_path / "data").rglob("*.ndjson") for line in path.read_text().splitlines()
+    ]
+    counts: list[int] = []
+    for _ in range(2):
+        answer = subprocess.run(
+            [*HEADRACE, "run", "clicks.sql", "--until-end"], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT
+        )
+        assert answer.returncode == 0, answer.stderr
+        pages = [
+            json.loads(line) for p in (tmp_path / "out/pages").glob("part-*") for line in p.read_text().splitlines()
+        ]
+        counts.append(sum(page["clicks"] for page in pages))
+    assert counts == [len(source)] * 2
+
+
+def test_ctrl_c_drains_and_exits_0_and_the_next_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(ENDLESS)
+    with started("run", "app.sql", cwd=tmp_path) as child:
+        wait_for_rows(tmp_path / "out", 100, child)
+        os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to everybody
+        out, err = child.communicate(timeout=LIMIT)
+        assert child.returncode == 0, err
+        assert "created pipeline all_rows" in out
+        assert "Traceback" not in err
+    first = numbers(tmp_path / "out")
+    assert first == list(range(len(first)))
+    with started("run", "app.sql", cwd=tmp_path) as child:
+        wait_for_rows(tmp_path / "out", len(first) + 100, child)
+        os.killpg(child.pid, signal.SIGINT)
+        assert child.stderr is not None
+        assert any("Ctrl-C again" in line for line in child.stderr)  # two signals at once would count as one
+        os.killpg(child.pid, signal.SIGINT)
+        child.communicate(timeout=LIMIT)
+        assert child.returncode == 130
+    both = numbers(tmp_path / "out")
+    assert both == list(range(len(both)))
+
+
+def test_a_pipeline_that_fails_is_told_and_gives_exit_code_1(tmp_path: Path) -> None:
+    script = ENDLESS.replace("SELECT n FROM s", "SELECT n / (n - 50) AS n FROM s").replace(
+        "rate = '500'", "rows = '100'"
+    )
+    (tmp_path / "app.sql").write_text(script)
+    answer = subprocess.run(
+        [*HEADRACE, "run", "app.sql", "--until-end"], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT
+    )
+    assert answer.returncode == 1, answer.stderr
+    assert "pipeline all_rows failed" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_the_demo_ends_by_itself_with_results_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    began = time.monotonic()
+    answer = subprocess.run(
+        [*HEADRACE, "demo", "--duration", "25"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert time.monotonic() - began > 25
+    for name in ("alarms", "climate", "volume", "power"):
+        assert f"{name}: the last of" in answer.stdout
+        assert f"{name}: the last of 0 rows" not in answer.stdout
+    assert "of 20 columns were decoded" in answer.stdout
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("headrace")] == []
+
+
+def test_a_master_that_is_none_is_a_coded_error_and_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(ENDLESS)
+    with started("run", "app.sql", "--master", "nonsense", cwd=tmp_path) as child:
+        _, told = child.communicate(timeout=LIMIT)
+        assert child.returncode == 2
+        assert "[SPARK_NOT_STARTED] Spark did not start with master nonsense" in told
+        assert "spark.log" in told
+        deadline = time.monotonic() + LIMIT
+        while group_lives(child.pid):
+            assert time.monotonic() < deadline, "a process is left"
+            time.sleep(0.2)

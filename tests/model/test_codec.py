@@ -1,0 +1,96 @@
+"""Stored definitions come back as they were, whatever is in them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import UnknownType
+from headrace.model.codec import dump, load
+from headrace.model.program import (
+    Condition,
+    Expression,
+    Growth,
+    LateRows,
+    Left,
+    Meaning,
+    Partial,
+    PipelineDef,
+    PipelineProgram,
+    PlanVersion,
+    Ring0Program,
+    Ring1Program,
+    SinkDef,
+    SizedValue,
+    StreamDef,
+    Window,
+)
+from headrace.model.schema import Field, Schema, View
+from tests import strategies
+
+_EVERY_KIND = {
+    Condition: strategies.conditions,
+    Expression: strategies.expressions,
+    Partial: strategies.partials,
+    SizedValue: strategies.sized_values,
+    Growth: strategies.growths,
+    Window: strategies.windows,
+    Ring0Program: strategies.ring0_programs,
+    Ring1Program: strategies.ring1_programs,
+    Meaning: strategies.meanings,
+    PipelineProgram: strategies.programs,
+    StreamDef: strategies.streams,
+    SinkDef: strategies.sinks,
+    LateRows: strategies.late_rows,
+    PipelineDef: strategies.pipelines,
+    Left: strategies.left,
+    PlanVersion: strategies.plans,
+    Field: strategies.fields,
+    Schema: strategies.schemas,
+    View: strategies.views,
+}
+
+
+@settings(max_examples=120)
+@given(st.sampled_from(list(_EVERY_KIND)).flatmap(lambda kind: st.tuples(st.just(kind), _EVERY_KIND[kind])))
+def test_what_is_dumped_is_loaded_again(pair: tuple[type[object], object]) -> None:
+    kind, value = pair
+    assert load(kind, dump(value)) == value
+
+
+def test_every_definition_of_a_program_is_covered_here() -> None:
+    import dataclasses
+
+    from headrace.model import program
+
+    declared = {v for v in vars(program).values() if dataclasses.is_dataclass(v) and v.__module__ == program.__name__}
+    assert declared <= set(_EVERY_KIND)
+
+
+@given(strategies.options)
+def test_equal_values_have_equal_text(options: dict[str, str]) -> None:
+    backwards = dict(reversed(options.items()))
+    assert dump(SinkDef("s", "memory", options)) == dump(SinkDef("s", "memory", backwards))
+
+
+def test_a_field_of_a_later_release_is_ignored() -> None:
+    stored = json.loads(dump(SinkDef("s", "memory", {})))
+    assert load(SinkDef, json.dumps({**stored, "later": 1})) == SinkDef("s", "memory", {})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "3", '"x"', '{"name": "s"}', '{"name": "s", "kind": "k", "options": []}']
+)
+def test_text_that_is_no_definition_is_a_value_or_type_error(text: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        load(SinkDef, text)
+
+
+def test_a_type_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="3"):
+        load(Field, '{"name": "a", "type": 3}')
+    with pytest.raises(UnknownType):
+        load(Field, '{"name": "a", "type": "INTT"}')

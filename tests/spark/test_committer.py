@@ -1,0 +1,170 @@
+"""The end of an epoch without Spark: what a pipeline that failed may still say, and when it is heard again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.bridge.messages import Row
+from headrace.errors import MissingInput, SinkFailed, StreamFailed
+from headrace.model.program import Left, PipelineDef, PlanVersion, SinkDef
+from headrace.ring0.task import run_task
+from headrace.ring0.task_input import TaskInput
+from headrace.spark.committer import EpochCommitter
+from headrace.spark.epochs import NothingPlanned, read_partition
+from headrace.spark.summary import EpochSummary
+from headrace.state.plans import PlanStore
+from headrace.state.progress import read_progress
+from tests.ring0.tasks import WORD, Chunks, lines, stateless, stream
+
+CASTS = stateless(1, sql=f"CAST(c{WORD} AS INT)")
+NEIGHBOUR = stateless(2, WORD)
+
+
+class Stream:
+    """Commits epochs of one task each, one after the other."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.plans, self.epoch = directory, PlanStore(directory), -1
+        self.summaries: list[EpochSummary] = []
+        self.declared = {1, 2}
+        self.committer = EpochCommitter(
+            directory, "checkpoint", self.plans, self.summaries.append, self.declared.copy, lambda: None
+        )
+        self.before: tuple[Left, ...] = ()
+
+    def publish(self, version: int, *pipelines: PipelineDef, left: tuple[Left, ...] = ()) -> PlanVersion:
+        plan = PlanVersion(version, stream(event_time=None), pipelines, False, left)
+        self.plans.publish(plan)
+        return plan
+
+    def commit(self, plan: PlanVersion, word: str) -> dict[int, str]:
+        """An epoch with one row; the failures that are new in it."""
+        self.epoch += 1
+        split = Chunks((lines({"word": word}),))
+        leaving = tuple(left for left in plan.left if left not in self.before)
+        self.before = plan.left
+        given = TaskInput(plan, split, 0, 1, self.epoch, "checkpoint", None, leaving)
+        self.committer.commit([row for rows in run_task(given) for row in rows])
+        return self.summaries[-1].failures
+
+    def held(self, pipeline: PipelineDef) -> list[Any]:
+        sink: Any = self.committer.sink(pipeline, pipeline.sinks[0].name)
+        return list(sink.read().column(0).to_pylist())
+
+
+def test_a_pipeline_that_failed_is_not_heard_until_it_begins_anew(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    first = running.publish(1, CASTS, NEIGHBOUR)
+    assert running.commit(first, "1") == {}
+    assert list(running.commit(first, "x")) == [1]
+    # Planned before the failure was known: it would have a hole now.
+    assert running.commit(first, "2") == {}
+    assert list(read_progress(tmp_path).failures) == ["1/0"]
+    assert running.held(CASTS) == [1]
+    # Started again before any epoch went without it.
+    again = replace(CASTS, life=1)
+    second = running.publish(2, again, NEIGHBOUR, left=(Left(CASTS, flush=False),))
+    assert running.commit(second, "3") == {}
+    assert read_progress(tmp_path).failures == {}
+    assert running.held(CASTS) == [1, 3]
+    # The plan still names it as one that left; that was long ago when it fails once more.
+    assert list(running.commit(second, "y")) == [1]
+    assert running.commit(second, "4") == {}
+    assert running.held(CASTS) == [1, 3]
+    assert running.held(NEIGHBOUR) == ["1", "x", "2", "3", "y", "4"]
+
+
+def test_what_a_pipeline_missed_is_a_gap_that_lasts(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    both, one = running.publish(1, CASTS, NEIGHBOUR), running.publish(2, NEIGHBOUR)
+    running.commit(both, "1")
+    running.commit(one, "2")
+    running.commit(one, "3")
+    away = read_progress(tmp_path)
+    assert away.rows - away.pipelines["1"].seen_rows == 2
+    running.commit(running.publish(3, CASTS, NEIGHBOUR), "4")
+    found = read_progress(tmp_path).pipelines
+    assert [(g.first, g.last, g.rows) for g in found["1"].gaps] == [(1, 2, 2)]
+    assert (found["1"].missed_rows, found["2"].missed_rows, found["2"].gaps) == (2, 0, ())
+    # It comes back a second time, after a failure: the epoch in which it failed is missed too.
+    again = running.publish(4, CASTS, NEIGHBOUR)
+    running.commit(again, "x")
+    back = running.publish(5, replace(CASTS, life=1), NEIGHBOUR, left=(Left(CASTS, flush=False, number=9),))
+    running.commit(back, "5")
+    found = read_progress(tmp_path).pipelines
+    assert [(g.first, g.last, g.rows) for g in found["1"].gaps] == [(1, 2, 2), (4, 4, 1)]
+    assert (found["1"].missed_rows, found["1"].rows_out, found["2"].rows_out) == (3, 3, 6)
+
+
+def test_the_epochs_before_a_pipeline_s_first_are_no_gap(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    running.commit(running.publish(1, NEIGHBOUR), "1")
+    running.commit(running.publish(2, CASTS, NEIGHBOUR), "2")
+    assert read_progress(tmp_path).pipelines["1"].missed_rows == 0
+
+
+def test_a_dropped_pipeline_is_forgotten_after_its_last_epoch_and_a_stopped_one_is_not(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    both, one = running.publish(1, CASTS, NEIGHBOUR), running.publish(2, NEIGHBOUR)
+    running.commit(both, "1")
+    running.commit(one, "2")
+    assert set(read_progress(tmp_path).pipelines) == {"1", "2"}
+    running.declared.remove(1)
+    running.commit(both, "3")  # was planned when the drop came
+    assert set(read_progress(tmp_path).pipelines) == {"1", "2"}
+    running.commit(one, "4")
+    assert set(read_progress(tmp_path).pipelines) == {"2"}
+
+
+def test_an_epoch_of_which_no_task_reports_is_an_error_and_one_that_was_never_planned_is_not(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    plan = running.publish(1, NEIGHBOUR)
+    with pytest.raises(MissingInput):
+        running.committer.commit([])
+    assert read_progress(tmp_path).epoch == -1
+    (batch,) = read_partition(NothingPlanned())
+    running.committer.commit([Row(*values.values()) for values in batch.to_pylist()])
+    assert (read_progress(tmp_path).epoch, running.summaries) == (-1, [])
+    running.commit(plan, "1")
+    assert read_progress(tmp_path).epoch == 0
+
+
+def test_a_commit_whose_query_was_stopped_while_it_hung_stores_nothing(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    plan = running.publish(1, NEIGHBOUR)
+    given = TaskInput(plan, Chunks((lines({"word": "x"}),)), 0, 1, 0, "checkpoint", None, ())
+    rows = [row for rows in run_task(given) for row in rows]
+    asked: list[str] = []
+
+    def stopped_meanwhile() -> None:
+        asked.append(running.committer.doing)
+        if len(asked) == 2:
+            raise StreamFailed("the query was stopped")
+
+    with pytest.raises(StreamFailed):
+        running.committer.commit(rows, stopped_meanwhile)
+    assert asked == ["the commit", f"the commit of sink {NEIGHBOUR.sinks[0].name} of pipeline {NEIGHBOUR.name}"]
+    assert running.committer.doing == ""
+    assert read_progress(tmp_path).epoch == -1
+
+
+def test_a_sink_that_owes_an_epoch_is_asked_again_between_epochs(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    both = tuple(SinkDef(name, "memory", {"retries": "0", "on_failure": "detach"}) for name in ("one", "two"))
+    pipeline = replace(NEIGHBOUR, sinks=both)
+    slow: Any = running.committer.sink(pipeline, "two")
+    real, slow.commit = slow.commit, _refuse
+    running.commit(running.publish(1, pipeline), "x")
+    assert [(debt.sink, debt.epoch) for debt in running.summaries[-1].progress.debts] == [("two", 0)]
+    assert len(running.committer.settle()) == 1
+    slow.commit = real
+    assert running.committer.settle() == ()
+    assert read_progress(tmp_path).debts == ()
+
+
+def _refuse(*given: object) -> int:
+    raise SinkFailed("not now")

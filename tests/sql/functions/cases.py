@@ -1,0 +1,158 @@
+"""Which SQL text stands for each entry of the verified list."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions.base import Overload
+from headrace.sql.functions.casts import CASTS
+from tests.sql.functions.edges import DECIMAL_TYPES
+
+_PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ ", "~": "~"}
+_INFIX = ("+", "-", "*", "/", "%", "div", "=", "!=", "<", "<=", ">", ">=", "<=>", "and", "or", "||", "&", "|", "^",
+          "like", "ilike", "rlike")  # fmt: skip
+
+# Literals for the arguments that must be literals.
+CONSTANTS: dict[str, list[tuple[str, ...]]] = {
+    "like": [("'a%'",), ("'%b\\\\_c%'",), ("'_'",), ("''",), ("'%'",), ("'h_llo%'",), ("'ABC'",)],
+    "ilike": [("'A%'",), ("'_'",), ("'ABC'",), ("'HÉLLO%'",)],
+    "rlike": [(f"'{p}'",) for p in ("^a", "b.c", "[0-9]+", "(abc)+$", "", "x{3}", "2$", "^\\\\d+$", "a.b", "é|ö")],
+    "regexp_replace": [("'[0-9]+'", "'#'"), ("'b'", "''"), ("'a.'", "'<>'"), ("'é|ö'", "'o'")],
+    "regexp_extract": [
+        ("'([a-z]+)([0-9]+)'", "1"),
+        ("'b(.)'", "1"),
+        ("'zzz'", "0"),
+        ("'(x)|(a)'", "1"),
+        ("'^[0-9]+'", "0"),
+    ],
+    "date_format": [("'yyyy-MM-dd'",), ("'yyyy/MM/dd HH:mm:ss'",), ("'HH:mm'",), ("'dd.MM.yyyy'",)],
+    "round": [("0",), ("1",), ("2",), ("12",)],
+    "sha2": [("256",), ("0",)],
+    "date_trunc": [(f"'{u}'",) for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")],
+}
+_INTERVALS = {
+    "INTERVAL SECOND": ["INTERVAL 1 DAY", "INTERVAL 90 MINUTES", "INTERVAL 36 HOURS", "INTERVAL 1 MICROSECOND"],
+    "INTERVAL MONTH": ["INTERVAL 1 MONTH", "INTERVAL 1 YEAR", "INTERVAL 11 MONTHS"],
+}
+
+_NESTED = {"ARRAY": "ARRAY<STRING>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<x: INT, y: STRING>"}
+
+# Functions on which huge counts would wrap around the calendar or fill the memory.
+_SMALL = ("repeat", "lpad", "rpad", "date_add", "date_sub", "timestamp_micros", "element")
+
+# Last digits may differ: both engines call a mathematics library of their own.
+ULPS = {
+    "sqrt": 1, "radians": 1, "degrees": 1, "exp": 2, "ln": 2, "log10": 2, "log2": 2, "power": 2, "sin": 2, "cos": 2,
+    "tan": 2, "asin": 2, "acos": 2, "atan": 2, "atan2": 2, "cbrt": 2,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """An expression over columns a, b, ... of the given types that exercises an entry."""
+
+    key: str
+    kinds: tuple[str, ...]
+    text: str
+    ulps: int = 0
+
+
+# Literal arguments take a shorter way through some functions.
+_LITERAL_CASES = (
+    ("substring(STRING, INT, INT)", "STRING", "substring(a, {}, {})", (1, 0, 3, -2, 2147483647)),
+    ("substring(STRING, INT)", "STRING", "substring(a, {})", (1, 0, 3, -2)),
+    ("left(STRING, INT)", "STRING", "left(a, {})", (0, 2, -1)),
+    ("right(STRING, INT)", "STRING", "right(a, {})", (0, 2, -1)),
+    ("repeat(STRING, INT)", "STRING", "repeat(a, {})", (0, 2, -1)),
+    ("%(INT, INT)", "INT", "(a % {})", (3, -1, -7, 0)),
+    ("/(DOUBLE, DOUBLE)", "DOUBLE", "(a / {}D)", (3, -1, 0)),
+    ("cast(DECIMAL -> DECIMAL)", "DECIMAL(10,2)", "round(a, {})", (0, 1, 2, 3)),
+    ("cast(INT -> BIGINT)", "INT", "round(a, {})", (0, 2)),
+    ("div(BIGINT, BIGINT)", "BIGINT", "(a DIV {})", (3, -1, 0)),
+)
+
+
+def literal_cases() -> Iterator[Case]:
+    """Cases with literals where others have columns."""
+    for key, kind, form, values in _LITERAL_CASES:
+        for chosen in itertools.product(values, repeat=form.count("{}")):
+            yield Case(key, (kind,), form.format(*chosen))
+
+
+def scalar_cases() -> Iterator[Case]:
+    """A case or more for every function overload and every cast."""
+    for overloads in FUNCTIONS.values():
+        for overload in overloads:
+            yield from _overload_cases(overload)
+    for source, target in CASTS:
+        yield from _cast_cases(source, target)
+    yield from literal_cases()
+
+
+def _overload_cases(overload: Overload) -> Iterator[Case]:
+    params = list(overload.params)
+    if overload.variadic and len(params) < 3:
+        params += [params[-1]] * (3 - len(params))
+    choices: list[tuple[str, ...]]
+    if params.count("DECIMAL") > 1:
+        choices = [
+            ("DECIMAL(10,2)",) * 3,
+            ("DECIMAL(10,2)", "DECIMAL(5,1)", "DECIMAL(10,2)"),
+            ("DECIMAL(5,1)", "DECIMAL(3,0)", "DECIMAL(5,1)"),
+        ]
+    elif "DECIMAL" in params:
+        choices = [(d,) * 3 for d in DECIMAL_TYPES]
+    else:
+        choices = [()]
+    for choice in choices:
+        decimals = iter(choice)
+        kinds = [next(decimals) if p == "DECIMAL" else p for p in params]
+        kinds = [_NESTED.get(k, k) for k in kinds]
+        if overload.name in _SMALL or params[0] == "DATE":
+            kinds = [f"SMALL {k}" if k in ("INT", "BIGINT") else k for k in kinds]
+        for constants in _constants(overload, kinds):
+            columns = iter("abcdef")
+            texts = [c if c is not None else next(columns) for c in constants]
+            used = tuple(k for k, c in zip(kinds, constants, strict=True) if c is None)
+            yield Case(overload.key, used, spell(overload.name, texts), ULPS.get(overload.name, 0))
+
+
+def _constants(overload: Overload, kinds: list[str]) -> Iterator[list[str | None]]:
+    intervals = [i for i, k in enumerate(kinds) if k in _INTERVALS]
+    if intervals:
+        (at,) = intervals
+        for text in _INTERVALS[kinds[at]]:
+            yield [text if i == at else None for i in range(len(kinds))]
+        return
+    if not overload.constant:
+        yield [None] * len(kinds)
+        return
+    for given in CONSTANTS[overload.name]:
+        filled = dict(zip(overload.constant, given, strict=True))
+        yield [filled.get(i) for i in range(len(kinds))]
+
+
+def _cast_cases(source: str, target: str) -> Iterator[Case]:
+    sources = DECIMAL_TYPES if source == "DECIMAL" else (source,)
+    targets = ("DECIMAL(10,2)", "DECIMAL(5,1)", "DECIMAL(38,0)") if target == "DECIMAL" else (target,)
+    for a, b in itertools.product(sources, targets):
+        if a != b:
+            yield Case(f"cast({source} -> {target})", (a,), f"CAST(a AS {b})")
+    if (source, target) not in (("TIMESTAMP", "STRING"),):
+        yield Case(f"cast({source} -> {target})", (sources[0],), f"TRY_CAST(a AS {targets[0]})")
+
+
+def spell(name: str, args: list[str]) -> str:
+    """A call as Spark SQL."""
+    if name in _PREFIX:
+        return f"({_PREFIX[name]}{args[0]})"
+    if name in _INFIX and len(args) == 2:
+        return f"({args[0]} {name.upper()} {args[1]})"
+    if name == "in":
+        return f"({args[0]} IN ({', '.join(args[1:])}))"
+    if name == "element":
+        return f"{args[0]}[{args[1]}]"
+    return f"{name}({', '.join(args)})"

@@ -1,0 +1,214 @@
+"""Evaluates one SQL expression in both engines, row by row, and compares: values, errors and result types.
+
+Spark evaluates under its own TryEval, so that a row that fails does not hide the others. DuckDB evaluates the text that
+our planner makes of the same SQL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import struct
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from headrace.errors import HeadraceError
+from headrace.model.program import Meaning, StreamDef
+from headrace.model.schema import Array, DataType, Field, Schema, parse_type
+from headrace.model.schema import Decimal as DecimalType
+from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
+
+TIME_ZONE = "America/New_York"
+MEANING = Meaning(time_zone=TIME_ZONE)
+FAILED = "<error>"
+TOGETHER = 40  # expressions in one Spark job
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result type and the value of each row; FAILED where the engine raised."""
+
+    type: str
+    values: list[Any]
+
+
+def plan_expressions(kinds: tuple[str, ...], texts: list[str]) -> list[tuple[DataType, str] | HeadraceError]:
+    """Our planner's result type and DuckDB text for each expression, or its refusal."""
+    fields = tuple(Field("abcdef"[i], parse_type(kind.removeprefix("SMALL "))) for i, kind in enumerate(kinds))
+    names = ScriptNames()
+    names.add_stream(StreamDef("v", Schema(fields), None, 0, "generator", "json", {}))
+    found: list[tuple[DataType, str] | HeadraceError] = []
+    for text in texts:
+        try:
+            (statement,) = parse_script(f"SELECT {text} AS r FROM v")
+            assert isinstance(statement, Select)
+            (output,) = plan_pipeline(statement, names, MEANING).program.ring0.outputs
+            found.append((output.type, output.sql))
+        except HeadraceError as problem:
+            found.append(problem)
+    return found
+
+
+class Duck:
+    """DuckDB as the runtime sets it up, over one frame."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.connection = duckdb.connect(":memory:")
+        self.connection.execute(f"SET threads=1; SET TimeZone='{TIME_ZONE}'")
+        renamed = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
+        renamed = renamed.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
+        self.connection.register("arrow_rows", renamed)
+        self.connection.execute("CREATE TABLE rows AS SELECT * FROM arrow_rows")
+        self.count = table.num_rows
+
+    def evaluate(self, kind: DataType, sql: str) -> Outcome:
+        """Every row's value; rows are tried one by one only when some row fails."""
+        wire = _wire(kind, f"CAST({sql} AS {kind.duckdb})")
+        try:
+            fetched = self.connection.execute(f"SELECT {wire} FROM rows ORDER BY row_number").fetchall()
+            return Outcome(kind.ddl, [_from_duck(kind, row[0]) for row in fetched])
+        except duckdb.Error:
+            return Outcome(kind.ddl, [self._one(kind, wire, i) for i in range(self.count)])
+
+    def _one(self, kind: DataType, wire: str, row: int) -> Any:
+        try:
+            fetched = self.connection.execute(f"SELECT {wire} FROM rows WHERE row_number = {row}").fetchone()
+        except duckdb.Error:
+            return FAILED
+        assert fetched is not None
+        return _from_duck(kind, fetched[0])
+
+
+def _wire(kind: DataType, sql: str) -> str:
+    """Times as numbers and decimals as text, so that Python's own types lose nothing."""
+    if kind.ddl in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+        return f"epoch_us({sql})"
+    if kind.ddl == "DATE":
+        return f"({sql} - DATE '1970-01-01')"
+    return f"CAST({sql} AS VARCHAR)" if isinstance(kind, DecimalType) else sql
+
+
+def _from_duck(kind: DataType, value: Any) -> Any:
+    if value is None or isinstance(kind, Array):
+        return value
+    if isinstance(kind, DecimalType):
+        return Decimal(value)
+    return bytes(value) if kind.ddl == "BINARY" else value
+
+
+class Spark:
+    """Spark over one frame, a job for many expressions."""
+
+    def __init__(self, session: Any, table: pa.Table, kinds: tuple[str, ...]) -> None:
+        self.session = session
+        frame = session.createDataFrame(
+            _rows(table, kinds), ", ".join(f"{'abcdef'[i]} {k.removeprefix('SMALL ')}" for i, k in enumerate(kinds))
+        )
+        frame.coalesce(1).createOrReplaceTempView("v")
+
+    def evaluate(self, texts: list[str]) -> list[Outcome | str]:
+        """For each expression every row's value, or why Spark refuses it."""
+        found: list[Outcome | str] = []
+        for i in range(0, len(texts), TOGETHER):
+            some = texts[i : i + TOGETHER]
+            try:
+                found += self._together(some)
+            except PySparkException:  # one of them is refused
+                found += [self._alone(text) for text in some]
+        return found
+
+    def _alone(self, text: str) -> Outcome | str:
+        try:
+            return self._together([text])[0]
+        except PySparkException as problem:
+            return str(problem).split("\n")[0]
+
+    def _together(self, texts: list[str]) -> list[Outcome]:
+        """TryEval turns a failure into NULL; asking whether the value is NULL tells a failure from a real NULL."""
+        jvm = self.session._jvm
+        catalyst = jvm.org.apache.spark.sql.catalyst
+        selected = ", ".join(f"{text} AS r{i}" for i, text in enumerate(texts))
+        plan = self.session.sql(f"SELECT {selected} FROM v")._jdf.queryExecution().analyzed()
+        kinds, tried = [], []
+        for i in range(len(texts)):
+            expression = plan.projectList().apply(i).child()
+            kinds.append(parse_type(expression.dataType().sql()))
+            for name, asked in (("value", expression), ("null", catalyst.expressions.IsNull(expression))):
+                tried.append(self._named(catalyst.expressions.TryEval(asked), f"{name}{i}"))
+        projected = catalyst.plans.logical.Project(_sequence(jvm, tried), plan.child())
+        dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.session._jsparkSession, projected)
+        table = DataFrame(dataset, self.session).toArrow()
+        return [
+            Outcome(kind.ddl, _from_spark(kind, table.column(f"value{i}"), table.column(f"null{i}").to_pylist()))
+            for i, kind in enumerate(kinds)
+        ]
+
+    def _named(self, expression: Any, name: str) -> Any:
+        jvm = self.session._jvm
+        catalyst = jvm.org.apache.spark.sql.catalyst.expressions
+        none, empty = jvm.scala.Option.empty(), _sequence(jvm, [])
+        return catalyst.Alias(expression, name, catalyst.NamedExpression.newExprId(), empty, none, empty)
+
+
+def _sequence(jvm: Any, items: list[Any]) -> Any:
+    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(items)
+
+
+def _rows(table: pa.Table, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    columns = [table.column(i).to_pylist() for i in range(len(kinds))]
+    columns = [
+        [v if v is None else dict(v) for v in column] if kind.startswith("MAP") else column
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def _from_spark(kind: DataType, values: pa.ChunkedArray[Any], nulls: list[bool | None]) -> list[Any]:
+    """Times as numbers; FAILED where even the question for NULL failed."""
+    if kind.ddl in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+        values = values.cast(pa.int64())
+    elif kind.ddl == "DATE":
+        values = values.cast(pa.int32())
+    return [FAILED if null is None else value for value, null in zip(values.to_pylist(), nulls, strict=True)]
+
+
+def same(kind: str, ours: Any, theirs: Any, ulps: int = 0) -> bool:
+    """Whether two values are the same: NaN equals NaN, and zero has a sign."""
+    if isinstance(ours, float) and isinstance(theirs, float):
+        if math.isnan(ours) or math.isnan(theirs):
+            return math.isnan(ours) and math.isnan(theirs)
+        if kind == "FLOAT":
+            ours, theirs = (struct.unpack("f", struct.pack("f", x))[0] for x in (ours, theirs))
+        if ours == theirs:
+            return math.copysign(1, ours) == math.copysign(1, theirs)
+        return math.isfinite(ours) and abs(ours - theirs) <= ulps * math.ulp(ours)
+    return type(ours) is type(theirs) and bool(ours == theirs)
+
+
+def differences(duck: Outcome, spark: Outcome, table: pa.Table, ulps: int = 0) -> list[str]:
+    """How the two outcomes differ, a line per row; empty when they agree."""
+    if duck.type != spark.type:
+        return [f"type {duck.type} here, {spark.type} in Spark"]
+    found = []
+    for i, (ours, theirs) in enumerate(zip(duck.values, spark.values, strict=True)):
+        if not same(duck.type, ours, theirs, ulps):
+            row = {k: v[0] for k, v in table.slice(i, 1).to_pydict().items()}
+            found.append(f"{_short(row)}: {_short(ours)} here, {_short(theirs)} in Spark")
+    return found
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 160 else text[:160] + "..."
+
+
+def epoch(value: dt.datetime) -> int:
+    """Microseconds since 1970."""
+    delta = value.astimezone(dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds

@@ -1,0 +1,470 @@
+"""Streams that fail, hang or find no room, without Spark: what their states say, and how they come back."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.base import durable
+from headrace.control.acks import Acks
+from headrace.control.signals import SYNC_TEST, Barrier
+from headrace.errors import AddressInUse, DiskFull, StartTimeout, StateDamaged, StateUnavailable, StreamFailed
+from headrace.hub.hub import Hub
+from headrace.state.catalog import CatalogFile
+from headrace.state.progress import Debt
+from headrace.state.quarantine import read_quarantine
+from headrace.stream.inflight import InFlight, epoch_limit
+from headrace.stream.intake import Intake
+from headrace.stream.owed_acks import OwedBarriers
+from headrace.stream.planner_watch import Watch
+from headrace.stream.retries import RetryPolicy
+from headrace.stream.runtime import StreamRuntime
+from tests.e2e.support import until
+from tests.ring0.tasks import WORD, stateless
+
+STREAM = "CREATE STREAM {name} (id BIGINT) WITH (source = 'generator', format = 'json', rows = '10')"
+TWO = f"{STREAM.format(name='s')}; {STREAM.format(name='t')}; CREATE SINK m WITH (type = 'memory')"
+PIPELINES = "CREATE PIPELINE p INTO m AS SELECT id FROM s; CREATE PIPELINE q INTO m AS SELECT id FROM t"
+WAIT_PLANNED = StreamRuntime.wait_planned
+
+
+class Queries:
+    """Stands for Spark: queries that plan every version at once, and end when the test says so."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.ends: dict[str, Callable[[str | None], None]] = {}
+        self.launched: list[str] = []
+        self.stuck: set[str] = set()
+        patch.setattr(Hub, "_start_engine", lambda hub: None)
+        patch.setattr("headrace.stream.supervisor.RetryPolicy", lambda: RetryPolicy(first=0.02, longest=0.05, limit=3))
+        patch.setattr(StreamRuntime, "_launch", lambda runtime, ended: self.launch(runtime, ended))
+        patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
+
+        def planned(runtime: StreamRuntime, version: int, timeout: float = 0) -> None:
+            runtime.raise_failure()
+            if runtime.stream.name in self.stuck:
+                raise StartTimeout("an epoch is in flight")
+
+        patch.setattr(StreamRuntime, "wait_planned", planned)
+
+    def launch(self, runtime: StreamRuntime, ended: Callable[[str | None], None]) -> Queries:
+        self.launched.append(runtime.stream.name)
+        self.ends[runtime.stream.name] = ended
+        return self
+
+    def stop(self) -> None:
+        """Nothing runs here."""
+
+    def last_epoch(self) -> None:
+        return None
+
+    def fail(self, stream: str, problem: str) -> None:
+        self.ends[stream](problem)
+
+
+@pytest.fixture
+def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
+    return Queries(monkeypatch)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, queries: Queries) -> Iterator[Hub]:
+    with headrace.connect(tmp_path / "state") as opened:
+        opened.sql(TWO)
+        opened.sql(PIPELINES)
+        yield opened
+
+
+def states(hub: Hub) -> dict[str, str]:
+    return {name: p.status().state for name, p in hub.pipelines.items()}
+
+
+def test_the_pipelines_of_a_dead_stream_do_not_run_and_start_revives_it_and_says_so(hub: Hub, queries: Queries) -> None:
+    queries.fail("s", "[FILE_CHANGED] a.json was replaced")
+    status = hub.streams["s"].status()
+    assert (status.state, status.running, status.problem) == ("dead", False, "[FILE_CHANGED] a.json was replaced")
+    assert states(hub) == {"p": "dead", "q": "running"}
+    assert hub.pipelines["p"].status().error == status.problem
+    (shown,) = hub.sql("SHOW STREAMS")
+    assert "dead" in shown.render()
+    with pytest.raises(StreamFailed):
+        hub.pipelines["p"].wait(5)
+    (result,) = hub.sql("START PIPELINE p")
+    assert "was dead" in result.render()
+    assert states(hub) == {"p": "running", "q": "running"}
+    assert queries.launched == ["s", "t", "s"]
+    (result,) = hub.sql("START PIPELINE p")
+    assert result.render() == "pipeline p is running"
+
+
+def test_a_failure_that_may_pass_is_shown_as_retrying_until_the_stream_does_something_again(
+    hub: Hub, queries: Queries
+) -> None:
+    queries.fail("s", "java.io.IOException: the planner is gone")
+    status = hub.streams["s"].status()
+    assert (status.state, status.attempt, status.running) == ("retrying", 1, False)
+    assert status.since is not None and status.next_try is not None and status.next_try > status.since
+    assert states(hub) == {"p": "retrying", "q": "running"}
+    until(lambda: queries.launched == ["s", "t", "s"], "it is started again")
+    hub.runtime("s").on_notice({"kind": "idle", "plan": 1, "exhausted": False})
+    assert states(hub) == {"p": "running", "q": "running"}
+    assert hub.streams["s"].status().problem == ""
+
+
+def test_a_dead_stream_that_nobody_needs_any_more_is_stopped(hub: Hub, queries: Queries) -> None:
+    for stream in ("s", "t"):
+        queries.fail(stream, "[FILE_CHANGED] a.json was replaced")
+    hub.sql("STOP PIPELINE p")
+    hub.sql("DROP PIPELINE q")
+    assert [hub.streams[name].status().state for name in ("s", "t")] == ["stopped", "stopped"]
+    assert states(hub) == {"p": "stopped"}
+    hub.sql("START PIPELINE p")
+    assert states(hub) == {"p": "running"}
+
+
+def test_start_does_not_wait_for_the_next_try(hub: Hub, queries: Queries) -> None:
+    runtime = hub.runtime("s")
+    runtime.keeper._retries._policy = RetryPolicy(first=600)
+    queries.fail("s", "it broke")
+    (result,) = hub.sql("START PIPELINE p")
+    assert "was retrying" in result.render()
+    assert queries.launched == ["s", "t", "s"]
+
+
+def test_whoever_waits_for_a_plan_is_told_after_some_failures_in_a_row(hub: Hub, queries: Queries) -> None:
+    runtime = hub.runtime("s")
+    runtime.keeper._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
+    for _ in range(3):
+        queries.fail("s", "it broke")
+    with pytest.raises(StreamFailed) as caught:
+        WAIT_PLANNED(runtime, runtime.plans.current() + 1, 30)
+    assert "it broke" in caught.value.message
+    assert hub.streams["s"].status().state == "retrying", "the others who need it go on waiting"
+
+
+def test_whoever_revives_a_stream_that_failed_often_waits_for_the_new_try(hub: Hub, queries: Queries) -> None:
+    runtime = hub.runtime("s")
+    runtime.keeper._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
+    for _ in range(3):
+        queries.fail("s", "it broke")
+    runtime.revive()
+    with pytest.raises(StartTimeout):
+        WAIT_PLANNED(runtime, runtime.plans.current(), 0.01)
+    for _ in range(3):
+        queries.fail("s", "it broke")
+    with pytest.raises(StreamFailed):
+        WAIT_PLANNED(runtime, runtime.plans.current() + 1, 30)
+
+
+# --- damaged streams --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["progress.json", "quarantine.json", "current", "plans/00000001.json"])
+def test_one_damaged_stream_opens_dead_and_the_others_run(hub: Hub, queries: Queries, file: str) -> None:
+    state = hub._state.path
+    hub.runtime("s").quick_end(hub.catalog.running("s"))  # so that there is a quarantine list
+    durable.write_atomic(state / "streams" / "s" / "progress.json", b'{"plan":1}\n{"format": 1, "crc": 0}')
+    hub.close()
+    path = state / "streams" / "s" / file
+    whole = path.read_bytes()
+    if file != "progress.json":
+        (state / "streams" / "s" / "progress.json").unlink()
+        path.write_bytes(whole[:-7])
+    with headrace.connect(state) as again:
+        assert (states(again)["p"], again.streams["t"].status().state) == ("dead", "running")
+        assert "[STATE_DAMAGED]" in again.streams["s"].status().problem
+        assert path.name in again.streams["s"].status().problem
+        with pytest.raises(StateDamaged):
+            again.sql("START PIPELINE p")
+        with pytest.raises(StateDamaged):
+            again.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+        assert (set(again.pipelines), states(again)["p"]) == ({"p", "q"}, "dead")
+        again.sql("CREATE PIPELINE r INTO m AS SELECT id FROM t")
+        if file == "progress.json":
+            path.unlink()
+        else:
+            path.write_bytes(whole)
+        (result,) = again.sql("START PIPELINE p")
+        assert "was dead" in result.render()
+        assert states(again) == {"p": "running", "q": "running", "r": "running"}
+
+
+def test_a_port_in_use_is_waited_for(hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, taken = hub._state.path, threading.Event()
+    hub.close()
+
+    def opens(intake: Intake) -> None:
+        if intake._stream.name == "s" and not taken.is_set():
+            raise AddressInUse("port 80 is taken")
+
+    monkeypatch.setattr(Intake, "open", opens)
+    monkeypatch.setattr(
+        "headrace.stream.supervisor.RetryPolicy", lambda: RetryPolicy(first=0.02, longest=0.05, limit=500)
+    )
+    with headrace.connect(state) as again:
+        assert again.streams["s"].status().state == "retrying"
+        assert "[ADDRESS_IN_USE]" in again.streams["s"].status().problem
+        assert again.streams["t"].status().state == "running"
+        taken.set()
+        until(lambda: queries.launched == ["s", "t", "t", "s"], "it is started")
+
+
+# --- full disks -------------------------------------------------------------------------------------
+
+
+class Disk:
+    """A disk that takes some more small files, and then is full while the reserve is there."""
+
+    def __init__(self, state: Path, patch: pytest.MonkeyPatch) -> None:
+        self.room: float = float("inf")
+        self.reserve = state / "reserve"
+        real = durable.write_atomic
+
+        def write(path: Path, data: bytes) -> None:
+            if self.reserve.exists() and self.room <= 0:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            self.room -= 1
+            real(path, data)
+
+        for user in ("headrace.model.stored", "headrace.state.catalog", "headrace.stream.runtime"):
+            patch.setattr(f"{user}.write_atomic", write)
+
+
+def test_a_script_on_a_full_disk_has_no_effect_wherever_it_ran_out_of_room(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(hub._state.path, monkeypatch)
+    script = (
+        "CREATE SINK other WITH (type = 'memory'); CREATE OR REPLACE PIPELINE p INTO other AS SELECT id + 1 AS n FROM s"
+    )
+    for room in range(50):
+        hub._conductor.reserve.keep()
+        before, disk.room = hub.catalog, room
+        runtime = hub.runtime("s")
+        try:
+            hub.sql(script)
+        except DiskFull as problem:
+            assert "path" in problem.params
+        else:
+            break
+        assert set(hub.catalog.sinks) == set(before.sinks)
+        assert hub.catalog.pipelines["p"].definition == before.pipelines["p"].definition
+        assert CatalogFile(hub._state.path).read().pipelines.keys() == before.pipelines.keys()
+        plan = runtime.plans.load(runtime.plans.current())
+        assert [p.instance for p in plan.pipelines] == [before.pipelines["p"].definition.instance]
+    assert 2 < room < 49
+    assert hub.catalog.sink("other") is not None
+
+
+def test_stopping_works_on_a_full_disk_and_the_reserve_comes_back_when_there_is_room(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.05)
+    disk = Disk(hub._state.path, monkeypatch)
+    assert disk.reserve.stat().st_blocks * 512 >= 1 << 20
+    disk.room = 0
+    with monkeypatch.context() as full:
+        full.setattr("os.posix_fallocate", lambda *given: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(DiskFull):
+            hub.sql("CREATE SINK other WITH (type = 'memory')")
+        assert disk.reserve.exists()
+        hub.sql("STOP PIPELINE p NOW")
+        assert states(hub)["p"] == "stopped"
+        assert not disk.reserve.exists()
+        disk.room = float("inf")
+    until(disk.reserve.exists, "the reserve is kept again")
+
+
+@pytest.mark.parametrize("file", ["catalog.json", "catalog.previous.json"])
+def test_any_refusal_of_the_operating_system_is_coded(hub: Hub, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    def refused(path: Path, data: bytes) -> None:
+        if path.name == file:
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        durable.write_atomic(path, data)
+
+    monkeypatch.setattr("headrace.model.stored.write_atomic", refused)
+    before = hub.catalog
+    with pytest.raises(StateUnavailable) as caught:
+        hub.sql("CREATE SINK other WITH (type = 'memory')")
+    assert caught.value.params["path"] == str(hub._state.path / file)
+    assert hub.catalog == before == CatalogFile(hub._state.path).read()
+
+
+def test_a_stream_that_finds_no_room_when_the_hub_is_opened_goes_on_when_there_is_some(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.05)
+    state, full = hub._state.path, threading.Event()
+    hub.close()
+    real = durable.write_atomic
+
+    def write(path: Path, data: bytes) -> None:
+        if not full.is_set() and path.parent.name == "plans" and path.parent.parent.name == "s":
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        real(path, data)
+
+    monkeypatch.setattr("headrace.model.stored.write_atomic", write)
+    with headrace.connect(state) as again:
+        assert states(again)["p"] == "dead"
+        assert "[DISK_FULL]" in again.streams["s"].status().problem
+        full.set()
+        until(lambda: states(again)["p"] in ("starting", "running"), "it goes on by itself")
+        assert queries.launched[-1] == "s"
+
+
+# --- epochs that do not end --------------------------------------------------------------------------
+
+
+def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    runtime, dropped = hub.runtime("s"), hub.record("r").definition
+    monkeypatch.setattr("headrace.hub.reconciler.STUCK_SECONDS", 0.01)
+    queries.stuck.add("s")
+    real = runtime.keeper.bounce
+
+    def bounce() -> None:
+        queries.stuck.clear()
+        real()
+
+    monkeypatch.setattr(runtime.keeper, "bounce", bounce)
+    hub.sql("DROP PIPELINE r")
+    assert queries.launched == ["s", "t", "s"]
+    left_out = read_quarantine(runtime.directory)
+    before = runtime.plans.current() - 1
+    assert left_out.ended(before) == {dropped.run} and left_out.ended(before + 1) == set()
+    assert set(left_out.reasons(before)) == {dropped.instance}
+
+
+@pytest.mark.parametrize("problem", ["[FILE_CHANGED] a.json was replaced", "[SINK_UNAVAILABLE] sink m has no room"])
+def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour_stays(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    """Epochs that are planned already are run without it; that they fail again does not bring it back."""
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    runtime, dropped = hub.runtime("s"), hub.record("r").definition
+    runtime.keeper._retries._policy = RetryPolicy(first=600)
+    real, breaks = queries.launch, [True]
+
+    def launch(runtime: StreamRuntime, ended: Callable[[str | None], None]) -> Queries:
+        if breaks[0]:
+            raise StreamFailed("it breaks at once")
+        return real(runtime, ended)
+
+    monkeypatch.setattr(queries, "launch", launch)
+    monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: _told(runtime))
+    queries.fail("s", problem)
+    hub.sql("DROP PIPELINE r")
+    assert set(hub.pipelines) == {"p", "q"}
+    assert hub.streams["s"].status().state in ("dead", "retrying")
+    before = runtime.plans.current() - 1
+    assert read_quarantine(runtime.directory).ended(before) == {dropped.run}
+    breaks[0] = False
+    monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: None)
+    hub.sql("START PIPELINE p")
+    runtime.on_notice({"kind": "idle", "plan": 1, "exhausted": False})
+    assert states(hub)["p"] == "running"
+
+
+def _told(runtime: StreamRuntime) -> None:
+    runtime.raise_failure()
+    if runtime.state == "retrying":
+        raise StreamFailed("it failed too often")
+
+
+def test_a_graceful_stop_on_a_dead_stream_ends_and_leaves_the_neighbour_as_it_is(hub: Hub, queries: Queries) -> None:
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    queries.fail("s", "[FILE_CHANGED] a.json was replaced")
+    hub.sql("STOP PIPELINE r")
+    assert states(hub) == {"p": "dead", "q": "running", "r": "stopped"}
+    assert queries.launched == ["s", "t"]
+
+
+def test_the_last_pipeline_is_stopped_now_and_dropped_without_waiting_for_its_epoch(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.hub.reconciler.STUCK_SECONDS", 0.01)
+    queries.stuck |= {"s", "t"}
+    hub.sql("STOP PIPELINE p NOW")
+    assert (states(hub)["p"], hub.streams["s"].status().state) == ("stopped", "stopped")
+    hub.sql("DROP PIPELINE q")
+    assert hub.streams["t"].status().state == "stopped"
+
+
+def test_a_savepoint_of_a_stream_that_is_stopped_meanwhile_is_taken_where_it_stands(hub: Hub, tmp_path: Path) -> None:
+    runtime = hub.runtime("s")
+    (runtime.directory / "checkpoint").mkdir()
+    taking = threading.Thread(target=lambda: hub.savepoint("x", "s", timeout=20))
+    taking.start()
+    until(lambda: runtime.acks._open, "it waits for its barrier")
+    runtime.stop()
+    taking.join(20)
+    assert (hub._state.path / "savepoints" / "x" / "savepoint.json").exists()
+
+
+def test_the_age_of_an_epoch_and_what_it_waits_for_are_known() -> None:
+    now = [100.0]
+    watch = Watch(lambda: now[0])
+    watch.on_notice({"kind": "idle", "plan": 1, "exhausted": False, "pid": 7})
+    now[0] += 5
+    assert watch.in_flight("", patience=0.0) is None
+    now[0] += 20
+    assert watch.in_flight("", patience=0.0) == InFlight(0, 25.0, "planning")
+    assert watch.in_flight("", patience=60.0) is None
+    watch.on_notice({"kind": "planned", "plan": 1, "epoch": 0, "backlog": 0})
+    now[0] += 3
+    assert watch.in_flight("", 0.0) == InFlight(0, 3.0, "tasks")
+    assert watch.in_flight("the commit of sink m", 0.0) == InFlight(0, 3.0, "the commit of sink m")
+    with watch.changed:
+        watch.done()
+    assert (watch.in_flight("", 0.0), watch.planner) == (None, 7)
+
+
+def test_a_time_budget_limits_an_epoch_that_never_reports() -> None:
+    values: dict[str, Any] = {"max_epoch_time": None, "pipeline_time_budget": None}
+    assert epoch_limit(values, 3) is None
+    assert epoch_limit(values | {"pipeline_time_budget": 1_000_000}, 3) == 60 + 8 * 3
+    assert epoch_limit(values | {"pipeline_time_budget": 1_000_000, "max_epoch_time": 5_000_000}, 3) == 5
+
+
+# --- acknowledgements --------------------------------------------------------------------------------
+
+
+def test_a_barrier_is_acknowledged_when_no_sink_owes_an_epoch_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.stream.owed_acks.AGAIN_SECONDS", 0.02)
+    acks, owed = Acks(), [Debt(stateless(1, WORD), "slow", 4)]
+    barriers = OwedBarriers(acks, lambda: owed)
+    early, late = Barrier(SYNC_TEST.name, 1), Barrier(SYNC_TEST.name, 2)
+    first, second = acks.expect(early), acks.expect(late)
+    barriers.seen(early, 3, owed)
+    barriers.seen(late, 4, owed)
+    assert first.result(1).epoch == 3
+    with pytest.raises(TimeoutError):
+        second.result(0.1)
+    owed.clear()
+    assert second.result(5).epoch == 4
+
+
+def test_a_barrier_is_acknowledged_although_the_disk_was_full_when_a_sink_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.stream.owed_acks.AGAIN_SECONDS", 0.02)
+    acks, debt, asked = Acks(), Debt(stateless(1, WORD), "slow", 4), list[int]()
+
+    def settle() -> list[Debt]:
+        asked.append(1)
+        if len(asked) < 3:
+            raise DiskFull("no room")
+        return []
+
+    barriers, barrier = OwedBarriers(acks, settle), Barrier(SYNC_TEST.name, 1)
+    waiting = acks.expect(barrier)
+    barriers.seen(barrier, 4, [debt])
+    assert waiting.result(5).epoch == 4
