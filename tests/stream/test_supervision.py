@@ -6,7 +6,6 @@ import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from headrace.control.acks import Acks
 from headrace.control.signals import SYNC_TEST, Barrier
 from headrace.errors import AddressInUse, DiskFull, StartTimeout, StateDamaged, StateUnavailable, StreamFailed
 from headrace.hub.hub import Hub
+from headrace.model.stream_options import StreamSettings
 from headrace.state.catalog import CatalogFile
 from headrace.state.progress import Debt
 from headrace.state.quarantine import read_quarantine
@@ -199,7 +199,7 @@ def test_a_port_in_use_is_waited_for(hub: Hub, queries: Queries, monkeypatch: py
     state, taken = hub._state.path, threading.Event()
     hub.close()
 
-    def opens(intake: Intake) -> None:
+    def opens(intake: Intake, end: object) -> None:
         if intake._stream.name == "s" and not taken.is_set():
             raise AddressInUse("port 80 is taken")
 
@@ -428,10 +428,9 @@ def test_the_age_of_an_epoch_and_what_it_waits_for_are_known() -> None:
 
 
 def test_a_time_budget_limits_an_epoch_that_never_reports() -> None:
-    values: dict[str, Any] = {"max_epoch_time": None, "pipeline_time_budget": None}
-    assert epoch_limit(values, 3) is None
-    assert epoch_limit(values | {"pipeline_time_budget": 1_000_000}, 3) == 60 + 8 * 3
-    assert epoch_limit(values | {"pipeline_time_budget": 1_000_000, "max_epoch_time": 5_000_000}, 3) == 5
+    assert epoch_limit(StreamSettings(), 3) is None
+    assert epoch_limit(StreamSettings(pipeline_time_budget=1_000_000), 3) == 60 + 8 * 3
+    assert epoch_limit(StreamSettings(pipeline_time_budget=1_000_000, max_epoch_time=5_000_000), 3) == 5
 
 
 # --- acknowledgements --------------------------------------------------------------------------------

@@ -1,9 +1,13 @@
-"""The options of `WITH (...)`: declared once per source, format and sink, checked once, with good errors.
+"""The options of `WITH (...)`: declared once as a settings class, checked once, with good errors.
 
-    OPTIONS = (Option("path", text, required=True, help="directory or glob"), Option("tail", boolean, default=False))
-    values = check_options("source 'files'", OPTIONS, {"path": "/data"})
+    @dataclass(frozen=True, slots=True)
+    class FileSettings:
+        path: str = option(text, required=True, help="directory or glob")
+        tail: bool = option(boolean, default=False)
 
-Help texts and docs are made from the declarations, so an option that is not declared cannot be used.
+    settings = read_settings(FileSettings, "source 'files'", {"path": "/data"})
+
+Help texts and docs are made from the declarations (`declared`), so an option that is not declared cannot be used.
 """
 
 from __future__ import annotations
@@ -11,13 +15,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from headrace.errors import BadOption, MissingOption, UnknownOption
 
 Reader = Callable[[str], Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,24 @@ class Option:
     required: bool = False
     help: str = ""
     secret: bool = False  # stored apart, and never shown (`headrace.state.secrets`)
+
+
+def option(read: Reader, *, default: Any = None, required: bool = False, help: str = "", secret: bool = False) -> Any:
+    """A field of a settings class. Its name is the option's name."""
+    made = Option("", read, default, required, help, secret)
+    return field(default=default, metadata={"option": made})
+
+
+@cache
+def declared(settings: type) -> tuple[Option, ...]:
+    """The options that a settings class declares, in order."""
+    return tuple(replace(f.metadata["option"], name=f.name) for f in fields(settings) if "option" in f.metadata)
+
+
+def read_settings(settings: type[T], owner: str, given: Mapping[str, str]) -> T:
+    """The settings that the texts of `given` make. `owner` names them in errors, as in "sink 'parquet'"."""
+    kind: Any = settings
+    return settings(**check_options(owner, declared(kind), given))
 
 
 def text(value: str) -> str:

@@ -1,74 +1,71 @@
-"""Streams: what is declared (`catalog`), what is in force (`plans`), what happened (`progress`)."""
+"""The options of CREATE STREAM that belong to the engine, not to the source or the format."""
 
-from typing import Any
+from __future__ import annotations
 
-from headrace.base.options import Option, boolean, check_options, duration, integer, size, text
+from dataclasses import dataclass
+
+from headrace.base.options import boolean, declared, duration, integer, option, read_settings, size, text
 from headrace.model.program import StreamDef
 
-# Options of CREATE STREAM that belong to the engine rather than to the source or the format.
-STREAM_OPTIONS = (
-    Option(
-        "max_epoch_bytes",
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """How the engine runs one stream. Durations are microseconds, sizes are bytes."""
+
+    max_epoch_bytes: int = option(
         size,
         default=512 * 1024 * 1024,
         help="how much one epoch reads at most; smaller epochs commit sooner, larger ones cost less per byte",
-    ),
-    Option(
-        "max_epoch_time",
+    )
+    max_epoch_time: int | None = option(
         duration,
         help="how long an epoch may take; one that takes longer is aborted and run again, and a pipeline that holds it "
         "up is stopped",
-    ),
-    Option(
-        "pipeline_time_budget",
+    )
+    pipeline_time_budget: int | None = option(
         duration,
         help="time per epoch, over all tasks, that a pipeline may take on average; one that takes more is stopped",
-    ),
-    Option(
-        "pipeline_state_budget",
+    )
+    pipeline_state_budget: int | None = option(
         size,
         help="state that a pipeline may keep; one that keeps more is stopped",
-    ),
-    Option(
-        "dead_letter_sink",
+    )
+    dead_letter_sink: str | None = option(
         text,
         help="the sink that gets rejected records; needed with on_error = 'dead_letter', and only then",
-    ),
-    Option(
-        "max_rows",
+    )
+    max_rows: int = option(
         integer(1, 1 << 31),
         default=65536,
         help="an epoch is cut when about this many rows wait; a message between the rings holds at most this many",
-    ),
-    Option(
-        "max_latency",
+    )
+    max_latency: int = option(
         duration,
         default=0,
         help="an epoch is cut when rows have waited this long, however few; 0: as soon as there is any",
-    ),
-    Option(
-        "flush_on_watermark",
+    )
+    flush_on_watermark: bool = option(
         boolean,
         default=True,
         help="after an epoch that closed windows the next one does not wait for max_latency",
-    ),
-    Option(
-        "max_future",
+    )
+    max_future: int = option(
         duration,
         default=24 * 3600 * 1_000_000,
         help="rows further than this ahead of the clock do not move the watermark; they are counted as far_future",
-    ),
-    Option(
-        "idle_advance",
+    )
+    idle_advance: int | None = option(
         duration,
         help="when no row has come for this long, the watermark goes on with the clock; off if absent",
-    ),
-    Option("close_at_end", boolean, default=True, help="the end of a finite source closes every open window"),
-)
+    )
+    close_at_end: bool = option(boolean, default=True, help="the end of a finite source closes every open window")
 
 
-def stream_values(stream: StreamDef) -> dict[str, Any]:
-    """The values of the engine's own options; the stream's other options belong to its source and format."""
-    declared = {o.name for o in STREAM_OPTIONS}
-    given = {k: v for k, v in stream.options.items() if k.lower() in declared}
-    return check_options(f"stream '{stream.name}'", STREAM_OPTIONS, given)
+STREAM_OPTIONS = declared(StreamSettings)
+
+
+def stream_settings(stream: StreamDef) -> StreamSettings:
+    """The engine's own options of a stream. The other options belong to its source and format."""
+    names = {o.name for o in STREAM_OPTIONS}
+    given = {k: v for k, v in stream.options.items() if k.lower() in names}
+    return read_settings(StreamSettings, f"stream '{stream.name}'", given)

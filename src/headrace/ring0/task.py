@@ -20,7 +20,7 @@ from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.base import Decoded
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
-from headrace.model.stream_options import stream_values
+from headrace.model.stream_options import stream_settings
 from headrace.ring0.batch import to_rows
 from headrace.ring0.decode import Batch, Decoder
 from headrace.ring0.letters import DeadLetters
@@ -56,7 +56,7 @@ class _Task:
             else None
         )
         self.lines: dict[tuple[str, int], int | None] = {}
-        self.max_rows: int = stream_values(given.plan.stream)["max_rows"]
+        self.max_rows: int = stream_settings(given.plan.stream).max_rows
         self.rows = self.bytes = self.values = self.rejected = self.nulled = 0
         self.unreadable: list[BadRange] = []
         self.bad: Counter[str] = Counter()
@@ -75,7 +75,7 @@ class _Task:
 
     def _read(self, split: Split) -> None:
         given = self.given
-        limit = None if given.now is None else given.now + stream_values(self.plan.stream)["max_future"]
+        limit = None if given.now is None else given.now + stream_settings(self.plan.stream).max_future
         decoder = self.decoder = Decoder(self.plan, limit)
         for chunk in split.read(decoder.format):
             if chunk.unreadable is not None:

@@ -26,7 +26,7 @@ from headrace.control.log import SignalLog, next_cut
 from headrace.control.signals import EPOCH, Barrier
 from headrace.model.codec import dump
 from headrace.model.program import Left, StreamDef
-from headrace.model.stream_options import stream_values
+from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
@@ -95,18 +95,18 @@ class EpochPlanner:
         return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
 
     @cached_property
-    def values(self) -> dict[str, Any]:
-        return stream_values(self.stream)
+    def settings(self) -> StreamSettings:
+        return stream_settings(self.stream)
 
     @cached_property
     def batcher(self) -> Batcher:
-        values = self.values
-        policy = BatchPolicy(values["max_rows"], values["max_latency"], values["flush_on_watermark"])
+        settings = self.settings
+        policy = BatchPolicy(settings.max_rows, settings.max_latency, settings.flush_on_watermark)
         return Batcher(policy, time.monotonic)
 
     @cached_property
     def idle(self) -> IdleAdvance:
-        return IdleAdvance(self.values["idle_advance"], time.monotonic)
+        return IdleAdvance(self.settings.idle_advance, time.monotonic)
 
     def initial(self) -> dict[str, Any]:
         barrier: list[Any] = [0, ""]
@@ -130,7 +130,7 @@ class EpochPlanner:
         newest = self.plans.current()
         self._follow(newest)
         plan, cut = next_cut(self.signals.pending(start["barrier"][0]), newest)
-        source = self.source.latest(start["source"], self.values["max_epoch_bytes"])
+        source = self.source.latest(start["source"], self.settings.max_epoch_bytes)
         if source != start["source"]:
             self.idle.rows_came()
         watermark = self.idle.watermark(progress.watermark)
@@ -154,7 +154,7 @@ class EpochPlanner:
         if newest not in (0, self._newest):
             self._newest, stream = newest, self.plans.load(newest).stream
             if stream != self.stream:
-                for made in ("stream", "source", "values"):
+                for made in ("stream", "source", "settings"):
                     self.__dict__.pop(made, None)
 
     def _progress(self, epoch: int) -> Progress:

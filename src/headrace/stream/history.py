@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from headrace.model.program import StreamDef
-from headrace.model.stream_options import stream_values
+from headrace.model.stream_options import stream_settings
 from headrace.ring0.families import families
 from headrace.state.plans import PlanStore
 from headrace.stream.budget import Accounts, Budget, Verdict
@@ -25,9 +25,9 @@ class History:
     """
 
     def __init__(self, stream: StreamDef, plans: PlanStore) -> None:
-        values = stream_values(stream)
-        time_budget = values["pipeline_time_budget"]
-        budget = Budget(None if time_budget is None else time_budget / 1000, values["pipeline_state_budget"])
+        settings = stream_settings(stream)
+        time_budget = settings.pipeline_time_budget
+        budget = Budget(None if time_budget is None else time_budget / 1000, settings.pipeline_state_budget)
         self._accounts, self._plans = Accounts(budget), plans
         self._recent: deque[tuple[float, EpochSummary]] = deque(maxlen=_RATE_EPOCHS)
         self._ended = 0  # the plan version that last closed all windows, and whether rows came since

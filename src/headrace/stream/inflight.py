@@ -6,9 +6,9 @@ Pure: the times come from the caller.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.errors import EpochTimeout
+from headrace.model.stream_options import StreamSettings
 from headrace.stream.budget import EPOCHS
 
 # An idle planner says so at every poll. Silence for longer than this, beyond what max_latency explains, is planning.
@@ -27,13 +27,13 @@ class InFlight:
     phase: str
 
 
-def epoch_limit(values: dict[str, Any], pipelines: int) -> float | None:
+def epoch_limit(settings: StreamSettings, pipelines: int) -> float | None:
     """How many seconds an epoch may take, by the stream's options: `max_epoch_time`; else, when pipelines have a time
     budget, what that allows to all of them together."""
-    if values["max_epoch_time"] is not None:
-        return float(values["max_epoch_time"]) / 1e6
-    if values["pipeline_time_budget"] is not None:
-        return BESIDES_SECONDS + EPOCHS * pipelines * float(values["pipeline_time_budget"]) / 1e6
+    if settings.max_epoch_time is not None:
+        return float(settings.max_epoch_time) / 1e6
+    if settings.pipeline_time_budget is not None:
+        return BESIDES_SECONDS + EPOCHS * pipelines * float(settings.pipeline_time_budget) / 1e6
     return None
 
 

@@ -26,7 +26,7 @@ from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.ingress.service import GatewayService
 from headrace.model.program import Left, PipelineDef, StreamDef
 from headrace.model.status import StreamState, StreamStatus
-from headrace.model.stream_options import stream_values
+from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.state.checkpoint import checkpoint_id
 from headrace.state.notices import NoticeBoard
 from headrace.state.plans import PlanStore
@@ -90,8 +90,8 @@ class StreamRuntime:
         self._owed = OwedBarriers(self.acks, lambda: self.committer.settle())
 
     @property
-    def _values(self) -> dict[str, Any]:
-        return stream_values(self.stream)  # its changeable options may be others
+    def _settings(self) -> StreamSettings:
+        return stream_settings(self.stream)  # its changeable options may be others
 
     # --- signals ----------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class StreamRuntime:
         fed = self._history.fed_since_end(current)
         if plan is not None and plan.ending and plan.pipelines == pipelines and not fed:
             return current
-        return self.publish(pipelines, ending=stream_values(self.stream)["close_at_end"])
+        return self.publish(pipelines, ending=stream_settings(self.stream).close_at_end)
 
     # --- the query --------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class StreamRuntime:
         query = StreamQuery(
             engine, self.stream.name, self.directory, self.committer, options, ended, lambda: self._watch.planner
         )
-        if epoch_limit(self._values, 0) is not None:
+        if epoch_limit(self._settings, 0) is not None:
             threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
         return query
 
@@ -264,7 +264,7 @@ class StreamRuntime:
             if found is None:
                 continue
             pipelines = self.plans.parsed(self.plans.current()).pipelines
-            limit = epoch_limit(self._values, len(pipelines))
+            limit = epoch_limit(self._settings, len(pipelines))
             if limit is not None and found.age > limit:
                 self.keeper.abort(too_long(self.stream.name, found, limit).render())
                 return
@@ -274,7 +274,7 @@ class StreamRuntime:
         if not self.keeper.up:
             return None
         doing = self._committer.doing if self._committer is not None else ""
-        return self._watch.in_flight(doing, self._values["max_latency"] / 1e6)
+        return self._watch.in_flight(doing, self._settings.max_latency / 1e6)
 
     def _wake(self) -> None:
         problem = self.keeper.problem

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.model.program import Expression, PipelineProgram, SinkDef
 from headrace.model.schema import Schema, View
-from headrace.model.stream_options import stream_values
+from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.access import access_to
 from headrace.sql.explain.explain_text import HOST_REASON
@@ -92,12 +92,12 @@ def _watermark(planned: Planned) -> dict[str, Any] | None:
     stream = planned.stream
     if stream.event_time is None:
         return None
-    values = stream_values(stream)
+    settings = stream_settings(stream)
     return {
         "column": stream.schema[stream.event_time].name,
         "delay_us": stream.delay_us,
-        "max_future_us": values["max_future"],
-        "idle_advance_us": values["idle_advance"],
+        "max_future_us": settings.max_future,
+        "idle_advance_us": settings.idle_advance,
     }
 
 

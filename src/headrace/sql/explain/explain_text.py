@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.model.program import MAX_GROUPS, Expression, Partial
-from headrace.model.stream_options import stream_values
+from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.access import access_to
 from headrace.sql.explain.live_stream import LiveStream, adding, asked_by, batch_policy
@@ -124,12 +124,12 @@ def _watermark(planned: Planned) -> Iterator[str]:
     if stream.event_time is None:
         yield "none: the stream declares no event time"
         return
-    column, values = stream.schema[stream.event_time].name, stream_values(stream)
+    column, settings = stream.schema[stream.event_time].name, stream_settings(stream)
     yield f"highest {column} of the whole stream - {show_interval(stream.delay_us)}"
     if "max_future" in stream.options:
-        yield f"rows more than {show_interval(values['max_future'])} ahead of the clock do not move it"
-    if values["idle_advance"] is not None:
-        yield f"goes on with the clock after {show_interval(values['idle_advance'])} without rows"
+        yield f"rows more than {show_interval(settings.max_future)} ahead of the clock do not move it"
+    if settings.idle_advance is not None:
+        yield f"goes on with the clock after {show_interval(settings.idle_advance)} without rows"
 
 
 def _sinks(planned: Planned) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from headrace.model.program import PipelineProgram, StreamDef
 from headrace.model.schema import Schema, View
 from headrace.model.status import StreamStatus
-from headrace.model.stream_options import stream_values
+from headrace.model.stream_options import stream_settings
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.planner import Planned
 from headrace.sql.rules.find_families import program_family
@@ -71,10 +71,10 @@ def batch_policy(stream: StreamDef, live: LiveStream | None) -> list[str]:
     """When epochs are cut, if the stream says so; with a warning when that is sooner than an epoch takes."""
     if not {"max_rows", "max_latency", "flush_on_watermark"} & stream.options.keys():
         return []
-    values = stream_values(stream)
-    wait = values["max_latency"]
-    told = [f"epochs: cut at max_rows {values['max_rows']} or after max_latency {show_interval(wait)}"]
-    if wait and not values["flush_on_watermark"]:
+    settings = stream_settings(stream)
+    wait = settings.max_latency
+    told = [f"epochs: cut at max_rows {settings.max_rows} or after max_latency {show_interval(wait)}"]
+    if wait and not settings.flush_on_watermark:
         told[0] += ", also after windows have closed"
     took = None if live is None or live.status is None else live.status.epoch_ms
     if "max_latency" in stream.options and took is not None and wait < took * 1000:
