@@ -163,7 +163,7 @@ def check(case: Case, randomly: random.Random) -> str:
         fmt = FORMATS[case.fmt].make(case.schema, case.options)
         data = case.data
         begin = first_record(fmt, lambda at, length: data[at : at + length], randomly.randrange(1, 99))
-        assert begin == fmt.header(data, True, True).passed
+        assert begin == fmt.preamble(data, True, True).passed
     except HeadraceError:
         return "refused"
     data, every = case.data[begin:], range(len(case.schema))
@@ -223,7 +223,7 @@ def check_large(case: Case) -> str:
     try:
         fmt = FORMATS[case.fmt].make(case.schema, case.options)
         data = case.data * ((1 << 20) // max(1, len(case.data)))
-        begin = fmt.header(data, True, True).passed
+        begin = fmt.preamble(data, True, True).passed
     except HeadraceError:
         return "refused"
     records = 0

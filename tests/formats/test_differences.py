@@ -130,7 +130,7 @@ def read_here(case: Case, options: dict[str, str]) -> Rows | str:
     declared = schema(case.types)
     try:
         fmt = FORMATS[case.fmt].make(declared, {**case.options, **options})
-        begin = fmt.header(raw(case), True, True).passed
+        begin = fmt.preamble(raw(case), True, True).passed
         decoded = fmt.decode(raw(case)[begin:], range(len(declared)), "o", begin)
     except HeadraceError as problem:
         return problem.code

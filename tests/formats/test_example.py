@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace.formats import FORMATS
 from headrace.formats.bad import REASONS, BadRecord, BadRecords
-from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Header
+from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.framing import frame_lines
 from headrace.formats.index import FieldIndex, decode, view_of
@@ -28,8 +28,8 @@ class KeyValue:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(0)
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)

@@ -65,7 +65,7 @@ def test_a_line_before_the_header_that_never_ends_is_refused_and_not_held() -> N
 def test_the_header_is_found_whatever_is_read_at_once(window: int) -> None:
     fmt = FORMATS["csv"].make(SCHEMA, {"header": "true", "comment": "#"})
     for data in (b"\xef\xbb\xbf#c\r\n\r\na,b\r\n1,x\r\n", b"#c\n#d\na,b", b"#c\n", b"", b"a,b\n"):
-        whole = fmt.header(data, True, True).passed
+        whole = fmt.preamble(data, True, True).passed
 
         def part(at: int, length: int, data: bytes = data) -> bytes:
             return data[at : at + length]

@@ -25,7 +25,7 @@ from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import MemoryStore
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import pack, unpack
+from headrace.sinks.in_process import pack, unpack
 from headrace.sources.extent import BAD_FILE
 from headrace.spark.committer import EpochCommitter, FilesLeftOut, ProbeLived
 from headrace.spark.epochs import EpochPartition, EpochPlanner, read_partition

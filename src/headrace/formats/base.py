@@ -94,7 +94,7 @@ class Format(Protocol):
         format without a delimiter and without `row_bytes` must be read in order."""
         ...
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
         """What is no record at the start of a file: BOM, comments before a CSV header, the header itself.
 
         `head` is the file's beginning (`first`), or what follows the bytes that an earlier call passed; with `final`
@@ -118,7 +118,7 @@ class Format(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class Preamble:
     """The first `passed` bytes are no record. With `more`, what follows them may be none either: ask again from there,
     with more bytes than were left."""
 

@@ -78,22 +78,23 @@ class Decompressor:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class TooLong(Exception):
+class DecompressedTooLong(Exception):
     """A buffer would become longer than it may."""
 
 
 def decompress(data: bytes, codec: str, origin: str = "buffer", most: int = _MOST) -> bytes:
-    """One compressed buffer, whole. Raises DamagedStream, and TooLong before more than `most` bytes are made."""
+    """Decompress one whole buffer. Raises DecompressedTooLong instead of making more than `most` bytes, and
+    DamagedStream."""
     try:
         if codec == "snappy" and not data.startswith(_SNAPPY_HEADER):
             if _snappy_size(data) > most:
-                raise TooLong
+                raise DecompressedTooLong
             return _snappy_block(data)
         found = Decompressor(io.BytesIO(data), codec, origin).read(most + 1)
     except (OSError, ValueError) as problem:
         raise damaged(origin, 0, problem) from problem
     if len(found) > most:
-        raise TooLong
+        raise DecompressedTooLong
     return found
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.base.options import Option, boolean, choice
 from headrace.errors import BadOption, HeaderMismatch
-from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Header, is_permissive
+from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Preamble, is_permissive
 from headrace.formats.columns import QUOTED, Syntax, unquoted
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
@@ -98,23 +98,23 @@ class Csv:
     def in_order(self) -> str:
         return "multiline: quoted fields may hold newlines" if self.dialect.multiline else unclear(self.delimiter)
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
         begin = bom_bytes(head, first)
         if not self.dialect.header:
-            return Header(begin)
+            return Preamble(begin)
         size = len(self.delimiter)
         while begin < len(head):
             end = head.find(self.delimiter, begin)
             if end < 0 and not final:
-                return Header(begin, more=True)
+                return Preamble(begin, more=True)
             end = len(head) if end < 0 else end
             line = head[begin:end]
             line = line.removesuffix(b"\r") if self.dialect.ending == b"" else line
             begin = min(len(head), end + size)
             if line and not (self.dialect.comment and line.startswith(self.dialect.comment)):
                 self._check_header(line)
-                return Header(begin)
-        return Header(begin, more=not final)
+                return Preamble(begin)
+        return Preamble(begin, more=not final)
 
     def _check_header(self, line: bytes) -> None:
         names = [name.decode("utf-8", "replace").strip() for name in self._split(line)]

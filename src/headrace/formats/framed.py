@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.base.options import Option, choice
 from headrace.formats.bad import BadRecords
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Header, too_long
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.index import FieldIndex, decode, view_of
 from headrace.formats.kernels.scan_frames import scan_frames
@@ -39,8 +39,8 @@ class LengthPrefixed:
         self.max_record_bytes = max_record_bytes
         self.syntax = Syntax(PLAIN, rules=rules)
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(0)
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         buf, big = view_of(data), self.order == "big"

@@ -21,7 +21,7 @@ def first_record(fmt: Format, read: Callable[[int, int], bytes], window: int) ->
     at, length = 0, window
     while True:
         head = read(at, length)
-        found = fmt.header(head, at == 0, len(head) < length)
+        found = fmt.preamble(head, at == 0, len(head) < length)
         at += found.passed
         if not found.more:
             return at

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.base.options import Option, boolean
-from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Header, is_permissive
+from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Preamble, is_permissive
 from headrace.formats.columns import JSON as JSON_TEXT
 from headrace.formats.columns import Syntax
 from headrace.formats.framing import bom_bytes, frame_lines
@@ -49,8 +49,8 @@ class JsonLines:
         self.syntax = Syntax(JSON_TEXT, rules=rules)
         self.specials, self.permissive = specials, permissive
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(bom_bytes(head, first))
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(bom_bytes(head, first))
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import BadOption
 from headrace.formats.bad import NOTHING_BAD, BadRecords
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Header, too_long
+from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
 from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
 from headrace.formats.index import bad_cells, view_of
 from headrace.formats.kernels import times
@@ -34,14 +34,14 @@ _VARIABLE = ("STRING", "BINARY")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class NativeLayout:
     """The row of a schema as a numpy record: `nulls`, then c0, c1, ...; `prefix` bytes of length stand before it."""
 
     row: Any
     prefix: int
 
     @staticmethod
-    def of(schema: Schema) -> Layout:
+    def of(schema: Schema) -> NativeLayout:
         fields: list[Any] = [("nulls", "u1", ((len(schema) + 7) // 8,))]
         for i, field in enumerate(schema):
             if isinstance(field.type, Decimal):
@@ -51,7 +51,7 @@ class Layout:
             else:
                 fields.append((f"c{i}", _WIDTHS[field.type.ddl]))
         variable = any(f.type.ddl in _VARIABLE for f in schema)
-        return Layout(np.dtype(fields), 4 if variable else 0)
+        return NativeLayout(np.dtype(fields), 4 if variable else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Native:
     def __init__(self, schema: Schema, max_record_bytes: int) -> None:
         self.schema = schema
         self.max_record_bytes = max_record_bytes
-        self.layout = Layout.of(schema)
+        self.layout = NativeLayout.of(schema)
 
     @property
     def row_bytes(self) -> int:
@@ -166,8 +166,8 @@ class Native:
     def in_order(self) -> str:
         return "rows with STRING or BINARY values differ in size" if self.layout.prefix else ""
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(0)
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         if final:
@@ -231,7 +231,7 @@ _NOWHERE: tuple[Places, Places] = (np.empty(0, np.int32), np.empty(0, np.int32))
 
 def write_rows(schema: Schema, table: pa.Table) -> bytes:
     """The rows of `table`, whose columns are those of `schema`, as native rows."""
-    layout = Layout.of(schema)
+    layout = NativeLayout.of(schema)
     rows = table.num_rows
     fixed = np.zeros(rows, layout.row)
     variable: list[tuple[int, list[bytes]]] = []

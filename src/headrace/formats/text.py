@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace.base.options import Option
 from headrace.errors import BadOption
-from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Header
+from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.csv import delimiter_option
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
@@ -21,7 +21,7 @@ from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 
 
-class Text:
+class TextRecords:
     """The `text` format. Holds no state between calls. An empty `ending` is LF or CRLF."""
 
     name = "text"
@@ -44,8 +44,8 @@ class Text:
     def in_order(self) -> str:
         return unclear(self.delimiter)
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(bom_bytes(head, first))
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(bom_bytes(head, first))
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)
@@ -81,10 +81,10 @@ def one_column(schema: Schema, name: str) -> None:
         )
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> Text:
+def _build(schema: Schema, values: Mapping[str, Any]) -> TextRecords:
     one_column(schema, "text")
     rules = replace(rules_of(values), binary="raw")
-    return Text(schema, values["record_delimiter"], values["max_record_bytes"], rules)
+    return TextRecords(schema, values["record_delimiter"], values["max_record_bytes"], rules)
 
 
 TEXT = FormatKind(

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.control.signals import EPOCH, Barrier
 from headrace.model.program import Left, PlanVersion
-from headrace.sources.base import Split
+from headrace.sources.base import InputSplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class TaskInput:
     """
 
     plan: PlanVersion
-    split: Split | None
+    split: InputSplit | None
     task: int
     tasks: int
     epoch: int

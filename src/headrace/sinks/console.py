@@ -16,7 +16,7 @@ from headrace.base.text_tables import table_of
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import Collected, joined, oldest_within, pack, unpack
+from headrace.sinks.in_process import InProcessSink, joined, oldest_within, pack, unpack
 from headrace.sinks.printer import Printer
 
 _OPTIONS = (
@@ -43,7 +43,7 @@ def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
     return joined(staged, lambda rows: oldest_within(rows.slice(0, most)))
 
 
-class ConsoleSink(Collected):
+class ConsoleSink(InProcessSink):
     """Prints to `console`, by default standard output. Every epoch at most once while the process lives. `note` says
     what is wrong with standard output, if anything is."""
 

@@ -64,7 +64,7 @@ Write = Callable[[pa.Table, Path], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SinkPaths:
     """Where the files of one sink lie."""
 
     root: Path
@@ -101,7 +101,7 @@ class FileTask:
     """Task side: one durable staged file per call."""
 
     def __init__(self, root: Path, sink: str, write: Write) -> None:
-        self._layout = Layout(root, sink)
+        self._layout = SinkPaths(root, sink)
         self._write = write
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
@@ -125,7 +125,7 @@ class FileSink:
     guarantee = GUARANTEE
 
     def __init__(self, root: Path, sink: str, extension: str) -> None:
-        self._layout = Layout(root, sink)
+        self._layout = SinkPaths(root, sink)
         self._extension = extension
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
@@ -306,7 +306,7 @@ def check_directory(values: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _writing(layout: Layout) -> Iterator[None]:
+def _writing(layout: SinkPaths) -> Iterator[None]:
     """Turn what the file system says into a coded error that names the sink."""
     try:
         yield

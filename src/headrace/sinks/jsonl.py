@@ -21,8 +21,8 @@ from headrace.exec.duck import quoted, run
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.base import SinkKind
-from headrace.sinks.collected import oldest_within
 from headrace.sinks.files import GUARANTEE, FileSink, FileTask, check_directory
+from headrace.sinks.in_process import oldest_within
 
 _OPTIONS = (
     Option("path", text, required=True, help="the directory to write to; made when needed"),

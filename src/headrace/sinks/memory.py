@@ -14,7 +14,7 @@ from headrace.base.options import Option, integer, size
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import Collected, joined, newest_within, pack, unpack
+from headrace.sinks.in_process import InProcessSink, joined, newest_within, pack, unpack
 
 _OPTIONS = (
     Option(
@@ -53,7 +53,7 @@ def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
     return joined(staged, lambda rows: _newest(rows, most))
 
 
-class MemorySink(Collected):
+class MemorySink(InProcessSink):
     """Holds the newest rows, as many as `max_rows` and `max_bytes` allow. `read` may be called from any thread;
     `commit` from the stream's thread."""
 

@@ -195,7 +195,7 @@ class Arrivals:
             try:
                 head = Decompressor(file, codec, path).read(HEADER) if codec else file.read(HEADER)
                 with naming(path):
-                    self._format.header(head, True, len(head) < HEADER)
+                    self._format.preamble(head, True, len(head) < HEADER)
             except BAD_FILE as problem:
                 problem.advice += (
                     " If only this file is wrong: correct it or take it away, then START a pipeline of "

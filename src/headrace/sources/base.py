@@ -37,7 +37,7 @@ class RawChunk:
     unreadable: BadRange | None = None
 
 
-class Split(Protocol):
+class InputSplit(Protocol):
     """A picklable piece of an epoch, for one task. Reading it twice gives the same chunks."""
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
@@ -46,7 +46,7 @@ class Split(Protocol):
 
 
 @runtime_checkable
-class LineTelling(Protocol):
+class LocatesLines(Protocol):
     """A split that can say on which line of its origin a record begins: what a person needs to find it."""
 
     def line(self, origin: str, offset: int, fmt: Format) -> int | None:
@@ -55,7 +55,7 @@ class LineTelling(Protocol):
         ...
 
 
-class Source(Protocol):
+class StreamSource(Protocol):
     """Lives in the process that plans epochs. One caller, one thread.
 
     unit of parallelism: the split; delivery: replayable from any offset that was not committed.
@@ -70,7 +70,7 @@ class Source(Protocol):
         nothing new."""
         ...
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
         """Cut (start, end] into splits, balanced for `parallelism` tasks; few when there is little to do."""
         ...
 
@@ -90,7 +90,7 @@ class Source(Protocol):
 class SourceFactory(Protocol):
     """Makes a source. `state_dir` is durable and belongs to this stream alone; `values` are the checked options."""
 
-    def __call__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> Source: ...
+    def __call__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> StreamSource: ...
 
 
 def check_nothing(stream: StreamDef, values: Mapping[str, Any]) -> None:
@@ -121,7 +121,7 @@ class SourceKind:
         """What CREATE STREAM must refuse now rather than when the stream runs: paths that are not there, and so on."""
         self.verify(stream, self.values(stream))
 
-    def make(self, stream: StreamDef, state_dir: Path, clock: Clock) -> Source:
+    def make(self, stream: StreamDef, state_dir: Path, clock: Clock) -> StreamSource:
         """The source of `stream`; its log and other durable facts live in `state_dir`, which is made if missing."""
         private_directory(state_dir)
         return self.build(stream, self.values(stream), state_dir, clock)

@@ -35,7 +35,7 @@ from headrace.ingress.delimiting import Delimiting, finder_of
 from headrace.ingress.kernels.layout import U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.ingress.shredder import SequenceShredder, Shredded, bad_sequence
 from headrace.model.program import StreamDef
-from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
+from headrace.sources.base import Clock, InputSplit, Offset, RawChunk, SourceKind
 from headrace.sources.bufferlog import BufferLog, Forgotten
 from headrace.sources.extent import look_at
 from headrace.sources.listing import Listing
@@ -106,7 +106,7 @@ class BufferSplit:
 
 
 class Buffers:
-    """Plans the epochs of a stream of buffers. See `headrace.sources.base.Source` for the promises."""
+    """Plans the epochs of a stream of buffers. See `headrace.sources.base.StreamSource` for the promises."""
 
     def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
@@ -161,7 +161,7 @@ class Buffers:
             end = min(end, max(at + 1, self._unit_at(self._address(at) + max_bytes + 1)))
         return {"unit": end}
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
         low, high = start["unit"], end["unit"]
         begin, total = self._address(low), self._address(high) - self._address(low)
         count = max(1, min(parallelism, -(-total // SMALLEST_SPLIT)))

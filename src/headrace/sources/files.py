@@ -24,7 +24,7 @@ from headrace.model.program import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.arrivals import Arrivals
 from headrace.sources.badfiles import BadFile, BadRange, handed_over, taken, write_summary
-from headrace.sources.base import Clock, Offset, SourceKind, Split
+from headrace.sources.base import Clock, InputSplit, Offset, SourceKind
 from headrace.sources.filelog import FileLog
 from headrace.sources.listing import Listing
 from headrace.sources.reading import FileRange, FileSplit
@@ -39,7 +39,7 @@ CHEAP = 0.005  # processor seconds: a listing that takes no longer is made whene
 
 
 class Files:
-    """Plans the epochs of a file stream. See `headrace.sources.base.Source` for the promises."""
+    """Plans the epochs of a file stream. See `headrace.sources.base.StreamSource` for the promises."""
 
     def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
         self.format = FORMATS[stream.format].make(stream.schema, stream.options)
@@ -90,7 +90,7 @@ class Files:
             pos = self.log.extent(extent).end
         return {"extent": extent, "pos": pos}
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
         low, high = self._address(start), self._address(end)
         count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
         cuts = [low + (high - low) * i // count for i in range(count + 1)]

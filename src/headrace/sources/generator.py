@@ -22,7 +22,7 @@ from headrace.formats.base import Format
 from headrace.formats.csv import Csv
 from headrace.model.program import StreamDef
 from headrace.model.schema import Schema
-from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
+from headrace.sources.base import Clock, InputSplit, Offset, RawChunk, SourceKind
 from headrace.sources.shapes import RowMaker
 
 CHUNK_BYTES = 1 << 20  # text made at a time: small enough to stay in the cache while columns are joined
@@ -109,7 +109,7 @@ class Generator:
         due = row + int((now - since) * self.rate)
         return due if self.rows is None else min(due, self.rows)
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
         low, high = start["row"], end["row"]
         count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
         cuts = [low + (high - low) * i // count for i in range(count + 1)]

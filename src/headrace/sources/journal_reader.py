@@ -19,7 +19,7 @@ from headrace.ingress.entries import damaged, numbers
 from headrace.ingress.mark import MARK, Place, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
 from headrace.model.program import StreamDef
-from headrace.sources.base import Clock, Offset, RawChunk, Split
+from headrace.sources.base import Clock, InputSplit, Offset, RawChunk
 from headrace.sources.reading import CHUNK
 
 JOURNAL = "journal"  # the directory of the journal in the source's state directory
@@ -56,7 +56,7 @@ class JournalSplit:
 
 
 class JournalSource:
-    """Plans the epochs of a pushed stream. See `headrace.sources.base.Source` for the promises."""
+    """Plans the epochs of a pushed stream. See `headrace.sources.base.StreamSource` for the promises."""
 
     def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
         self.directory = state_dir / JOURNAL
@@ -81,7 +81,7 @@ class JournalSource:
             sync_files(self.directory, place.file, found.file)
         return asdict(found)
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
         begin, stop = Place(**start), Place(**end)
         self.log.follow(begin)
         count = max(1, min(parallelism, -(-(stop.address - begin.address) // SMALLEST_SPLIT)))

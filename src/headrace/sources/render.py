@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import copy_bytes, get32, put8, view, wide
+from headrace.formats.kernels.simd import copy_bytes, get32, put8, view, wide
 
 # What a piece writes. `a` and `b` are places in the text table unless said otherwise.
 CONSTANT = 0  # text [a, b)

@@ -30,7 +30,7 @@ from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
-from headrace.sources.base import Source, Split
+from headrace.sources.base import InputSplit, StreamSource
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.notices import send_notice
@@ -45,7 +45,7 @@ class EpochPartition(InputPartition):
     """One task's share of an epoch; everything it needs, by value."""
 
     plan: str
-    split: Split | None
+    split: InputSplit | None
     task: int
     tasks: int
     epoch: int
@@ -91,7 +91,7 @@ class EpochPlanner:
         return self.plans.load(self.plans.current()).stream
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> StreamSource:
         return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
 
     @cached_property
@@ -209,7 +209,7 @@ class EpochPlanner:
         muted = {left.pipeline.instance for left in leaving if left not in asked}
         out = tuple(sorted(forbidden | muted))
         looked_at = tuple(left.pipeline.instance for left in leaving if left.flush or not left.drop)
-        splits: list[Split | None] = list(self.source.splits(start["source"], end["source"], self.parallelism)) or [
+        splits: list[InputSplit | None] = [*self.source.splits(start["source"], end["source"], self.parallelism)] or [
             None
         ]
         barrier = Barrier(end["barrier"][1], end["barrier"][0]) if end["barrier"] != start["barrier"] else None

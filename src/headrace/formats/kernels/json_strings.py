@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.formats.kernels.jit import helper
-from headrace.formats.kernels.lanes import get8, put8
+from headrace.formats.kernels.simd import get8, put8
 
 
 @helper

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined
-from headrace.formats.kernels.lanes import HIGH, byte_at, digit_run, get8, put8, string_stop, trailing_zeros, word_at
+from headrace.formats.kernels.simd import HIGH, byte_at, digit_run, get8, put8, string_stop, trailing_zeros, word_at
 
 MAX_DEPTH = 256
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import (
+from headrace.formats.kernels.simd import (
     ONE,
     as_double,
     byte_at,

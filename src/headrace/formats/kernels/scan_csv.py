@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import (
+from headrace.formats.kernels.simd import (
     ONE,
     byte_at,
     find_byte,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import kernel
-from headrace.formats.kernels.lanes import get8, view
+from headrace.formats.kernels.simd import get8, view
 
 
 @kernel

@@ -24,7 +24,7 @@ from headrace.formats.kernels.json_values import (
     string_end,
     value_end,
 )  # fmt: skip
-from headrace.formats.kernels.lanes import (
+from headrace.formats.kernels.simd import (
     ALL,
     ONE,
     byte_at,

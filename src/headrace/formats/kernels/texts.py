@@ -13,8 +13,8 @@ import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
 from headrace.formats.kernels.json_strings import unescape
-from headrace.formats.kernels.lanes import HIGH, ONE, copy_bytes, get8, put8, view, wide, word_at
 from headrace.formats.kernels.numbers import FINE, NULL, SLOW
+from headrace.formats.kernels.simd import HIGH, ONE, copy_bytes, get8, put8, view, wide, word_at
 
 BAD_BINARY, BAD_UTF8 = 9, 10
 JSON, PLAIN, QUOTED = 0, 1, 2  # what a field's text is: a JSON value, plain bytes, CSV with quotes to undo

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.formats.kernels.jit import helper, kernel
-from headrace.formats.kernels.lanes import byte_at, digit_run, get8, view, wide, word_at
 from headrace.formats.kernels.numbers import FINE, NULL, SLOW, some_digits
+from headrace.formats.kernels.simd import byte_at, digit_run, get8, view, wide, word_at
 
 BAD_DATE, BAD_TIMESTAMP = 7, 8
 DAY = 86_400_000_000

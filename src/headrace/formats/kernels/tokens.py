@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.formats.kernels.jit import helper, kernel
-from headrace.formats.kernels.lanes import find_byte, get8, view
+from headrace.formats.kernels.simd import find_byte, get8, view
 
 
 @helper

@@ -59,7 +59,7 @@ def joined(staged: list[Staged], cut: Callable[[pa.Table], pa.Table]) -> list[St
     return [Staged(sum(receipt.rows for receipt in staged), data=pack(rows))]
 
 
-class Collected:
+class InProcessSink:
     """The half of a driver side that all sinks share whose rows are in the driver already: nothing can fail between a
     promise and its commit, and nothing is staged elsewhere."""
 

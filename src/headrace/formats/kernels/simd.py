@@ -44,11 +44,11 @@ def _splat(builder: Any, byte: Any, width: int) -> Any:
     return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), spread)
 
 
-def _lane(function: Callable[..., Any]) -> Any:
+def llvm_intrinsic(function: Callable[..., Any]) -> Any:
     return declared(function) if only_plans() else intrinsic(function)
 
 
-@_lane
+@llvm_intrinsic
 def _get8(typing: Any, base: Any, position: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.zext(builder.load(_pointer(builder, args, _I8)), _I64)
@@ -56,15 +56,15 @@ def _get8(typing: Any, base: Any, position: Any) -> Any:
     return types.int64(types.int64, types.int64), code
 
 
-@_lane
-def _get32(typing: Any, base: Any, position: Any) -> Any:
+@llvm_intrinsic
+def raw_get32(typing: Any, base: Any, position: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.sext(builder.load(_pointer(builder, args, _I32, 4)), _I64)
 
     return types.int64(types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _put8(typing: Any, base: Any, position: Any, value: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.store(builder.trunc(args[2], _I8), _pointer(builder, args, _I8))
@@ -73,7 +73,7 @@ def _put8(typing: Any, base: Any, position: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _put32(typing: Any, base: Any, position: Any, value: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.store(builder.trunc(args[2], _I32), _pointer(builder, args, _I32, 4))
@@ -82,7 +82,7 @@ def _put32(typing: Any, base: Any, position: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _word(typing: Any, base: Any, position: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.load(_pointer(builder, args, _I64), align=1)
@@ -90,7 +90,7 @@ def _word(typing: Any, base: Any, position: Any) -> Any:
     return types.uint64(types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _store(typing: Any, base: Any, position: Any, word: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.store(args[2], _pointer(builder, args, _I64), align=1)
@@ -99,7 +99,7 @@ def _store(typing: Any, base: Any, position: Any, word: Any) -> Any:
     return types.void(types.int64, types.int64, types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def _match64(typing: Any, base: Any, position: Any, byte: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         block = builder.load(_pointer(builder, args, ir.VectorType(_I8, 64)), align=1)
@@ -108,7 +108,7 @@ def _match64(typing: Any, base: Any, position: Any, byte: Any) -> Any:
     return types.uint64(types.int64, types.int64, types.uint8), code
 
 
-@_lane
+@llvm_intrinsic
 def _string_stops(typing: Any, base: Any, position: Any) -> Any:
     """Which of 32 bytes end or interrupt a JSON string: quote, backslash, control characters."""
 
@@ -123,7 +123,7 @@ def _string_stops(typing: Any, base: Any, position: Any) -> Any:
     return types.uint64(types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def trailing_zeros(typing: Any, word: Any) -> Any:
     """The index of the lowest set bit of a uint64, as int64; 64 for zero."""
 
@@ -133,7 +133,7 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def leading_zeros(typing: Any, word: Any) -> Any:
     """How many zero bits a uint64 begins with, as int64; 64 for zero."""
 
@@ -143,7 +143,7 @@ def leading_zeros(typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def popcount(typing: Any, word: Any) -> Any:
     """How many bits of a uint64 are set, as int64."""
 
@@ -153,7 +153,7 @@ def popcount(typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def high_product(typing: Any, a: Any, b: Any) -> Any:
     """The upper 64 bits of the 128-bit product of two uint64."""
 
@@ -165,7 +165,7 @@ def high_product(typing: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def as_double(typing: Any, bits: Any) -> Any:
     """The double whose IEEE bits are these."""
 
@@ -225,7 +225,7 @@ else:
         """What the accessors below take: an address. Arrays would be reference-counted at every call, with atomics."""
         return array.ctypes.data
 
-    get8, get32, put8, put32 = _get8, _get32, _put8, _put32
+    get8, get32, put8, put32 = _get8, raw_get32, _put8, _put32
 
     @inlined
     def get64(base: Any, i: int) -> Any:

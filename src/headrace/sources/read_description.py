@@ -10,7 +10,7 @@ from headrace.model.program import StreamDef
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ReadDescription:
     """`indexer` is the code that finds the records; `skips` whether it leaves unwanted fields unparsed; `in_order` why
     each file is read in order by one task, empty if files are cut among the tasks."""
 
@@ -34,10 +34,10 @@ class Access:
         return "cut among the tasks" + ("; compressed files each in order, by one task" if self.codecs else "")
 
 
-def access_to(stream: StreamDef) -> Access:
+def describe_read(stream: StreamDef) -> ReadDescription:
     """What declaring the stream has settled about reading it."""
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
     codec = stream.options.get("codec", "auto").lower()
     why = fmt.in_order or (f"codec {codec} cannot be cut" if codec in CODECS else "")
     files = stream.source == "files"
-    return Access(stream.source, stream.format, fmt.indexer, fmt.skips, why, files and codec == "auto")
+    return ReadDescription(stream.source, stream.format, fmt.indexer, fmt.skips, why, files and codec == "auto")
