@@ -10,10 +10,11 @@ import numpy as np
 
 from headrace.formats import FORMATS
 from headrace.formats.bad import REASONS, BadRecord, BadRecords
-from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Preamble
+from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.framing import frame_lines
 from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.formats.settings import FormatSettings
 from headrace.model.schema import Field, Schema, parse_type
 
 PAIR = re.compile(rb"(\w+)=(\S*)")
@@ -24,6 +25,7 @@ class KeyValue:
 
     name, indexer, skips, delimiter, row_bytes, in_order = "kv", "tests.formats.test_example", True, b"\n", 0, ""
     max_record_bytes = 1 << 20
+    has_header = False
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -57,7 +59,7 @@ class KeyValue:
         return decode(self.index(data, wanted, origin, offset), wanted)
 
 
-KV = FormatKind("kv", "key=value pairs", COMMON_OPTIONS, lambda schema, values: KeyValue(schema))
+KV = FormatKind("kv", "key=value pairs", FormatSettings, lambda schema, settings: KeyValue(schema))
 
 
 def test_a_new_format_is_an_indexer_and_a_choice_of_parsers() -> None:

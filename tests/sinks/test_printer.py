@@ -13,7 +13,7 @@ import pytest
 from headrace.model.program import SinkDef
 from headrace.model.schema import INT, Field, Schema
 from headrace.sinks.base import SinkKey
-from headrace.sinks.console import ConsoleSink, ConsoleTask
+from headrace.sinks.console import ConsoleSettings, ConsoleSink, ConsoleTask
 from headrace.sinks.printer import WAITING, Printer
 from tests.e2e.support import until
 
@@ -87,10 +87,10 @@ def test_a_console_sink_goes_on_when_its_reader_is_gone_and_says_so(pipe: Pipe) 
     reads, _ = pipe()
     os.close(reads)
     definition = SinkDef("screen", "console", {})
-    sink = ConsoleSink(definition, Schema((Field("n", INT),)))
+    sink = ConsoleSink(definition, ConsoleSettings(), Schema((Field("n", INT),)))
     for epoch in range(3):
         key = SinkKey("checkpoint", 1, epoch)
-        staged = ConsoleTask(definition).stage(pa.table({"n": pa.array([epoch], pa.int32())}), key)
+        staged = ConsoleTask(definition, ConsoleSettings()).stage(pa.table({"n": pa.array([epoch], pa.int32())}), key)
         assert sink.commit(key, [staged]) == 1
         until(lambda: sink.note, "the reader is gone")
     assert "2 epochs were not shown" in sink.note

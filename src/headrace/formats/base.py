@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.base.options import Option, check_options, choice, size
-from headrace.errors import BadOption
+from headrace.base.options import Option, declared, read_settings
 from headrace.formats.bad import NOTHING_BAD, BadRecords
 from headrace.formats.bad import BadRecord as BadRecord
 from headrace.formats.bad import too_long as too_long
+from headrace.formats.settings import FormatSettings
 from headrace.model.schema import Schema
 
 
@@ -94,6 +94,11 @@ class Format(Protocol):
         format without a delimiter and without `row_bytes` must be read in order."""
         ...
 
+    @property
+    def has_header(self) -> bool:
+        """True if each file begins with a header that must name the stream's columns."""
+        ...
+
     def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
         """What is no record at the start of a file: BOM, comments before a CSV header, the header itself.
 
@@ -135,52 +140,31 @@ class Framed:
     skip: int = 0
 
 
+S = TypeVar("S", bound=FormatSettings)
+
+
 @dataclass(frozen=True, slots=True)
-class FormatKind:
-    """A format as users name it in `WITH (format = '...')`. `options` are its own; `build` gets their values."""
+class FormatKind(Generic[S]):
+    """A format as users name it in `WITH (format = '...')`. `settings` declares its options."""
 
     name: str
     help: str
-    options: tuple[Option, ...]
-    build: Callable[[Schema, Mapping[str, Any]], Format]
+    settings: type[S]
+    build: Callable[[Schema, S], Format]
 
-    def make(self, schema: Schema, options: Mapping[str, str]) -> Format:
-        """The format of a stream. Of `options`, a stream's raw strings, only those that are declared here are read:
-        the others belong to the source, and `headrace.sources.check_stream` has checked them together."""
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that this format reads."""
+        kind: Any = self.settings
+        return declared(kind)
+
+    def settings_of(self, options: Mapping[str, str]) -> S:
+        """Parse the format's own options among a stream's `options`. The others belong to the source and the engine:
+        `headrace.sources.check_stream` rejects those that nobody reads."""
         own = {o.name for o in self.options}
         mine = {k: v for k, v in options.items() if k.lower() in own}
-        return self.build(schema, check_options(f"format '{self.name}'", self.options, mine))
+        return read_settings(self.settings, f"format '{self.name}'", mine)
 
-
-# Options that every format has.
-COMMON_OPTIONS = (
-    Option(
-        "on_error",
-        choice("null", "skip", "fail", "dead_letter"),
-        help="what a bad value does: null nulls the cell, skip drops the row, fail stops the pipeline that reads it, "
-        "dead_letter drops the row and writes the record to dead_letter_sink",
-    ),
-    Option("max_record_bytes", size, default=4 << 20, help="a longer record is bad (record_too_long)"),
-)
-
-# For formats that Spark reads, too.
-MODE_OPTION = Option(
-    "mode",
-    choice("permissive", "dropmalformed", "failfast"),
-    help="Spark's word for on_error: PERMISSIVE makes every record a row, with NULL for what is bad; DROPMALFORMED is "
-    "skip, FAILFAST is fail",
-)
-
-
-def is_permissive(values: Mapping[str, Any]) -> bool:
-    """Whether checked options ask for a row of every record. Raises BadOption when `mode` and `on_error` are both
-    given."""
-    if values["mode"] is not None and values["on_error"] is not None:
-        raise BadOption(
-            "mode and on_error both say what a bad record does",
-            advice="Give one of them: PERMISSIVE, DROPMALFORMED and FAILFAST are modes; null, skip, fail and "
-            "dead_letter are for on_error.",
-            option="mode",
-            value=values["mode"],
-        )
-    return bool(values["mode"] == "permissive")
+    def make(self, schema: Schema, options: Mapping[str, str]) -> Format:
+        """The format of a stream with this schema and these options, as they are stored."""
+        return self.build(schema, self.settings_of(options))

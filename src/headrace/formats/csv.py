@@ -7,21 +7,21 @@ default) is NULL, a quoted one is text. Every record is checked for its quotes a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from headrace.base.options import Option, boolean, choice
+from headrace.base.options import boolean, choice, option
 from headrace.errors import BadOption, HeaderMismatch
-from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Preamble, is_permissive
+from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import QUOTED, Syntax, unquoted
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
 from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
-from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.settings import TextSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import Decimal, Scalar, Schema
 
@@ -93,6 +93,10 @@ class Csv:
     @property
     def delimiter(self) -> bytes:
         return self.dialect.ending or b"\n"
+
+    @property
+    def has_header(self) -> bool:
+        return self.dialect.header
 
     @property
     def in_order(self) -> str:
@@ -215,21 +219,57 @@ def _tokens(value: str) -> tuple[bytes, ...]:
     return tuple(_spelled(token) for token in value.split("|"))
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> Csv:
-    permissive = is_permissive(values)
-    dialect = Dialect(
-        delimiter=values["delimiter"], ending=values["record_delimiter"], quote=values["quote"],
-        escape=values["escape"], comment=values["comment"], nulls=values["nulls_as"], header=values["header"],
-        multiline=values["multiline"],
-        ragged=(values["ragged"] or ("null" if permissive else "bad")) == "null",
-        trailing=values["trailing_delimiter"],
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class CsvSettings(TextSettings):
+    """The options of `format = 'csv'`."""
+
+    delimiter: bytes = option(delimiter_option, default=b",", help="between fields; one or more bytes, \\t for a tab")
+    record_delimiter: bytes = option(delimiter_option, default=b"", help="after records; LF or CRLF if absent")
+    quote: bytes = option(_one_or_none, default=b'"', help="around fields that contain delimiters; empty for none")
+    escape: bytes = option(_one_or_none, default=b"", help="inside quotes, makes the next character plain")
+    comment: bytes = option(_one_or_none, default=b"", help="a line that begins with it is no record")
+    nulls_as: tuple[bytes, ...] = option(
+        _tokens, default=(b"",), help="unquoted fields that are NULL, with | between: |NULL|\\N"
+    )
+    header: bool = option(boolean, default=False, help="the first line of each file names the columns")
+    multiline: bool = option(
+        boolean, default=False, help="quoted fields may contain newlines; one task reads each file"
+    )
+    ragged: Literal["bad", "null"] | None = option(
+        choice("bad", "null"),
+        help="bad: a record with too few or too many fields is bad; null: missing fields are NULL, extra fields are "
+        "ignored (the default with mode PERMISSIVE)",
+    )
+    trailing_delimiter: bool = option(boolean, default=False, help="a delimiter after the last field is allowed")
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the file is written."""
+        ragged = self.ragged or ("null" if self.permissive else "bad")
+        return Dialect(
+            delimiter=self.delimiter,
+            ending=self.record_delimiter,
+            quote=self.quote,
+            escape=self.escape,
+            comment=self.comment,
+            nulls=self.nulls_as,
+            header=self.header,
+            multiline=self.multiline,
+            ragged=ragged == "null",
+            trailing=self.trailing_delimiter,
+        )
+
+
+def _build(schema: Schema, settings: CsvSettings) -> Csv:
+    dialect = settings.dialect
     for field in schema:
         if not isinstance(field.type, Scalar | Decimal):
             raise BadOption(
-                f"format 'csv' cannot hold {field.type.ddl} (column {field.name})",
-                advice="Use format = 'json', or declare the column as STRING.", option="format", value="csv",
-            )  # fmt: skip
+                f"format 'csv' cannot store {field.type.ddl} (column {field.name})",
+                advice="Use format = 'json', or declare the column as STRING.",
+                option="format",
+                value="csv",
+            )
     if dialect.delimiter == (dialect.ending or b"\n") or dialect.delimiter in (dialect.quote, dialect.escape):
         raise BadOption(
             "the delimiter cannot be the quote, the escape character or the record delimiter",
@@ -237,31 +277,7 @@ def _build(schema: Schema, values: Mapping[str, Any]) -> Csv:
             option="delimiter",
             value=dialect.delimiter.decode("utf-8", "replace"),
         )
-    return Csv(schema, dialect, values["max_record_bytes"], rules_of(values), permissive)
+    return Csv(schema, dialect, settings.max_record_bytes, settings.rules, settings.permissive)
 
 
-CSV = FormatKind(
-    "csv",
-    "delimited text, one record per line",
-    (
-        Option("delimiter", delimiter_option, default=b",", help="between fields; one or more bytes, \\t for a tab"),
-        Option("record_delimiter", delimiter_option, default=b"", help="after records; LF or CRLF if absent"),
-        Option("quote", _one_or_none, default=b'"', help="around fields that hold delimiters; empty for none"),
-        Option("escape", _one_or_none, default=b"", help="inside quotes, makes the next character plain"),
-        Option("comment", _one_or_none, default=b"", help="a line that begins with it is no record"),
-        Option("nulls_as", _tokens, default=(b"",), help="unquoted fields that are NULL, with | between: |NULL|\\N"),
-        Option("header", boolean, default=False, help="the first line of each file names the columns"),
-        Option("multiline", boolean, default=False, help="quoted fields may hold newlines; one task reads a file"),
-        Option(
-            "ragged",
-            choice("bad", "null"),
-            help="bad: a record with too few or too many fields is bad; null: fields that are missing are NULL, those "
-            "that are too many are ignored (the default with mode PERMISSIVE)",
-        ),
-        Option("trailing_delimiter", boolean, default=False, help="a delimiter after the last field is allowed"),
-        *VALUE_OPTIONS,
-        MODE_OPTION,
-        *COMMON_OPTIONS,
-    ),
-    _build,
-)
+CSV = FormatKind("csv", "delimited text, one record per line", CsvSettings, _build)

@@ -5,19 +5,19 @@ There is no delimiter to look for, so a file is read in order by one task.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from headrace.base.options import Option, choice
+from headrace.base.options import choice, option
 from headrace.formats.bad import BadRecords
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
+from headrace.formats.base import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.index import FieldIndex, decode, view_of
 from headrace.formats.kernels.scan_frames import scan_frames
-from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.settings import Utf8Settings
 from headrace.formats.text import one_column
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
@@ -31,6 +31,7 @@ class LengthPrefixed:
     skips = True
     delimiter = b""
     row_bytes = 0
+    has_header = False
     in_order = "nothing in the middle of a file says where a record begins"
 
     def __init__(self, schema: Schema, width: int, order: str, max_record_bytes: int, rules: Rules) -> None:
@@ -86,20 +87,25 @@ def _width(value: str) -> int:
     return int(value)
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> LengthPrefixed:
+@dataclass(frozen=True, slots=True)
+class LengthPrefixedSettings(Utf8Settings):
+    """The options of `format = 'length_prefixed'`."""
+
+    length_bytes: int = option(_width, default=4, help="width of the length: 1, 2, 4 or 8 bytes")
+    byte_order: Literal["big", "little"] = option(choice("big", "little"), default="big", help="of the length")
+
+
+def _build(schema: Schema, settings: LengthPrefixedSettings) -> LengthPrefixed:
     one_column(schema, "length_prefixed")
-    rules = replace(rules_of(values), binary="raw")
-    return LengthPrefixed(schema, values["length_bytes"], values["byte_order"], values["max_record_bytes"], rules)
+    return LengthPrefixed(
+        schema,
+        settings.length_bytes,
+        settings.byte_order,
+        max_record_bytes=settings.max_record_bytes,
+        rules=settings.rules,
+    )
 
 
 LENGTH_PREFIXED = FormatKind(
-    "length_prefixed",
-    "a length, then that many bytes, which are one value",
-    (
-        Option("length_bytes", _width, default=4, help="width of the length: 1, 2, 4 or 8 bytes"),
-        Option("byte_order", choice("big", "little"), default="big", help="of the length"),
-        *(o for o in VALUE_OPTIONS if o.name in ("utf8",)),
-        *COMMON_OPTIONS,
-    ),
-    _build,
+    "length_prefixed", "a length, then that many bytes, which are one value", LengthPrefixedSettings, _build
 )

@@ -6,20 +6,20 @@ checked to be well-formed JSON, whoever listens. Lines of nothing but white spac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.base.options import Option, boolean
-from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Preamble, is_permissive
+from headrace.base.options import boolean, option
+from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import JSON as JSON_TEXT
 from headrace.formats.columns import Syntax
 from headrace.formats.framing import bom_bytes, frame_lines
 from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
 from headrace.formats.kernels import scan_json
 from headrace.formats.nested import key_table
-from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.settings import TextSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 
@@ -40,6 +40,7 @@ class JsonLines:
     delimiter = b"\n"
     row_bytes = 0
     in_order = ""
+    has_header = False
 
     def __init__(
         self, schema: Schema, max_record_bytes: int, rules: Rules, specials: bool = True, permissive: bool = False
@@ -82,22 +83,27 @@ class JsonLines:
         return decode(self.index(data, wanted, origin, offset), wanted)
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> JsonLines:
-    specials, permissive = values["allow_non_numeric_numbers"], is_permissive(values)
-    return JsonLines(schema, values["max_record_bytes"], rules_of(values), specials, permissive)
+@dataclass(frozen=True, slots=True)
+class JsonSettings(TextSettings):
+    """The options of `format = 'json'` and `format = 'ndjson'`."""
 
-
-_OPTIONS = (
-    Option(
-        "allow_non_numeric_numbers",
+    allow_non_numeric_numbers: bool = option(
         boolean,
         default=True,
         help="NaN, Infinity, -Infinity, +Infinity, -INF and +INF without quotes are numbers, as in Spark; if false, a "
         "record with one is bad (bad_json)",
-    ),
-    *VALUE_OPTIONS,
-    MODE_OPTION,
-    *COMMON_OPTIONS,
-)
-JSON = FormatKind("json", "JSON lines, one object per line", _OPTIONS, _build)
-NDJSON = FormatKind("ndjson", "JSON lines, one object per line", _OPTIONS, _build)
+    )
+
+
+def _build(schema: Schema, settings: JsonSettings) -> JsonLines:
+    return JsonLines(
+        schema,
+        settings.max_record_bytes,
+        settings.rules,
+        specials=settings.allow_non_numeric_numbers,
+        permissive=settings.permissive,
+    )
+
+
+JSON = FormatKind("json", "JSON lines, one object per line", JsonSettings, _build)
+NDJSON = FormatKind("ndjson", "JSON lines, one object per line", JsonSettings, _build)

@@ -7,7 +7,7 @@ Row layout, little-endian, no padding: [u32 length of what follows, only if the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from headrace.errors import BadOption
 from headrace.formats.bad import NOTHING_BAD, BadRecords
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
+from headrace.formats.base import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
 from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
 from headrace.formats.index import bad_cells, view_of
 from headrace.formats.kernels import times
 from headrace.formats.kernels.numbers import FINE, NULL, OUT_OF_RANGE
 from headrace.formats.kernels.scan_frames import scan_frames
+from headrace.formats.settings import FormatSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import DataType, Decimal, Scalar, Schema
 
@@ -152,6 +153,7 @@ class Native:
     indexer = "headrace.formats.native"
     skips = True
     delimiter = b""
+    has_header = False
 
     def __init__(self, schema: Schema, max_record_bytes: int) -> None:
         self.schema = schema
@@ -260,14 +262,16 @@ def write_rows(schema: Schema, table: pa.Table) -> bytes:
     return b"".join(len(p).to_bytes(4, "little") + p for p in parts)
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> Native:
+def _build(schema: Schema, settings: FormatSettings) -> Native:
     for field in schema:
         if not isinstance(field.type, Scalar | Decimal):
             raise BadOption(
-                f"format 'native' cannot hold {field.type.ddl} (column {field.name})",
-                advice="Use format = 'json'.", option="format", value="native",
-            )  # fmt: skip
-    return Native(schema, values["max_record_bytes"])
+                f"format 'native' cannot store {field.type.ddl} (column {field.name})",
+                advice="Use format = 'json'.",
+                option="format",
+                value="native",
+            )
+    return Native(schema, settings.max_record_bytes)
 
 
-NATIVE = FormatKind("native", "fixed-width binary rows", COMMON_OPTIONS, _build)
+NATIVE = FormatKind("native", "fixed-width binary rows", FormatSettings, _build)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.base.options import Option
+from headrace.base.options import option
 from headrace.errors import BadOption
-from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Preamble
+from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.csv import delimiter_option
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, bad_structure, decode, view_of
 from headrace.formats.kernels.tokens import count_tokens, split_tokens
-from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.settings import Utf8Settings
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 
@@ -28,6 +27,7 @@ class TextRecords:
     indexer = "headrace.formats.kernels.tokens.split_tokens"
     skips = True
     row_bytes = 0
+    has_header = False
 
     def __init__(self, schema: Schema, ending: bytes, max_record_bytes: int, rules: Rules) -> None:
         self.schema = schema
@@ -81,19 +81,16 @@ def one_column(schema: Schema, name: str) -> None:
         )
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> TextRecords:
+@dataclass(frozen=True, slots=True)
+class TextRecordSettings(Utf8Settings):
+    """The options of `format = 'text'`."""
+
+    record_delimiter: bytes = option(delimiter_option, default=b"", help="after records; LF or CRLF if absent")
+
+
+def _build(schema: Schema, settings: TextRecordSettings) -> TextRecords:
     one_column(schema, "text")
-    rules = replace(rules_of(values), binary="raw")
-    return TextRecords(schema, values["record_delimiter"], values["max_record_bytes"], rules)
+    return TextRecords(schema, settings.record_delimiter, settings.max_record_bytes, settings.rules)
 
 
-TEXT = FormatKind(
-    "text",
-    "every line is one value",
-    (
-        Option("record_delimiter", delimiter_option, default=b"", help="after records; LF or CRLF if absent"),
-        *(o for o in VALUE_OPTIONS if o.name in ("utf8",)),
-        *COMMON_OPTIONS,
-    ),
-    _build,
-)
+TEXT = FormatKind("text", "every line is one value", TextRecordSettings, _build)

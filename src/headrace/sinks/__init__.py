@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 from headrace.base.options import closest
 from headrace.errors import UnknownSinkKind
@@ -14,7 +15,7 @@ from headrace.sinks.jsonl import JSONL
 from headrace.sinks.memory import MEMORY
 from headrace.sinks.parquet import PARQUET
 
-SINKS: dict[str, SinkKind] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQUET, JSONL)}
+SINKS: dict[str, SinkKind[Any]] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQUET, JSONL)}
 
 
 def settle_sink(sink: SinkDef) -> SinkDef:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
-from headrace.base.options import Option, check_options, choice, duration, integer
+from headrace.base.options import Option, choice, declared, duration, integer, option, read_settings
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 
@@ -49,11 +49,6 @@ class TaskSink(Protocol):
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
         """Write `table` where no reader sees it. Never called with an empty table."""
         ...
-
-
-def keep_all(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
-    """For sinks whose receipts are small: a task hands over each of them."""
-    return staged
 
 
 class DriverSink(Protocol):
@@ -101,52 +96,84 @@ class DriverSink(Protocol):
         ...
 
 
-# Options of every sink: what happens when it cannot write.
-DELIVERY_OPTIONS = (
-    Option("retries", integer(0, 100), default=3, help="how often a failed write or commit is tried again"),
-    Option(
-        "retry_backoff",
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """Options of every sink: what happens when it cannot write. Durations are microseconds."""
+
+    retries: int = option(integer(0, 100), default=3, help="how often a failed write or commit is retried")
+    retry_backoff: int = option(
         duration,
         default=100_000,
-        help="the wait before the first retry, doubled for each further one up to 10 s (default 100ms)",
-    ),
-    Option(
-        "on_failure",
+        help="the wait before the first retry; it doubles for each further one, up to 10 s (default 100ms)",
+    )
+    on_failure: Literal["stop", "detach"] = option(
         choice("stop", "detach"),
         default="stop",
-        help="after the last retry: stop the pipeline (default), or detach this sink and go on with the others",
-    ),
-)
+        help="after the last retry: stop the pipeline (default), or detach this sink and continue with the others",
+    )
 
 
-def _nothing_more(values: Mapping[str, Any]) -> None:
-    """The options' own readers say all there is to check."""
+DELIVERY_OPTIONS = declared(SinkSettings)
+S = TypeVar("S", bound=SinkSettings)
+
+
+def no_more_checks(settings: SinkSettings) -> None:
+    """For sinks whose options can only be wrong one by one."""
+
+
+def keep_all(settings: SinkSettings, staged: list[Staged]) -> list[Staged]:
+    """For sinks whose receipts are small: a task reports each of them."""
+    return staged
 
 
 @dataclass(frozen=True, slots=True)
-class SinkKind:
+class SinkKind(Generic[S]):
     """A kind of sink, as `CREATE SINK` names it.
 
-    `task` makes the task side and `driver` the driver side of one pipeline's use of a sink; neither touches the disk
-    before it is used. `check_values` looks at what single options cannot say (a directory that cannot be written);
-    it changes nothing, so it may run for `headrace check`. `paths` are the options that name places on disk. `condense`
-    makes a task's receipts so far into fewer: sinks whose receipts carry rows stay within their bound by it.
+    `settings` declares its options. `make_task` makes the task side and `make_driver` the driver side of one pipeline's
+    use of a sink; neither touches the disk before it is used. `check_settings` looks at what a single option cannot
+    show, such as a directory that cannot be written. It changes nothing, so it may run for `headrace check`. `paths`
+    are the options that name places on disk. `merge_receipts` combines the receipts of one task into fewer: it keeps
+    sinks whose receipts carry rows within their bound.
     """
 
     name: str
     help: str
     guarantee: str
-    options: tuple[Option, ...]
-    task: Callable[[SinkDef], TaskSink]
-    driver: Callable[[SinkDef, Schema], DriverSink]
-    check_values: Callable[[Mapping[str, Any]], None] = _nothing_more
+    settings: type[S]
+    make_task: Callable[[SinkDef, S], TaskSink]
+    make_driver: Callable[[SinkDef, S, Schema], DriverSink]
+    check_settings: Callable[[S], None] = no_more_checks
     paths: tuple[str, ...] = ()
-    condense: Callable[[SinkDef, list[Staged]], list[Staged]] = keep_all
+    merge_receipts: Callable[[S, list[Staged]], list[Staged]] = keep_all
 
-    def values(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """The value of every option. Raises the coded option errors."""
-        return check_options(f"sink '{self.name}'", (*self.options, *DELIVERY_OPTIONS), given)
+    @property
+    def all_options(self) -> tuple[Option, ...]:
+        """The options that this kind reads."""
+        kind: Any = self.settings
+        return declared(kind)
 
-    def check(self, given: Mapping[str, str]) -> None:
-        """Whether a sink with these raw options can be; raises a coded error when not. Changes nothing."""
-        self.check_values(self.values(given))
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that this kind has and others need not have."""
+        return tuple(o for o in self.all_options if o not in DELIVERY_OPTIONS)
+
+    def settings_of(self, options: Mapping[str, str]) -> S:
+        """Parse a sink's options. Raises the coded option errors."""
+        return read_settings(self.settings, f"sink '{self.name}'", options)
+
+    def check(self, options: Mapping[str, str]) -> None:
+        """Raise a coded error if a sink with these options cannot be created. Changes nothing."""
+        self.check_settings(self.settings_of(options))
+
+    def task(self, sink: SinkDef) -> TaskSink:
+        """The task side of `sink`."""
+        return self.make_task(sink, self.settings_of(sink.options))
+
+    def driver(self, sink: SinkDef, output: Schema) -> DriverSink:
+        """The driver side of `sink`, for a pipeline with this output."""
+        return self.make_driver(sink, self.settings_of(sink.options), output)
+
+    def condense(self, sink: SinkDef, staged: list[Staged]) -> list[Staged]:
+        """Combine the receipts of one task."""
+        return self.merge_receipts(self.settings_of(sink.options), staged)

@@ -7,40 +7,44 @@ that is slow or gone holds up no stream (`headrace.sinks.printer`): what it does
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 
 import pyarrow as pa
 from rich.console import Console, RenderableType
 
-from headrace.base.options import Option, integer
+from headrace.base.options import integer, option
 from headrace.base.text_tables import table_of
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.base import SinkKey, SinkKind, Staged
+from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sinks.in_process import InProcessSink, joined, oldest_within, pack, unpack
 from headrace.sinks.printer import Printer
 
-_OPTIONS = (
-    Option("max_rows", integer(1, 10_000), default=20, help="rows that are printed per epoch; the rest is counted"),
-)
 # Columns when standard output is no terminal and has no width of its own.
 _PIPE_WIDTH = 200
 _GUARANTEE = "at least once: printed again when an epoch is run again after a crash"
 
 
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings(SinkSettings):
+    """The options of `type = 'console'`."""
+
+    max_rows: int = option(integer(1, 10_000), default=20, help="rows printed per epoch; the others are only counted")
+
+
 class ConsoleTask:
     """Sends at most `max_rows` rows to the driver, and the number of all."""
 
-    def __init__(self, sink: SinkDef) -> None:
-        self._max_rows: int = CONSOLE.values(sink.options)["max_rows"]
+    def __init__(self, sink: SinkDef, settings: ConsoleSettings) -> None:
+        self._max_rows = settings.max_rows
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
         return Staged(table.num_rows, data=pack(oldest_within(table.slice(0, self._max_rows))))
 
 
-def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
+def _merge_receipts(settings: ConsoleSettings, staged: list[Staged]) -> list[Staged]:
     """One receipt with the first `max_rows` rows of all."""
-    most: int = CONSOLE.values(sink.options)["max_rows"]
-    return joined(staged, lambda rows: oldest_within(rows.slice(0, most)))
+    return joined(staged, lambda rows: oldest_within(rows.slice(0, settings.max_rows)))
 
 
 class ConsoleSink(InProcessSink):
@@ -49,11 +53,13 @@ class ConsoleSink(InProcessSink):
 
     guarantee = _GUARANTEE
 
-    def __init__(self, sink: SinkDef, output: Schema, console: Console | None = None) -> None:
+    def __init__(
+        self, sink: SinkDef, settings: ConsoleSettings, output: Schema, console: Console | None = None
+    ) -> None:
         super().__init__()
         self._name = sink.name
         self._schema = output.arrow
-        self._max_rows: int = CONSOLE.values(sink.options)["max_rows"]
+        self._max_rows = settings.max_rows
         self._console = console
         self._printer = Printer()
 
@@ -95,8 +101,8 @@ CONSOLE = SinkKind(
     name="console",
     help="prints the first rows of every epoch",
     guarantee=_GUARANTEE,
-    options=_OPTIONS,
-    task=ConsoleTask,
-    driver=ConsoleSink,
-    condense=_condense,
+    settings=ConsoleSettings,
+    make_task=ConsoleTask,
+    make_driver=ConsoleSink,
+    merge_receipts=_merge_receipts,
 )

@@ -27,7 +27,7 @@ from headrace.errors import DiskFull, EpochMismatch, HeadraceError, SinkUnavaila
 from headrace.exec.failures import describe, waited_for
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.sinks import SINKS
-from headrace.sinks.base import DriverSink, SinkKey, Staged
+from headrace.sinks.base import DriverSink, SinkKey, SinkSettings, Staged
 
 T = TypeVar("T")
 LONGEST_WAIT = 10.0
@@ -35,8 +35,8 @@ LONGEST_WAIT = 10.0
 
 def retried(sink: SinkDef, step: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
     """The result of `step`, tried again as the sink's options say while trying again may help."""
-    options = SINKS[sink.kind].values(sink.options)
-    left, wait = int(options["retries"]), options["retry_backoff"] / 1e6
+    settings: SinkSettings = SINKS[sink.kind].settings_of(sink.options)
+    left, wait = settings.retries, settings.retry_backoff / 1e6
     while True:
         try:
             return step()
@@ -49,7 +49,8 @@ def retried(sink: SinkDef, step: Callable[[], T], sleep: Callable[[float], None]
 
 def detaches(sink: SinkDef) -> bool:
     """Whether the pipeline goes on without the sink when that has failed."""
-    return bool(SINKS[sink.kind].values(sink.options)["on_failure"] == "detach")
+    settings: SinkSettings = SINKS[sink.kind].settings_of(sink.options)
+    return settings.on_failure == "detach"
 
 
 def stage(sinks: Sequence[SinkDef], table: pa.Table, key: SinkKey, lost: dict[str, str]) -> list[tuple[str, Staged]]:

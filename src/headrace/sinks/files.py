@@ -48,8 +48,9 @@ import pyarrow as pa
 
 from headrace.base.durable import fsync, write_atomic
 from headrace.base.faults import fault_point
+from headrace.base.options import option, text
 from headrace.errors import EpochMismatch, SinkFailed, SinkUnavailable, StateDamaged, UnwritablePath
-from headrace.sinks.base import SinkKey, Staged
+from headrace.sinks.base import SinkKey, SinkSettings, Staged
 
 GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
@@ -101,13 +102,13 @@ class FileTask:
     """Task side: one durable staged file per call."""
 
     def __init__(self, root: Path, sink: str, write: Write) -> None:
-        self._layout = SinkPaths(root, sink)
+        self.paths = SinkPaths(root, sink)
         self._write = write
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
-        name = f"{self._layout.tag(key)}/{uuid.uuid4().hex}.staged"
-        path = self._layout.staging / name
-        with _writing(self._layout):
+        name = f"{self.paths.tag(key)}/{uuid.uuid4().hex}.staged"
+        path = self.paths.staging / name
+        with _writing(self.paths):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._write(table, path)
@@ -125,65 +126,65 @@ class FileSink:
     guarantee = GUARANTEE
 
     def __init__(self, root: Path, sink: str, extension: str) -> None:
-        self._layout = SinkPaths(root, sink)
+        self.paths = SinkPaths(root, sink)
         self._extension = extension
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
-        with _writing(self._layout):
-            if not self.committed(key) and not self._layout.promise(key).exists():
-                self._write_manifest(self._layout.promise(key), key, staged)
+        with _writing(self.paths):
+            if not self.committed(key) and not self.paths.promise(key).exists():
+                self._write_manifest(self.paths.promise(key), key, staged)
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
-        with _writing(self._layout):
-            manifest = self._read_manifest(self._layout.manifest(key), key) or self._keep_promise(key)
+        with _writing(self.paths):
+            manifest = self._read_manifest(self.paths.manifest(key), key) or self._keep_promise(key)
             if manifest is None:
                 if not staged:
                     self._tidy(key)
                     return 0
-                manifest = self._write_manifest(self._layout.manifest(key), key, staged)
+                manifest = self._write_manifest(self.paths.manifest(key), key, staged)
                 fault_point("between-manifest-and-rename")
             self._roll_forward(key, manifest["files"])
             self._tidy(key)
             return int(manifest["rows"])
 
     def committed(self, key: SinkKey) -> bool:
-        with _writing(self._layout):
-            return self._layout.manifest(key).exists()
+        with _writing(self.paths):
+            return self.paths.manifest(key).exists()
 
     def verify(self, key: SinkKey) -> None:
-        for path in (self._layout.manifest(key), self._layout.promise(key)):
+        for path in (self.paths.manifest(key), self.paths.promise(key)):
             with contextlib.suppress(OSError, StateDamaged):  # the commit says what cannot be read
                 self._read_manifest(path, key)
 
     def discard(self, key: SinkKey) -> None:
-        with _writing(self._layout):
+        with _writing(self.paths):
             if self.committed(key):
                 self.commit(key, [])
             else:
-                self._layout.promise(key).unlink(missing_ok=True)
+                self.paths.promise(key).unlink(missing_ok=True)
                 self._tidy(key)
 
     def ahead(self, key: SinkKey) -> int:
-        with _writing(self._layout):
+        with _writing(self.paths):
             return len(self._later(key))
 
     def rewind(self, key: SinkKey) -> None:
         """Staged files go first and manifests last: as long as anything is left that a later commit could take for its
         own, `ahead` sees it, also when this is killed on the way."""
-        with _writing(self._layout):
-            for path, epoch in self._of_instance(self._layout.staging, key):
+        with _writing(self.paths):
+            for path, epoch in self._of_instance(self.paths.staging, key):
                 if epoch > key.epoch:
                     _remove_directory(path)
             for path in self._later(key):
                 path.unlink(missing_ok=True)
                 fault_point("rewind-between-files")
-            for directory in (self._layout.root, self._layout.manifests):
+            for directory in (self.paths.root, self.paths.manifests):
                 if directory.exists():
                     fsync(directory)
 
     def forget(self, key: SinkKey) -> None:
-        with _writing(self._layout):
-            for directory in (self._layout.staging, self._layout.manifests):
+        with _writing(self.paths):
+            for directory in (self.paths.staging, self.paths.manifests):
                 for path, epoch in self._of_instance(directory, key):
                     if epoch <= key.epoch:
                         _remove_directory(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -191,11 +192,11 @@ class FileSink:
     def _later(self, key: SinkKey) -> list[Path]:
         """What there is of later epochs: visible files, then promises and manifests, whose files may not be visible
         yet, or not any more."""
-        begin = f"part-{self._layout.writer(key)}-{key.instance}-"
-        names = sorted(os.listdir(self._layout.root)) if self._layout.root.exists() else []
+        begin = f"part-{self.paths.writer(key)}-{key.instance}-"
+        names = sorted(os.listdir(self.paths.root)) if self.paths.root.exists() else []
         shown = [(name, name.removeprefix(begin).partition("-")[0]) for name in names if name.startswith(begin)]
-        later = [self._layout.root / name for name, epoch in shown if epoch.isdigit() and int(epoch) > key.epoch]
-        known = self._of_instance(self._layout.manifests, key)
+        later = [self.paths.root / name for name, epoch in shown if epoch.isdigit() and int(epoch) > key.epoch]
+        known = self._of_instance(self.paths.manifests, key)
         return later + sorted(path for path, epoch in known if epoch > key.epoch)
 
     def close(self) -> None:
@@ -203,10 +204,10 @@ class FileSink:
 
     def _keep_promise(self, key: SinkKey) -> dict[str, Any] | None:
         """The commit point of an epoch that was promised."""
-        manifest = self._read_manifest(self._layout.promise(key), key)
+        manifest = self._read_manifest(self.paths.promise(key), key)
         if manifest is not None:
-            os.rename(self._layout.promise(key), self._layout.manifest(key))
-            fsync(self._layout.manifests)
+            os.rename(self.paths.promise(key), self.paths.manifest(key))
+            fsync(self.paths.manifests)
             fault_point("between-manifest-and-rename")
         return manifest
 
@@ -223,7 +224,7 @@ class FileSink:
             raise _damaged(path, f"its version is {version}, not {_MANIFEST_VERSION}")
         if not manifest.keys() >= {"checkpoint", "sink", "rows", "files"}:
             raise _damaged(path, "it lacks what a manifest has")
-        if (manifest["checkpoint"], manifest["sink"]) != (key.checkpoint, self._layout.sink):
+        if (manifest["checkpoint"], manifest["sink"]) != (key.checkpoint, self.paths.sink):
             raise _damaged(path, "it belongs to another checkpoint or sink")
         if key.digest and manifest.get("digest", "") not in ("", key.digest):  # older versions wrote none
             raise self._mismatch(key, path)
@@ -231,11 +232,11 @@ class FileSink:
 
     def _mismatch(self, key: SinkKey, path: Path) -> EpochMismatch:
         return EpochMismatch(
-            f"sink {self._layout.sink} has committed or promised epoch {key.epoch} with other input: {path}",
+            f"sink {self.paths.sink} has committed or promised epoch {key.epoch} with other input: {path}",
             advice="Nothing was overwritten. Spark's checkpoint and the sink are not of one piece: the checkpoint was "
             "lost in part or put back by hand, or another hub writes under the same name. Restore a savepoint with "
             "--rewind, or drop the stream and create it again.",
-            sink=self._layout.sink,
+            sink=self.paths.sink,
             epoch=key.epoch,
             path=str(path),
         )
@@ -244,39 +245,39 @@ class FileSink:
         manifest: dict[str, Any] = {
             "version": _MANIFEST_VERSION,
             "checkpoint": key.checkpoint,
-            "sink": self._layout.sink,
+            "sink": self.paths.sink,
             "instance": key.instance,
             "epoch": key.epoch,
             "digest": key.digest,
             "rows": sum(s.rows for s in staged),
-            "files": {s.file: self._layout.final(key, k, self._extension) for k, s in enumerate(staged)},
+            "files": {s.file: self.paths.final(key, k, self._extension) for k, s in enumerate(staged)},
         }
         for final in manifest["files"].values():
             # Manifests are removed after a while, files are not: this epoch was committed long ago.
-            if (self._layout.root / final).exists():
-                raise self._mismatch(key, self._layout.root / final)
-        self._layout.manifests.mkdir(parents=True, exist_ok=True)
-        fsync(self._layout.staging / self._layout.tag(key))
+            if (self.paths.root / final).exists():
+                raise self._mismatch(key, self.paths.root / final)
+        self.paths.manifests.mkdir(parents=True, exist_ok=True)
+        fsync(self.paths.staging / self.paths.tag(key))
         write_atomic(path, json.dumps(manifest).encode())
         return manifest
 
     def _roll_forward(self, key: SinkKey, files: Mapping[str, str]) -> None:
         for staged, final in files.items():
             try:
-                os.rename(self._layout.staging / staged, self._layout.root / final)
+                os.rename(self.paths.staging / staged, self.paths.root / final)
             except FileNotFoundError:
-                if not (self._layout.root / final).exists():
+                if not (self.paths.root / final).exists():
                     raise _damaged(
-                        self._layout.manifest(key), f"{final} was committed and is neither staged nor in place"
+                        self.paths.manifest(key), f"{final} was committed and is neither staged nor in place"
                     ) from None
             fault_point("between-renames")
-        fsync(self._layout.root)
+        fsync(self.paths.root)
 
     def _tidy(self, key: SinkKey) -> None:
-        for path, epoch in self._of_instance(self._layout.staging, key):
+        for path, epoch in self._of_instance(self.paths.staging, key):
             if epoch <= key.epoch:
                 _remove_directory(path)
-        for path, epoch in self._of_instance(self._layout.manifests, key):
+        for path, epoch in self._of_instance(self.paths.manifests, key):
             if epoch < key.epoch - 1 or path.name.startswith("."):
                 path.unlink(missing_ok=True)
 
@@ -287,13 +288,21 @@ class FileSink:
         except FileNotFoundError:
             return []
         matches = [m for m in map(_TAG.fullmatch, names) if m is not None]
-        mine = (self._layout.writer(key), str(key.instance))
+        mine = (self.paths.writer(key), str(key.instance))
         return [(directory / m[0], int(m["epoch"])) for m in matches if (m["writer"], m["instance"]) == mine]
 
 
-def check_directory(values: Mapping[str, Any]) -> None:
-    """Whether the `path` among the options is, or can become, a directory that we may write to. Changes nothing."""
-    path = Path(os.path.abspath(values["path"]))
+@dataclass(frozen=True, slots=True)
+class FileSinkSettings(SinkSettings):
+    """Options of every sink that writes files."""
+
+    path: str = option(text, required=True, help="the directory to write to; it is created when needed")
+
+
+def check_directory(settings: FileSinkSettings) -> None:
+    """Raise UnwritablePath unless `path` is, or can become, a directory that this process may write to. Changes
+    nothing."""
+    path = Path(os.path.abspath(settings.path))
     nearest = next(p for p in (path, *path.parents) if p.exists())
     if not nearest.is_dir():
         raise UnwritablePath(
@@ -306,26 +315,26 @@ def check_directory(values: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _writing(layout: SinkPaths) -> Iterator[None]:
+def _writing(paths: SinkPaths) -> Iterator[None]:
     """Turn what the file system says into a coded error that names the sink."""
     try:
         yield
     except OSError as problem:
-        said = f"sink {layout.sink} cannot write to {layout.root}: {problem.strerror or problem}"
+        said = f"sink {paths.sink} cannot write to {paths.root}: {problem.strerror or problem}"
         if problem.errno in _PASSING:
             raise SinkUnavailable(
                 said,
                 advice="Make room there, or bring the file system back: the stream goes on by itself, and nothing is "
                 "lost. STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines go on without this one.",
-                sink=layout.sink,
-                path=str(layout.root),
+                sink=paths.sink,
+                path=str(paths.root),
             ) from problem
         raise SinkFailed(
             said,
             advice="Check that the directory may be written to and has space, then start the pipeline again: "
             "it begins anew with what comes then.",
-            sink=layout.sink,
-            path=str(layout.root),
+            sink=paths.sink,
+            path=str(paths.root),
         ) from problem
 
 

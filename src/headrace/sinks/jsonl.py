@@ -10,29 +10,34 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from headrace.base.options import Option, boolean, choice, text
+from headrace.base.options import boolean, choice, option
 from headrace.exec.duck import quoted, run
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.base import SinkKind
-from headrace.sinks.files import GUARANTEE, FileSink, FileTask, check_directory
+from headrace.sinks.files import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
 from headrace.sinks.in_process import oldest_within
-
-_OPTIONS = (
-    Option("path", text, required=True, help="the directory to write to; made when needed"),
-    Option("ignore_nulls", boolean, default=True, help="leave out fields that are NULL (default true, as Spark does)"),
-    Option("compression", choice("none", "gzip"), default="none", help="none (default) or gzip"),
-)
 
 # Rows, and bytes of them, that become text at once: bounds the memory that a large epoch takes.
 _CHUNK = 65_536
 _CHUNK_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlSettings(FileSinkSettings):
+    """The options of `type = 'jsonl'`."""
+
+    ignore_nulls: bool = option(
+        boolean, default=True, help="leave out fields that are NULL (default true, as Spark does)"
+    )
+    compression: Literal["none", "gzip"] = option(choice("none", "gzip"), default="none", help="none (default) or gzip")
 
 
 def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str) -> None:
@@ -114,24 +119,22 @@ def _joined(items: str, item: str) -> str:
     return f"array_to_string(list_transform({items}, lambda e: {item}), ',')"
 
 
-def _task(sink: SinkDef) -> FileTask:
-    values = JSONL.values(sink.options)
-    write = partial(_write, ignore_nulls=values["ignore_nulls"], compression=values["compression"])
-    return FileTask(Path(values["path"]), sink.name, write)
+def _task(sink: SinkDef, settings: JsonlSettings) -> FileTask:
+    write = partial(_write, ignore_nulls=settings.ignore_nulls, compression=settings.compression)
+    return FileTask(Path(settings.path), sink.name, write)
 
 
-def _driver(sink: SinkDef, output: Schema) -> FileSink:
-    values = JSONL.values(sink.options)
-    return FileSink(Path(values["path"]), sink.name, "jsonl" if values["compression"] == "none" else "jsonl.gz")
+def _driver(sink: SinkDef, settings: JsonlSettings, output: Schema) -> FileSink:
+    return FileSink(Path(settings.path), sink.name, "jsonl" if settings.compression == "none" else "jsonl.gz")
 
 
 JSONL = SinkKind(
     name="jsonl",
     help="writes files with one JSON object per line into a directory",
     guarantee=GUARANTEE,
-    options=_OPTIONS,
-    task=_task,
-    driver=_driver,
-    check_values=check_directory,
+    settings=JsonlSettings,
+    make_task=_task,
+    make_driver=_driver,
+    check_settings=check_directory,
     paths=("path",),
 )

@@ -6,38 +6,41 @@ Unit of commit: the epoch. Guarantee: exactly once while the process lives; noth
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from threading import Lock
 
 import pyarrow as pa
 
-from headrace.base.options import Option, integer, size
+from headrace.base.options import integer, option, size
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.base import SinkKey, SinkKind, Staged
+from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sinks.in_process import InProcessSink, joined, newest_within, pack, unpack
 
-_OPTIONS = (
-    Option(
-        "max_rows",
+_GUARANTEE = "exactly once while the process lives; kept in memory only"
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings(SinkSettings):
+    """The options of `type = 'memory'`."""
+
+    max_rows: int = option(
         integer(1, 10_000_000),
         default=100_000,
-        help="rows that are kept, and that a task sends at most; the oldest are dropped and counted",
-    ),
-    Option(
-        "max_bytes",
+        help="rows the sink keeps, and the most that one task sends; the oldest rows are dropped",
+    )
+    max_bytes: int = option(
         size,
         default=256 * 1024 * 1024,
-        help="bytes of rows that are kept, a task sends at most 64 MiB; the oldest rows are dropped and counted",
-    ),
-)
-_GUARANTEE = "exactly once while the process lives; kept in memory only"
+        help="bytes of rows the sink keeps (one task sends at most 64 MiB); the oldest rows are dropped",
+    )
 
 
 class MemoryTask:
     """Sends a task's rows to the driver: at most `max_rows` of them and SENT_BYTES, the newest."""
 
-    def __init__(self, sink: SinkDef) -> None:
-        self._max_rows: int = MEMORY.values(sink.options)["max_rows"]
+    def __init__(self, sink: SinkDef, settings: MemorySettings) -> None:
+        self._max_rows = settings.max_rows
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
         return Staged(table.num_rows, data=pack(_newest(table, self._max_rows)))
@@ -47,10 +50,9 @@ def _newest(table: pa.Table, rows: int) -> pa.Table:
     return newest_within(table.slice(max(0, table.num_rows - rows)))
 
 
-def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
-    """One receipt with the newest rows of all that a task may send."""
-    most: int = MEMORY.values(sink.options)["max_rows"]
-    return joined(staged, lambda rows: _newest(rows, most))
+def _merge_receipts(settings: MemorySettings, staged: list[Staged]) -> list[Staged]:
+    """One receipt with as many of the newest rows as a task may send."""
+    return joined(staged, lambda rows: _newest(rows, settings.max_rows))
 
 
 class MemorySink(InProcessSink):
@@ -59,15 +61,13 @@ class MemorySink(InProcessSink):
 
     guarantee = _GUARANTEE
 
-    def __init__(self, sink: SinkDef, output: Schema) -> None:
+    def __init__(self, sink: SinkDef, settings: MemorySettings, output: Schema) -> None:
         super().__init__()
-        options = MEMORY.values(sink.options)
-        self._max_rows, self._max_bytes = int(options["max_rows"]), int(options["max_bytes"])
+        self._max_rows, self._max_bytes = settings.max_rows, settings.max_bytes
         self._schema = output.arrow
         self._tables: deque[pa.Table] = deque()
         self._held = self._bytes = 0
         self._lock = Lock()
-        self.dropped = 0
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
         repeated = self._seen.repeated(key)
@@ -75,8 +75,7 @@ class MemorySink(InProcessSink):
             return repeated
         tables = [unpack(s.data) for s in staged]
         with self._lock:
-            for receipt, table in zip(staged, tables, strict=True):
-                self.dropped += receipt.rows - table.num_rows
+            for table in tables:
                 if table.num_rows:
                     self._held += table.num_rows
                     self._bytes += table.nbytes
@@ -105,7 +104,6 @@ class MemorySink(InProcessSink):
             self._tables.appendleft(kept)
         self._held -= oldest.num_rows - kept.num_rows
         self._bytes -= oldest.nbytes - kept.nbytes
-        self.dropped += oldest.num_rows - kept.num_rows
 
     def read(self) -> pa.Table:
         """All rows that are held, in the order in which their epochs were committed."""
@@ -121,8 +119,8 @@ MEMORY = SinkKind(
     name="memory",
     help="keeps the newest rows in the hub's process, for Python and notebooks",
     guarantee=_GUARANTEE,
-    options=_OPTIONS,
-    task=MemoryTask,
-    driver=MemorySink,
-    condense=_condense,
+    settings=MemorySettings,
+    make_task=MemoryTask,
+    make_driver=MemorySink,
+    merge_receipts=_merge_receipts,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from headrace.base.options import check_options, closest
 from headrace.errors import UnknownFormat, UnknownSource
@@ -14,7 +15,7 @@ from headrace.sources.files import FILES
 from headrace.sources.generator import GENERATOR
 from headrace.sources.push import HTTP, TCP
 
-SOURCES: dict[str, SourceKind] = {kind.name: kind for kind in (FILES, GENERATOR, TCP, HTTP, BUFFERS)}
+SOURCES: dict[str, SourceKind[Any]] = {kind.name: kind for kind in (FILES, GENERATOR, TCP, HTTP, BUFFERS)}
 
 
 def check_stream(stream: StreamDef) -> None:

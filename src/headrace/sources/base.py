@@ -6,13 +6,13 @@ Driver side and task side share nothing but the split, which is pickled. Offsets
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from headrace.base.durable import private_directory
-from headrace.base.options import Option, check_options
+from headrace.base.options import Option, declared, read_settings
 from headrace.formats.base import BadRecord, Format
 from headrace.model.program import StreamDef
 from headrace.sources.badfiles import BadRange
@@ -87,41 +87,55 @@ class StreamSource(Protocol):
         ...
 
 
-class SourceFactory(Protocol):
-    """Makes a source. `state_dir` is durable and belongs to this stream alone; `values` are the checked options."""
-
-    def __call__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> StreamSource: ...
+S = TypeVar("S")
+S_in = TypeVar("S_in", contravariant=True)
 
 
-def check_nothing(stream: StreamDef, values: Mapping[str, Any]) -> None:
+class SourceFactory(Protocol[S_in]):
+    """Makes a source. `state_dir` is durable and belongs to this stream alone."""
+
+    def __call__(self, stream: StreamDef, settings: S_in, state_dir: Path, clock: Clock) -> StreamSource: ...
+
+
+def no_more_checks(stream: StreamDef, settings: object) -> None:
     """For sources whose options can only be wrong one by one."""
 
 
 @dataclass(frozen=True, slots=True)
-class SourceKind:
-    """A source as users name it in `WITH (source = '...')`. The bytes of a `pushed` one come through the gateway, which
-    runs while the stream does. CREATE OR REPLACE STREAM may change the options in `changeable` and keep the stream's
-    progress and pipelines: what was read does not depend on them."""
+class SourceKind(Generic[S]):
+    """A source as users name it in `WITH (source = '...')`.
+
+    `settings` declares its options. `check_settings` looks at what a single option cannot show, such as a missing
+    directory. The bytes of a `pushed` source come through the gateway, which runs while the stream does. CREATE OR
+    REPLACE STREAM may change the options in `changeable` and keep the stream's progress and pipelines: the rows that
+    were read do not depend on them.
+    """
 
     name: str
     help: str
-    options: tuple[Option, ...]
-    build: SourceFactory
-    verify: Callable[[StreamDef, Mapping[str, Any]], None] = check_nothing
+    settings: type[S]
+    build: SourceFactory[S]
+    check_settings: Callable[[StreamDef, S], None] = no_more_checks
     pushed: bool = False
     changeable: tuple[str, ...] = ()
 
-    def values(self, stream: StreamDef) -> dict[str, Any]:
-        """The values of this source's options; the stream's other options belong to its format."""
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that this source reads."""
+        kind: Any = self.settings
+        return declared(kind)
+
+    def settings_of(self, stream: StreamDef) -> S:
+        """Parse the source's own options among those of `stream`. The others belong to its format and the engine."""
         own = {o.name for o in self.options}
         mine = {k: v for k, v in stream.options.items() if k.lower() in own}
-        return check_options(f"source '{self.name}'", self.options, mine)
+        return read_settings(self.settings, f"source '{self.name}'", mine)
 
     def check(self, stream: StreamDef) -> None:
-        """What CREATE STREAM must refuse now rather than when the stream runs: paths that are not there, and so on."""
-        self.verify(stream, self.values(stream))
+        """Raise what CREATE STREAM should reject now rather than when the stream runs, such as a missing directory."""
+        self.check_settings(stream, self.settings_of(stream))
 
     def make(self, stream: StreamDef, state_dir: Path, clock: Clock) -> StreamSource:
-        """The source of `stream`; its log and other durable facts live in `state_dir`, which is made if missing."""
+        """The source of `stream`. Its durable files are in `state_dir`, which is created if missing."""
         private_directory(state_dir)
-        return self.build(stream, self.values(stream), state_dir, clock)
+        return self.build(stream, self.settings_of(stream), state_dir, clock)

@@ -19,15 +19,15 @@ import os
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from headrace.base.options import Option, choice, text
+from headrace.base.options import choice, option, text
 from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDirectory
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
@@ -105,17 +105,29 @@ class BufferSplit:
             yield RawChunk(self.origin, begin, b"".join(parts))
 
 
+@dataclass(frozen=True, slots=True)
+class BufferSettings:
+    """The options of `source = 'buffers'`."""
+
+    path: str = option(text, required=True, help="a directory of files ORIGIN.SEQUENCE.buf, the last one .end")
+    last_record: Literal["drop", "keep"] = option(
+        choice("drop", "keep"),
+        default="drop",
+        help="what happens to a record without a delimiter at the end of a .end buffer",
+    )
+
+
 class Buffers:
     """Plans the epochs of a stream of buffers. See `headrace.sources.base.StreamSource` for the promises."""
 
-    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+    def __init__(self, stream: StreamDef, settings: BufferSettings, state_dir: Path, clock: Clock) -> None:
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
         finder = finder_of(fmt)
         assert finder is not None, "CREATE STREAM refuses such formats"
         self.finder: Delimiting = finder
         self.origin = f"buffers:{stream.name}"
-        self.path = Path(values["path"])
-        self.keep_last: bool = values["last_record"] == "keep"
+        self.path = Path(settings.path)
+        self.keep_last = settings.last_record == "keep"
         self.clock = clock
         self.shredder = SequenceShredder(finder.states)
         self._log = BufferLog(state_dir / "buffers.log")
@@ -131,7 +143,7 @@ class Buffers:
         self._owners: list[int] = []  # the origin of each unit
         self._ends: list[int] = []  # the address after each unit
         self._committed: Counter[int] = Counter()  # units by origin
-        self._listing = Listing(values["path"])
+        self._listing = Listing(settings.path)
         self._polled = self._listed = float("-inf")
         self._unsettled = False  # whether a file was still being written
         head, kept = self._log.read()
@@ -325,26 +337,18 @@ def _origin(path: str) -> str:
     return name["origin"] if name else ""
 
 
-def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
+def _check(stream: StreamDef, settings: BufferSettings) -> None:
     verify_delimited(stream)
-    if not Path(values["path"]).is_dir():
+    if not Path(settings.path).is_dir():
         raise UnreadableDirectory(
-            f"{values['path']} is no directory", advice="Make it, or correct path.", path=values["path"]
+            f"{settings.path} is not a directory", advice="Create it, or correct path.", path=settings.path
         )
 
 
 BUFFERS = SourceKind(
-    "buffers",
-    "raw buffers with origin and sequence number, as files in a directory",
-    (
-        Option("path", text, required=True, help="a directory of files ORIGIN.SEQUENCE.buf, the last one .end"),
-        Option(
-            "last_record",
-            choice("drop", "keep"),
-            default="drop",
-            help="what becomes of a record without delimiter at the end of a buffer .end",
-        ),
-    ),
-    Buffers,
-    _verify,
+    name="buffers",
+    help="raw buffers with origin and sequence number, as files in a directory",
+    settings=BufferSettings,
+    build=Buffers,
+    check_settings=_check,
 )

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from headrace.base.options import Option, boolean, choice, text
+from headrace.base.options import boolean, choice, option, text
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
@@ -38,25 +39,49 @@ FULL, FULL_AT_MOST, FULL_SHARE, TAIL_SHARE = 5.0, 60.0, 50, 40
 CHEAP = 0.005  # processor seconds: a listing that takes no longer is made whenever somebody must know
 
 
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """The options of `source = 'files'`."""
+
+    path: str = option(text, required=True, help="a directory, a glob pattern or a file")
+    tail: bool = option(
+        boolean, default=False, help="files grow at their end; a last record without a delimiter waits for the rest"
+    )
+    start: Literal["earliest", "latest"] = option(
+        choice("earliest", "latest"),
+        default="earliest",
+        help="where a new stream begins: with the files that are there, or with those that come later",
+    )
+    codec: str = option(
+        choice("auto", "none", *CODECS),
+        default="auto",
+        help="how files are compressed; auto decides by .gz .zst .lz4 .sz .bz2; one task reads each compressed file",
+    )
+    on_bad_file: Literal["fail", "skip"] = option(
+        choice("fail", "skip"),
+        default="fail",
+        help="what a file that cannot be read does: fail stops the stream, skip leaves the file out and reports it",
+    )
+
+
 class Files:
     """Plans the epochs of a file stream. See `headrace.sources.base.StreamSource` for the promises."""
 
-    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+    def __init__(self, stream: StreamDef, settings: FileSettings, state_dir: Path, clock: Clock) -> None:
         self.format = FORMATS[stream.format].make(stream.schema, stream.options)
-        self.tail: bool = values["tail"]
-        self.listing = Listing(values["path"], may_be_away=self.tail)
+        self.tail = settings.tail
+        self.listing = Listing(settings.path, may_be_away=self.tail)
         self.log = FileLog(state_dir / "files.log")
-        self.skip: bool = values["on_bad_file"] == "skip"
-        given = {name.lower(): value for name, value in stream.options.items()}
+        self.skip = settings.on_bad_file == "skip"
         self.arrivals = Arrivals(
             self.log,
             self.format,
             tail=self.tail,
-            codec=values["codec"],
-            headed=boolean(given.get("header", "false")),
+            codec=settings.codec,
+            headed=self.format.has_header,
             skip=self.skip,
         )
-        self.start: str = values["start"]
+        self.start = settings.start
         self._directory, self._start_file = state_dir, state_dir / "start.json"
         self.clock = clock
         self._polled = self._next_poll = self._next_full = 0.0
@@ -197,10 +222,10 @@ def _place(text: str) -> Offset:
     return {"extent": int(found["extent"]), "pos": int(found["pos"])}
 
 
-def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
-    Listing(values["path"]).check()
+def _check(stream: StreamDef, settings: FileSettings) -> None:
+    Listing(settings.path).check()
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
-    if values["tail"] and (fmt.in_order or values["codec"] in CODECS):
+    if settings.tail and (fmt.in_order or settings.codec in CODECS):
         raise BadOption(
             "tail needs a format whose files can be cut",
             advice="Drop tail, or the option that makes a file one piece (multiline, codec).",
@@ -209,31 +234,10 @@ def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
 
 
 FILES = SourceKind(
-    "files",
-    "files in a directory, as they appear",
-    (
-        Option("path", text, required=True, help="a directory, a glob pattern or a file"),
-        Option("tail", boolean, default=False, help="files grow at their end; a last record without delimiter waits"),
-        Option(
-            "start",
-            choice("earliest", "latest"),
-            default="earliest",
-            help="what the stream's first use begins with: all that is there, or what comes after",
-        ),
-        Option(
-            "codec",
-            choice("auto", "none", *CODECS),
-            default="auto",
-            help="how files are compressed; auto goes by .gz .zst .lz4 .sz .bz2; one task reads a compressed file",
-        ),
-        Option(
-            "on_bad_file",
-            choice("fail", "skip"),
-            default="fail",
-            help="what one file that cannot be read does: fail stops the stream, skip leaves the file out and names it",
-        ),
-    ),
-    Files,
-    _verify,
+    name="files",
+    help="files in a directory, as they appear",
+    settings=FileSettings,
+    build=Files,
+    check_settings=_check,
     changeable=("on_bad_file",),
 )

@@ -9,13 +9,12 @@ unit of parallelism: a range of rows; delivery: exactly once into an epoch, repl
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from headrace.base.options import Option, duration, integer, number
+from headrace.base.options import duration, integer, number, option
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
@@ -29,6 +28,8 @@ CHUNK_BYTES = 1 << 20  # text made at a time: small enough to stay in the cache 
 SLOT = 1 << 16  # rows have no byte offset of their own; row k stands at k * SLOT
 HEAD_START = 1.0  # seconds
 SMALLEST_SPLIT = 2000  # rows; less is not worth a task
+# Options of formats that the generator can write in one way only.
+_ONLY_DEFAULT = ("timestamp_format", "date_format", "binary", "record_delimiter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +67,61 @@ class RowSplit:
             at = stop
 
 
+def instant(value: str) -> int:
+    """Microseconds since 1970 of an ISO 8601 date and time, UTC unless it has an offset."""
+    try:
+        parsed = dt.datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("a time such as 2026-01-01T00:00:00Z") from None
+    zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
+    return (zoned - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorSettings:
+    """The options of `source = 'generator'`. Times and durations are microseconds."""
+
+    rows: int | None = option(integer(0, 1 << 60), help="how many rows in all; endless if absent")
+    rate: float | None = option(number(0.001, 1e9), help="rows per second; as fast as possible if absent")
+    seed: int = option(integer(0, (1 << 63) - 1), default=1, help="another seed gives other rows")
+    start: int = option(instant, default=1_767_225_600_000_000, help="event time of the first row (2026-01-01)")
+    step: int | None = option(duration, help="event time between rows; 1/rate if absent, 1 ms without a rate")
+    disorder: float = option(number(0, 1), default=0.0, help="share of the rows that arrive late")
+    spread: int = option(duration, default=5_000_000, help="how late such a row is at most")
+    cardinality: int = option(integer(1, 10_000_000), default=100, help="distinct values of a key-like column")
+    nulls: float = option(number(0, 1), default=0.0, help="share of NULL cells; never in the event time")
+
+    @property
+    def step_us(self) -> float:
+        """Event time between two rows."""
+        if self.step is not None:
+            return float(self.step)
+        return 1e6 / self.rate if self.rate else 1000.0
+
+
 class Generator:
     """Plans the epochs of a generated stream. The rate counts from the first call after a start, so a stream that
     was stopped does not owe the rows of the pause."""
 
-    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
-        rate: float | None = values["rate"]
-        step = values["step"] if values["step"] is not None else 1e6 / rate if rate else 1000.0
+    def __init__(self, stream: StreamDef, settings: GeneratorSettings, state_dir: Path, clock: Clock) -> None:
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
         delimiter = fmt.dialect.delimiter.decode() if isinstance(fmt, Csv) else ","
         self.recipe = Recipe(
-            stream.schema, stream.format, delimiter, stream.event_time, values["seed"], values["start"], float(step),
-            values["disorder"], values["spread"], values["cardinality"], values["nulls"],
-        )  # fmt: skip
+            schema=stream.schema,
+            format=stream.format,
+            delimiter=delimiter,
+            event_time=stream.event_time,
+            seed=settings.seed,
+            start_us=settings.start,
+            step_us=settings.step_us,
+            disorder=settings.disorder,
+            spread_us=settings.spread,
+            cardinality=settings.cardinality,
+            nulls=settings.nulls,
+        )
         self.name = stream.name
-        self.rows: int | None = values["rows"]
-        self.rate = rate
+        self.rows = settings.rows
+        self.rate = settings.rate
         self.clock = clock
         self.row_bytes = RowMaker(self.recipe).row_bytes
         self._from: tuple[int, float] | None = None
@@ -126,49 +166,31 @@ class Generator:
         """Nothing to release: rows are made, not kept."""
 
 
-def instant(value: str) -> int:
-    """Microseconds since 1970 of an ISO 8601 date and time, UTC unless it has an offset."""
-    try:
-        parsed = dt.datetime.fromisoformat(value)
-    except ValueError:
-        raise ValueError("a time such as 2026-01-01T00:00:00Z") from None
-    zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
-    return (zoned - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-
-
-def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
+def _check(stream: StreamDef, settings: GeneratorSettings) -> None:
     if stream.format not in ("json", "ndjson", "csv"):
         raise BadOption(
-            f"source 'generator' cannot write format '{stream.format}'", advice="It writes json and csv.",
-            option="format", value=stream.format,
-        )  # fmt: skip
-    fmt = FORMATS[stream.format].make(stream.schema, stream.options)
-    for option in ("timestamp_format", "date_format", "binary", "record_delimiter"):
-        declared = {o.name: o for o in FORMATS[stream.format].options}.get(option)
-        given = stream.options.get(option)
-        if declared is not None and given is not None and declared.read(given) != declared.default:
+            f"source 'generator' cannot write format '{stream.format}'",
+            advice="It writes json and csv.",
+            option="format",
+            value=stream.format,
+        )
+    kind = FORMATS[stream.format]
+    chosen = kind.settings_of(stream.options)
+    for declared in kind.options:
+        if declared.name in _ONLY_DEFAULT and getattr(chosen, declared.name) != declared.default:
             raise BadOption(
-                f"source 'generator' cannot write with {option} = '{given}'",
-                advice=f"Leave {option} out.", option=option, value=given,
-            )  # fmt: skip
-    if isinstance(fmt, Csv) and fmt.dialect.header:
-        raise BadOption("source 'generator' writes no header", advice="Leave header out.", option="header")
+                f"source 'generator' cannot write with {declared.name}",
+                advice=f"Remove {declared.name}.",
+                option=declared.name,
+            )
+    if kind.make(stream.schema, stream.options).has_header:
+        raise BadOption("source 'generator' writes no header", advice="Remove header.", option="header")
 
 
 GENERATOR = SourceKind(
-    "generator",
-    "made-up rows, the same for the same seed",
-    (
-        Option("rows", integer(0, 1 << 60), help="how many rows in all; endless if absent"),
-        Option("rate", number(0.001, 1e9), help="rows a second; as fast as possible if absent"),
-        Option("seed", integer(0, (1 << 63) - 1), default=1, help="another seed gives other rows"),
-        Option("start", instant, default=1_767_225_600_000_000, help="event time of the first row (2026-01-01)"),
-        Option("step", duration, help="event time between rows; 1/rate if absent, 1 ms without a rate"),
-        Option("disorder", number(0, 1), default=0.0, help="share of the rows that come late"),
-        Option("spread", duration, default=5_000_000, help="how late such a row is, at most"),
-        Option("cardinality", integer(1, 10_000_000), default=100, help="distinct values of a key-like column"),
-        Option("nulls", number(0, 1), default=0.0, help="share of NULL cells; never in the event time"),
-    ),
-    Generator,
-    _verify,
+    name="generator",
+    help="made-up rows, the same for the same seed",
+    settings=GeneratorSettings,
+    build=Generator,
+    check_settings=_check,
 )

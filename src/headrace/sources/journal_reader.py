@@ -9,7 +9,7 @@ unit of parallelism: a block of the journal; delivery: exactly once into an epoc
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from headrace.formats.base import Format
 from headrace.ingress.entries import damaged, numbers
 from headrace.ingress.mark import MARK, Place, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
+from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
 from headrace.sources.base import Clock, InputSplit, Offset, RawChunk
 from headrace.sources.reading import CHUNK
@@ -58,11 +59,11 @@ class JournalSplit:
 class JournalSource:
     """Plans the epochs of a pushed stream. See `headrace.sources.base.StreamSource` for the promises."""
 
-    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+    def __init__(self, stream: StreamDef, settings: PushSettings, state_dir: Path, clock: Clock) -> None:
         self.directory = state_dir / JOURNAL
         self.origin = f"{stream.source}:{stream.name}"
         self.log = ReadyLog(self.directory)
-        self._keep: bool = values["fsync"] != "never"
+        self._keep = settings.fsync != "never"
         known = read_consumer(consumer_path(self.directory, CONSUMER))
         self._lost = known[1] if known is not None else 0  # by the planning processes before this one
         self._committed = Place()

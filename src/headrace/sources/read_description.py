@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
 from headrace.model.program import StreamDef
+from headrace.sources.files import FILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,12 @@ class ReadDescription:
 def describe_read(stream: StreamDef) -> ReadDescription:
     """What declaring the stream has settled about reading it."""
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
-    codec = stream.options.get("codec", "auto").lower()
-    why = fmt.in_order or (f"codec {codec} cannot be cut" if codec in CODECS else "")
-    files = stream.source == "files"
-    return ReadDescription(stream.source, stream.format, fmt.indexer, fmt.skips, why, files and codec == "auto")
+    codec = FILES.settings_of(stream).codec if stream.source == FILES.name else "none"
+    return ReadDescription(
+        source=stream.source,
+        format=stream.format,
+        indexer=fmt.indexer,
+        skips=fmt.skips,
+        in_order=fmt.in_order or (f"codec {codec} cannot be cut" if codec in CODECS else ""),
+        codecs=codec == "auto",
+    )
