@@ -1,7 +1,8 @@
-"""Compression: whole files as streams, and single buffers.
+"""Decompression of whole files, as streams, and of single buffers.
 
-None of these can be cut at any byte, so a compressed file is read in order by one task. gzip, zstd, lz4 (frames) and
-bzip2 may be several streams one after the other; snappy is its framing format (`.sz`), or one raw block as a buffer.
+No compressed stream can be cut at any byte, so one task reads a compressed file in order. A gzip, zstd, lz4 (frame) or
+bzip2 file may be several streams, one after the other. A snappy file has the framing format (`.sz`); a snappy buffer
+may also be one raw block.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _SUFFIXES = {
 _ARROW = {"gzip": "gzip", "zstd": "zstd", "lz4": "lz4", "bzip2": "bz2"}
 _SNAPPY_HEADER = b"\xff\x06\x00\x00sNaPpY"
 _MOST = 1 << 31  # no single buffer is larger
-_PIECE = 1 << 20  # asked for at a time: the library makes room for all that it is asked for
+_PIECE = 1 << 20  # bytes per call: the library allocates all that it is asked for at once
 
 
 def codec_of(path: str) -> str:
-    """The codec that a file's name announces; empty for none."""
+    """The codec that the suffix of a file's name stands for; empty for none."""
     return next((codec for suffix, codec in _SUFFIXES.items() if path.lower().endswith(suffix)), "")
 
 
@@ -36,14 +37,14 @@ def damaged(origin: str, offset: int, why: object) -> DamagedStream:
     """The error for bytes that do not decompress."""
     return DamagedStream(
         f"{origin} is damaged near byte {offset}: {why}",
-        advice="Replace the file by a good copy under another name, or remove it from the directory.",
+        advice="Replace the file with a good copy under another name, or remove it from the directory.",
         origin=origin,
         offset=offset,
     )
 
 
 class Decompressor:
-    """Reads a compressed file from its beginning. Raises DamagedStream that names the file and the offset in it."""
+    """Reads a compressed file from its beginning. Raises DamagedStream with the file's name and the offset in it."""
 
     def __init__(self, file: BinaryIO, codec: str, origin: str) -> None:
         self.origin = origin
@@ -69,7 +70,7 @@ class Decompressor:
                 part = self._read(min(missing, _PIECE))
             except (OSError, ValueError, EOFError) as problem:
                 if isinstance(problem, OSError) and problem.errno is not None:
-                    raise  # the disk, not the bytes: it may pass
+                    raise  # an error of the disk, not of the data: a retry may succeed
                 raise damaged(self.origin, self.file.tell(), problem) from problem
             if not part:
                 break
@@ -79,7 +80,7 @@ class Decompressor:
 
 
 class DecompressedTooLong(Exception):
-    """A buffer would become longer than it may."""
+    """The decompressed buffer would exceed the limit."""
 
 
 def decompress(data: bytes, codec: str, origin: str = "buffer", most: int = _MOST) -> bytes:
@@ -99,26 +100,26 @@ def decompress(data: bytes, codec: str, origin: str = "buffer", most: int = _MOS
 
 
 def _snappy_size(data: bytes) -> int:
-    """How long a block says that it becomes."""
+    """The decompressed size that a block declares."""
     size, shift = 0, 0
     for byte in data[:5]:
         size |= (byte & 127) << shift
         shift += 7
         if byte < 128:
             return size
-    raise ValueError("no snappy block")
+    raise ValueError("this is not a snappy block")
 
 
 def _snappy_block(data: bytes) -> bytes:
     size = _snappy_size(data)
     if size > _MOST:
-        raise ValueError("a snappy block of impossible size")
+        raise ValueError("a snappy block declares an impossible size")
     codec: Any = pa.Codec("snappy")
     return bytes(codec.decompress(data, size, asbytes=True))
 
 
 def _snappy_stream(file: BinaryIO) -> Callable[[int], bytes]:
-    """The snappy framing format: chunks of a type, a length, and a masked CRC-32C of what they hold."""
+    """Reads the snappy framing format: chunks with a type, a length and a masked CRC-32C of their content."""
     left = bytearray()
     started = False
 
@@ -133,11 +134,11 @@ def _snappy_stream(file: BinaryIO) -> Callable[[int], bytes]:
             raise ValueError("the stream ends in the middle of a chunk")
         if head[0] == 0xFF:
             if head + body != _SNAPPY_HEADER:
-                raise ValueError("no snappy stream")
+                raise ValueError("this is not a snappy stream")
             started = True
             return b""
         if not started or 2 <= head[0] < 0x80:
-            raise ValueError("no snappy stream")
+            raise ValueError("this is not a snappy stream")
         if head[0] >= 0x80:
             return b""
         text = _snappy_block(body[4:]) if head[0] == 0 else body[4:]

@@ -1,8 +1,9 @@
-"""CSV and its relatives: fields between delimiters, records between newlines.
+"""The format `csv`: delimited text, one record per line.
 
-A record is a line (LF or CRLF) unless `record_delimiter` says otherwise; empty lines and comments are no records. A
-quote matters only at a field's beginning; inside, two quotes make one. An unquoted null token (the empty field, by
-default) is NULL, a quoted one is text. Every record is checked for its quotes and its number of fields.
+A record is a line (LF or CRLF) unless `record_delimiter` says otherwise. Empty lines and comments are not records. A
+quote has a meaning only at the beginning of a field; inside a quoted field, two quotes stand for one. An unquoted null
+token (by default the empty field) is NULL, a quoted one is text. The quotes and the number of fields of every record
+are checked.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a file is written. An empty `ending` is LF or CRLF; an empty `quote`, `escape` or `comment` is none."""
+    """How a file is written. An empty `ending` means LF or CRLF. An empty `quote`, `escape` or `comment` means none."""
 
     delimiter: bytes = b","
     ending: bytes = b""
@@ -50,13 +51,13 @@ class Dialect:
 
     @property
     def simple(self) -> bool:
-        """Whether the fast scanner knows the dialect."""
+        """True if the fast scanner can read the dialect."""
         plain = len(self.delimiter) == 1 and self.ending in (b"", b"\n")
         return plain and self.escape in (b"", self.quote) and not self.multiline
 
 
 class Csv:
-    """The `csv` format. Holds no state between calls."""
+    """The `csv` format. Keeps no state between calls."""
 
     name = "csv"
     skips = True
@@ -100,7 +101,7 @@ class Csv:
 
     @property
     def in_order(self) -> str:
-        return "multiline: quoted fields may hold newlines" if self.dialect.multiline else unclear(self.delimiter)
+        return "multiline: quoted fields may contain newlines" if self.dialect.multiline else unclear(self.delimiter)
 
     def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
         begin = bom_bytes(head, first)
@@ -129,13 +130,13 @@ class Csv:
             raise HeaderMismatch(
                 f"the header names {', '.join(names[:20])}",
                 advice=f"The stream declares {', '.join(declared[:20])}, in this order. Declare the columns as the "
-                "file has them, or drop the header and set header = 'false'.",
+                "file has them, or remove the header and set header = 'false'.",
                 header=names,
                 declared=declared,
             )
 
     def _split(self, line: bytes) -> list[bytes]:
-        """The fields of a header line; quotes that do not close are text."""
+        """Split a header line into fields. A quote that is never closed is text."""
         fields: list[bytes] = []
         at, quote = 0, self.dialect.quote
         while True:
@@ -192,7 +193,8 @@ _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\\\": "\\", "\\0": "\0"}
 
 
 def _spelled(value: str) -> bytes:
-    """Text with \\t, \\n, \\r, \\0 and \\\\ for what cannot be typed."""
+    """The bytes of an option's text, in which \\t, \\n, \\r, \\0 and \\\\ stand for characters that are hard to
+    type."""
     out, at = "", 0
     while at < len(value):
         pair = value[at : at + 2]

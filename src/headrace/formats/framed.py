@@ -1,6 +1,6 @@
-"""Length-prefixed records: a length, then that many bytes, which are one value of one column.
+"""The format `length_prefixed`: each record is a length, then that many bytes, which are one value of one column.
 
-There is no delimiter to look for, so a file is read in order by one task.
+There is no delimiter to search for, so one task reads each file in order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.model.schema import Schema
 
 
 class LengthPrefixed:
-    """The `length_prefixed` format. Holds no state between calls."""
+    """The `length_prefixed` format. Keeps no state between calls."""
 
     name = "length_prefixed"
     indexer = "headrace.formats.kernels.scan_frames"
@@ -32,7 +32,7 @@ class LengthPrefixed:
     delimiter = b""
     row_bytes = 0
     has_header = False
-    in_order = "nothing in the middle of a file says where a record begins"
+    in_order = "the beginning of a record cannot be found from the middle of a file"
 
     def __init__(self, schema: Schema, width: int, order: str, max_record_bytes: int, rules: Rules) -> None:
         self.schema = schema

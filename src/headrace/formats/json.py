@@ -1,7 +1,7 @@
-"""JSON lines: one object per record.
+"""The formats `json` and `ndjson`: JSON lines, one object per record.
 
-Keys may come in any order, are matched exactly, and may be missing (NULL); of equal keys the last wins. Every record is
-checked to be well-formed JSON, whoever listens. Lines of nothing but white space are no records.
+Keys may come in any order. They are matched exactly. A missing key is NULL; of equal keys the last wins. Every record
+is checked to be well-formed JSON, whichever columns are wanted. Lines that are only white space are not records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REASONS = {
 
 
 class JsonLines:
-    """The `json` format. Holds no state between calls."""
+    """The `json` format. Keeps no state between calls."""
 
     name = "json"
     indexer = "headrace.formats.kernels.scan_json"

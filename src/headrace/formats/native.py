@@ -1,8 +1,8 @@
-"""Native rows: fixed-width binary with a null bitmap and a variable part, as docs/formats.md lays it out.
+"""The format `native`: binary rows with a null bitmap, a fixed part and a variable part (docs/formats.md).
 
-Row layout, little-endian, no padding: [u32 length of what follows, only if the schema has STRING or BINARY columns]
-[null bitmap, bit i set: column i is NULL] [fixed part: one slot per column] [variable part]. A STRING or BINARY slot is
-(u32 offset from the row's bitmap, u32 length). `write_rows` writes it.
+Row layout, little-endian, no padding: [u32 length of the rest, only if the schema has STRING or BINARY columns] [null
+bitmap, bit i set: column i is NULL] [fixed part: one slot per column] [variable part]. A STRING or BINARY slot is (u32
+offset from the row's bitmap, u32 length). `write_rows` writes such rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VARIABLE = ("STRING", "BINARY")
 
 @dataclass(frozen=True, slots=True)
 class NativeLayout:
-    """The row of a schema as a numpy record: `nulls`, then c0, c1, ...; `prefix` bytes of length stand before it."""
+    """The row of a schema as a numpy record: `nulls`, then c0, c1, ... A length of `prefix` bytes precedes it."""
 
     row: Any
     prefix: int
@@ -57,7 +57,7 @@ class NativeLayout:
 
 @dataclass(frozen=True, slots=True)
 class NativeIndex:
-    """The rows of one buffer; see `headrace.formats.base.Indexed`. A field's place is known from its row's place."""
+    """The rows of one buffer; see `headrace.formats.base.Indexed`. The position of a row gives those of its fields."""
 
     schema: Schema
     data: Bytes
@@ -147,7 +147,7 @@ def _decimals(kind: Decimal, cells: Any, nulls: Any) -> tuple[Any, Bytes | None]
 
 
 class Native:
-    """The `native` format. Holds no state between calls. Rows without a variable part have one size."""
+    """The `native` format. Keeps no state between calls. Rows without a variable part all have the same size."""
 
     name = "native"
     indexer = "headrace.formats.native"
@@ -211,7 +211,7 @@ class Native:
         return NativeIndex(self.schema, buf, fixed, begins, stops, prefix, origin, offset, BadRecords.of(bad))
 
     def _gathered(self, buf: Bytes, begins: Any) -> Any:
-        """The fixed parts of rows that begin anywhere. Rows of one size need no such copy."""
+        """Copy the fixed parts of rows of different sizes into one array. Rows of one size need no copy."""
         size = self.layout.row.itemsize
         rows = buf[begins[:, None] + np.arange(size)] if len(buf) >= size else np.zeros((len(begins), size), np.uint8)
         return np.ascontiguousarray(rows).view(self.layout.row).reshape(-1)
@@ -232,7 +232,7 @@ _NOWHERE: tuple[Places, Places] = (np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 def write_rows(schema: Schema, table: pa.Table) -> bytes:
-    """The rows of `table`, whose columns are those of `schema`, as native rows."""
+    """Encode `table`, which has the columns of `schema`, as native rows."""
     layout = NativeLayout.of(schema)
     rows = table.num_rows
     fixed = np.zeros(rows, layout.row)

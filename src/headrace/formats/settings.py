@@ -67,7 +67,7 @@ class Utf8Settings(FormatSettings):
 
     @property
     def rules(self) -> Rules:
-        """How to parse values. A BINARY column holds the bytes of the record."""
+        """How to parse values. A BINARY column gets the bytes of the record."""
         return Rules(utf8=self.utf8, binary="raw")
 
 

@@ -1,4 +1,4 @@
-"""Raw text: every record is one value of one column. An empty record is an empty value, not NULL."""
+"""The format `text`: every record is one value of one column. An empty record is an empty value, not NULL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.model.schema import Schema
 
 
 class TextRecords:
-    """The `text` format. Holds no state between calls. An empty `ending` is LF or CRLF."""
+    """The `text` format. Keeps no state between calls. An empty `ending` means LF or CRLF."""
 
     name = "text"
     indexer = "headrace.formats.kernels.tokens.split_tokens"
@@ -74,8 +74,8 @@ def one_column(schema: Schema, name: str) -> None:
     """Raise BadOption unless the schema is one STRING or BINARY column."""
     if len(schema) != 1 or schema[0].type.ddl not in ("STRING", "BINARY"):
         raise BadOption(
-            f"format '{name}' has one column of type STRING or BINARY",
-            advice="Declare one such column, and take it apart with SQL functions.",
+            f"format '{name}' needs exactly one column, of type STRING or BINARY",
+            advice="Declare one such column, and split it with SQL functions.",
             option="format",
             value=name,
         )

@@ -1,9 +1,9 @@
-"""Many bytes at a time: unaligned 8-byte words and 32- or 64-byte comparisons, as LLVM vectors.
+"""SIMD: unaligned 8-byte words and comparisons of 32 or 64 bytes at a time, as LLVM vectors.
 
-The raw forms (`_word`, `_match64`, ...) trust their caller; the public forms never read beyond `n`.
+The raw forms (`_word`, `_match64`, `raw_get32`, ...) check no bounds. The other forms never read beyond `n`.
 """
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEWLINE = 10
 
 
 def _pointer(builder: Any, args: Any, kind: Any, scale: int = 1) -> Any:
-    """The address args[0] plus args[1] elements, as a pointer to `kind`."""
+    """A pointer to `kind`: the address args[0] plus args[1] elements."""
     place = args[1] if scale == 1 else builder.mul(args[1], ir.Constant(_I64, scale))
     return builder.inttoptr(builder.add(args[0], place), kind.as_pointer())
 
@@ -45,6 +45,7 @@ def _splat(builder: Any, byte: Any, width: int) -> Any:
 
 
 def llvm_intrinsic(function: Callable[..., Any]) -> Any:
+    """A Numba intrinsic; only a declaration in processes that never run kernels."""
     return declared(function) if only_plans() else intrinsic(function)
 
 
@@ -179,7 +180,7 @@ if CHECKED:
 
     @inlined
     def view(array: Any) -> Any:
-        """What the accessors below take: here the array itself, flat."""
+        """The form of an array that the functions below take: here the array itself, flat."""
         return array.reshape(array.size)
 
     @inlined
@@ -222,7 +223,8 @@ else:
 
     @inlined
     def view(array: Any) -> Any:
-        """What the accessors below take: an address. Arrays would be reference-counted at every call, with atomics."""
+        """The form of an array that the functions below take: its address. With arrays, every call would pay for atomic
+        reference counts."""
         return array.ctypes.data
 
     get8, get32, put8, put32 = _get8, raw_get32, _put8, _put32
@@ -240,13 +242,13 @@ else:
 
 @inlined
 def wide(value: Any) -> int:
-    """An integer of any width as int64, so that kernels are compiled for one width."""
+    """Widen an integer to int64, so that kernels are compiled for one width."""
     return np.int64(value)
 
 
 @inlined
 def byte_at(buf: Any, p: int, n: int) -> int:
-    """The byte at `p`; at and after the end, a newline: the end of the bytes ends a record."""
+    """The byte at `p`. At and after the end it is a newline, because the end of the data ends a record."""
     if p < n:
         return get8(buf, p)
     return 10
@@ -284,7 +286,7 @@ if CHECKED:
 
     @inlined
     def match64(buf: Any, p: int, n: int, byte: int) -> Any:
-        """A bit for each of the 64 bytes from `p` that equals `byte`; none after the end."""
+        """A mask of the 64 bytes from `p`: a set bit for each that equals `byte`, none after the end."""
         return _slow_match(buf, p, n, byte)
 
     @inlined
@@ -302,14 +304,14 @@ else:
 
     @inlined
     def word_at(buf: Any, p: int, n: int) -> Any:
-        """Eight bytes from `p`, the first in the lowest place; zeros after the end."""
+        """Eight bytes from `p`, little-endian; zeros after the end."""
         if p + 8 <= n:
             return _word(buf, p)
         return _slow_word(buf, p, n)
 
     @inlined
     def match64(buf: Any, p: int, n: int, byte: int) -> Any:
-        """A bit for each of the 64 bytes from `p` that equals `byte`; none after the end."""
+        """A mask of the 64 bytes from `p`: a set bit for each that equals `byte`, none after the end."""
         if p + 64 <= n:
             return _match64(buf, p, np.uint8(byte))
         return _slow_match(buf, p, n, byte)
@@ -326,8 +328,8 @@ else:
 
     @inlined
     def copy_bytes(source: Any, p: int, n: int, target: Any, q: int, room: int, length: int) -> None:
-        """Copy `length` bytes, by words while both sides have room for whole ones (`n` and `room` are their sizes);
-        what follows in the target may be overwritten."""
+        """Copy `length` bytes, as whole words while both sides have room for them (`n` and `room` are their sizes). May
+        overwrite up to seven bytes of the target after them."""
         k = 0
         while k < length and p + k + 8 <= n and q + k + 8 <= room:
             _store(target, q + k, _word(source, p + k))
@@ -339,7 +341,7 @@ else:
 
 @helper
 def find_byte(buf: Any, p: int, n: int, byte: int) -> int:
-    """The first place of `byte` from `p` on; `n` if there is none."""
+    """The first position of `byte` from `p` on; `n` if there is none."""
     while p < n:
         found = match64(buf, p, n, byte)
         if found != 0:
@@ -359,14 +361,14 @@ def count_byte(buf: Any, n: int, byte: int) -> int:
 
 @inlined
 def digit_run(word: Any) -> int:
-    """How many of a word's bytes, from the first, are decimal digits."""
+    """How many bytes at the beginning of a word are decimal digits."""
     x = word ^ ZEROS
     return trailing_zeros(((x + OVER9) | x) & HIGH) >> 3
 
 
 @inlined
 def same_bytes(buf: Any, p: int, q: int, length: int, n: int) -> bool:
-    """Whether `length` bytes at `p` and at `q` are equal; both ranges lie within `n`."""
+    """True if the `length` bytes at `p` and at `q` are equal. Both ranges are within `n`."""
     k = 0
     while k + 8 <= length:
         if word_at(buf, p + k, n) != word_at(buf, q + k, n):
