@@ -135,3 +135,4 @@ def test_an_epoch_with_other_input_under_a_number_that_was_committed_is_refused(
         with pytest.raises(EpochMismatch):
             commit(epoch, digest)
     assert commit(2, "c") == 1
+    driver.close()  # a console prints in a thread of its own, which must not write into the next test

@@ -28,7 +28,7 @@ def first_record(fmt: Format, read: Callable[[int, int], bytes], window: int) ->
         if not found.passed and length > fmt.max_record_bytes:
             raise HeaderMismatch(
                 f"the line at byte {at}, where the header should be, is longer than max_record_bytes",
-                advice="Check that the file belongs to the stream. If so, raise max_record_bytes or set header = 'false'.",
+                advice="Check that the file belongs to the stream. If so, raise max_record_bytes or remove header.",
                 header=[],
                 declared=[],
             )

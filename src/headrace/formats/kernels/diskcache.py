@@ -1,4 +1,4 @@
-"""Makes Numba's own cache store the machine code of kernels in the directory that `headrace.formats.kernels.jit` picks."""
+"""Makes Numba store the machine code of kernels in the directory that `headrace.formats.kernels.jit` picks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Fields to booleans, integers, doubles and decimals.
 
-A field is bytes [start, end) of the data; start -1 is NULL and a negative end (~end) marks text with escapes. Each cell
-gets a status: FINE, NULL, a reason (REASON_BASE + its place in VALUE_REASONS), or SLOW when the fast way here is not
-exact or not sure; `formats.columns` then decides the cell with `formats.values`. Every kernel returns how many cells
-are not FINE.
+A field is bytes [start, end) of the data. A start of -1 means NULL; a negative end (~end) marks text with escapes. Each
+cell gets a status: FINE, NULL, a reason (REASON_BASE + its index in VALUE_REASONS), or SLOW if the kernel cannot parse
+it exactly. `formats.columns` then parses the cell with `formats.values`. Every kernel returns how many cells are not
+FINE.
 """
 
 # Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.

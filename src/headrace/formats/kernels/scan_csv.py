@@ -1,7 +1,8 @@
 """Locates the fields of delimited text: 64 bytes at a time for the usual dialects, byte by byte for the others.
 
-A field is (start, end) of its text, inside its quotes; the end of a quoted field with doubled quotes or escapes is
-stored as ~end, and an unquoted field that is a null token has start -1. A quote matters only at a field's beginning.
+A field is (start, end) of its text, inside its quotes. The end of a quoted field with doubled quotes or escapes is
+stored as ~end. An unquoted field that is a null token has start -1. A quote has a meaning only at the beginning of a
+field.
 """
 
 # Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
@@ -143,7 +144,7 @@ def scan_rows(
     while begin < n:
         run = ahead[column] if column < width and (column > 0 or comment < 0) else 0
         if run > 0:
-            # Skip several unwanted fields at once: the delimiters before the next newline, if there is no quote among them.
+            # Skip several unwanted fields at once: the delimiters before the next newline, if no quote is among them.
             ending = mask & lines
             before = mask & ~lines & ((ending & (~ending + ONE)) - ONE)
             count = min(popcount(before), run)

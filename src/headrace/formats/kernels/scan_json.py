@@ -1,9 +1,9 @@
 """Locates the fields of JSON lines, in one pass that also checks every byte of the structure.
 
-The scanner expects each record to look like the one before: for the j-th member it remembers where the text from the
-comma to the value (`"key": ` with its white space) stood last, and compares whole words with it. Only when that fails
-is a key scanned and looked up. A field is (start, end) of its text; a string's start is its quote, and the end of a
-string with escapes is stored as ~end. A missing field has start -1.
+The scanner expects each record to look like the previous one. For the j-th member it remembers the position of the text
+from the comma to the value (`"key": ` with its white space), and compares whole words with it. Only if they differ does
+it scan the key and look it up. A field is (start, end) of its text. A string starts at its quote; the end of a string
+with escapes is stored as ~end. A missing field has start -1.
 """
 
 # Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.

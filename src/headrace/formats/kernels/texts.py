@@ -1,6 +1,6 @@
 """Fields to strings and binaries: copied, unescaped, checked to be UTF-8, or decoded from base64 and hex.
 
-Status and fields are as in numbers.py. The caller gives an output buffer that is surely large enough.
+Status and fields are as in numbers.py. The caller passes an output buffer that is large enough in any case.
 """
 
 # Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.

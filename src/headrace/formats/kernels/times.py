@@ -1,4 +1,4 @@
-"""Fields to dates and timestamps: ISO 8601, and patterns compiled to a little program.
+"""Fields to dates and timestamps: ISO 8601, and patterns compiled to a small program.
 
 Status and fields are as in numbers.py. Timestamps are microseconds since 1970, dates are days.
 """
