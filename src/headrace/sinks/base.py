@@ -1,9 +1,9 @@
-"""What a sink is: staged by tasks, committed once per epoch by the driver.
+"""The interface of sinks: tasks stage rows, the driver commits them once per epoch.
 
-A task stages its rows (attempt-unique, invisible to readers) and returns a small `Staged` receipt; the driver commits
-the receipts it collected, under a key. Committing the same key again changes nothing and removes what the re-run
-staged: that makes a sink exactly-once per (checkpoint, instance, epoch). Several sinks of one pipeline first all
-promise an epoch and then all commit it (`headrace.sinks.delivery`).
+A task stages its rows where no reader sees them, under a name that is unique per attempt, and returns a small `Staged`
+receipt. The driver commits the receipts of all tasks under a key. Committing the same key again changes nothing and
+removes the rows that the repeated run staged. So a sink is exactly-once per (checkpoint, instance, epoch). If a
+pipeline has several sinks, first all of them promise an epoch, then all of them commit it (`headrace.sinks.delivery`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from headrace.model.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class SinkKey:
-    """Names one epoch's output of one pipeline instance. A fresh checkpoint restarts epochs, so it is part of it.
+    """Identifies the output of one pipeline instance in one epoch. The checkpoint belongs to it, because a new
+    checkpoint numbers epochs from 0 again.
 
-    `digest` stands for the input of the epoch: what was committed under a key with another one is not this epoch's. It
-    is empty where the input is not known, as for what older epochs owe.
+    `digest` identifies the input of the epoch: output under the same key with another digest is not the output of this
+    epoch. It is empty if the input is not known, as for older epochs that a sink still owes.
     """
 
     checkpoint: str
@@ -35,8 +36,9 @@ class SinkKey:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A task's receipt. `rows` rows; either a staged `file` (relative to the sink's staging area) or `data`, Arrow
-    IPC bytes that travel to the driver (memory and console sinks only, which are bounded)."""
+    """A task's receipt for `rows` staged rows. They are in `file` (relative to the sink's staging directory) or in
+    `data`, Arrow IPC bytes that travel to the driver. Only the memory and console sinks use `data`; they are
+    bounded."""
 
     rows: int
     file: str = ""
@@ -44,55 +46,55 @@ class Staged:
 
 
 class TaskSink(Protocol):
-    """Task side. Made from a SinkDef inside the task; called once per lane, or per piece of a task's output."""
+    """The task side. A task makes it from a SinkDef and calls it once per lane, or once per piece of its output."""
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
-        """Write `table` where no reader sees it. Never called with an empty table."""
+        """Write `table`, which is never empty, where no reader sees it."""
         ...
 
 
 class DriverSink(Protocol):
-    """Driver side. Called from the thread that runs the epochs of the pipeline's stream."""
+    """The driver side. Only the thread that runs the epochs of the pipeline's stream calls it."""
 
     guarantee: str
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
-        """Make sure that a later `commit` can bring these rows, also after a crash; nothing is visible yet. What was
-        promised or committed under this key before stands."""
+        """Ensure that a later `commit` can show these rows, even after a crash. Nothing is visible yet. An earlier
+        promise or commit under this key stays valid."""
         ...
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
-        """Make the epoch's rows visible, exactly once per key: those that were promised, else those that are staged.
-        Returns the rows that are visible because of it."""
+        """Make the rows of the epoch visible, exactly once per key: the promised ones, else the staged ones. Returns
+        the number of rows that the epoch made visible."""
         ...
 
     def committed(self, key: SinkKey) -> bool:
-        """Whether the epoch got past its commit, in this process or before."""
+        """True if the epoch passed its commit point, in this process or an earlier one."""
         ...
 
     def verify(self, key: SinkKey) -> None:
-        """Raise EpochMismatch when something with another digest was promised or committed under this key."""
+        """Raise EpochMismatch if rows with another digest were promised or committed under this key."""
         ...
 
     def discard(self, key: SinkKey) -> None:
-        """Forget what was staged and promised under this key. What is committed stays."""
+        """Delete the staged and promised rows of this key. Committed rows stay."""
         ...
 
     def ahead(self, key: SinkKey) -> int:
-        """How many files, or other units that stay, there are of later epochs of the same instance and checkpoint,
-        whether readers see them or not: whatever a later commit could take for its own."""
+        """How many durable files (or other units) of later epochs of the same instance and checkpoint exist, visible or
+        not. A later commit could mistake them for its own."""
         ...
 
     def rewind(self, key: SinkKey) -> None:
-        """Remove what is `ahead`: the sink is then as it was when `key` was committed."""
+        """Delete what `ahead` counts. Afterwards the sink is as it was when `key` was committed."""
         ...
 
     def forget(self, key: SinkKey) -> None:
-        """The instance is gone, and no epoch up to `key` comes back: remove what is kept beside its output."""
+        """Delete everything but the output of an instance that was dropped. No epoch up to `key` is ever run again."""
         ...
 
     def close(self) -> None:
-        """Release what the sink holds; committed output stays."""
+        """Release resources. Committed output stays."""
         ...
 
 

@@ -1,7 +1,7 @@
 """The console sink: prints the first rows of every epoch as a small table.
 
-Unit of commit: the epoch. Guarantee: at least once; an epoch that is run again after a crash is printed again. A reader
-that is slow or gone holds up no stream (`headrace.sinks.printer`): what it does not read in time is not shown.
+Unit of commit: the epoch. Guarantee: at least once. An epoch that is run again after a crash is printed again. A slow
+or closed reader never blocks a stream (`headrace.sinks.printer`): epochs that it does not read in time are skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sinks.in_process import InProcessSink, joined, oldest_within, pack, unpack
 from headrace.sinks.printer import Printer
 
-# Columns when standard output is no terminal and has no width of its own.
+# Width in characters if standard output is not a terminal.
 _PIPE_WIDTH = 200
 _GUARANTEE = "at least once: printed again when an epoch is run again after a crash"
 
@@ -33,7 +33,7 @@ class ConsoleSettings(SinkSettings):
 
 
 class ConsoleTask:
-    """Sends at most `max_rows` rows to the driver, and the number of all."""
+    """Sends at most `max_rows` rows to the driver, and the number of all rows."""
 
     def __init__(self, sink: SinkDef, settings: ConsoleSettings) -> None:
         self._max_rows = settings.max_rows
@@ -43,13 +43,13 @@ class ConsoleTask:
 
 
 def _merge_receipts(settings: ConsoleSettings, staged: list[Staged]) -> list[Staged]:
-    """One receipt with the first `max_rows` rows of all."""
+    """One receipt with the first `max_rows` rows of all receipts."""
     return joined(staged, lambda rows: oldest_within(rows.slice(0, settings.max_rows)))
 
 
 class ConsoleSink(InProcessSink):
-    """Prints to `console`, by default standard output. Every epoch at most once while the process lives. `note` says
-    what is wrong with standard output, if anything is."""
+    """Prints to `console`, by default standard output. Prints an epoch at most once per process. `note` says why
+    nothing is printed any more; empty if printing works. The status of the pipeline shows it."""
 
     guarantee = _GUARANTEE
 
@@ -88,7 +88,7 @@ class ConsoleSink(InProcessSink):
 
 
 def _text(table: RenderableType) -> str:
-    """`table` as standard output, as it is now, would show it."""
+    """Render `table` for standard output: in its width and colors if it is a terminal."""
     out = sys.stdout
     terminal = not out.closed and out.isatty()
     console = Console(file=out, width=None if terminal else _PIPE_WIDTH)

@@ -1,6 +1,6 @@
-"""The memory sink: the newest rows of a pipeline as an Arrow table in the hub's process.
+"""The memory sink: keeps the newest rows of a pipeline as an Arrow table in the hub's process.
 
-Unit of commit: the epoch. Guarantee: exactly once while the process lives; nothing outlives it.
+Unit of commit: the epoch. Guarantee: exactly once while the process lives. Nothing outlives it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MemorySettings(SinkSettings):
 
 
 class MemoryTask:
-    """Sends a task's rows to the driver: at most `max_rows` of them and SENT_BYTES, the newest."""
+    """Sends the newest rows of a task to the driver: at most `max_rows` rows and SENT_BYTES bytes."""
 
     def __init__(self, sink: SinkDef, settings: MemorySettings) -> None:
         self._max_rows = settings.max_rows
@@ -56,8 +56,8 @@ def _merge_receipts(settings: MemorySettings, staged: list[Staged]) -> list[Stag
 
 
 class MemorySink(InProcessSink):
-    """Holds the newest rows, as many as `max_rows` and `max_bytes` allow. `read` may be called from any thread;
-    `commit` from the stream's thread."""
+    """Keeps the newest rows, as many as `max_rows` and `max_bytes` allow. Any thread may call `read`; only the stream's
+    thread calls `commit`."""
 
     guarantee = _GUARANTEE
 
@@ -91,14 +91,14 @@ class MemorySink(InProcessSink):
             oldest = self._tables[0]
             room = self._max_bytes - (self._bytes - oldest.nbytes)
             kept = newest_within(oldest, room)
-            if kept.nbytes > room and len(self._tables) > 1:  # a single row that is too large
+            if kept.nbytes > room and len(self._tables) > 1:  # the last row of the oldest table does not fit
                 kept = kept.slice(1)
             self._cut_oldest(kept)
-            if kept.nbytes > room:  # the newest row stays, however large
+            if kept.nbytes > room:  # the newest row stays, however large it is
                 return
 
     def _cut_oldest(self, kept: pa.Table) -> None:
-        """Keep only this of the oldest table."""
+        """Replace the oldest table with `kept`, its newest rows."""
         oldest = self._tables.popleft()
         if kept.num_rows:
             self._tables.appendleft(kept)
@@ -106,13 +106,13 @@ class MemorySink(InProcessSink):
         self._bytes -= oldest.nbytes - kept.nbytes
 
     def read(self) -> pa.Table:
-        """All rows that are held, in the order in which their epochs were committed."""
+        """All rows that the sink keeps, in the order in which their epochs were committed."""
         with self._lock:
             tables = list(self._tables)
         return pa.concat_tables([self._schema.empty_table(), *(t.cast(self._schema) for t in tables)])
 
     def close(self) -> None:
-        """Nothing to release: the rows stay readable until the sink object goes."""
+        """Nothing to release. The rows stay readable while the sink object exists."""
 
 
 MEMORY = SinkKind(

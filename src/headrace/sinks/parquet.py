@@ -1,4 +1,4 @@
-"""The parquet sink: a directory of Parquet files that Spark, pandas, DuckDB and others read.
+"""The parquet sink: writes a directory of Parquet files.
 
 Unit of commit: the epoch (see `headrace.sinks.files`). Guarantee: exactly once per epoch.
 """
@@ -32,7 +32,8 @@ class ParquetSettings(FileSinkSettings):
 
 
 def _write(table: pa.Table, path: Path, *, compression: Compression) -> None:
-    """Timestamps as 64-bit microseconds (UTC-adjusted for TIMESTAMP), decimals as in the schema: what Spark writes."""
+    """Write timestamps as 64-bit microseconds (UTC-adjusted for TIMESTAMP) and decimals as in the schema, as Spark
+    does."""
     pq.write_table(table, path, compression=compression, version="2.6", coerce_timestamps="us")
 
 
