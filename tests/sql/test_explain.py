@@ -129,7 +129,11 @@ def test_verbose_lists_every_rule() -> None:
     [
         ("csv", {}, "cut among the tasks; compressed files each in order, by one task"),
         ("csv", {"codec": "none"}, "cut among the tasks"),
-        ("csv", {"multiline": "true"}, "each file in order, by one task (multiline: quoted fields may hold newlines)"),
+        (
+            "csv",
+            {"multiline": "true"},
+            "each file in order, by one task (multiline: quoted fields may contain newlines)",
+        ),
         ("csv", {"codec": "gzip"}, "each file in order, by one task (codec gzip cannot be cut)"),
         ("csv", {"record_delimiter": ";;"}, "each file in order, by one task (the record delimiter can begin inside"),
         ("length_prefixed", {}, "each file in order, by one task (nothing in the middle"),

@@ -127,7 +127,7 @@ class Delivery:
         for name in gone:
             self._discard(name)
             del self._sinks[name]
-        # If the epoch is run again, a sink may have committed it. Then all have promised it, and no failure can undo it.
+        # If the epoch is run again, a sink may have committed it. Then all had promised it, and no failure undoes it.
         decided = any(self._open(name).committed(self._key) for name in self._sinks)
         late = {name: reason for name, reason in lost.items() if name in self._sinks}
         if not decided:

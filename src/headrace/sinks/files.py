@@ -234,9 +234,9 @@ class FileSink:
     def _mismatch(self, key: SinkKey, path: Path) -> EpochMismatch:
         return EpochMismatch(
             f"sink {self.paths.sink} has committed or promised epoch {key.epoch} with other input: {path}",
-            advice="Nothing was overwritten. Spark's checkpoint and the sink do not match: the checkpoint was partly lost "
-            "or replaced by hand, or another hub writes under the same name. Restore a savepoint with --rewind, or drop "
-            "the stream and create it again.",
+            advice="Nothing was overwritten. Spark's checkpoint and the sink do not match: the checkpoint was partly "
+            "lost or replaced by hand, or another hub writes under the same name. Restore a savepoint with --rewind, "
+            "or drop the stream and create it again.",
             sink=self.paths.sink,
             epoch=key.epoch,
             path=str(path),
@@ -326,7 +326,7 @@ def _writing(paths: SinkPaths) -> Iterator[None]:
             raise SinkUnavailable(
                 said,
                 advice="Free disk space there, or restore the file system. The stream then continues by itself, and "
-                "nothing is lost. STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines continue without this one.",
+                "nothing is lost. STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines continue without it.",
                 sink=paths.sink,
                 path=str(paths.root),
             ) from problem

@@ -1,7 +1,7 @@
-"""What a source is: offsets on the driver's side, splits read by tasks.
+"""The interface of sources: the driver side plans offsets and splits, tasks read the splits.
 
-Driver side and task side share nothing but the split, which is pickled. Offsets are JSON-able dicts; an offset that
-`latest` returned must stay readable after a restart, so whatever it refers to is durable before it is returned.
+The two sides share only the split, which is pickled. Offsets are dictionaries that JSON can store. An offset that
+`latest` returned must stay readable after a restart, so everything it refers to is durable before it is returned.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Clock = Callable[[], float]  # seconds since 1970
 
 @dataclass(frozen=True, slots=True)
 class RawChunk:
-    """Whole records from one origin: `data` starts at byte `offset` of it.
+    """Whole records of one origin. `data` starts at byte `offset` of it.
 
-    `bad` are records that the source itself had to refuse (longer than `max_record_bytes`); they are not in `data`.
-    `unreadable` is a part of the split that could not be read: nothing of the epoch may be committed before the source
-    leaves it out.
+    `bad` are records that the source itself rejected, because they are longer than `max_record_bytes`; they are not in
+    `data`. `unreadable` is a part of the split that could not be read. Then nothing of the epoch may be committed until
+    the source leaves that part out.
     """
 
     origin: str
@@ -38,27 +38,27 @@ class RawChunk:
 
 
 class InputSplit(Protocol):
-    """A picklable piece of an epoch, for one task. Reading it twice gives the same chunks."""
+    """The part of an epoch that one task reads. It can be pickled. Reading it twice gives the same chunks."""
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
-        """The records that end in this split, in order, in chunks of bounded size."""
+        """Yield the records that end in this split, in order, in chunks of bounded size."""
         ...
 
 
 @runtime_checkable
 class LocatesLines(Protocol):
-    """A split that can say on which line of its origin a record begins: what a person needs to find it."""
+    """A split that knows on which line of its origin a record begins, so that error messages can name the line."""
 
     def line(self, origin: str, offset: int, fmt: Format) -> int | None:
-        """The line, from 1, on which byte `offset` of `origin` lies; None when there are no lines. May read the origin
-        up to that byte: only for errors."""
+        """The line number, from 1, of byte `offset` of `origin`; None if the origin has no lines. May read the origin
+        up to that byte, so it is only for errors."""
         ...
 
 
 class StreamSource(Protocol):
-    """Lives in the process that plans epochs. One caller, one thread.
+    """The driver side of a source. It runs in the process that plans epochs; one thread calls it.
 
-    unit of parallelism: the split; delivery: replayable from any offset that was not committed.
+    Unit of parallelism: the split. Delivery: replayable from any offset that was not committed.
     """
 
     def initial(self) -> Offset:
@@ -66,24 +66,25 @@ class StreamSource(Protocol):
         ...
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
-        """The end of the next epoch: at most about `max_bytes` beyond `start`. Returns an equal offset when there is
+        """The end of the next epoch, about `max_bytes` after `start` at most. Returns an equal offset if there is
         nothing new."""
         ...
 
     def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
-        """Cut (start, end] into splits, balanced for `parallelism` tasks; few when there is little to do."""
+        """Divide (start, end] into splits of similar size for `parallelism` tasks; into fewer if there is little
+        data."""
         ...
 
     def exhausted(self, at: Offset) -> bool:
-        """Whether the source is finite, or finite for now (all present files), and nothing lies beyond `at`."""
+        """True if there is nothing after `at` and the source is finite, or finite for now (all files that exist)."""
         ...
 
     def backlog(self, at: Offset) -> int:
-        """About how many bytes lie beyond `at`."""
+        """About how many bytes there are after `at`."""
         ...
 
     def commit(self, end: Offset) -> None:
-        """Everything up to `end` will never be asked for again."""
+        """Everything up to `end` is committed and will never be read again."""
         ...
 
 

@@ -1,10 +1,10 @@
-"""The source `files`: NDJSON, CSV and other record files in a directory, read once each, by all cores.
+"""The source `files`: NDJSON, CSV and other record files in a directory. Each is read once, by all cores.
 
-New files are picked up as they appear. A file is immutable by default (written elsewhere, renamed into place) and its
-end ends the last record; with `tail = 'true'` files grow and a last record without delimiter waits. Within one listing
-files are ordered by (mtime, path).
+New files are read as they appear. By default files are immutable (written elsewhere, then renamed into place), and the
+end of a file ends its last record. With `tail = 'true'` files grow, and a last record without a delimiter waits for the
+rest. The files of one listing are ordered by (mtime, path).
 
-unit of parallelism: a byte range of a file; delivery: exactly once into an epoch, replayable as long as the files stay.
+Unit of parallelism: a byte range of a file. Delivery: exactly once into an epoch, replayable as long as the files stay.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from headrace.sources.listing import Listing
 from headrace.sources.reading import FileRange, FileSplit
 
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
-POLL = 0.1  # seconds between two looks at the directory, at least
-# In a directory that has not changed all files are looked at every FULL seconds or, if that takes long, so seldom that
-# it takes a fiftieth of a core; at the latest after FULL_AT_MOST seconds. Whether files have grown shows in no other
-# way: that may take a fortieth.
+POLL = 0.1  # minimum seconds between two checks of the directory
+# In a directory that has not changed, all files are checked every FULL seconds. If that takes long, they are checked so
+# rarely that it takes a fiftieth of a core, but at least every FULL_AT_MOST seconds. For growing files a check is the
+# only way to see new bytes, so it may take a fortieth.
 FULL, FULL_AT_MOST, FULL_SHARE, TAIL_SHARE = 5.0, 60.0, 50, 40
-CHEAP = 0.005  # processor seconds: a listing that takes no longer is made whenever somebody must know
+CHEAP = 0.005  # CPU seconds: a listing that takes no longer is made whenever a caller needs an exact answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FileSettings:
 
 
 class Files:
-    """Plans the epochs of a file stream. See `headrace.sources.base.StreamSource` for the promises."""
+    """Plans the epochs of a file stream. `headrace.sources.base.StreamSource` states the promises."""
 
     def __init__(self, stream: StreamDef, settings: FileSettings, state_dir: Path, clock: Clock) -> None:
         self.format = FORMATS[stream.format].make(stream.schema, stream.options)
@@ -85,14 +85,14 @@ class Files:
         self._directory, self._start_file = state_dir, state_dir / "start.json"
         self.clock = clock
         self._polled = self._next_poll = self._next_full = 0.0
-        self._cost = 0.0  # processor seconds that the newest listing took
-        self._looked = False  # whether the newest call of `latest` has looked at the directory
+        self._cost = 0.0  # CPU seconds of the newest listing
+        self._looked = False  # true if the newest call of `latest` has checked the directory
         self._present: set[str] | None = None
         self._take_over()
 
     def initial(self) -> Offset:
-        """With start = 'latest', the end of what is there when this is asked first; later the same, because Spark may
-        ask again after a crash, and what came meanwhile must not be passed over."""
+        """With start = 'latest', the end of the files that exist at the first call. Later calls return the same offset:
+        Spark may ask again after a crash, and files that came in between must not be skipped."""
         if self.start == "earliest":
             return {"extent": 0, "pos": 0}
         if not self._start_file.exists():
@@ -104,7 +104,7 @@ class Files:
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
         if self.log.empty:
-            self._address(start)  # a lost log is not made again from a listing: files might come in another order
+            self._address(start)  # a lost log cannot be rebuilt from a listing: files might get another order
         self._looked = self._poll()
         begin = self._address(start)
         if begin >= self.log.total:
@@ -124,8 +124,8 @@ class Files:
         return [s for s in splits if s.ranges]
 
     def exhausted(self, at: Offset) -> bool:
-        """Only a look at the directory that was made now can say so, or by the call of `latest` just before: when that
-        would take too much of a core, this is False."""
+        """True only after a check of the directory, now or in the call of `latest` just before. False if a check would
+        take too much of a core."""
         if self._address(at) < self.log.total:
             return False
         looked, self._looked = self._poll(force=True) or self._looked, False
@@ -136,7 +136,7 @@ class Files:
         return self.log.total - self._address(at)
 
     def commit(self, end: Offset) -> None:
-        """Let the log forget what no epoch can ask for, when it has grown."""
+        """Compact the log if it has grown: no epoch will read the committed extents again."""
         if self.log.grown and self._present is not None:
             self.log.compact(end["extent"], self._present, self.clock())
 
@@ -144,7 +144,7 @@ class Files:
         return self.log.address(offset["extent"], offset["pos"])
 
     def _movable(self, address: int) -> int:
-        """`address`, or the end of the extent that holds it if that must be read whole."""
+        """`address`, or the end of the extent that contains it if one task must read the whole extent."""
         if address == 0 or not self.log.extents:
             return address
         extent, _ = self.log.place(address)
@@ -162,9 +162,9 @@ class Files:
             low += end - begin
 
     def _take_over(self) -> None:
-        """Leave out what tasks could not read in an earlier run of an epoch, before an epoch is planned."""
+        """Leave out the files that tasks could not read in an earlier run, before any epoch is planned."""
         logged = range(self.log.first, self.log.first + len(self.log.extents))
-        first: dict[int, BadRange] = {}  # what is left out is the extent, from the first byte that could not be read
+        first: dict[int, BadRange] = {}  # by extent: the report with the lowest byte
         for bad in sorted(handed_over(self._directory), key=lambda bad: bad.begin):
             if bad.extent in logged and bad.extent not in self.log.left_out:
                 first.setdefault(bad.extent, bad)
@@ -178,17 +178,17 @@ class Files:
         self._publish_bad()
 
     def _unread(self, extent: int, begin: int) -> bool:
-        """Whether no epoch has read anything of an extent's file before byte `begin`."""
+        """True if no epoch has read anything of an extent's file before byte `begin`."""
         return self.log.extent(extent).begin == 0 == begin
 
     def _publish_bad(self) -> None:
         write_summary(self._directory, self.log.bad_count, list(self.log.bad.values()))
 
     def _poll(self, force: bool = False) -> bool:
-        """Log what is new; whether that is known as of now. Looks every POLL seconds, less often when that takes long,
-        and with `force` at once, unless that would take too much of a core."""
+        """Log new files. Returns True if the log is up to date now. Checks the directory every POLL seconds, less often
+        if a check takes long, and with `force` at once unless that would take too much of a core."""
         now = self.clock()
-        due = not self._polled <= now < self._next_poll  # a clock that was set back must not hold up the stream
+        due = not self._polled <= now < self._next_poll  # a clock that was set back must not block the stream
         if not due and not force:
             return False
         full = due and not self._polled <= now < self._next_full
@@ -196,14 +196,14 @@ class Files:
         if not full and self.listing.unchanged():
             if due:
                 self._polled, self._next_poll = now, now + POLL
-            return not self.tail  # whether files have grown is not known
+            return not self.tail  # files may have grown
         if not due and self._cost > CHEAP:
             return False
         self._list(now, full or self.tail)
         return True
 
     def _list(self, now: float, full: bool) -> None:
-        """List the directory, and log what is new. `full`: look at the files that are known, too."""
+        """List the directory and log new files. With `full`, check the known files, too."""
         began, used, known = time.perf_counter(), time.thread_time(), (self.log.bad_count, len(self.log.bad))
         paths = self.listing.paths()
         self.arrivals.take(paths, all_of_them=full)
@@ -227,8 +227,8 @@ def _check(stream: StreamDef, settings: FileSettings) -> None:
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
     if settings.tail and (fmt.in_order or settings.codec in CODECS):
         raise BadOption(
-            "tail needs a format whose files can be cut",
-            advice="Drop tail, or the option that makes a file one piece (multiline, codec).",
+            "tail needs a format whose files several tasks can share",
+            advice="Remove tail, or the option that forces one task to read a whole file (multiline, codec).",
             option="tail",
         )
 

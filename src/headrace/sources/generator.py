@@ -1,9 +1,10 @@
 """The source `generator`: made-up rows in the stream's own format, for demos, tests and benchmarks.
 
-Row k is a pure function of (seed, k), so every split can be made again, anywhere. The rows are bytes in the stream's
-format and are decoded like any others. Values follow type and name: see `headrace.sources.shapes`.
+Row k is a pure function of (seed, k), so any task can make any split again. The rows are bytes in the stream's format
+and are decoded like those of other sources. Values depend on the type and the name of a column
+(`headrace.sources.shapes`).
 
-unit of parallelism: a range of rows; delivery: exactly once into an epoch, replayable for ever.
+Unit of parallelism: a range of rows. Delivery: exactly once into an epoch, always replayable.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from headrace.model.schema import Schema
 from headrace.sources.base import Clock, InputSplit, Offset, RawChunk, SourceKind
 from headrace.sources.shapes import RowMaker
 
-CHUNK_BYTES = 1 << 20  # text made at a time: small enough to stay in the cache while columns are joined
-SLOT = 1 << 16  # rows have no byte offset of their own; row k stands at k * SLOT
+CHUNK_BYTES = 1 << 20  # size of a chunk: small enough to stay in the CPU cache
+SLOT = 1 << 16  # rows have no byte offset; row k is reported at offset k * SLOT
 HEAD_START = 1.0  # seconds
 SMALLEST_SPLIT = 2000  # rows; less is not worth a task
 # Options of formats that the generator can write in one way only.
@@ -34,7 +35,7 @@ _ONLY_DEFAULT = ("timestamp_format", "date_format", "binary", "record_delimiter"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that a row depends on, besides its number."""
+    """Everything that a row depends on, except its number."""
 
     schema: Schema
     format: str
@@ -68,7 +69,7 @@ class RowSplit:
 
 
 def instant(value: str) -> int:
-    """Microseconds since 1970 of an ISO 8601 date and time, UTC unless it has an offset."""
+    """Microseconds since 1970 of an ISO 8601 date and time. It is UTC unless it has an offset."""
     try:
         parsed = dt.datetime.fromisoformat(value)
     except ValueError:
@@ -100,8 +101,8 @@ class GeneratorSettings:
 
 
 class Generator:
-    """Plans the epochs of a generated stream. The rate counts from the first call after a start, so a stream that
-    was stopped does not owe the rows of the pause."""
+    """Plans the epochs of a generated stream. The rate counts from the first call after a start, so a stream does not
+    make up for the time in which it was stopped."""
 
     def __init__(self, stream: StreamDef, settings: GeneratorSettings, state_dir: Path, clock: Clock) -> None:
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
@@ -163,7 +164,7 @@ class Generator:
         return (1 << 40) if due is None else max(0, due - at["row"]) * self.row_bytes
 
     def commit(self, end: Offset) -> None:
-        """Nothing to release: rows are made, not kept."""
+        """Nothing to release: rows are made when they are read."""
 
 
 def _check(stream: StreamDef, settings: GeneratorSettings) -> None:

@@ -15,11 +15,11 @@ from headrace.sources.journal_reader import JournalSource
 
 
 def verify_delimited(stream: StreamDef) -> None:
-    """Raise BadOption unless the ends of records can be seen in any piece of the stream's bytes."""
+    """Raise BadOption unless the ends of records can be found in any part of the stream's bytes."""
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
     if finder_of(fmt) is None:
         raise BadOption(
-            f"source '{stream.source}' cannot tell where a record of format '{stream.format}' ends",
+            f"source '{stream.source}' cannot find where a record of format '{stream.format}' ends",
             advice="Use a format whose records end with a delimiter: json, csv or text. CSV with multiline = 'true' "
             "needs a delimiter of one byte and records that end with a newline.",
             option="format",
@@ -27,7 +27,7 @@ def verify_delimited(stream: StreamDef) -> None:
         )
     if fmt.has_header:
         raise BadOption(
-            f"source '{stream.source}' has no header lines", advice="Leave header out.", option="header", value="true"
+            f"source '{stream.source}' has no header lines", advice="Remove header.", option="header", value="true"
         )
 
 

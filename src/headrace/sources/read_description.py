@@ -1,4 +1,4 @@
-"""How a stream's bytes become records, in words: for EXPLAIN and DESCRIBE."""
+"""Describes in words how a stream is read, for EXPLAIN and DESCRIBE."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from headrace.sources.files import FILES
 
 @dataclass(frozen=True, slots=True)
 class ReadDescription:
-    """`indexer` is the code that finds the records; `skips` whether it leaves unwanted fields unparsed; `in_order` why
-    each file is read in order by one task, empty if files are cut among the tasks."""
+    """How a stream is read. `indexer` is the code that finds the records. `skips` is true if it leaves unwanted fields
+    unparsed. `in_order` is why one task reads each file in order; empty if several tasks may share a file. `codecs` is
+    true if files may be compressed."""
 
     source: str
     format: str
@@ -24,19 +25,19 @@ class ReadDescription:
 
     @property
     def fields(self) -> str:
-        """What happens to fields that no pipeline wants."""
+        """What happens to fields that no pipeline reads."""
         return "unwanted fields are skipped" if self.skips else "all fields are decoded, wanted or not"
 
     @property
     def sharing(self) -> str:
-        """How tasks share the reading."""
+        """How tasks share the files."""
         if self.in_order:
             return f"each file in order, by one task ({self.in_order})"
         return "cut among the tasks" + ("; compressed files each in order, by one task" if self.codecs else "")
 
 
 def describe_read(stream: StreamDef) -> ReadDescription:
-    """What declaring the stream has settled about reading it."""
+    """How `stream` is read, as far as its declaration decides it."""
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
     codec = FILES.settings_of(stream).codec if stream.source == FILES.name else "none"
     return ReadDescription(
