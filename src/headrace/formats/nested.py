@@ -99,10 +99,12 @@ def _map(fields: Fields, kind: Map, status: Bytes) -> Parsed:
         texts = columns.plain_texts(Fields(fields.data, key_starts, key_ends, fields.syntax))
         keys = parse_column(texts, kind.key)
     rows = np.repeat(np.arange(len(counts)), counts)
-    for part in (keys, values):
-        if part.odd:
-            _mark(status, rows, part.status)
     keep = _last_of_each(rows, keys.array)
+    if keys.odd:
+        _mark(status, rows, keys.status)
+    if values.odd:  # of equal keys only the last counts, so a bad value of an earlier one does not matter
+        counted = slice(None) if keep is None else keep
+        _mark(status, rows[counted], values.status[counted])
     if keep is None and keys.odd == 0:
         return _listed(kind, status, counts, [keys.array, values.array], [])
     keep = np.arange(len(rows)) if keep is None else keep
