@@ -1,4 +1,4 @@
-"""A format that somebody else might add: `key=value` pairs, one record per line. See docs/formats.md."""
+"""A format as a contributor would add it: `key=value` pairs, one record per line. See docs/formats.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `json` format against Python's own json: same rows, same verdicts, for whatever comes."""
+"""The `json` format against Python's own json: same rows and same verdicts for any input."""
 
 from __future__ import annotations
 

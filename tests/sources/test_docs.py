@@ -1,4 +1,4 @@
-"""docs/sources.md lists what there is."""
+"""docs/sources.md lists every source and every option."""
 
 from __future__ import annotations
 

@@ -55,7 +55,14 @@ class BadRecord:
 
 def too_long(origin: str, offset: int, raw: bytes, limit: int) -> BadRecord:
     """The bad record for one with more than `limit` bytes. `raw` is at least its first `limit` bytes."""
-    return BadRecord(origin, offset, "record_too_long", None, bytes(raw[: min(limit, TOO_LONG_KEPT)]))
+    return BadRecord(
+        origin=origin, offset=offset, reason="record_too_long", column=None, raw=bytes(raw[: min(limit, TOO_LONG_KEPT)])
+    )
+
+
+def bad_frame(origin: str, offset: int, raw: bytes) -> BadRecord:
+    """The bad record for bytes whose length or offset points outside the record or the file."""
+    return BadRecord(origin=origin, offset=offset, reason="bad_frame", column=None, raw=raw)
 
 
 def _no_numbers() -> Numbers:
@@ -99,7 +106,12 @@ class BadRecords:
             column = int(self.columns[k])
             reason = REASONS[self.codes[k]]
             yield BadRecord(
-                self.origin, self.offset + begin, reason, None if column < 0 else column, raw, int(self.rows[k])
+                origin=self.origin,
+                offset=self.offset + begin,
+                reason=reason,
+                column=None if column < 0 else column,
+                raw=raw,
+                row=int(self.rows[k]),
             )
 
     def pick(self, which: Numbers) -> BadRecords:

@@ -165,7 +165,7 @@ class FormatKind(Generic[S]):
 
     def settings_of(self, options: Mapping[str, str]) -> S:
         """Parse the format's own options among a stream's `options`. The others belong to the source and the engine:
-        `headrace.sources.check_stream` rejects those that nobody reads."""
+        `headrace.sources.check_stream` rejects options that none of them reads."""
         own = {o.name for o in self.options}
         mine = {k: v for k, v in options.items() if k.lower() in own}
         return read_settings(self.settings, f"format '{self.name}'", mine)

@@ -49,7 +49,7 @@ class Decompressor:
     def __init__(self, file: BinaryIO, codec: str, origin: str) -> None:
         self.origin = origin
         self.file = file
-        self._read = _snappy_stream(file) if codec == "snappy" else self._arrow_stream(codec)
+        self._read = _SnappyStream(file).read if codec == "snappy" else self._arrow_stream(codec)
 
     def _arrow_stream(self, codec: str) -> Callable[[int], bytes]:
         raw: Any = self.file
@@ -118,26 +118,39 @@ def _snappy_block(data: bytes) -> bytes:
     return bytes(codec.decompress(data, size, asbytes=True))
 
 
-def _snappy_stream(file: BinaryIO) -> Callable[[int], bytes]:
+class _SnappyStream:
     """Reads the snappy framing format: chunks with a type, a length and a masked CRC-32C of their content."""
-    left = bytearray()
-    started = False
 
-    def chunk() -> bytes | None:
-        nonlocal started
-        head = file.read(4)
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._left = bytearray()
+        self._started = False
+
+    def read(self, size: int) -> bytes:
+        while len(self._left) < size:
+            part = self._chunk()
+            if part is None:
+                break
+            self._left.extend(part)
+        out = bytes(self._left[:size])
+        del self._left[:size]
+        return out
+
+    def _chunk(self) -> bytes | None:
+        """The content of the next chunk; None at the end. Raises ValueError if it is damaged."""
+        head = self._file.read(4)
         if not head:
             return None
         length = int.from_bytes(head[1:4], "little")
-        body = file.read(length)
+        body = self._file.read(length)
         if len(head) < 4 or len(body) < length:
             raise ValueError("the stream ends in the middle of a chunk")
         if head[0] == 0xFF:
             if head + body != _SNAPPY_HEADER:
                 raise ValueError("this is not a snappy stream")
-            started = True
+            self._started = True
             return b""
-        if not started or 2 <= head[0] < 0x80:
+        if not self._started or 2 <= head[0] < 0x80:
             raise ValueError("this is not a snappy stream")
         if head[0] >= 0x80:
             return b""
@@ -147,15 +160,3 @@ def _snappy_stream(file: BinaryIO) -> Callable[[int], bytes]:
         if masked != int.from_bytes(body[:4], "little"):
             raise ValueError("a checksum is wrong")
         return text
-
-    def read(size: int) -> bytes:
-        while len(left) < size:
-            part = chunk()
-            if part is None:
-                break
-            left.extend(part)
-        out = bytes(left[:size])
-        del left[:size]
-        return out
-
-    return read

@@ -201,7 +201,7 @@ def _boolean(fields: Fields, kind: DataType) -> Parsed:
         values[:] = 0
         return numbers.parse_booleans(of.data, of.starts, of.ends, of.syntax.kind == JSON, values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.uint8, int)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.uint8, fit=int)
     bits = pa.py_buffer(np.packbits(values.astype(bool), bitorder="little").tobytes())
     return Parsed(pa.Array.from_buffers(pa.bool_(), len(fields), [_validity(status, odd), bits], odd), status, odd)
 
@@ -216,7 +216,7 @@ def _integer(fields: Fields, kind: DataType) -> Parsed:
     def run(of: Fields, values: Any, status: Bytes) -> int:
         return numbers.parse_integers(of.data, of.starts, of.ends, int(limits.max), values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.int64, int)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.int64, fit=int)
     return _primitive(kind, values.astype(width, copy=False), status, odd)
 
 
@@ -231,7 +231,7 @@ def _double(fields: Fields, kind: DataType) -> Parsed:
     def run(of: Fields, values: Any, status: Bytes) -> int:
         return numbers.parse_doubles(of.data, of.starts, of.ends, single, of.syntax.kind == JSON, values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.float64, float)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.float64, fit=float)
     if single:
         with np.errstate(over="ignore", invalid="ignore"):
             values = values.astype(np.float32)
@@ -281,7 +281,7 @@ def _timestamp(fields: Fields, kind: DataType) -> Parsed:
             return times.parse_pattern(*found, quoted, rules.stamp.program, times.BAD_TIMESTAMP, values, status)
         return times.parse_timestamps(*found, quoted, zoned, values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.int64, int)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.int64, fit=int)
     if rules.epoch == "epoch_ns":
         values //= 1000
     odd += mark_beyond(values, times.TIMESTAMPS, status)
@@ -307,7 +307,7 @@ def _date(fields: Fields, kind: DataType) -> Parsed:
             return times.parse_pattern(*found, rules.date.program, times.BAD_DATE, values, status)
         return times.parse_dates(*found, values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.int64, int)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.int64, fit=int)
     days = values // times.DAY if rules.date is not None else values
     return _primitive(kind, days.astype(np.int32), status, odd)
 
@@ -335,7 +335,7 @@ def _binary(fields: Fields, kind: DataType) -> Parsed:
     odd = texts.parse_binaries(
         fields.data, fields.starts, fields.ends, fields.syntax.kind, code, out, offsets, status
     )  # fmt: skip
-    return _variable(fields, kind, out, offsets, status, odd)
+    return _variable(fields=fields, kind=kind, out=out, offsets=offsets, status=status, odd=odd)
 
 
 def _texts(fields: Fields, kind: DataType, utf8: bool, wrong: int) -> Parsed:
@@ -347,7 +347,7 @@ def _texts(fields: Fields, kind: DataType, utf8: bool, wrong: int) -> Parsed:
         fields.data, fields.starts, fields.ends, syntax.kind, syntax.quote, syntax.escape, utf8, wrong, out, offsets,
         status,
     )  # fmt: skip
-    return _variable(fields, kind, out, offsets, status, odd)
+    return _variable(fields=fields, kind=kind, out=out, offsets=offsets, status=status, odd=odd)
 
 
 def _variable(fields: Fields, kind: DataType, out: Bytes, offsets: Places, status: Bytes, odd: int) -> Parsed:

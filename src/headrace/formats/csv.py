@@ -19,7 +19,7 @@ from headrace.errors import BadOption, HeaderMismatch
 from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import QUOTED, Syntax, unquoted
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
-from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
+from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
 from headrace.formats.settings import TextSettings
@@ -170,16 +170,20 @@ class Csv:
             rows, count = scan_csv.scan_rows(buf, self._codes, *out)
         else:
             rows, count = scan_csv.scan_any(buf, self._codes, self._delimiter, self._ending, *out)
-        found = Scanned(rows, begins, stops, starts, ends, wrong[:count].copy())
-        blank = self.permissive and count > 0
-        bad_rows = found.keep_bad(scan_csv.TOO_LONG) if blank else None
-        bad = bad_structure(buf, origin, offset, found.wrong, _REASONS, self.max_record_bytes, bad_rows)
-        places = {column: slot for slot, column in enumerate(wanted)}
-        return FieldIndex(
-            self.schema, buf, found.rows, found.begins, found.stops, found.starts, found.ends, places, self.syntax,
-            origin, offset, bad, lambda again, columns: self.index(again, columns, origin, offset),
-            b"\r\n" if self.dialect.ending == b"" else self.delimiter, blank,
-        )  # fmt: skip
+        found = Scanned(rows=rows, begins=begins, stops=stops, starts=starts, ends=ends, wrong=wrong[:count].copy())
+        return found.indexed(
+            data=buf,
+            schema=self.schema,
+            wanted=wanted,
+            syntax=self.syntax,
+            origin=origin,
+            offset=offset,
+            reasons=_REASONS,
+            longest=self.max_record_bytes,
+            permissive=self.permissive,
+            again=lambda data, columns: self.index(data, columns, origin, offset),
+            joint=b"\r\n" if self.dialect.ending == b"" else self.delimiter,
+        )
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
@@ -229,7 +233,7 @@ class CsvSettings(TextSettings):
     record_delimiter: bytes = option(delimiter_option, default=b"", help="after records; LF or CRLF if absent")
     quote: bytes = option(_one_or_none, default=b'"', help="around fields that contain delimiters; empty for none")
     escape: bytes = option(_one_or_none, default=b"", help="inside quotes, makes the next character plain")
-    comment: bytes = option(_one_or_none, default=b"", help="a line that begins with it is no record")
+    comment: bytes = option(_one_or_none, default=b"", help="a line that begins with it is not a record")
     nulls_as: tuple[bytes, ...] = option(
         _tokens, default=(b"",), help="unquoted fields that are NULL, with | between: |NULL|\\N"
     )
@@ -279,7 +283,13 @@ def _build(schema: Schema, settings: CsvSettings) -> Csv:
             option="delimiter",
             value=dialect.delimiter.decode("utf-8", "replace"),
         )
-    return Csv(schema, dialect, settings.max_record_bytes, settings.rules, settings.permissive)
+    return Csv(
+        schema=schema,
+        dialect=dialect,
+        max_record_bytes=settings.max_record_bytes,
+        rules=settings.rules,
+        permissive=settings.permissive,
+    )
 
 
 CSV = FormatKind("csv", "delimited text, one record per line", CsvSettings, _build)

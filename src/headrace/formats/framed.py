@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from headrace.base.options import choice, option
-from headrace.formats.bad import BadRecords
+from headrace.formats.bad import BadRecords, bad_frame
 from headrace.formats.base import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.index import FieldIndex, decode, view_of
@@ -59,7 +59,7 @@ class LengthPrefixed:
         bad: list[BadRecord] = []
         begins, stops = begins[:rows], stops[:rows]
         if whole < len(buf):
-            bad.append(BadRecord(origin, offset + whole, "bad_frame", None, buf[whole:].tobytes()[:1024]))
+            bad.append(bad_frame(origin, offset + whole, buf[whole : whole + 1024].tobytes()))
         long = np.flatnonzero(stops - begins > self.max_record_bytes)
         for i in long.tolist():
             raw = buf[begins[i] : stops[i]][: self.max_record_bytes].tobytes()
@@ -70,9 +70,19 @@ class LengthPrefixed:
         starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
         records = np.maximum(begins - np.int32(self.width), 0)
         return FieldIndex(
-            self.schema, buf, len(begins), records, stops, starts, ends, slots, self.syntax, origin, offset,
-            BadRecords.of(bad),
-        )  # fmt: skip
+            schema=self.schema,
+            data=buf,
+            rows=len(begins),
+            begins=records,
+            stops=stops,
+            starts=starts,
+            ends=ends,
+            slots=slots,
+            syntax=self.syntax,
+            origin=origin,
+            offset=offset,
+            bad=BadRecords.of(bad),
+        )
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)

@@ -70,7 +70,15 @@ class FieldIndex:
                 if found.odd:
                     bad.append((columns[i], found.status[k * size : (k + 1) * size]))
         parsed = {c: parsed[c] for c in columns}
-        cells = bad_cells(bad, self.data, self.begins, self.stops, self.origin, self.offset, selection)
+        cells = bad_cells(
+            found=bad,
+            data=self.data,
+            begins=self.begins,
+            stops=self.stops,
+            origin=self.origin,
+            offset=self.offset,
+            selection=selection,
+        )
         return Decoded(self.rows if selection is None else len(selection), parsed, cells)
 
     def _all_fields(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None) -> list[Fields]:
@@ -137,7 +145,14 @@ def bad_cells(
         return NOTHING_BAD
     where = np.concatenate(rows)
     return BadRecords(
-        data, origin, offset, begins[where], stops[where], where, np.concatenate(columns), np.concatenate(codes)
+        data=data,
+        origin=origin,
+        offset=offset,
+        begins=begins[where],
+        stops=stops[where],
+        rows=where,
+        columns=np.concatenate(columns),
+        codes=np.concatenate(codes),
     )
 
 
@@ -171,6 +186,52 @@ class Scanned:
         self.rows = len(order)
         return found
 
+    def indexed(
+        self,
+        *,
+        data: Bytes,
+        schema: Schema,
+        wanted: Sequence[int],
+        syntax: Syntax,
+        origin: str,
+        offset: int,
+        reasons: Mapping[int, str],
+        longest: int,
+        permissive: bool,
+        again: Reindex,
+        joint: bytes,
+    ) -> FieldIndex:
+        """The index of what was scanned. `reasons` maps verdicts to reasons. With `permissive`, bad records are rows
+        without fields, except those with more than `longest` bytes."""
+        blank = permissive and len(self.wrong) > 0
+        too_long = next(verdict for verdict, reason in reasons.items() if reason == "record_too_long")
+        bad_rows = self.keep_bad(too_long) if blank else None
+        return FieldIndex(
+            schema=schema,
+            data=data,
+            rows=self.rows,
+            begins=self.begins,
+            stops=self.stops,
+            starts=self.starts,
+            ends=self.ends,
+            slots={column: slot for slot, column in enumerate(wanted)},
+            syntax=syntax,
+            origin=origin,
+            offset=offset,
+            bad=bad_structure(
+                data=data,
+                origin=origin,
+                offset=offset,
+                wrong=self.wrong,
+                reasons=reasons,
+                longest=longest,
+                rows=bad_rows,
+            ),
+            again=again,
+            joint=joint,
+            blank=blank,
+        )
+
 
 def bad_structure(
     data: Bytes,
@@ -191,7 +252,16 @@ def bad_structure(
         codes[verdict] = STRUCTURE_REASONS.index(reason)
     none = np.full(len(wrong), -1, np.int32)
     kept = np.where(stops - begins > longest, begins + min(longest, TOO_LONG_KEPT), stops)
-    return BadRecords(data, origin, offset, begins, kept, none if rows is None else rows, none, codes[verdicts])
+    return BadRecords(
+        data=data,
+        origin=origin,
+        offset=offset,
+        begins=begins,
+        stops=kept,
+        rows=none if rows is None else rows,
+        columns=none,
+        codes=codes[verdicts],
+    )
 
 
 def _groups(schema: Schema, columns: Sequence[int], fields: list[Fields]) -> list[tuple[DataType, list[int]]]:

@@ -16,7 +16,7 @@ from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import JSON as JSON_TEXT
 from headrace.formats.columns import Syntax
 from headrace.formats.framing import bom_bytes, frame_lines
-from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
+from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_json
 from headrace.formats.nested import key_table
 from headrace.formats.settings import TextSettings
@@ -68,16 +68,20 @@ class JsonLines:
             buf, self.max_record_bytes, self.specials, table.keys, table.bounds, table.table, starts, ends, begins,
             stops, wrong,
         )  # fmt: skip
-        found = Scanned(rows, begins, stops, starts, ends, wrong[:count].copy())
-        blank = self.permissive and count > 0
-        bad_rows = found.keep_bad(scan_json.TOO_LONG) if blank else None
-        bad = bad_structure(buf, origin, offset, found.wrong, _REASONS, self.max_record_bytes, bad_rows)
-        slots = {column: slot for slot, column in enumerate(wanted)}
-        return FieldIndex(
-            self.schema, buf, found.rows, found.begins, found.stops, found.starts, found.ends, slots, self.syntax,
-            origin, offset, bad, lambda again, columns: self.index(again, columns, origin, offset), self.delimiter,
-            blank,
-        )  # fmt: skip
+        found = Scanned(rows=rows, begins=begins, stops=stops, starts=starts, ends=ends, wrong=wrong[:count].copy())
+        return found.indexed(
+            data=buf,
+            schema=self.schema,
+            wanted=wanted,
+            syntax=self.syntax,
+            origin=origin,
+            offset=offset,
+            reasons=_REASONS,
+            longest=self.max_record_bytes,
+            permissive=self.permissive,
+            again=lambda data, columns: self.index(data, columns, origin, offset),
+            joint=self.delimiter,
+        )
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)

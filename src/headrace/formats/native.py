@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import BadOption
-from headrace.formats.bad import NOTHING_BAD, BadRecords
+from headrace.formats.bad import NOTHING_BAD, BadRecords, bad_frame
 from headrace.formats.base import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
 from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
 from headrace.formats.index import bad_cells, view_of
@@ -83,7 +83,15 @@ class NativeIndex:
             if status is not None:
                 bad.append((column, status))
         begins = self.begins - self.prefix
-        cells = bad_cells(bad, self.data, begins, self.stops, self.origin, self.offset, rows)
+        cells = bad_cells(
+            found=bad,
+            data=self.data,
+            begins=begins,
+            stops=self.stops,
+            origin=self.origin,
+            offset=self.offset,
+            selection=rows,
+        )
         return Decoded(len(rows), parsed, cells)
 
     def field(self, row: int, column: int) -> bytes | None:
@@ -185,13 +193,20 @@ class Native:
         if not prefix:
             rows = len(buf) // size
             begins = np.arange(rows, dtype=np.int64) * size
-            return self._indexed(buf, begins, begins + size, rows * size, origin, offset)
+            return self._indexed(
+                buf=buf, begins=begins, stops=begins + size, whole=rows * size, origin=origin, offset=offset
+            )
         room = len(buf) // 4 + 1
         first, last = np.empty(room, np.int32), np.empty(room, np.int32)
         count, whole, _ = scan_frames(buf, 4, False, max(len(buf), self.max_record_bytes), first, last)
         return self._indexed(
-            buf, first[:count].astype(np.int64), last[:count].astype(np.int64), whole, origin, offset
-        )  # fmt: skip
+            buf=buf,
+            begins=first[:count].astype(np.int64),
+            stops=last[:count].astype(np.int64),
+            whole=whole,
+            origin=origin,
+            offset=offset,
+        )
 
     def _indexed(self, buf: Bytes, begins: Any, stops: Any, whole: int, origin: str, offset: int) -> NativeIndex:
         size, prefix = self.layout.row.itemsize, self.layout.prefix
@@ -203,12 +218,25 @@ class Native:
                 cells = fixed[f"c{i}"].astype(np.int64)
                 null = fixed["nulls"][:, i // 8] >> (i % 8) & 1 == 1
                 good &= null | ((cells[:, 0] >= size) & (cells.sum(axis=1) <= stops - begins))
-        bad = [self._bad(buf, int(begins[i]), int(stops[i]), origin, offset) for i in np.flatnonzero(~good)]
+        bad = [
+            self._bad(buf=buf, begin=int(begins[i]), stop=int(stops[i]), origin=origin, offset=offset)
+            for i in np.flatnonzero(~good)
+        ]
         if whole < len(buf):
-            bad.append(BadRecord(origin, offset + whole, "bad_frame", None, buf[whole : whole + 1024].tobytes()))
+            bad.append(bad_frame(origin, offset + whole, buf[whole : whole + 1024].tobytes()))
         if not good.all():
             fixed, begins, stops = fixed[good], begins[good], stops[good]
-        return NativeIndex(self.schema, buf, fixed, begins, stops, prefix, origin, offset, BadRecords.of(bad))
+        return NativeIndex(
+            schema=self.schema,
+            data=buf,
+            fixed=fixed,
+            begins=begins,
+            stops=stops,
+            prefix=prefix,
+            origin=origin,
+            offset=offset,
+            bad=BadRecords.of(bad),
+        )
 
     def _gathered(self, buf: Bytes, begins: Any) -> Any:
         """Copy the fixed parts of rows of different sizes into one array. Rows of one size need no copy."""
@@ -220,7 +248,7 @@ class Native:
         place = offset + begin - self.layout.prefix
         if stop - begin > self.max_record_bytes:
             return too_long(origin, place, buf[begin:stop][: self.max_record_bytes].tobytes(), self.max_record_bytes)
-        return BadRecord(origin, place, "bad_frame", None, buf[begin - self.layout.prefix : stop].tobytes())
+        return bad_frame(origin, place, buf[begin - self.layout.prefix : stop].tobytes())
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         index = self.index(data, wanted, origin, offset)

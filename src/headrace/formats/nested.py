@@ -87,7 +87,7 @@ def _struct(fields: Fields, kind: Struct, status: Bytes) -> Parsed:
 def _array(fields: Fields, kind: Array, status: Bytes) -> Parsed:
     counts, starts, ends, _, _ = _items(fields, _LIST, status)
     part = parse_column(Fields(fields.data, starts, ends, fields.syntax), kind.element)
-    return _listed(kind, status, counts, [part.array], [part])
+    return _listed(kind=kind, status=status, counts=counts, children=[part.array], parts=[part])
 
 
 def _map(fields: Fields, kind: Map, status: Bytes) -> Parsed:
@@ -106,11 +106,17 @@ def _map(fields: Fields, kind: Map, status: Bytes) -> Parsed:
         counted = slice(None) if keep is None else keep
         _mark(status, rows[counted], values.status[counted])
     if keep is None and keys.odd == 0:
-        return _listed(kind, status, counts, [keys.array, values.array], [])
+        return _listed(kind=kind, status=status, counts=counts, children=[keys.array, values.array], parts=[])
     keep = np.arange(len(rows)) if keep is None else keep
     keep = keep[status[rows[keep]] == FINE]  # a bad key is NULL, which a map key must not be
     counts = np.bincount(rows[keep], minlength=len(counts)).astype(np.int32)
-    return _listed(kind, status, counts, [keys.array.take(pa.array(keep)), values.array.take(pa.array(keep))], [])
+    return _listed(
+        kind=kind,
+        status=status,
+        counts=counts,
+        children=[keys.array.take(pa.array(keep)), values.array.take(pa.array(keep))],
+        parts=[],
+    )
 
 
 def _last_of_each(rows: npt.NDArray[np.int64], keys: Any) -> npt.NDArray[np.int64] | None:

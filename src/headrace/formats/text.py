@@ -58,13 +58,31 @@ class TextRecords:
         begins, stops = begins[:rows], stops[:rows]
         long = stops - begins > self.max_record_bytes
         wrong = np.stack([begins[long], stops[long], np.zeros(np.count_nonzero(long), np.int32)], axis=1)
-        bad = bad_structure(buf, origin, offset, wrong, {0: "record_too_long"}, self.max_record_bytes)
+        bad = bad_structure(
+            data=buf,
+            origin=origin,
+            offset=offset,
+            wrong=wrong,
+            reasons={0: "record_too_long"},
+            longest=self.max_record_bytes,
+        )
         begins, stops = begins[~long], stops[~long]
         slots = {0: 0}
         starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
         return FieldIndex(
-            self.schema, buf, len(begins), begins, stops, starts, ends, slots, self.syntax, origin, offset, bad
-        )  # fmt: skip
+            schema=self.schema,
+            data=buf,
+            rows=len(begins),
+            begins=begins,
+            stops=stops,
+            starts=starts,
+            ends=ends,
+            slots=slots,
+            syntax=self.syntax,
+            origin=origin,
+            offset=offset,
+            bad=bad,
+        )
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)

@@ -66,9 +66,11 @@ class Arrivals:
                 continue
             left_out, known = self._log.bad.get(path), self._log.last.get(path)
             if known is None or (left_out is not None and left_out.unread):
-                fresh += self._judged(path, stamp, True, bad, partial(self._extent, path, None))
+                fresh += self._judged(
+                    path=path, stamp=stamp, unread=True, bad=bad, judge=partial(self._extent, path, None)
+                )
             else:
-                self._judged(path, stamp, False, bad, partial(self._same, known))
+                self._judged(path=path, stamp=stamp, unread=False, bad=bad, judge=partial(self._same, known))
         self._log_all(fresh, bad)
 
     def _same(self, known: Extent) -> Fresh:
@@ -96,7 +98,7 @@ class Arrivals:
             if not self._skip or (self._tail and isinstance(problem, FileChanged)):
                 raise
             code, message = in_short(problem)
-            bad.append(BadFile(path, code, message, stamp, unread))
+            bad.append(BadFile(path=path, code=code, message=message, stamp=stamp, unread=unread))
             return []
 
     # --- growing files ----------------------------------------------------------------------------
@@ -118,7 +120,9 @@ class Arrivals:
         for path, stamp in found.items():
             new = path not in moves and path not in self._log.last and not self._unchanged(path, stamp)
             if new or path in begun:
-                fresh += self._judged(path, stamp, True, bad, partial(self._extent, path, None))
+                fresh += self._judged(
+                    path=path, stamp=stamp, unread=True, bad=bad, judge=partial(self._extent, path, None)
+                )
         for path in moves:  # also those that the stream's path does not match
             self._grown(self._log.last[path], None, fresh, bad)
         self._log_all(fresh, bad)
@@ -126,7 +130,9 @@ class Arrivals:
     def _grown(self, known: Extent, stamp: Stamp | None, fresh: Fresh, bad: list[BadFile]) -> bool:
         """Add the bytes that a growing file has gained. Returns False if it is another file now."""
         try:
-            fresh += self._judged(known.path, stamp, False, bad, partial(self._extent, known.path, known))
+            fresh += self._judged(
+                path=known.path, stamp=stamp, unread=False, bad=bad, judge=partial(self._extent, known.path, known)
+            )
         except FileChanged:
             return False
         return True

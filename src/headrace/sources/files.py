@@ -170,7 +170,14 @@ class Files:
                 first.setdefault(bad.extent, bad)
         self.log.leave_out(
             [
-                BadFile(bad.path, bad.code, bad.message, bad.stamp, self._unread(bad.extent, bad.begin), bad.extent)
+                BadFile(
+                    path=bad.path,
+                    code=bad.code,
+                    message=bad.message,
+                    stamp=bad.stamp,
+                    unread=self._unread(bad.extent, bad.begin),
+                    extent=bad.extent,
+                )
                 for bad in first.values()
             ]
         )

@@ -133,18 +133,18 @@ class Generator:
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
         at: int = start["row"]
         due = self._due(at)
-        # Without rate, rows or a limit there is no end to the backlog: an epoch of a million rows is as good as any.
+        # Without a rate, a number of rows or a limit the backlog is endless. A million rows is an arbitrary epoch size.
         most = max(1, max_bytes // self.row_bytes) if max_bytes is not None else 1_000_000 if due is None else due - at
         end = at + most if due is None else min(due, at + most)
         return {"row": end} if end > at else start
 
     def _due(self, at: int) -> int | None:
-        """How many rows exist by now; None for no limit."""
+        """How many rows exist now; None if there is no limit."""
         if self.rate is None:
             return self.rows
         now = self.clock()
         if self._from is None:
-            # A second's worth is there at once: the first epoch is the dearest, and an empty one shows nothing.
+            # The rows of one second exist at once: the first epoch costs the most, and an empty one would show nothing.
             self._from = (at, now - HEAD_START if at == 0 else now)
         row, since = self._from
         due = row + int((now - since) * self.rate)
