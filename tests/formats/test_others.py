@@ -102,7 +102,6 @@ def test_native_rows_are_read_as_they_were_written(variable: bool) -> None:
         assert decoded.columns[i].type == field.type.arrow
         picked = index.parse([i], np.array([2, 0])).columns[i].to_pylist()
         assert picked == [ROWS[field.type.ddl][2], ROWS[field.type.ddl][0]]
-        assert (index.field(0, i) is None) == (ROWS[field.type.ddl][0] is None)
     for cut in range(len(data)):
         whole = fmt.frame(data[:cut], False).whole
         assert fmt.decode(data[:whole], [0], "o", 0).bad.counts() == {}

@@ -58,10 +58,6 @@ class Indexed(Protocol):
         """
         ...
 
-    def field(self, row: int, column: int) -> bytes | None:
-        """The bytes of one wanted field in the buffer; None if it is NULL or missing."""
-        ...
-
 
 class Format(Protocol):
     """The promises of a format. Thread-safe, because it keeps no state.

@@ -117,10 +117,6 @@ class FieldIndex:
         slot = self.slots[column]
         return Fields(self.data, self.starts[slot, : self.rows], self.ends[slot, : self.rows], self.syntax)
 
-    def field(self, row: int, column: int) -> bytes | None:
-        fields = self.fields(column) if column in self.slots else self._locate([column], None)[column]
-        return None if fields.starts[row] < 0 else fields.text(row)
-
 
 def bad_cells(
     found: Sequence[tuple[int, Bytes]],

@@ -94,15 +94,6 @@ class NativeIndex:
         )
         return Decoded(len(rows), parsed, cells)
 
-    def field(self, row: int, column: int) -> bytes | None:
-        if self._nulls(column, np.array([row]))[0]:
-            return None
-        value = self.fixed[f"c{column}"][row]
-        if self.schema[column].type.ddl in _VARIABLE:
-            start = int(self.begins[row]) + int(value[0])
-            return self.data[start : start + int(value[1])].tobytes()
-        return bytes(value.tobytes())
-
     def _nulls(self, column: int, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         return np.asarray(self.fixed["nulls"][rows, column // 8] >> (column % 8) & 1, bool)
 

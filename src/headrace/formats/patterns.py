@@ -29,11 +29,10 @@ _TOKEN = re.compile(r"'((?:[^']|'')*)'|(y+|M+|d+|H+|m+|s+|S+|X+|Z+)|([A-Za-z])|(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """A compiled pattern. `zoned` is true if it reads a UTC offset."""
+    """A compiled pattern."""
 
     text: str
     program: npt.NDArray[np.int32]
-    zoned: bool
 
     def read(self, text: bytes) -> int | None:
         """The microseconds since 1970 that `text` spells; None if it does not match."""
@@ -63,4 +62,4 @@ def compile_pattern(text: str) -> Pattern:
     codes = {code for code, _ in steps}
     if times.YEAR not in codes:
         raise ValueError("a pattern that has a year, yyyy")
-    return Pattern(text, np.array(steps, np.int32).reshape(-1, 2), times.ZONE in codes)
+    return Pattern(text, np.array(steps, np.int32).reshape(-1, 2))
