@@ -14,6 +14,7 @@ import pytest
 from headrace.app.check import check_script
 from headrace.errors import AlreadyExists, StateDamaged
 from headrace.ingress.service import GatewayService
+from headrace.ingress.settings import HttpSettings
 from headrace.model.program import StreamDef
 from headrace.service.offline import OfflineHub
 from headrace.state.catalog import CatalogFile
@@ -39,8 +40,8 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tokens that the gateway is given, without a process."""
     tokens: list[str] = []
 
-    def opened(service: GatewayService, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
-        tokens.append(values["token"])
+    def opened(service: GatewayService, stream: StreamDef, directory: Path, settings: HttpSettings) -> list[str]:
+        tokens.append(settings.token)
         return []
 
     monkeypatch.setattr(GatewayService, "open", opened)
