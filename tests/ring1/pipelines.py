@@ -35,7 +35,7 @@ from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, DataType, D
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import MemoryStore, Outcome, Step
+from headrace.ring1.state import LaneStep, MemoryStore, Outcome
 from headrace.sinks.base import SinkKey
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.rules.split_aggregates import PRESENCE
@@ -188,7 +188,7 @@ class Run:
         self.outcomes = []
         for bucket, store in enumerate(self.stores):
             events = decode_rows([m.payload for m in ordered if m.bucket == bucket], schema_of(program.ring1))
-            step = Step(events, self.watermark, flush, drop)
+            step = LaneStep(events, self.watermark, flush, drop)
             outcome = advance(program.ring1, program.meaning, PackedStore(store), step)
             self.late += outcome.late
             self.outcomes.append(outcome)

@@ -21,12 +21,12 @@ from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import (
     NO_END,
     STATE_VERSION,
-    Header,
+    LaneHeader,
+    LaneStep,
     LogEntry,
     MemoryStore,
     Outcome,
     Segment,
-    Step,
     TableEntry,
 )
 from tests.ring1.pipelines import Event, Run, make_pipeline, to_table
@@ -70,7 +70,7 @@ def go(
     assert ring1 is not None
     events = partials(made, rows)
     return advance(
-        ring1, made.program.meaning, store, Step(events, watermark, flush, drop, reset, max_groups, max_groups)
+        ring1, made.program.meaning, store, LaneStep(events, watermark, flush, drop, reset, max_groups, max_groups)
     )
 
 
@@ -139,7 +139,7 @@ def test_distinct_rows_in_windows_are_forgotten_with_the_window() -> None:
     made, store = pipeline(TUMBLE, "first"), MemoryStore()
     assert counts(go(made, store, [(0, "a", 1)], 0)) == {"a": 1}
     assert counts(go(made, store, [(0, "a", 1), (100, "b", 1)], 100)) == {"b": 1}
-    assert Header.decode(store.head).rows == 1
+    assert LaneHeader.decode(store.head).rows == 1
 
 
 def test_the_end_of_input_adds_nothing_to_an_aggregate_that_has_rows() -> None:
@@ -147,12 +147,12 @@ def test_the_end_of_input_adds_nothing_to_an_aggregate_that_has_rows() -> None:
     nothing = aggregate_nothing(made.program.ring0, made.program.meaning, to_table([]))
     ring1 = made.program.ring1
     assert ring1 is not None
-    empty = advance(ring1, made.program.meaning, MemoryStore(), Step(nothing, None, flush=True))
+    empty = advance(ring1, made.program.meaning, MemoryStore(), LaneStep(nothing, None, flush=True))
     assert empty.output is not None
     assert empty.output.to_pylist() == [{"rows": 0, "total": None, "most": None, "paid": None}]
     found = Run(made, 0)
     assert [r["rows"] for r in found.epoch([[[Event("a", None, None, 1.0, None, 1)]]])] == [1]
-    step = Step(nothing, None, flush=True)
+    step = LaneStep(nothing, None, flush=True)
     assert advance(ring1, made.program.meaning, PackedStore(found.stores[0]), step).output is None
 
 
@@ -169,9 +169,9 @@ def test_a_watermark_never_goes_back() -> None:
     made, store = pipeline(TUMBLE, "close"), MemoryStore()
     go(made, store, [], 500)
     go(made, store, [(450, "a", 1)], 10)
-    assert Header.decode(store.head).watermark == 500
+    assert LaneHeader.decode(store.head).watermark == 500
     go(made, store, [], None)
-    assert Header.decode(store.head).watermark == 500
+    assert LaneHeader.decode(store.head).watermark == 500
 
 
 @pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
@@ -186,7 +186,7 @@ def test_a_flush_closes_every_window_and_leaves_nothing_open(window: Window | No
         assert (counts(before), counts(after)) == ({"a": 2, "b": 1}, {"c": 1})
     if window is not None:
         assert (after.windows, after.rows, store.blobs) == (0, 0, {})
-        assert Header.decode(store.head).floor == 1_000 + window.size
+        assert LaneHeader.decode(store.head).floor == 1_000 + window.size
 
 
 @pytest.mark.parametrize(("window", "emit"), [m for m in MODES if m[0] is not None], ids=IDS[:4])
@@ -194,11 +194,11 @@ def test_the_floor_of_a_flush_never_goes_back(window: Window, emit: Emit) -> Non
     made, store = pipeline(window, emit), MemoryStore()
     go(made, store, [(-window.size * 9, "a", 1)], -(10**6))
     go(made, store, [(-window.size, "a", 1)], None, flush=True)  # the floor is now zero
-    assert Header.decode(store.head).floor == 0
+    assert LaneHeader.decode(store.head).floor == 0
     assert go(made, store, [(-window.size * 2, "a", 3)], None, flush=True).late == 3
-    assert Header.decode(store.head).floor == 0
+    assert LaneHeader.decode(store.head).floor == 0
     go(made, store, [(0, "a", 1)], None, flush=True)
-    assert Header.decode(store.head).floor == window.size
+    assert LaneHeader.decode(store.head).floor == window.size
 
 
 @pytest.mark.parametrize("flush", [True, False])
@@ -280,7 +280,7 @@ def test_a_table_is_cut_to_its_use_and_every_group_is_found_again(window: Window
         for touched in epochs:
             outcome = go(made, store, [(0, name, 1) for name in touched], -500)
         assert outcome.rows == len(names)
-        (entry,) = Header.decode(store.head).tables.values()
+        (entry,) = LaneHeader.decode(store.head).tables.values()
         assert entry.groups == len(names)
         assert entry.bytes == sum(map(len, store.blobs.values()))
         assert len(store.blobs) == np.count_nonzero(entry.rows)
@@ -301,7 +301,7 @@ def test_chunks_fill_evenly_although_a_lane_has_only_the_keys_of_its_bucket(monk
     numbers = buckets([pa.chunked_array([names])], len(names), 8)
     mine = [name for name, number in zip(names, numbers, strict=True) if number == 3]
     go(made, store, [(0, name, 1) for name in mine])
-    (entry,) = Header.decode(store.head).tables.values()
+    (entry,) = LaneHeader.decode(store.head).tables.values()
     mean = len(mine) / len(entry.rows)
     assert len(entry.rows) >= 32
     assert 0 < min(entry.rows) <= max(entry.rows) < 2 * mean
@@ -310,20 +310,20 @@ def test_chunks_fill_evenly_although_a_lane_has_only_the_keys_of_its_bucket(monk
 def test_a_header_comes_back_as_it_was() -> None:
     table = TableEntry(np.array([2, 0], np.int32), np.array([5, NO_END]), 70, 3.5)
     logs = {(-10, 0): LogEntry(9, [Segment(3, 1, 8, 90), Segment(8, 0, 2, 40)])}
-    header = Header(-5, 7, logs, {(0, 0): table, (1, 2): TableEntry.empty(session=False)})
-    again = Header.decode(header.encode())
+    header = LaneHeader(-5, 7, logs, {(0, 0): table, (1, 2): TableEntry.empty(session=False)})
+    again = LaneHeader.decode(header.encode())
     assert again.encode() == header.encode()
     assert (again.watermark, again.floor, again.logs) == (-5, 7, logs)
     found = again.tables[0, 0]
     assert (found.rows.tolist(), found.ends.tolist(), found.bytes, found.touched) == ([2, 0], [5, NO_END], 70, 3.5)
     assert header.rows == 12
     assert header.bytes == 200
-    assert Header.decode(None) == Header()
+    assert LaneHeader.decode(None) == LaneHeader()
 
 
 def test_state_of_another_version_is_refused() -> None:
     store = MemoryStore()
-    store.head = Header().encode().replace(f"[{STATE_VERSION},".encode(), f"[{STATE_VERSION + 1},".encode())
+    store.head = LaneHeader().encode().replace(f"[{STATE_VERSION},".encode(), f"[{STATE_VERSION + 1},".encode())
     with pytest.raises(StateDamaged):
         go(pipeline(TUMBLE, "close"), store, [], 0)
 

@@ -9,7 +9,7 @@ from headrace.exec.aggregates import schema_of
 from headrace.model.program import Window
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import INLINE_BLOB, INLINE_TOTAL, PackedStore
-from headrace.ring1.state import BlobKey, MemoryStore, Step
+from headrace.ring1.state import BlobKey, LaneStep, MemoryStore
 from tests.ring1.pipelines import make_pipeline
 
 _keys = st.builds(BlobKey, st.integers(-2, 2), st.just(2**62), st.integers(0, 2))
@@ -92,8 +92,8 @@ def test_an_epoch_without_news_writes_nothing() -> None:
     ring1 = made.program.ring1
     assert ring1 is not None
     inner, nothing = MemoryStore(), schema_of(ring1).empty_table()
-    advance(ring1, made.program.meaning, PackedStore(inner), Step(nothing, 50))
+    advance(ring1, made.program.meaning, PackedStore(inner), LaneStep(nothing, 50))
     head = inner.head
-    advance(ring1, made.program.meaning, PackedStore(inner), Step(nothing, 50))
+    advance(ring1, made.program.meaning, PackedStore(inner), LaneStep(nothing, 50))
     assert inner.head is head
     assert inner.writes == 0

@@ -38,7 +38,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BlobLayout:
     """How tables of one schema are laid out. `widths` are bytes a value, `k.BYTES` for strings."""
 
     schema: pa.Schema
@@ -49,7 +49,7 @@ class Layout:
 
 
 @lru_cache(maxsize=4096)
-def layout_of(schema: pa.Schema) -> Layout | None:
+def layout_of(schema: pa.Schema) -> BlobLayout | None:
     """The layout of a schema; None if a column's type has no such form."""
     found = [_width(field.type) for field in schema]
     widths = [width for width in found if width is not None]
@@ -58,7 +58,7 @@ def layout_of(schema: pa.Schema) -> Layout | None:
     text = "\n".join(f"{f.name} {f.type}" for f in schema)
     digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
     columns = tuple((kind, w, pa.types.is_boolean(kind)) for kind, w in zip(schema.types, widths, strict=True))
-    return Layout(schema, np.array(widths, np.int64), digest, columns, struct.Struct(f"<{widths.count(k.BYTES)}q"))
+    return BlobLayout(schema, np.array(widths, np.int64), digest, columns, struct.Struct(f"<{widths.count(k.BYTES)}q"))
 
 
 def _width(kind: pa.DataType) -> int | None:
@@ -148,7 +148,7 @@ def decode_counted(blobs: Sequence[bytes], schema: pa.Schema) -> tuple[pa.Table,
     return _view(_buffer(out), layout), rows
 
 
-def _view(blob: Any, layout: Layout) -> pa.Table:
+def _view(blob: Any, layout: BlobLayout) -> pa.Table:
     """The table in a blob that was checked; values are not copied."""
     _, rows, _, flags = _PREFIX.unpack_from(blob)
     sizes = iter(layout.sizes.unpack_from(blob, _PREFIX.size))
@@ -208,7 +208,7 @@ class _Column:
             self.data = values[first * width : (first + rows) * width]
 
 
-def _columns(table: pa.Table, layout: Layout) -> list[_Column]:
+def _columns(table: pa.Table, layout: BlobLayout) -> list[_Column]:
     pieces = table.to_batches()
     if len(pieces) != 1:
         pieces = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]

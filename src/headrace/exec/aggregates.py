@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.exec import duck
-from headrace.exec.sizing import fits, in_pieces, require_room
+from headrace.exec.sizing import fits, in_pieces, require_memory
 from headrace.model.program import MEMBER, Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
 from headrace.model.schema import DOUBLE, FLOAT, DataType
 
@@ -149,7 +149,7 @@ def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Tabl
     for piece in in_pieces(program.growth, meaning, "groups", groups):
         made.append(duck.conform(duck.run(meaning, sql, {"groups": piece}), _output(program)))
         total += made[-1].nbytes
-        require_room("the windows and groups that are due put out", total)
+        require_memory("the windows and groups that are due put out", total)
     return pa.concat_tables(made)
 
 

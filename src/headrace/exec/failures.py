@@ -20,13 +20,13 @@ from headrace.errors import (
 _KIND = re.compile(r"^(?:[A-Z][A-Za-z]* ?)+ Error: ")
 
 
-def describe(problem: Exception) -> str:
+def failure_text(problem: Exception) -> str:
     """The failure as a user reads it. What DuckDB says about a value is the data's fault; anything else is ours."""
     return coded(problem).render()
 
 
 def waited_for(text: str) -> HeadraceError | None:
-    """The error that `describe` made this text of, if it is one that the whole stream waits for: there is no room."""
+    """The error behind this text, if the whole stream waits for it: a full disk or a sink that is unavailable."""
     kind = kind_of(text)
     return kind(text.split("] ", 1)[1]) if kind in (DiskFull, SinkUnavailable) and kind is not None else None
 

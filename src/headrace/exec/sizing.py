@@ -78,7 +78,7 @@ def _cut(table: pa.Table, sizes: npt.NDArray[np.float64]) -> list[pa.Table]:
     return pieces
 
 
-def require_room(what: str, size: int) -> None:
+def require_memory(what: str, size: int) -> None:
     """Raise OutOfMemory when what a pipeline holds in a task or lane is more than a worker can bear."""
     if size > HELD_BYTES:
         raise OutOfMemory(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from headrace.exec.aggregates import aggregate_family
-from headrace.exec.failures import describe
+from headrace.exec.failures import failure_text
 from headrace.exec.sizing import fits
 from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.projection import projection_of
@@ -121,4 +121,4 @@ class Passes:
     def fail(self, instance: int, problem: Exception) -> None:
         """Do without the pipeline from here on; its first failure is the one that is told."""
         if self.runners.pop(instance, None) is not None:
-            self.failures[instance] = describe(problem)
+            self.failures[instance] = failure_text(problem)

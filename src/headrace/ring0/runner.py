@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.bridge.buckets import buckets
 from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
-from headrace.exec.sizing import in_pieces, require_room
+from headrace.exec.sizing import in_pieces, require_memory
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
@@ -96,7 +96,7 @@ class Runner:
         program = self.pipeline.program
         self._tables = [merge(program.ring0, program.meaning, self._tables)]
         self._bytes = self._tables[0].nbytes
-        require_room("the groups of the pipeline take", self._bytes)
+        require_memory("the groups of the pipeline take", self._bytes)
         self._limit = max(MERGE_BYTES, 2 * self._bytes)  # each partial is merged once or twice, however many there are
 
     def _keep(self, table: pa.Table) -> None:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from headrace.model.program import Meaning, Ring1Program
 from headrace.ring1 import log_lane, table_lane
-from headrace.ring1.state import Header, Outcome, Step, Store
+from headrace.ring1.state import LaneHeader, LaneStep, Outcome, Store
 
 
-def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -> Outcome:
+def advance(program: Ring1Program, meaning: Meaning, store: Store, step: LaneStep) -> Outcome:
     """Fold the epoch's partials into the lane's state, close what the watermark closes, and say what came out.
 
     The watermark never goes back, whatever a step says.
@@ -23,7 +23,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -
     if step.drop and not step.flush:  # untouched: what is in there may be what killed a worker
         store.clear()
         return Outcome(None, 0, 0, 0)
-    header = Header.decode(store.header())
+    header = LaneHeader.decode(store.header())
     known = [w for w in (header.watermark, step.watermark) if w is not None]
     header.watermark = max(known) if known else None
     step = replace(step, watermark=header.watermark)

@@ -16,13 +16,23 @@ from headrace.errors import InternalError, StateDamaged
 from headrace.exec.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
 from headrace.model.program import Meaning, Ring1Program, Window
 from headrace.ring1.split import by_window
-from headrace.ring1.state import BlobKey, Header, LogEntry, Outcome, Segment, Step, Store, outcome, require_room
+from headrace.ring1.state import (
+    BlobKey,
+    LaneHeader,
+    LaneStep,
+    LogEntry,
+    Outcome,
+    Segment,
+    Store,
+    outcome,
+    require_group_limit,
+)
 
 # Merging costs a DuckDB call (1-2 ms) and reads what it merges: with 8, a segment is rewritten log8(epochs) times.
 FAN_IN = 8
 
 
-def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Header, step: Step) -> Outcome:
+def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader, step: LaneStep) -> Outcome:
     """Append, close what is due, emit. Changes `header` in place; the caller stores it."""
     window = _window(program)
     events, late = split_closed(step.events, header.floor)
@@ -44,7 +54,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
             header.raise_floor(bounds[1])
     if step.share is not None and header.rows > step.share:
         _compact(program, meaning, store, header)
-    require_room(header.groups, step.max_groups)
+    require_group_limit(header.groups, step.max_groups)
     output = merge_and_finish(program, meaning, due_parts) if due_parts else None
     return outcome(output, late, closed, header)
 
@@ -85,7 +95,7 @@ def _take(program: Ring1Program, store: Store, bounds: tuple[int, int], log: Log
     return table
 
 
-def _compact(program: Ring1Program, meaning: Meaning, store: Store, header: Header) -> None:
+def _compact(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader) -> None:
     """One segment per window: a group that several mention counts once, so the limit is met exactly."""
     for bounds, log in header.logs.items():
         if len(log.segments) > 1:

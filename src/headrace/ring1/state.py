@@ -150,7 +150,7 @@ def _no_ends(count: int, session: bool) -> npt.NDArray[np.int64]:
 
 
 @dataclass(slots=True)
-class Header:
+class LaneHeader:
     """The small part of a lane's state. `floor`: windows that end at or before it were closed by an end of input."""
 
     watermark: int | None = None
@@ -176,9 +176,9 @@ class Header:
         return b"\0".join((facts, b"".join(arrays)))  # a large table has thousands of chunks: no text for each
 
     @staticmethod
-    def decode(data: bytes | None) -> Header:
+    def decode(data: bytes | None) -> LaneHeader:
         if data is None:
-            return Header()
+            return LaneHeader()
         facts, _, arrays = data.partition(b"\0")
         version, watermark, floor, logs, tables = json.loads(facts)
         if version != STATE_VERSION:
@@ -190,7 +190,7 @@ class Header:
             entries[start, end] = TableEntry(rows, np.frombuffer(arrays, np.int64, ends, at).copy(), size, touched)
             at += 8 * ends
         logged = {(s, e): LogEntry(n, [Segment(*segment) for segment in segments]) for s, e, n, segments in logs}
-        return Header(watermark, floor, logged, entries)
+        return LaneHeader(watermark, floor, logged, entries)
 
     @property
     def rows(self) -> int:
@@ -212,7 +212,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LaneStep:
     """One epoch for one lane: partials in task order, then the watermark, then perhaps the end.
 
     `flush` closes every window now; `drop` forgets the lane afterwards; `reset` forgets it before. More than
@@ -245,13 +245,13 @@ class Outcome:
     groups: int = 0
 
 
-def outcome(output: pa.Table | None, late: int, closed: int, header: Header) -> Outcome:
+def outcome(output: pa.Table | None, late: int, closed: int, header: LaneHeader) -> Outcome:
     """The outcome of an epoch that left `header`."""
     rows = output if output is not None and output.num_rows else None
     return Outcome(rows, late, closed, len(header.logs) + len(header.tables), header.rows, header.bytes, header.groups)
 
 
-def require_room(groups: int, limit: int | None) -> None:
+def require_group_limit(groups: int, limit: int | None) -> None:
     """Raise TooManyGroups when a pipeline keeps more groups than it may."""
     if limit is not None and groups > limit:
         raise TooManyGroups(

@@ -15,12 +15,12 @@ from headrace.exec.aggregates import BOUNDS, finish, is_closed, merge, split_clo
 from headrace.model.program import Meaning, Ring1Program
 from headrace.ring1.chunks import Chunks
 from headrace.ring1.split import by_window
-from headrace.ring1.state import NO_END, Header, Outcome, Step, Store, TableEntry, outcome, require_room
+from headrace.ring1.state import NO_END, LaneHeader, LaneStep, Outcome, Store, TableEntry, outcome, require_group_limit
 
 ALL_TIME = (0, 0)
 
 
-def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Header, step: Step) -> Outcome:
+def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader, step: LaneStep) -> Outcome:
     """Merge the epoch's groups into their chunks; emit the changed ones, or the sessions that are over."""
     session = program.window is not None and program.window.kind == "session"
     delta, late = step.events, 0
@@ -36,7 +36,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
     elif program.window is not None:
         lane.drop_closed(step.watermark, step.flush)
     lane.settle()
-    require_room(header.rows, step.max_groups)
+    require_group_limit(header.rows, step.max_groups)
     output = finish(program, meaning, pa.concat_tables(emitted)) if emitted else None
     return outcome(output, late, lane.closed, header)
 
@@ -44,7 +44,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
 class _Tables:
     """The tables of one lane during one epoch."""
 
-    def __init__(self, program: Ring1Program, meaning: Meaning, store: Store, header: Header) -> None:
+    def __init__(self, program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader) -> None:
         self.program, self.meaning, self.store, self.header = program, meaning, store, header
         self.closed = 0
         self._open: dict[tuple[int, int], Chunks] = {}

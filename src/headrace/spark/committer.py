@@ -19,16 +19,16 @@ from headrace.bridge.messages import STREAM_LANE, Row
 from headrace.control.barrier import FanIn, align
 from headrace.control.signals import QUICK_END, Barrier, Signal
 from headrace.errors import DiskFull, HeadraceError, MissingInput, SinkFailed, SinkUnavailable, TooManyGroups
-from headrace.exec.failures import describe
+from headrace.exec.failures import failure_text
 from headrace.model.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
 from headrace.ring0.letters import for_stream
-from headrace.ring1.state import require_room
+from headrace.ring1.state import require_group_limit
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey
 from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sources.badfiles import BadRange, hand_over
-from headrace.spark.collected import Collected, Failures, Members, members_of
 from headrace.spark.counting import progress_after
+from headrace.spark.epoch_reports import EpochReports, Failures, Members, members_of
 from headrace.spark.summary import EpochSummary, summarise
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Debt, Progress, digest_of, read_progress, require_same_epoch, write_progress
@@ -133,7 +133,7 @@ class EpochCommitter:
 
     def _commit(self, rows: Iterable[Row], require_current: Callable[[], None]) -> None:
         require_current()
-        found = Collected()
+        found = EpochReports()
         for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
             found.add(row)
         if not found.reports:
@@ -179,7 +179,7 @@ class EpochCommitter:
         detached = {i: d.detached for i, d in delivered.items() if d.detached}
         self._done(summarise(plan, found, progress, failures, detached))
 
-    def _require_readable(self, epoch: int, found: Collected) -> None:
+    def _require_readable(self, epoch: int, found: EpochReports) -> None:
         """Commit nothing of an epoch in which tasks met files that they could not read. Which ones must be durable
         before the first commit, and the same for all tasks: the planner leaves them out when the epoch is run again."""
         unreadable = [BadRange.parse(bad) for report in found.reports.values() for bad in report["unreadable"]]
@@ -256,20 +256,22 @@ class EpochCommitter:
         now is not wanted. One that was started again has another life."""
         return {p.instance: before.failures[p.run] for p in plan.pipelines if p.run in before.failures}
 
-    def _align_lanes(self, members: Members, epoch: int, barrier: Barrier, found: Collected) -> None:
+    def _align_lanes(self, members: Members, epoch: int, barrier: Barrier, found: EpochReports) -> None:
         """Every bucket of every pipeline that had rows or ended in this epoch has come to its barrier."""
         for p in members.values():
             if p.program.ring1 is not None:
                 where = f"the sinks of pipeline {p.name} in epoch {epoch}"
                 align(where, "bucket", p.buckets, found.heard[p.instance], barrier)
 
-    def _limit_groups(self, plan: PlanVersion, found: Collected) -> None:
+    def _limit_groups(self, plan: PlanVersion, found: EpochReports) -> None:
         """A lane knows its own groups; those of all lanes of a pipeline are counted here."""
         for p in plan.pipelines:
             try:
-                require_room(sum(lane["groups"] for lane in found.lanes.get(p.instance, {}).values()), p.max_groups)
+                require_group_limit(
+                    sum(lane["groups"] for lane in found.lanes.get(p.instance, {}).values()), p.max_groups
+                )
             except TooManyGroups as problem:
-                found.failures.setdefault(p.instance, describe(problem))
+                found.failures.setdefault(p.instance, failure_text(problem))
 
     def _verify(self, plan: PlanVersion, members: Members, epoch: int, digest: str) -> None:
         """No sink has anything of another epoch under this epoch's number. Before any of them commits."""
@@ -280,7 +282,7 @@ class EpochCommitter:
             self.letters(plan.stream.dead_letters).verify(SinkKey(self._checkpoint, STREAM_LANE, epoch, digest))
 
     def _deliver(
-        self, members: Members, epoch: int, digest: str, found: Collected, before: Progress, quit_now: set[int]
+        self, members: Members, epoch: int, digest: str, found: EpochReports, before: Progress, quit_now: set[int]
     ) -> dict[int, Delivered]:
         """Bring the epoch to the sinks of every pipeline. Raises SinkUnavailable and DiskFull, for which the stream
         waits: the others have the epoch then, and get it once although it is run again."""
@@ -329,7 +331,7 @@ class EpochCommitter:
     def _settle(self, debt: Debt) -> None:
         self.sink(debt.pipeline, debt.sink).commit(self._key(debt.pipeline, debt.epoch), [])
 
-    def _commit_letters(self, plan: PlanVersion, epoch: int, digest: str, found: Collected) -> int:
+    def _commit_letters(self, plan: PlanVersion, epoch: int, digest: str, found: EpochReports) -> int:
         """Commit the dead letters; how many there are. What fails here holds up the stream: the epoch is not done
         before they are safe."""
         sink = plan.stream.dead_letters
@@ -347,7 +349,7 @@ class EpochCommitter:
         plan: PlanVersion,
         members: Members,
         epoch: int,
-        found: Collected,
+        found: EpochReports,
         delivered: dict[int, Delivered],
         letters: int,
         old: Progress,

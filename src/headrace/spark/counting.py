@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.model.program import PlanVersion
 from headrace.model.status import Traffic
 from headrace.sinks.delivery import Delivered
-from headrace.spark.collected import Collected, Members
+from headrace.spark.epoch_reports import EpochReports, Members
 from headrace.state.progress import Debt, PipelineProgress, Progress
 
 
@@ -15,7 +15,7 @@ def progress_after(
     plan: PlanVersion,
     members: Members,
     epoch: int,
-    found: Collected,
+    found: EpochReports,
     delivered: dict[int, Delivered],
     old: Progress,
     *,
@@ -57,7 +57,7 @@ def progress_after(
 def _counted(
     plan: PlanVersion,
     members: Members,
-    found: Collected,
+    found: EpochReports,
     delivered: dict[int, Delivered],
     old: Progress,
     new: Progress,

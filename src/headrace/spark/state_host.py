@@ -33,13 +33,13 @@ from headrace.bridge.messages import (
 from headrace.bridge.rows import decode_rows
 from headrace.errors import InternalError
 from headrace.exec.aggregates import schema_of
-from headrace.exec.failures import describe
+from headrace.exec.failures import failure_text
 from headrace.model.codec import load
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import BlobKey, Outcome, Step
+from headrace.ring1.state import BlobKey, LaneStep, Outcome
 from headrace.sinks.base import SinkKey
 from headrace.sinks.delivery import stage
 from headrace.spark.state_calls import get_many, update_many
@@ -132,7 +132,7 @@ class LaneProcessor(StatefulProcessor):
                 raise InternalError(f"pipeline {pipeline.name} has lanes but no state")
             events = decode_rows(sent, schema_of(program.ring1))
             received += Traffic(rows=events.num_rows)
-            step = Step(
+            step = LaneStep(
                 events,
                 watermark_after(epochs),
                 flush=any(e.flush for e in ends),
@@ -154,7 +154,7 @@ class LaneProcessor(StatefulProcessor):
         except (PySparkException, OSError, EOFError):
             raise
         except Exception as problem:  # the pipeline's own failure must not reach its neighbours
-            out = [(Kind.ERROR, encode_json({"instance": instance, "reason": describe(problem)}))]
+            out = [(Kind.ERROR, encode_json({"instance": instance, "reason": failure_text(problem)}))]
             facts = _facts(Outcome(None, 0, 0))
         facts |= {
             "instance": instance,

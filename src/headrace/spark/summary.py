@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.control.signals import Barrier
 from headrace.model.program import PlanVersion
-from headrace.spark.collected import Collected, Detached, Failures
+from headrace.spark.epoch_reports import Detached, EpochReports, Failures
 from headrace.state.progress import Progress
 
 
@@ -32,7 +32,7 @@ class EpochSummary:
 
 
 def summarise(
-    plan: PlanVersion, found: Collected, progress: Progress, failures: Failures, detached: Detached
+    plan: PlanVersion, found: EpochReports, progress: Progress, failures: Failures, detached: Detached
 ) -> EpochSummary:
     """The summary of an epoch after which the stream's progress is `progress`."""
     reports = list(found.reports.values())

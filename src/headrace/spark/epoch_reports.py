@@ -23,7 +23,7 @@ def members_of(plan: PlanVersion, leaving: list[int]) -> Members:
 
 
 @dataclass(slots=True)
-class Collected:
+class EpochReports:
     """The messages of an epoch, sorted by what they are: `reports` by task, `lanes` by instance and bucket.
     `heard` has the barriers of every instance's buckets, and of the stream's tasks under `STREAM_LANE`."""
 
