@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.bridge.reports import PlannedEpoch
 from headrace.exec import duck
 from headrace.model.codec import dump
 from headrace.model.program import Meaning, PipelineDef, PlanVersion, Window
@@ -69,7 +70,7 @@ def test_a_shared_filter_that_fails_fails_only_those_who_have_it(asked: list[str
 
 def run_epoch(plan: PlanVersion, epoch: int, task_number: int = 0) -> None:
     text = dump(plan).encode().decode()  # another object, as a worker gets it
-    part = EpochPartition(text, Chunks((RECORDS,)), task_number, 2, epoch, "checkpoint", None, (), (), False, None)
+    part = EpochPartition(text, Chunks((RECORDS,)), task_number, PlannedEpoch(epoch, 2, "checkpoint"))
     assert list(read_partition(part))
 
 

@@ -27,14 +27,14 @@ def test_null_nulls_the_cell_and_keeps_the_row() -> None:
     sent = task([WORDS, NUMBERS], BAD_N)
     assert [r["word"] for r in sent.rows[1]] == ["a", "b", "c"]
     assert [r["n"] for r in sent.rows[2]] == [1, None, 3]
-    assert [sent.report["pipelines"][i]["bad"] for i in ("1", "2")] == [0, 1]
+    assert [sent.counts[i].bad for i in (1, 2)] == [0, 1]
 
 
 def test_skip_drops_the_row_only_where_the_column_is_in_the_view() -> None:
     sent = task([WORDS, NUMBERS], BAD_N, declared=stream(on_error="skip"))
     assert [r["word"] for r in sent.rows[1]] == ["a", "b", "c"]
     assert [r["n"] for r in sent.rows[2]] == [1, 3]
-    assert [sent.report["pipelines"][i]["bad"] for i in ("1", "2")] == [0, 1]
+    assert [sent.counts[i].bad for i in (1, 2)] == [0, 1]
 
 
 def test_fail_fails_only_where_the_column_is_in_the_view() -> None:
@@ -51,8 +51,8 @@ def test_a_bad_value_on_a_row_that_the_filter_drops_is_no_matter(policy: str) ->
     sent = task([picky], BAD_N, declared=stream(on_error=policy))
     assert [r["n"] for r in sent.rows[2]] == [1, 3]
     assert not sent.errors
-    assert sent.report["pipelines"]["2"]["bad"] == 0
-    assert sent.report["bad"] == {}
+    assert sent.counts[2].bad == 0
+    assert sent.report.bad == {}
     assert sent.letters == []
 
 
@@ -70,8 +70,8 @@ def test_a_bad_value_in_the_filter_s_own_column_never_goes_unnoticed(
     if policy == "fail":
         assert "[BAD_RECORD]" in sent.errors[2]
         return
-    assert sent.report["pipelines"]["2"]["bad"] == 1
-    assert sent.report["bad"] == {"bad_integer": 1}
+    assert sent.counts[2].bad == 1
+    assert sent.report.bad == {"bad_integer": 1}
     assert [letter["column"] for letter in sent.letters] == (["n"] if policy == "dead_letter" else [])
 
 
@@ -99,7 +99,7 @@ def test_conditions_that_read_no_bad_value_still_drop_the_row(word: Any, n: Any,
     data = lines({"word": word, "n": n, "x": x, "ts": at(1)}, {"word": "a", "n": 1, "x": 1.0, "ts": at(2)})
     sent = task([picky], data, declared=stream(on_error="skip"))
     assert [r["n"] for r in sent.rows[2]] == [1]
-    assert sent.report["pipelines"]["2"]["bad"] == concerned
+    assert sent.counts[2].bad == concerned
     failing = task([picky], data, declared=stream(on_error="fail"))
     assert bool(failing.errors) == concerned
 
@@ -116,7 +116,7 @@ def test_bad_structure_is_no_row_for_anyone(policy: str) -> None:
     sent = task([WORDS, counting(2, None)], data, declared=stream(on_error=policy))
     assert [r["word"] for r in sent.rows[1]] == ["a", "b"]
     assert sent.events[2, 0] == [{"p0": 2}]
-    assert sent.report["bad"] == {"bad_json": 1, "not_an_object": 1}
+    assert sent.report.bad == {"bad_json": 1, "not_an_object": 1}
 
 
 def test_bad_structure_fails_everyone_under_fail() -> None:
@@ -134,7 +134,7 @@ def test_a_bad_event_time_rejects_the_row_for_all(policy: str) -> None:
     assert [r["word"] for r in sent.rows[1]] == ["a", "c"]
     assert [r["n"] for r in sent.rows[2]] == [1, 3]
     assert sent.events[3, 0] == [{"p0": 2}]
-    assert sent.report["bad"] == {"bad_timestamp": 1}
+    assert sent.report.bad == {"bad_timestamp": 1}
     assert [letter["reason"] for letter in sent.letters] == ["bad_timestamp"] * (policy == "dead_letter")
     assert not sent.errors
 
@@ -159,7 +159,7 @@ def test_a_dead_letter_has_all_that_finds_the_record_again_and_is_written_once()
     ]
     assert [r["word"] for r in sent.rows[1]] == ["a", "b"]
     assert [r["n"] for r in sent.rows[2]] == [1]
-    assert sent.report["bad"] == {"bad_json": 1, "bad_integer": 1, "bad_number": 1}
+    assert sent.report.bad == {"bad_json": 1, "bad_integer": 1, "bad_number": 1}
 
 
 def test_a_bad_value_after_a_rejected_row_is_still_found_in_its_own_row() -> None:
@@ -168,7 +168,7 @@ def test_a_bad_value_after_a_rejected_row_is_still_found_in_its_own_row() -> Non
     )
     sent = task([NUMBERS], data, declared=stream(on_error="skip"))
     assert [r["word"] for r in sent.rows[2]] == ["c"]
-    assert sent.report["pipelines"]["2"]["bad"] == 1
+    assert sent.counts[2].bad == 1
 
 
 def test_a_row_without_an_event_time_is_kept_where_no_window_needs_one() -> None:
@@ -177,7 +177,7 @@ def test_a_row_without_an_event_time_is_kept_where_no_window_needs_one() -> None
     assert [r["word"] for r in sent.rows[1]] == ["a", "b", "c"]
     assert sent.events[2, 0] == [{"p0": 3}]
     assert [e["p0"] for e in sent.events[3, 0]] == [1]
-    assert sent.report["bad"] == {"null_event_time": 2}
+    assert sent.report.bad == {"null_event_time": 2}
 
 
 PIPELINES = [
@@ -229,8 +229,8 @@ def test_what_a_pipeline_gets_does_not_depend_on_the_others(
     for pipeline in (PIPELINES[i] for i in sorted(chosen)):
         alone = task([pipeline], *chunks, **settings)
         assert together.of(pipeline) == alone.of(pipeline)
-        assert together.report["rows"] == alone.report["rows"]
-        assert together.report["max_time"] == alone.report["max_time"]
+        assert together.report.rows == alone.report.rows
+        assert together.report.max_time == alone.report.max_time
         expected |= set(map(repr, alone.letters))
     found = sorted(map(repr, together.letters))
     if together.errors:  # a pipeline that fails is judged up to some batch; what it rejected there may be written
@@ -238,8 +238,8 @@ def test_what_a_pipeline_gets_does_not_depend_on_the_others(
     else:
         assert found == sorted(expected)  # each once, and none that nobody alone rejects
     if policy == "dead_letter":
-        untimed = together.report["bad"].get("null_event_time", 0)
-        assert sum(together.report["bad"].values()) - untimed == len(together.letters)
+        untimed = together.report.bad.get("null_event_time", 0)
+        assert sum(together.report.bad.values()) - untimed == len(together.letters)
 
 
 @settings(max_examples=examples(15))
@@ -251,5 +251,5 @@ def test_chunks_do_not_matter(records: list[str], cuts: set[int]) -> None:
     whole, cut = task(pipelines, lines(*records)), task(pipelines, *(pieces or [b""]))
     for pipeline in pipelines:
         assert cut.of(pipeline) == whole.of(pipeline)
-    assert cut.report["bad"] == whole.report["bad"]
-    assert whole.report["max_time"] == cut.report["max_time"]
+    assert cut.report.bad == whole.report.bad
+    assert whole.report.max_time == cut.report.max_time

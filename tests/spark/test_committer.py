@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.bridge.messages import Row
+from headrace.bridge.reports import PlannedEpoch
 from headrace.errors import MissingInput, SinkFailed, StreamFailed
 from headrace.model.program import Left, PipelineDef, PlanVersion, SinkDef
 from headrace.ring0.task import run_task
@@ -47,7 +48,7 @@ class Stream:
         split = Chunks((lines({"word": word}),))
         leaving = tuple(left for left in plan.left if left not in self.before)
         self.before = plan.left
-        given = TaskInput(plan, split, 0, 1, self.epoch, "checkpoint", None, leaving)
+        given = TaskInput(plan, split, 0, PlannedEpoch(self.epoch, 1, "checkpoint"), leaving)
         self.committer.commit([row for rows in run_task(given) for row in rows])
         return self.summaries[-1].failures
 
@@ -136,7 +137,7 @@ def test_an_epoch_of_which_no_task_reports_is_an_error_and_one_that_was_never_pl
 def test_a_commit_whose_query_was_stopped_while_it_hung_stores_nothing(tmp_path: Path) -> None:
     running = Stream(tmp_path)
     plan = running.publish(1, NEIGHBOUR)
-    given = TaskInput(plan, Chunks((lines({"word": "x"}),)), 0, 1, 0, "checkpoint", None, ())
+    given = TaskInput(plan, Chunks((lines({"word": "x"}),)), 0, PlannedEpoch(0, 1, "checkpoint"))
     rows = [row for rows in run_task(given) for row in rows]
     asked: list[str] = []
 

@@ -180,4 +180,4 @@ def test_the_clock_of_an_epoch_never_goes_back_and_reaches_its_tasks(
     end = planning.cut()
     assert end["now"] == before["now"]
     parts: Any = planning.planner.partitions(before, end)
-    assert {part.now for part in parts} == {end["now"]}
+    assert {part.planned.now for part in parts} == {end["now"]}

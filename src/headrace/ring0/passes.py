@@ -30,12 +30,13 @@ class Passes:
     """The pipelines of one task: `runners` of those that live, `failures` of those that do not."""
 
     def __init__(self, given: TaskInput) -> None:
+        planned = given.planned
         self.runners = {
-            p.instance: Runner(p, SinkKey(given.checkpoint, p.instance, given.epoch), given.watermark)
+            p.instance: Runner(p, SinkKey(planned.checkpoint, p.instance, planned.epoch), planned.watermark)
             for p in given.plan.pipelines
         }
         self.failures: dict[int, str] = {}
-        self.watermark = given.watermark
+        self.watermark = planned.watermark
         self.projection = projection_of(given.plan)
         self.waiting: list[pa.Table] = []
         self.waiting_rows = self.waiting_bytes = 0

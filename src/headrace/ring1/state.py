@@ -245,6 +245,9 @@ class Outcome:
     groups: int = 0
 
 
+NOTHING = Outcome(None, 0, 0)
+
+
 def outcome(output: pa.Table | None, late: int, closed: int, header: LaneHeader) -> Outcome:
     """The outcome of an epoch that left `header`."""
     rows = output if output is not None and output.num_rows else None
