@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from headrace.bridge import wire
 from headrace.errors import InternalError
-from headrace.model.codec import dump, load
 from headrace.sinks.base import Staged
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 def encode(message: object) -> bytes:
     """A dataclass as a payload: the version, a space, then JSON."""
-    return b"%d %b" % (VERSION, dump(message).encode())
+    return b"%d %b" % (VERSION, wire.write(message))
 
 
 def decode(kind: type[T], payload: bytes) -> T:
@@ -122,7 +122,7 @@ def decode(kind: type[T], payload: bytes) -> T:
     version, _, text = payload.partition(b" ")
     if version != b"%d" % VERSION:
         raise InternalError(f"a message has version {version[:20]!r}, but this release reads version {VERSION}")
-    return load(kind, text)
+    return wire.read(kind, text)
 
 
 @dataclass(frozen=True, slots=True)
