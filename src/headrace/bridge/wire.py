@@ -37,8 +37,12 @@ def read(kind: type[T], data: bytes) -> T:
     return typing.cast(T, _dataclass_form(kind).read(json.loads(data)))
 
 
-@cache
 def _dataclass_form(kind: Any) -> _Form:
+    return _compiled(kind)
+
+
+@cache
+def _compiled(kind: Any) -> _Form:
     names = [f.name for f in dataclasses.fields(kind)]
     hints = typing.get_type_hints(kind)
     forms = [(i, form) for i, name in enumerate(names) if (form := _form(hints[name])) is not None]
