@@ -35,7 +35,7 @@ from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, DataType, D
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import LaneStep, MemoryStore, Outcome
+from headrace.ring1.state import LaneHeader, LaneStep, MemoryStore, Outcome
 from headrace.sinks.base import SinkKey
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.rules.split_aggregates import PRESENCE
@@ -202,6 +202,12 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """All output rows, in order."""
         return [row for epoch in self.outputs for row in epoch]
+
+
+def windows(store: MemoryStore, *, packed: bool = False) -> int:
+    """How many windows the lane in `store` keeps."""
+    header = LaneHeader.decode(PackedStore(store).header() if packed else store.header())
+    return len(header.logs) + len(header.tables)
 
 
 def number(value: float | None) -> Any:

@@ -1,8 +1,8 @@
-"""Windows that speak once, when they close: tumbling, hopping, cumulating.
+"""Windows that emit once, when they close: tumbling, hopping, cumulating.
 
-An open window is a *log*: each epoch appends the partials it brought as one segment, unread and unmerged, so an epoch
-costs what it brings, however large the window has grown. Eight segments of one level become one of the next, so a
-window has at most eight per level; closing reads them all, merges once, and emits exactly one row per group.
+An open window is a *log*. Each epoch appends its partial aggregates as one segment and reads nothing, so the cost of an
+epoch does not depend on the size of the window. Eight segments of one level are merged into one of the next level, so a
+window has at most eight per level. Closing reads all segments, merges them once, and emits one row per group.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from headrace.ring1.state import (
     require_group_limit,
 )
 
-# Merging costs a DuckDB call (1-2 ms) and reads what it merges: with 8, a segment is rewritten log8(epochs) times.
+# A merge takes a DuckDB call (1-2 ms) and reads its segments. With 8, a segment is rewritten log8(epochs) times.
 FAN_IN = 8
 
 
 def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader, step: LaneStep) -> Outcome:
-    """Append, close what is due, emit. Changes `header` in place; the caller stores it."""
+    """Append segments, close windows, emit their rows. Changes `header` in place; the caller stores it."""
     window = _window(program)
     events, late = split_closed(step.events, header.floor)
     due_parts: list[pa.Table] = []
@@ -88,7 +88,7 @@ def _put(store: Store, log: LogEntry, bounds: tuple[int, int], part: pa.Table, l
 
 
 def _take(program: Ring1Program, store: Store, bounds: tuple[int, int], log: LogEntry) -> pa.Table:
-    """The segments of a log, out of the store."""
+    """Remove the segments of a log from the store, and return their rows."""
     table = _read(program, store, bounds, log.segments)
     for segment in log.segments:
         store.remove(BlobKey(*bounds, segment.part))
@@ -96,7 +96,7 @@ def _take(program: Ring1Program, store: Store, bounds: tuple[int, int], log: Log
 
 
 def _compact(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader) -> None:
-    """One segment per window: a group that several mention counts once, so the limit is met exactly."""
+    """Merge every window into one segment, in which each group counts once. Then the number of groups is exact."""
     for bounds, log in header.logs.items():
         if len(log.segments) > 1:
             level = max(s.level for s in log.segments)
@@ -117,5 +117,5 @@ def _read(program: Ring1Program, store: Store, bounds: tuple[int, int], segments
     except InternalError as problem:
         raise StateDamaged(f"a segment of the window {bounds} is damaged: {problem.message}") from problem
     if counts.tolist() != [segment.rows for segment in segments]:
-        raise StateDamaged(f"segments of the window {bounds} do not have the rows that they should")
+        raise StateDamaged(f"segments of the window {bounds} have another number of rows than the header says")
     return table
