@@ -50,8 +50,8 @@ def coded(problem: Exception) -> HeadraceError:
         said = _KIND.sub("", str(problem).strip().split("\n", 1)[0])
         return EvaluationFailed(
             f"an expression failed on some row: {said}",
-            advice="Filter such rows out or guard the expression (TRY_CAST, try_divide, CASE). Then create the pipeline "
-            "again.",
+            advice="Filter such rows out, or guard the expression (TRY_CAST, try_divide, CASE). "
+            "Then create the pipeline again.",
             said=said,
         )
     return InternalError(

@@ -54,9 +54,11 @@ class EpochLog:
         self._warn_of_files()
         if _log.isEnabledFor(logging.INFO):
             _log.info(
-                "stream %s, epoch %d: %s",
+                "stream %s, epoch %d in %d tasks, %s values parsed: %s",
                 name,
                 summary.epoch,
+                summary.tasks,
+                f"{summary.values:,}",
                 "; ".join(_words(summary, known, dropped(), self._rejects)),
             )
 
