@@ -1,4 +1,4 @@
-"""Messages come back as they were sent, in an order that a re-run repeats, and never too large for one row."""
+"""Messages are decoded as they were encoded, and their order is the same in a re-run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ROWS = st.lists(
 
 
 @given(_ROWS)
-def test_a_batch_has_the_schema_that_spark_was_told_and_the_rows_that_were_sent(rows: list[Row]) -> None:
+def test_a_batch_has_the_declared_schema_and_the_rows_that_were_sent(rows: list[Row]) -> None:
     batch = to_batch(rows)
     declared = [part.split() for part in SPARK_DDL.split(", ")]
     assert batch.schema == pa.schema([pa.field(name, parse_type(kind).arrow) for name, kind in declared])

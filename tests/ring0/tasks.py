@@ -1,4 +1,4 @@
-"""A small stream, pipelines on it, and what one task of one epoch sends, sorted out for comparison."""
+"""A small stream, pipelines on it, and the messages of one task, sorted for comparison."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Sent:
         return {found.instance: found for found in self.report.pipelines}
 
     def of(self, pipeline: PipelineDef) -> dict[str, Any]:
-        """All that concerns one pipeline, without the time it took; groups in a fixed order."""
+        """The messages and counters of one pipeline, without the time it took. Groups are in a fixed order."""
         mine = pipeline.instance
         counts = self.counts.get(mine)
         return {
@@ -210,5 +210,5 @@ def task(
 
 
 def _read_by(where: str | None) -> tuple[int, ...]:
-    """The columns that a filter reads, as the planner would say."""
+    """The columns that a filter reads, as the SQL planner would find them."""
     return tuple(sorted({int(i) for i in re.findall(r"\bc(\d+)\b", where or "")}))

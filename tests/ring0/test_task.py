@@ -1,4 +1,4 @@
-"""One task of one epoch: what it decodes, what each pipeline sends, and that a failure stays its own."""
+"""One task of one epoch: what it decodes, what each pipeline sends, and that a failure stays with its pipeline."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_pipelines_get_their_rows_from_one_decoding() -> None:
 
 
 @pytest.mark.parametrize("guilty", GUILTY, ids=["output", "filter", "key", "family"])
-def test_a_failing_pipeline_is_reported_and_its_neighbours_do_not_notice(guilty: PipelineDef) -> None:
+def test_a_failing_pipeline_is_reported_and_does_not_change_the_others(guilty: PipelineDef) -> None:
     without, sent = task(NEIGHBOURS, RECORDS, MORE), task([guilty, *NEIGHBOURS], RECORDS, MORE)
     assert list(sent.errors) == [9]
     assert "[EVALUATION_FAILED]" in sent.errors[9]  # DuckDB's own words reach the user
@@ -73,7 +73,7 @@ def test_a_pipeline_that_fails_at_the_end_of_the_task_is_reported_too() -> None:
     assert sent.of(NEIGHBOURS[0]) == task(NEIGHBOURS, RECORDS).of(NEIGHBOURS[0])
 
 
-def test_every_lane_hears_from_every_task_also_from_one_without_rows() -> None:
+def test_every_task_sends_to_every_lane_also_a_task_without_rows() -> None:
     busy, idle = task(NEIGHBOURS, RECORDS, tasks=2), task(NEIGHBOURS, number=1, tasks=2)
     lanes = {(p.instance, b) for p in NEIGHBOURS if p.program.ring1 is not None for b in range(p.buckets)}
     for sent, top in ((busy, 25 * SECOND), (idle, None)):
@@ -119,7 +119,7 @@ def test_a_leaving_pipeline_gets_one_end_per_lane_and_no_events(flush: bool) -> 
     assert not [lane for sent in sents for lane in sent.events if lane[0] == 8]
 
 
-def test_a_pipeline_that_left_and_is_back_begins_anew_with_this_epoch_s_events() -> None:
+def test_a_pipeline_that_left_and_is_started_again_begins_with_empty_state_and_the_events_of_this_epoch() -> None:
     back = counting(8, WORD, window=TUMBLE, buckets=2)
     sent = task([back], RECORDS, leaving=(Left(back, flush=False),))
     for bucket in range(2):
@@ -128,7 +128,7 @@ def test_a_pipeline_that_left_and_is_back_begins_anew_with_this_epoch_s_events()
     assert [lane for lane in sent.events if lane[0] == 8]
 
 
-def test_a_stateless_pipeline_leaves_without_a_word() -> None:
+def test_a_stateless_pipeline_that_leaves_sends_no_message() -> None:
     sent = task(NEIGHBOURS, RECORDS, leaving=(Left(stateless(8, WORD), flush=True),))
     assert not [m for m in sent.messages if m.instance == 8]
 
@@ -142,7 +142,7 @@ def test_the_end_of_a_finite_source_flushes_every_lane_once_and_keeps_it() -> No
 
 
 class Spy:
-    """A format that notes which columns it was asked for."""
+    """A format that records which columns it has to parse."""
 
     def __init__(self, inner: Format, asked: list[tuple[int, ...]]) -> None:
         self.inner, self.asked = inner, asked
@@ -179,7 +179,7 @@ def test_exactly_the_union_is_decoded(
     assert not sent.errors
 
 
-def test_columns_that_nobody_needs_read_as_null() -> None:
+def test_columns_that_no_pipeline_needs_are_null() -> None:
     nosy = stateless(1, WORD, SPARE, view=View.some([WORD]))
     assert {r["spare"] for r in task([nosy], RECORDS).rows[1]} == {None}
     assert "s" in {r["spare"] for r in task([nosy, stateless(2, SPARE)], RECORDS).rows[1]}
@@ -200,7 +200,7 @@ def test_the_report_adds_up() -> None:
     assert (two.late, two.bad) == (0, 0)
 
 
-def test_what_is_sent_over_the_bridge_is_counted_to_the_message() -> None:
+def test_every_message_to_a_lane_is_counted() -> None:
     late = counting(3, WORD, window=TUMBLE, buckets=3)
     sent = task([stateless(1, WORD), counting(2, WORD), late], RECORDS, watermark=20 * SECOND, ending=True)
     for instance, buckets in ((2, 2), (3, 3)):
@@ -235,7 +235,7 @@ def test_rows_too_far_ahead_of_the_clock_do_not_move_the_watermark_and_are_count
     assert task([counting(1, WORD)], rows).report.future == 0
 
 
-def test_an_aggregate_over_everything_says_at_the_end_that_there_was_nothing() -> None:
+def test_a_global_aggregate_sends_an_empty_partial_at_the_end_of_input() -> None:
     everything, grouped = counting(1, None, buckets=1), counting(2, WORD)
     end = task([everything, grouped], ending=True)
     assert end.events == {(1, 0): [{"p0": 0}]}

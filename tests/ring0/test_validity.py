@@ -1,4 +1,4 @@
-"""Bad records, per pipeline: what one pipeline gets never depends on who else is listening."""
+"""Bad records, per pipeline: the rows of a pipeline never depend on the other pipelines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_fail_fails_only_where_the_column_is_in_the_view() -> None:
 
 
 @pytest.mark.parametrize("policy", ["skip", "fail", "dead_letter"])
-def test_a_bad_value_on_a_row_that_the_filter_drops_is_no_matter(policy: str) -> None:
+def test_a_bad_value_on_a_row_that_the_filter_drops_has_no_effect(policy: str) -> None:
     picky = stateless(2, WORD, N, where="c0 <> 'b'")
     sent = task([picky], BAD_N, declared=stream(on_error=policy))
     assert [r["n"] for r in sent.rows[2]] == [1, 3]
@@ -76,7 +76,7 @@ def test_a_bad_value_in_the_filter_s_own_column_never_goes_unnoticed(
 
 
 def _picky(*parts: tuple[str, tuple[int, ...]], instance: int = 2) -> PipelineDef:
-    """A pipeline whose filter is known by its parts, as the planner hands it over."""
+    """A pipeline whose filter is split into conditions, as the planner splits it."""
     made = stateless(instance, WORD, N, X, where=" AND ".join(sql for sql, _ in parts))
     ring0 = replace(made.program.ring0, conditions=tuple(Condition(sql, columns) for sql, columns in parts))
     return replace(made, program=replace(made.program, ring0=ring0))
@@ -85,7 +85,7 @@ def _picky(*parts: tuple[str, tuple[int, ...]], instance: int = 2) -> PipelineDe
 @pytest.mark.parametrize(
     ("word", "n", "x", "concerned"),
     [
-        ("a", "bad", 1.0, True),  # nobody can know
+        ("a", "bad", 1.0, True),  # the good conditions do not decide
         ("b", "bad", 1.0, False),  # dropped by a good word, whatever n was meant to be
         ("a", "bad", 0.0, False),
         ("a", "bad", "bad", True),
@@ -111,7 +111,7 @@ def test_a_guard_in_the_filter_still_guards_when_another_value_is_bad() -> None:
 
 
 @pytest.mark.parametrize("policy", ["null", "skip"])
-def test_bad_structure_is_no_row_for_anyone(policy: str) -> None:
+def test_a_record_with_bad_structure_is_no_row_for_any_pipeline(policy: str) -> None:
     data = lines({"word": "a", "ts": at(1)}, "{", "[1]", {"word": "b", "ts": at(2)})
     sent = task([WORDS, counting(2, None)], data, declared=stream(on_error=policy))
     assert [r["word"] for r in sent.rows[1]] == ["a", "b"]
@@ -119,7 +119,7 @@ def test_bad_structure_is_no_row_for_anyone(policy: str) -> None:
     assert sent.report.bad == {"bad_json": 1, "not_an_object": 1}
 
 
-def test_bad_structure_fails_everyone_under_fail() -> None:
+def test_bad_structure_fails_every_pipeline_under_fail() -> None:
     sent = task([WORDS, counting(2, None)], lines({"word": "a", "ts": at(1)}, "{"), declared=stream(on_error="fail"))
     assert set(sent.errors) == {1, 2}
     assert all("[BAD_RECORD]" in reason for reason in sent.errors.values())
@@ -139,13 +139,13 @@ def test_a_bad_event_time_rejects_the_row_for_all(policy: str) -> None:
     assert not sent.errors
 
 
-def test_a_bad_event_time_fails_everyone_under_fail() -> None:
+def test_a_bad_event_time_fails_every_pipeline_under_fail() -> None:
     data = lines({"word": "a", "n": 1, "ts": "soon"})
     sent = task([WORDS, counting(3, None)], data, declared=stream(on_error="fail"))
     assert set(sent.errors) == {1, 3}
 
 
-def test_a_dead_letter_has_all_that_finds_the_record_again_and_is_written_once() -> None:
+def test_a_dead_letter_has_the_position_of_the_record_and_is_written_once() -> None:
     data = lines({"word": "a", "n": 1, "ts": at(1)}, "{", {"word": "b", "n": "x", "x": "y", "ts": at(2)})
     readers = [stateless(1, WORD), stateless(2, WORD, N), stateless(3, N, X), counting(4, N)]
     sent = task(readers, data, declared=stream(on_error="dead_letter"))
@@ -219,7 +219,7 @@ _records = st.one_of(
     watermark=st.none() | st.integers(0, 30 * SECOND),
     chosen=st.sets(st.sampled_from(range(len(PIPELINES))), min_size=2),
 )
-def test_what_a_pipeline_gets_does_not_depend_on_the_others(
+def test_the_rows_of_a_pipeline_do_not_depend_on_other_pipelines(
     records: list[str], cut: int, policy: str, watermark: int | None, chosen: set[int]
 ) -> None:
     chunks = (lines(*records[:cut]), lines(*records[cut:]))
@@ -236,7 +236,7 @@ def test_what_a_pipeline_gets_does_not_depend_on_the_others(
     if together.errors:  # a pipeline that fails is judged up to some batch; what it rejected there may be written
         assert len(found) == len(set(found)) and set(found) <= expected
     else:
-        assert found == sorted(expected)  # each once, and none that nobody alone rejects
+        assert found == sorted(expected)  # each once, and only those that some pipeline rejects alone
     if policy == "dead_letter":
         untimed = together.report.bad.get("null_event_time", 0)
         assert sum(together.report.bad.values()) - untimed == len(together.letters)
@@ -244,7 +244,7 @@ def test_what_a_pipeline_gets_does_not_depend_on_the_others(
 
 @settings(max_examples=examples(15))
 @given(records=st.lists(_records, max_size=10), cuts=st.sets(st.integers(0, 10), max_size=3))
-def test_chunks_do_not_matter(records: list[str], cuts: set[int]) -> None:
+def test_the_result_does_not_depend_on_chunks(records: list[str], cuts: set[int]) -> None:
     edges = [0, *sorted(cuts), len(records)]
     pieces = [lines(*records[a:b]) for a, b in pairwise(edges) if b > a]
     pipelines: list[PipelineDef] = [p for p in PIPELINES if p.instance not in (4, 14)]

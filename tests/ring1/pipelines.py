@@ -147,7 +147,7 @@ Epoch = Sequence[Task]
 
 @dataclass(slots=True)
 class Run:
-    """A pipeline's lanes over many epochs, and what came out."""
+    """A pipeline's lanes over many epochs, and their output."""
 
     pipeline: PipelineDef
     delay: int
@@ -228,7 +228,7 @@ def windows_of(window: Window, t: int) -> list[tuple[int, int]]:
 
 
 def group_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What names an output row: its window and its keys."""
+    """The group of an output row: its window and its keys."""
     return (row.get("window_start"), row.get("window_end"), row["word"], number(row["level"]))
 
 

@@ -71,7 +71,7 @@ def cases(draw: st.DrawFn) -> tuple[list[DataType], list[list[Key]]]:
 @pytest.mark.parametrize("emit", ["changes", "first"])
 @settings(max_examples=examples(60))
 @given(cases())
-def test_an_epoch_speaks_of_its_own_groups_whatever_the_keys_are(
+def test_an_epoch_emits_only_its_own_groups_whatever_the_keys_are(
     emit: Emit, case: tuple[list[DataType], list[list[Key]]]
 ) -> None:
     kinds, epochs = case

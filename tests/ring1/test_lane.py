@@ -1,4 +1,4 @@
-"""One lane over epochs: what it remembers, when it closes, what an epoch costs."""
+"""One lane over epochs: the state it keeps, when windows close, and what an epoch reads and writes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_groups_of_closed_windows_do_not_count() -> None:
         assert found.closed == (i > 0)
 
 
-def test_a_distinct_row_speaks_when_it_is_first_seen_and_never_again() -> None:
+def test_a_distinct_row_is_emitted_once() -> None:
     made, store = pipeline(None, "first"), MemoryStore()
     assert counts(go(made, store, [(0, "a", 2), (0, None, 1)])) == {"a": 2, None: 1}
     assert counts(go(made, store, [(0, "a", 1), (0, "b", 1), (0, None, 5)])) == {"b": 1}
@@ -135,7 +135,7 @@ def test_a_distinct_row_speaks_when_it_is_first_seen_and_never_again() -> None:
     assert go(made, store, [], flush=True).output is None
 
 
-def test_distinct_rows_in_windows_are_forgotten_with_the_window() -> None:
+def test_distinct_rows_in_windows_are_deleted_with_the_window() -> None:
     made, store = pipeline(TUMBLE, "first"), MemoryStore()
     assert counts(go(made, store, [(0, "a", 1)], 0)) == {"a": 1}
     assert counts(go(made, store, [(0, "a", 1), (100, "b", 1)], 100)) == {"b": 1}
@@ -156,7 +156,7 @@ def test_the_end_of_input_adds_nothing_to_an_aggregate_that_has_rows() -> None:
     assert advance(ring1, made.program.meaning, PackedStore(found.stores[0]), step).output is None
 
 
-def test_a_window_closes_when_the_watermark_reaches_its_end_and_speaks_once() -> None:
+def test_a_window_closes_when_the_watermark_reaches_its_end_and_emits_once() -> None:
     made, store = pipeline(TUMBLE, "close"), MemoryStore()
     assert go(made, store, [(0, "a", 2), (100, "a", 1)], 99).output is None
     assert counts(go(made, store, [(0, "a", 1), (0, None, 4)], 100)) == {"a": 3, None: 4}
@@ -203,7 +203,7 @@ def test_the_floor_of_a_flush_never_goes_back(window: Window, emit: Emit) -> Non
 
 @pytest.mark.parametrize("flush", [True, False])
 @pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
-def test_a_drop_forgets_the_lane_and_only_a_flush_speaks_before_it(
+def test_a_drop_deletes_the_state_and_only_a_flush_emits_before_it(
     window: Window | None, emit: Emit, flush: bool
 ) -> None:
     made, store = pipeline(window, emit), MemoryStore()
@@ -243,7 +243,7 @@ def test_a_log_of_many_epochs_stays_short_and_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
-def test_an_epoch_writes_what_it_touches_however_much_is_open(window: Window | None, emit: Emit) -> None:
+def test_an_epoch_writes_only_what_it_touches_however_many_groups_are_open(window: Window | None, emit: Emit) -> None:
     """Of 100,000 open groups, an epoch that touches 5 writes at most 5 blobs, as with 1,000 open groups."""
     made = pipeline(window, emit)
     for opened in (1_000, 100_000):
@@ -271,7 +271,7 @@ def test_closing_sessions_reads_only_the_chunks_that_hold_one() -> None:
 
 
 @pytest.mark.parametrize(("window", "emit"), MODES[2:], ids=IDS[2:])
-def test_a_table_is_cut_to_its_use_and_every_group_is_found_again(window: Window | None, emit: Emit) -> None:
+def test_the_size_of_chunks_follows_their_use_and_no_group_is_lost(window: Window | None, emit: Emit) -> None:
     """Small chunks while an epoch touches few of many groups, large ones while it touches most of them."""
     made, store = pipeline(window, emit), MemoryStore()
     names: list[str | None] = [None, *(f"k{i}" for i in range(5_000))]
@@ -307,7 +307,7 @@ def test_chunks_fill_evenly_although_a_lane_has_only_the_keys_of_its_bucket(monk
     assert 0 < min(entry.rows) <= max(entry.rows) < 2 * mean
 
 
-def test_a_header_comes_back_as_it_was() -> None:
+def test_a_header_is_decoded_as_it_was_encoded() -> None:
     table = TableEntry(np.array([2, 0], np.int32), np.array([5, NO_END]), 70, 3.5)
     logs = {(-10, 0): LogEntry(9, [Segment(3, 1, 8, 90), Segment(8, 0, 2, 40)])}
     header = LaneHeader(-5, 7, logs, {(0, 0): table, (1, 2): TableEntry.empty(session=False)})
@@ -346,7 +346,7 @@ def test_a_missing_chunk_is_an_error_and_not_a_smaller_result(window: Window | N
 
 
 @pytest.mark.parametrize(("window", "emit"), [(TUMBLE, "close"), (SESSION, "close"), (None, "changes")])
-def test_state_that_is_not_what_it_should_be_is_an_error(window: Window | None, emit: Emit) -> None:
+def test_state_that_does_not_match_its_header_is_an_error(window: Window | None, emit: Emit) -> None:
     made, store = pipeline(window, emit), MemoryStore()
     go(made, store, [(0, "a", 1)], 0)
     ((key, blob),) = store.blobs.items()
@@ -358,9 +358,7 @@ def test_state_that_is_not_what_it_should_be_is_an_error(window: Window | None, 
 
 
 @pytest.mark.parametrize(("window", "emit"), [(TUMBLE, "close"), (SESSION, "close"), (None, "changes")])
-def test_a_lane_that_is_reset_forgets_what_was_and_keeps_what_this_epoch_brings(
-    window: Window | None, emit: Emit
-) -> None:
+def test_a_reset_deletes_older_state_and_keeps_the_events_of_this_epoch(window: Window | None, emit: Emit) -> None:
     made, store = pipeline(window, emit), MemoryStore()
     go(made, store, [(0, "old", 5), (0, "both", 5)])
     first = go(made, store, [(0, "both", 2), (0, "new", 3)], reset=True)

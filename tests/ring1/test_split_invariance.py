@@ -186,7 +186,7 @@ def test_the_last_row_of_groups_that_emit_changes(window: Window | None, case: t
 @pytest.mark.parametrize("window", [None, WINDOWS["hop"]], ids=["all time", "hop"])
 @settings(max_examples=examples(8))
 @given(case=_cases())
-def test_distinct_rows_leave_once(window: Window | None, case: tuple[list[Event], list[Cut]]) -> None:
+def test_distinct_rows_are_emitted_once(window: Window | None, case: tuple[list[Event], list[Cut]]) -> None:
     events, cuts = case
     expected = Counter(grouped(events, window).keys())
     for cut in cuts:

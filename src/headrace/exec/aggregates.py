@@ -92,8 +92,8 @@ def aggregate_family(
     first = members[0]
     flags = {text: f"_f{i}" for i, text in enumerate(dict.fromkeys(m.filter for m in members if m.filter is not None))}
     flagged = ", ".join(["*", *(f"({text}) AS {flag}" for text, flag in flags.items())])
-    anyone = None if any(m.filter is None for m in members) else " OR ".join(flags.values())
-    source = f"(SELECT * FROM (SELECT {flagged} FROM rows){where(anyone)})"
+    wanted = None if any(m.filter is None for m in members) else " OR ".join(flags.values())
+    source = f"(SELECT * FROM (SELECT {flagged} FROM rows){where(wanted)})"
     columns: list[str] = []
     fields = [f for f in schema_of(first) if f.name in BOUNDS or f.name.startswith("k")]
     for i, member in enumerate(members):

@@ -26,7 +26,8 @@ def failure_text(problem: Exception) -> str:
 
 
 def waited_for(text: str) -> HeadraceError | None:
-    """The error behind this text, if the whole stream waits for it: a full disk or a sink that is unavailable."""
+    """The error that this text was made from, if the whole stream waits for it: a full disk or a sink that is
+    unavailable."""
     kind = kind_of(text)
     return kind(text.split("] ", 1)[1]) if kind in (DiskFull, SinkUnavailable) and kind is not None else None
 

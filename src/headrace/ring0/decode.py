@@ -139,9 +139,9 @@ class Decoder:
         the `untimed` ones. None if a filter fails."""
         assert self._meaning is not None
         numbered = rows.append_column("_row", pa.array(np.arange(rows.num_rows)))
-        anyone = " OR ".join(f"({f})" for f in self._filters)
+        wanted = " OR ".join(f"({f})" for f in self._filters)
         try:
-            found = duck.run(self._meaning, f"SELECT _row FROM rows{where(anyone)} ORDER BY _row", {"rows": numbered})
+            found = duck.run(self._meaning, f"SELECT _row FROM rows{where(wanted)} ORDER BY _row", {"rows": numbered})
         except Exception:  # the pipeline with this filter fails again in its own pass
             return None
         kept: Rows = found.column(0).to_numpy().astype(np.int64)
