@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from headrace.base.faults import fault_point
 from headrace.errors import DiskFull, EpochMismatch, HeadraceError, SinkUnavailable
-from headrace.exec.failures import describe, waited_for
+from headrace.exec.failures import failure_text, waited_for
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey, Staged
@@ -65,7 +65,7 @@ def stage(sinks: Sequence[SinkDef], table: pa.Table, key: SinkKey, lost: dict[st
         except HeadraceError as problem:
             if not detaches(sink):
                 raise
-            lost[sink.name] = describe(problem)
+            lost[sink.name] = failure_text(problem)
         fault_point("after-task-file")
     return receipts
 
@@ -161,8 +161,8 @@ class Delivery:
                 if not detaches(sink):
                     if isinstance(problem, SinkUnavailable):
                         raise
-                    return describe(problem)
-                self._detach(name, describe(problem))
+                    return failure_text(problem)
+                self._detach(name, failure_text(problem))
         return self._deserted()
 
     def _deserted(self) -> str:
@@ -192,7 +192,7 @@ class Delivery:
             except HeadraceError as problem:
                 if isinstance(problem, SinkUnavailable) and not detaches(sink):
                     raise
-                self._fail(name, describe(problem))
+                self._fail(name, failure_text(problem))
 
     def _fail(self, name: str, reason: str) -> None:
         """A sink cannot commit. It owes the epoch if it has promised it; one that is alone loses it, unless it failed
