@@ -34,7 +34,7 @@ from headrace.ring0.task_input import TaskInput
 from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.base import SinkKey
 from headrace.sources.badfiles import BadRange
-from headrace.sources.base import LineTelling, RawChunk, Split
+from headrace.sources.base import InputSplit, LocatesLines, RawChunk
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
@@ -82,7 +82,7 @@ class _Task:
             yield [self.outbox.receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
         yield [self.outbox.report(self._report())]
 
-    def _read(self, split: Split) -> None:
+    def _read(self, split: InputSplit) -> None:
         now = self.given.planned.now
         limit = None if now is None else now + stream_settings(self.plan.stream).max_future
         decoder = self.decoder = Decoder(self.plan, limit)
@@ -139,7 +139,7 @@ class _Task:
     def _line(self, record: BadRecord) -> int | None:
         """The line of a record in its origin, if the split can find it."""
         split = self.given.split
-        if not isinstance(split, LineTelling):
+        if not isinstance(split, LocatesLines):
             return None
         place = (record.origin, record.offset)
         if place not in self.lines:

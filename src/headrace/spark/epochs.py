@@ -30,7 +30,7 @@ from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
-from headrace.sources.base import Source, Split
+from headrace.sources.base import InputSplit, StreamSource
 from headrace.spark.offset import Offset
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
@@ -47,7 +47,7 @@ class EpochPartition(InputPartition):
     version once (`parse_plan`)."""
 
     plan: str
-    split: Split | None
+    split: InputSplit | None
     task: int
     planned: PlannedEpoch
     leaving: tuple[Left, ...] = ()
@@ -96,7 +96,7 @@ class EpochPlanner:
         return self.plans.load(self.plans.current()).stream
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> StreamSource:
         return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
 
     @cached_property
@@ -200,7 +200,7 @@ class EpochPlanner:
         probing = quarantine.probe is not None
         chosen = self._plan_of(begin, until, quarantine)
         found = self.source.splits(begin.source, until.source, self.parallelism)
-        splits: list[Split | None] = [*found] or [None]
+        splits: list[InputSplit | None] = [*found] or [None]
         if not probing:
             self._write_applied(until, chosen)
             backlog = self.source.backlog(end["source"])
