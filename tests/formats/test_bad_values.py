@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.bridge.reports import PlannedEpoch
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords, merged
@@ -98,7 +99,7 @@ def test_a_number_that_is_too_long_concerns_only_pipelines_that_read_it() -> Non
     sent = task([words, numbers], data, declared=stream(on_error="skip"))
     assert [r["word"] for r in sent.rows[1]] == ["a", "b"]
     assert [r["word"] for r in sent.rows[2]] == ["a"]
-    assert sent.report["bad"] == {"out_of_range": 1}
+    assert sent.report.bad == {"out_of_range": 1}
     assert not sent.errors
 
 
@@ -182,7 +183,7 @@ def wide(text: str, rows: int, policy: str) -> TaskInput:
     )
     plan = PlanVersion(1, declared, (PipelineDef("p", 1, (SinkDef("out", "memory", {}),), program, 1),))
     data = (",".join([text] * 1000) + "\n").encode() * rows
-    return TaskInput(plan, Chunks((data,)), 0, 1, 1, "checkpoint", None)
+    return TaskInput(plan, Chunks((data,)), 0, PlannedEpoch(1, 1, "checkpoint"))
 
 
 @pytest.mark.parametrize("policy", ["null", "skip", "fail"])
@@ -199,8 +200,8 @@ def test_a_million_bad_values_cost_a_few_bytes_each(policy: str) -> None:
     if policy == "fail":
         assert list(sent.errors) == [1]
     else:
-        assert sent.report["bad"] == {"bad_number": 1_000_000}
-        assert sent.report["pipelines"]["1"]["bad"] == 1000
+        assert sent.report.bad == {"bad_number": 1_000_000}
+        assert sent.counts[1].bad == 1000
     assert peak < 64e6  # it was 4.5 GB
 
 

@@ -141,12 +141,12 @@ class MiniQuery:
         gone = read_quarantine(self.planner.directory).reasons(plan.version)
         heard = [p for p in plan.pipelines if p.instance not in gone and p.run not in progress.failures]
         instances = {p.instance: p.name for p in heard}
-        kept.epochs.append(Epoch(part.epoch, instances, kept.rows, progress.rows - kept.rows))
+        kept.epochs.append(Epoch(part.planned.epoch, instances, kept.rows, progress.rows - kept.rows))
         kept.rows = progress.rows
-        done = self.planner.directory / "checkpoint" / "commits" / str(part.epoch)
+        done = self.planner.directory / "checkpoint" / "commits" / str(part.planned.epoch)
         done.parent.mkdir(parents=True, exist_ok=True)
         done.touch()  # as Spark does, which keeps more of them
-        done.with_name(str(part.epoch - 2)).unlink(missing_ok=True)
+        done.with_name(str(part.planned.epoch - 2)).unlink(missing_ok=True)
         self.planner.commit(kept.end or {})
 
     def _end(self, problem: str) -> None:

@@ -50,7 +50,7 @@ def manifests(mini: Mini) -> list[str]:
 
 
 def sinks(mini: Mini) -> set[int]:
-    return {instance for instance, _ in runtime(mini).committer._sinks}
+    return {instance for instance, _ in runtime(mini).committer.sinks.opened}
 
 
 def instance(mini: Mini, name: str) -> int:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from headrace.base.faults import fault_point
 from headrace.errors import DiskFull, EpochMismatch, HeadraceError, SinkUnavailable
-from headrace.exec.failures import describe, waited_for
+from headrace.exec.failures import failure_text, waited_for
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.sinks import SINKS
 from headrace.sinks.base import DriverSink, SinkKey, SinkSettings, Staged
@@ -66,7 +66,7 @@ def stage(sinks: Sequence[SinkDef], table: pa.Table, key: SinkKey, lost: dict[st
         except HeadraceError as problem:
             if not detaches(sink):
                 raise
-            lost[sink.name] = describe(problem)
+            lost[sink.name] = failure_text(problem)
         fault_point("after-task-file")
     return receipts
 
@@ -75,12 +75,14 @@ def stage(sinks: Sequence[SinkDef], table: pa.Table, key: SinkKey, lost: dict[st
 class Delivered:
     """The result of delivering an epoch. `rows` is the number of rows in the first sink that shows it. A `failure`
     stops the pipeline. `detached` sinks are not written to any more, with the reason. `owed` are sinks that have
-    promised the epoch and not committed it."""
+    promised the epoch and not committed it. `committed` has the rows that each sink shows now, and the milliseconds
+    that its commit took."""
 
     rows: int | None = None
     failure: str = ""
     detached: dict[str, str] = field(default_factory=dict)
     owed: list[str] = field(default_factory=list)
+    committed: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
 class Delivery:
@@ -163,8 +165,8 @@ class Delivery:
                 if not detaches(sink):
                     if isinstance(problem, SinkUnavailable):
                         raise
-                    return describe(problem)
-                self._detach(name, describe(problem))
+                    return failure_text(problem)
+                self._detach(name, failure_text(problem))
         return self._deserted()
 
     def _deserted(self) -> str:
@@ -183,7 +185,9 @@ class Delivery:
             staged, target = receipts.get(name, []), self._open(name)
             try:
                 if staged or decided:
+                    began = time.perf_counter()
                     rows = retried(sink, partial(target.commit, self._key, staged), self._sleep)
+                    self._result.committed[name] = (rows, (time.perf_counter() - began) * 1000)
                     if self._result.rows is None and sink in self._pipeline.sinks:
                         self._result.rows = rows
                     fault_point("between-sinks")
@@ -192,7 +196,7 @@ class Delivery:
             except HeadraceError as problem:
                 if isinstance(problem, SinkUnavailable) and not detaches(sink):
                     raise
-                self._fail(name, describe(problem))
+                self._fail(name, failure_text(problem))
 
     def _fail(self, name: str, reason: str) -> None:
         """Record that a sink cannot commit. It owes the epoch if it has promised it. A single sink has not promised: it
