@@ -1,4 +1,4 @@
-"""Bad values: however long, odd or many they are, each is one bad value and costs little."""
+"""Bad values of any length, kind and number: each is one bad value and costs little."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def decode(fmt: str, kind: str, *texts: str, **options: str) -> Decoded:
 
 
 def outcome(decoded: Decoded) -> list[Any]:
-    """Per row its value, or the reason why it has none."""
+    """For each row its value, or the reason why it has none."""
     found = decoded.columns[0].to_pylist()
     for bad in decoded.bad:
         found[bad.row] = bad.reason
@@ -143,7 +143,7 @@ def test_native_moments_that_no_type_can_hold_are_out_of_range() -> None:
         (b'"\xc3\\u00e9"', "\ufffd\u00e9"),
     ],
 )  # fmt: skip
-def test_bytes_that_are_no_utf8_are_replaced_as_python_and_java_replace_them(text: bytes, expected: str) -> None:
+def test_bytes_that_are_not_utf8_are_replaced_as_python_and_java_replace_them(text: bytes, expected: str) -> None:
     schema = Schema((Field("v", parse_type("STRING")),))
     fmt = FORMATS["json"].make(schema, {"utf8": "replace"})
     data = b'{"v":"before"}\n{"v":' + text + b'}\n{"v":"after"}\n{}\n'
@@ -157,7 +157,7 @@ def test_bytes_that_are_no_utf8_are_replaced_as_python_and_java_replace_them(tex
 SPECIAL = ["NaN", "Infinity", "-Infinity", "+Infinity", "-INF", "+INF"]
 
 
-def test_numbers_that_are_none_are_read_without_quotes_unless_the_option_says_no() -> None:
+def test_nan_and_infinity_are_read_without_quotes_unless_the_option_forbids_it() -> None:
     found = outcome(decode("json", "DOUBLE", *SPECIAL))
     assert np.isnan(found[0])
     assert found[1:] == [np.inf, -np.inf, np.inf, -np.inf, np.inf]
@@ -173,7 +173,7 @@ def test_numbers_that_are_none_are_read_without_quotes_unless_the_option_says_no
 
 
 def wide(text: str, rows: int, policy: str) -> TaskInput:
-    """A task over rows of 1,000 DOUBLE columns that all hold `text`, with a pipeline that reads them all."""
+    """A task over rows of 1,000 DOUBLE columns that all contain `text`, with a pipeline that reads them all."""
     schema = Schema(tuple(Field(f"c{i}", parse_type("DOUBLE")) for i in range(1000)))
     sink = SinkDef("letters", "memory", {}) if policy == "dead_letter" else None
     declared = StreamDef("s", schema, None, 0, "files", "csv", {"on_error": policy}, dead_letters=sink)

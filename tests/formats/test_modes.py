@@ -1,4 +1,4 @@
-"""`mode`: PERMISSIVE, DROPMALFORMED and FAILFAST. That they mean what they mean in Spark is in test_differences.py."""
+"""`mode`: PERMISSIVE, DROPMALFORMED and FAILFAST. test_differences.py compares them with Spark."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from headrace.model.program import (
 from headrace.model.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, View
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
-from headrace.sinks.collected import unpack
+from headrace.sinks.in_process import unpack
 from headrace.sources.base import RawChunk
 from headrace.sql.rules.split_aggregates import PRESENCE
 

@@ -66,7 +66,7 @@ class TaskReport:
     rows although their structure or event time is bad (mode PERMISSIVE). `bad` counts all of these and bad values, by
     reason. `values` is the number of cells that were parsed. `max_time` is the highest event time in microseconds; the
     `future` rows are too far ahead of the clock to count for it. `unreadable` are the parts of files that could not be
-    read.
+    read. `read_ms` is the time spent on reading and decoding, `ring0_ms` the time spent in pipelines.
     """
 
     task: int
@@ -82,6 +82,8 @@ class TaskReport:
     future: int
     bad: dict[str, int]
     max_time: int | None
+    read_ms: float
+    ring0_ms: float
     unreadable: tuple[BadRange, ...]
     pipelines: tuple[PipelineCounts, ...]
 

@@ -7,6 +7,7 @@ cannot be read), the task raises.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -33,7 +34,7 @@ from headrace.ring0.task_input import TaskInput
 from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.base import SinkKey
 from headrace.sources.badfiles import BadRange
-from headrace.sources.base import LineTelling, RawChunk, Split
+from headrace.sources.base import InputSplit, LocatesLines, RawChunk
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
@@ -64,18 +65,24 @@ class _Task:
         self.bad: Counter[str] = Counter()
         self.max_time: int | None = None
         self.future = 0
+        self.reading = self.working = 0.0  # seconds spent on reading and decoding, and in pipelines
 
     def run(self) -> Iterator[list[Row]]:
         if self.given.split is not None:
+            began = time.perf_counter()
             self._read(self.given.split)
+            self.reading = time.perf_counter() - began - self.working
         for pipeline in self.plan.pipelines:
-            yield self._finish(pipeline)
+            began = time.perf_counter()
+            messages = self._finish(pipeline)
+            self.working += time.perf_counter() - began
+            yield messages
         yield from self._ends()
         if self.letters is not None:
             yield [self.outbox.receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
         yield [self.outbox.report(self._report())]
 
-    def _read(self, split: Split) -> None:
+    def _read(self, split: InputSplit) -> None:
         now = self.given.planned.now
         limit = None if now is None else now + stream_settings(self.plan.stream).max_future
         decoder = self.decoder = Decoder(self.plan, limit)
@@ -84,7 +91,9 @@ class _Task:
                 self.unreadable.append(chunk.unreadable)
             else:
                 self._decode(chunk, decoder)
+        began = time.perf_counter()
         self.passes.fold()
+        self.working += time.perf_counter() - began
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
         for piece in pieces(decoder.format, chunk, decoder.columns):
@@ -98,7 +107,9 @@ class _Task:
             self.future += batch.future
             if batch.top is not None and (self.max_time is None or batch.top > self.max_time):
                 self.max_time = batch.top
+            began = time.perf_counter()
             self._feed(batch)
+            self.working += time.perf_counter() - began
 
     def _feed(self, batch: Batch) -> None:
         """Apply the policy for bad records to one batch, and give each pipeline its rows."""
@@ -128,7 +139,7 @@ class _Task:
     def _line(self, record: BadRecord) -> int | None:
         """The line of a record in its origin, if the split can find it."""
         split = self.given.split
-        if not isinstance(split, LineTelling):
+        if not isinstance(split, LocatesLines):
             return None
         place = (record.origin, record.offset)
         if place not in self.lines:
@@ -199,6 +210,8 @@ class _Task:
             future=self.future,
             bad=dict(self.bad),
             max_time=self.max_time,
+            read_ms=round(self.reading * 1000, 3),
+            ring0_ms=round(self.working * 1000, 3),
             unreadable=tuple(self.unreadable),
             pipelines=tuple(
                 self._counts(instance) for instance in dict.fromkeys([*self.passes.runners, *self.outbox.sent])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.bridge.reports import PlannedEpoch
 from headrace.model.program import Left, PlanVersion
-from headrace.sources.base import Split
+from headrace.sources.base import InputSplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class TaskInput:
     `task` counts from 0 to `planned.tasks` - 1. The instances in `leaving` end in this epoch."""
 
     plan: PlanVersion
-    split: Split | None
+    split: InputSplit | None
     task: int
     planned: PlannedEpoch
     leaving: tuple[Left, ...] = ()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,25 +20,21 @@ from headrace.errors import BadRecordFailure
 from headrace.exec import duck
 from headrace.exec.aggregates import where
 from headrace.exec.sizing import in_pieces
+from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords
+from headrace.formats.settings import FormatSettings, Policy
 from headrace.model.program import Condition, PipelineDef, Ring0Program, StreamDef
 from headrace.model.schema import Schema
 
-Policy = Literal["null", "skip", "fail", "dead_letter", "permissive"]
-_MODES: dict[str, Policy] = {"permissive": "permissive", "dropmalformed": "skip", "failfast": "fail"}
 LineOf = Callable[[BadRecord], int | None]
 Mask = npt.NDArray[np.bool_]
 
 
 def policy_of(stream: StreamDef) -> Policy:
-    """The stream's `on_error`, or the policy that its `mode` stands for. CREATE STREAM has checked both. `permissive`
-    is like `null`, but records with a bad structure or a bad event time are rows, too."""
-    options = {name.lower(): value.lower() for name, value in stream.options.items()}
-    if "mode" in options:
-        return _MODES[options["mode"]]
-    given = options.get("on_error", "null")
-    policies: tuple[Policy, ...] = ("skip", "fail", "dead_letter")
-    return next((p for p in policies if p == given), "null")
+    """The stream's `on_error`, or what its `mode` stands for; CREATE STREAM has checked them. `permissive` is `null`,
+    and records with a bad structure or a bad event time are rows, too."""
+    settings: FormatSettings = FORMATS[stream.format].settings_of(stream.options)
+    return settings.policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ anywhere in here, Spark runs the same epoch again. Every step is idempotent unde
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -128,6 +129,7 @@ class EpochCommitter:
                 self._committing = False
 
     def _commit(self, rows: Iterable[Row], require_current: Callable[[], None]) -> None:
+        began = time.perf_counter()
         require_current()
         found = EpochReports()
         for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
@@ -151,7 +153,7 @@ class EpochCommitter:
             self._forget(before, progress)
             self._plans.prune(before.plan)
         fault_point("after-manifests")
-        self._done(epoch.summary(progress))
+        self._done(epoch.summary(progress, sinks_ms=(time.perf_counter() - began) * 1000))
 
     def _require_all_tasks(self, found: EpochReports) -> None:
         if not found.tasks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 
 from headrace.bridge.messages import STREAM_LANE
@@ -102,12 +103,23 @@ class EpochCommit:
         )
         return finished.progress(self._before, declared)
 
-    def summary(self, progress: Progress) -> EpochSummary:
-        """What happened in the epoch, after which the stream's progress is `progress`."""
+    def summary(self, progress: Progress, sinks_ms: float) -> EpochSummary:
+        """What happened in the epoch, after which the stream's progress is `progress`. The commit took `sinks_ms`."""
         known = self._quit | self._failed.keys()
         failures = {i: d.failure for i, d in self._delivered.items() if d.failure and i not in known}
         detached = {i: d.detached for i, d in self._delivered.items() if d.detached}
-        return summarise(self._found, progress, failures, detached)
+        return replace(
+            summarise(self._found, progress, failures, detached), sinks_ms=sinks_ms, sinks=self._committed_by_sink()
+        )
+
+    def _committed_by_sink(self) -> dict[str, tuple[int, float]]:
+        """The rows that each sink got from all pipelines, and the milliseconds that its commits took."""
+        found: dict[str, tuple[int, float]] = {}
+        for one in self._delivered.values():
+            for sink, (rows, took) in one.committed.items():
+                before = found.get(sink, (0, 0.0))
+                found[sink] = (before[0] + rows, before[1] + took)
+        return found
 
     def _key(self, instance: int) -> SinkKey:
         return self._sinks.key(instance, self._epoch, self._digest)

@@ -30,7 +30,7 @@ from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
-from headrace.sources.base import Source, Split
+from headrace.sources.base import InputSplit, StreamSource
 from headrace.spark.offset import Offset
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
@@ -47,7 +47,7 @@ class EpochPartition(InputPartition):
     version once (`parse_plan`)."""
 
     plan: str
-    split: Split | None
+    split: InputSplit | None
     task: int
     planned: PlannedEpoch
     leaving: tuple[Left, ...] = ()
@@ -81,6 +81,7 @@ class EpochPlanner:
         self.parallelism = int(options["parallelism"])
         self._known: tuple[int, Progress] | None = None
         self._newest = 0
+        self._began: float | None = None  # when the planning of the newest epoch began
 
     @cached_property
     def plans(self) -> PlanStore:
@@ -95,7 +96,7 @@ class EpochPlanner:
         return self.plans.load(self.plans.current()).stream
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> StreamSource:
         return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
 
     @cached_property
@@ -117,6 +118,7 @@ class EpochPlanner:
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
         """The offset at which the next epoch ends, or `start` when there is no reason for an epoch."""
+        self._began = time.monotonic()
         at = Offset.parse(start)
         if self._held(at):
             self._notify("held", epoch=start["epoch"])
@@ -186,6 +188,7 @@ class EpochPlanner:
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of the epoch from `start` to `end`."""
+        began, self._began = self._began or time.monotonic(), None
         if start == end:
             return [NothingPlanned()]
         fault_point("after-offset-log")
@@ -197,11 +200,12 @@ class EpochPlanner:
         probing = quarantine.probe is not None
         chosen = self._plan_of(begin, until, quarantine)
         found = self.source.splits(begin.source, until.source, self.parallelism)
-        splits: list[Split | None] = [*found] or [None]
+        splits: list[InputSplit | None] = [*found] or [None]
         if not probing:
             self._write_applied(until, chosen)
             backlog = self.source.backlog(end["source"])
-            self._notify("planned", plan=chosen.plan.version, epoch=end["epoch"], backlog=backlog)
+            took = round((time.monotonic() - began) * 1000, 3)
+            self._notify("planned", plan=chosen.plan.version, epoch=end["epoch"], backlog=backlog, ms=took)
         else:
             self._notify("probing", epoch=end["epoch"])
         planned = PlannedEpoch(

@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 
 from headrace.base.durable import private_directory
 from headrace.bridge.messages import SPARK_DDL, Row
-from headrace.errors import InternalError, StreamFailed, kind_of
+from headrace.errors import HeadraceError, InternalError, StreamFailed, kind_of
 from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.session import QUERY_SETTINGS, Engine
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # the query is abandoned: its commit hangs in a sink, and may not touch the stream any more when it returns.
 PLANNER_SECONDS = 6.0
 STOP_SECONDS = 20.0
+NAMED = 8  # pipelines in a job's description
 _log = logging.getLogger(__name__)
 
 
@@ -46,7 +47,8 @@ class StreamQuery:
     """The running query of one stream. Create it once, and a new one after `stop`.
 
     `ended` is called in a thread of its own when the query ends, with the reason, or None if it was stopped. `planner`
-    returns the process id of the planner, if it is known.
+    returns the process id of the planner, if it is known. `members` returns the names of the pipelines in the newest
+    plan, for the descriptions of jobs.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class StreamQuery:
         options: dict[str, str],
         ended: Callable[[str | None], None],
         planner: Callable[[], int | None],
+        members: Callable[[], list[str]] = list,
     ) -> None:
         self._over = False
+        self._name, self._members = name, members
         self._committer, self._checkpoint = committer, directory / CHECKPOINT
         lanes = _lanes(engine, options)
         writer: Any = lanes.writeStream.foreachBatch(self._commit).outputMode("update").queryName(name)
@@ -79,6 +83,8 @@ class StreamQuery:
     def _commit(self, batch: DataFrame, batch_id: int) -> None:
         """Spark calls it for every epoch, in its streaming thread."""
         try:
+            with contextlib.suppress(HeadraceError):  # a plan that cannot be read fails the commit itself
+                batch.sparkSession.sparkContext.setJobDescription(description(self._name, batch_id, self._members()))
             rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
             sync_epoch(self._checkpoint, batch_id)
             self._committer.commit(rows, self._require_current)
@@ -139,6 +145,12 @@ class StreamQuery:
             pass
         except Exception as problem:  # the JVM is gone, or its own timeout has passed
             _log.info("stopping a query: %s", problem)
+
+
+def description(stream: str, batch: int, pipelines: list[str]) -> str:
+    """What Spark's web interface shows for the jobs of an epoch."""
+    named = ", ".join(pipelines[:NAMED]) + (f" and {len(pipelines) - NAMED} more" if len(pipelines) > NAMED else "")
+    return f"headrace stream {stream}, batch {batch}: {named or 'no pipeline'}"
 
 
 def _lanes(engine: Engine, options: dict[str, str]) -> DataFrame:

@@ -20,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.base.durable import private_opener
+from headrace.base.logs import keep_previous
 from headrace.errors import SessionMismatch, SparkNotStarted
 from headrace.model.program import Meaning
 from headrace.spark import archive
@@ -153,6 +154,8 @@ def start(master: str | None, log: Path | None, meaning: Meaning, java_options: 
     builder: Any = SparkSession.builder.appName("headrace").master(chosen)
     for key, value in _session_settings(chosen, log, meaning, java).items():
         builder = builder.config(key, value)
+    if log is not None:
+        keep_previous(log)
     with errors_to(log):
         try:
             spark = builder.getOrCreate()

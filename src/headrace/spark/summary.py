@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.control.signals import Barrier
 from headrace.spark.epoch_reports import Detached, EpochReports, Failures
@@ -13,7 +13,8 @@ from headrace.state.progress import Progress
 @dataclass(frozen=True, slots=True)
 class EpochSummary:
     """What one epoch did. `failures` and `detached` sinks are those that are new in it. `pipeline_ms` is the time each
-    instance took in both rings, over all tasks."""
+    instance took in both rings, over all tasks. `read_ms` and `ring0_ms` are those of the slowest task. `sinks_ms` is
+    the time of the commit, and `sinks` the rows and milliseconds of each sink in it."""
 
     epoch: int
     plan: int
@@ -28,6 +29,10 @@ class EpochSummary:
     detached: Detached
     pipeline_ms: dict[int, float]
     state_bytes: dict[int, int]
+    read_ms: float = 0.0
+    ring0_ms: float = 0.0
+    sinks_ms: float = 0.0
+    sinks: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
 def summarise(found: EpochReports, progress: Progress, failures: Failures, detached: Detached) -> EpochSummary:
@@ -53,4 +58,6 @@ def summarise(found: EpochReports, progress: Progress, failures: Failures, detac
         detached=detached,
         pipeline_ms=dict(spent),
         state_bytes={i: sum(lane.bytes for lane in lanes.values()) for i, lanes in found.lanes.items()},
+        read_ms=max(r.read_ms for r in reports),
+        ring0_ms=max(r.ring0_ms for r in reports),
     )

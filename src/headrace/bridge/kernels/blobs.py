@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.base.plan_only import only_plans
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import _get32, _lane
+from headrace.formats.kernels.simd import llvm_intrinsic, raw_get32
 
 if not only_plans():
     from llvmlite import ir
@@ -27,7 +27,7 @@ BYTES = -1  # the width of a column of strings
 FINE = -1
 
 
-@_lane
+@llvm_intrinsic
 def _word(typing: Any, address: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1)
@@ -35,7 +35,7 @@ def _word(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _copy(typing: Any, to: Any, source: Any, size: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
@@ -46,7 +46,7 @@ def _copy(typing: Any, to: Any, source: Any, size: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _fill(typing: Any, to: Any, byte: Any, size: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         to = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
@@ -173,7 +173,7 @@ def run_sizes(cuts: Any, widths: Any, offsets: Any, masks: Any, sizes: Any) -> N
             if masks[c] != 0:
                 size += padded(count)
             if widths[c] == BYTES:
-                size += padded(4 * count) + padded(_get32(offsets[c], first + count) - _get32(offsets[c], first))
+                size += padded(4 * count) + padded(raw_get32(offsets[c], first + count) - raw_get32(offsets[c], first))
             else:
                 size += padded(widths[c] * count)
         sizes[i] = size
@@ -202,9 +202,9 @@ def scatter(
                 _copy(base + at, masks[c] + row, count)
                 at += padded(count)
             if widths[c] == BYTES:
-                start, end = _get32(offsets[c], row), _get32(offsets[c], row + count)
+                start, end = raw_get32(offsets[c], row), raw_get32(offsets[c], row + count)
                 for k in range(count):
-                    texts[(at >> 2) + k] = _get32(offsets[c], row + k + 1) - _get32(offsets[c], row + k)
+                    texts[(at >> 2) + k] = raw_get32(offsets[c], row + k + 1) - raw_get32(offsets[c], row + k)
                 at += padded(4 * count)
                 _copy(base + at, data[c] + start, end - start)
                 at += padded(end - start)
