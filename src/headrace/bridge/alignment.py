@@ -19,5 +19,6 @@ def align_tasks(where: str, epochs: dict[int, LaneEpoch], rows: Iterable[Row]) -
     arrived = [(r.task, decode(Barrier, r.payload)) for r in rows if r.kind == Kind.BARRIER and r.task in epochs]
     epoch = max((e.epoch for e in epochs.values()), default=0)
     barrier = arrived[0][1] if arrived else Barrier(EPOCH.name, epoch)
-    align(where, "task", max((e.tasks for e in epochs.values()), default=1), arrived, barrier)
+    tasks = max((e.tasks for e in epochs.values()), default=1)
+    align(where, "task", count=tasks, arrived=arrived, wanted=barrier)
     return barrier

@@ -68,7 +68,7 @@ def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, wate
         sql = _plain_sql(program, f"(SELECT * FROM rows{where(program.filter)})", _partials(program))
         return Aggregated(_run(meaning, sql, rows, schema), 0)
     if program.window.kind == "session":
-        return _sessions(program, program.window, meaning, rows, watermark)
+        return _sessions(program, program.window, meaning, rows, watermark=watermark)
     columns = _partials(program)
     columns += [f"count(*) FILTER (_newest_row) AS {NEWEST}"] if NEWEST in schema.names else []
     sql = _windows_sql(program, program.window, f"(SELECT * FROM rows{where(program.filter)})", columns)

@@ -67,7 +67,7 @@ class Runner:
             self._merge()
         late, program = self.pipeline.late, self.pipeline.program
         if folded.late and late is not None and self.watermark is not None:
-            table = late_rows(late.outputs, program.ring0, program.meaning, rows, self.watermark)
+            table = late_rows(late.outputs, program.ring0, program.meaning, rows, watermark=self.watermark)
             self._write(late.sink, table)
 
     def end_of_input(self, nothing: pa.Table) -> None:

@@ -32,7 +32,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, step: LaneSte
     window = program.window
     logged = program.emit == "close" and window is not None and window.kind != "session"
     layout = log_lane.advance if logged else table_lane.advance
-    outcome = layout(program, meaning, store, header, step)
+    outcome = layout(program=program, meaning=meaning, store=store, header=header, step=step)
     if step.drop:
         store.clear()
         return Outcome(outcome.output, outcome.late, outcome.closed)

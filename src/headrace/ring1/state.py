@@ -256,7 +256,7 @@ NOTHING = Outcome(None, 0, 0)
 def outcome(output: pa.Table | None, late: int, closed: int, header: LaneHeader) -> Outcome:
     """The outcome of an epoch after which the lane has `header`."""
     rows = output if output is not None and output.num_rows else None
-    return Outcome(rows, late, closed, header.rows, header.bytes, header.groups)
+    return Outcome(rows, late, closed, rows=header.rows, bytes=header.bytes, groups=header.groups)
 
 
 def require_group_limit(groups: int, limit: int | None) -> None:

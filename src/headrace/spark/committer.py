@@ -161,7 +161,8 @@ class EpochCommitter:
                 "no task of the epoch has reported", advice="Nothing of the epoch is committed, and it is run again."
             )
         planned = found.first.planned
-        align(f"epoch {planned.epoch}", "task", planned.tasks, found.barriers[STREAM_LANE], planned.barrier)
+        arrived = found.barriers[STREAM_LANE]
+        align(f"epoch {planned.epoch}", "task", count=planned.tasks, arrived=arrived, wanted=planned.barrier)
 
     def _end_probe(self, found: EpochReports) -> None:
         """End the query of a probe. A probe that reaches its commit has not killed a worker."""

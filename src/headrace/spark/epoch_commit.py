@@ -136,7 +136,8 @@ class EpochCommit:
         for p in self.members.values():
             if p.program.ring1 is not None and p.instance not in out:
                 where = f"the sinks of pipeline {p.name} in epoch {self._epoch}"
-                align(where, "bucket", p.buckets, self._found.barriers[p.instance], self._barrier)
+                arrived = self._found.barriers[p.instance]
+                align(where, "bucket", count=p.buckets, arrived=arrived, wanted=self._barrier)
 
     def _limit_groups(self) -> None:
         """A lane checks its own groups. Only here are the groups of all lanes of a pipeline known."""

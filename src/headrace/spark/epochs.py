@@ -61,7 +61,7 @@ class NothingPlanned(InputPartition):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedPlan:
+class EpochPlan:
     """The plan of one epoch after quarantine. The instances in `out` are in the plan version but do not run."""
 
     plan: PlanVersion
@@ -219,9 +219,11 @@ class EpochPlanner:
             probing=probing,
             end=end,
         )
-        return [EpochPartition(chosen.text, split, i, planned, chosen.leaving) for i, split in enumerate(splits)]
+        return [
+            EpochPartition(chosen.text, split, i, planned, leaving=chosen.leaving) for i, split in enumerate(splits)
+        ]
 
-    def _plan_of(self, begin: Offset, until: Offset, quarantine: Quarantine) -> PlannedPlan:
+    def _plan_of(self, begin: Offset, until: Offset, quarantine: Quarantine) -> EpochPlan:
         """The plan that the tasks of an epoch get, without the instances that are in quarantine."""
         text = self.plans.text(until.plan)
         declared = parse_plan(text)
@@ -237,14 +239,14 @@ class EpochPlanner:
         sent = replace(allowed, left=()) if allowed.left else allowed
         if sent is not parse_plan(text):
             text = dump(sent)
-        return PlannedPlan(allowed, text, leaving, out=tuple(sorted(forbidden | muted)))
+        return EpochPlan(allowed, text, leaving, out=tuple(sorted(forbidden | muted)))
 
-    def _write_applied(self, until: Offset, chosen: PlannedPlan) -> None:
+    def _write_applied(self, until: Offset, chosen: EpochPlan) -> None:
         """Record what the epoch decodes, for status and EXPLAIN."""
         plan = chosen.plan
         columns = plan.view.indexes(len(plan.stream.schema))
         read = tuple(left.pipeline.instance for left in chosen.leaving if left.flush or not left.drop)
-        write_applied(self.directory, Applied(plan.version, until.epoch, columns, chosen.out, read))
+        write_applied(self.directory, Applied(plan.version, until.epoch, columns, out=chosen.out, leaving=read))
 
     def _held(self, start: Offset) -> bool:
         """Whether no epoch may be planned now: at all, or after the barrier whose id the file holds."""
@@ -268,6 +270,6 @@ def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.Re
         yield from batches(iter([[Row(STREAM_LANE, 0, 0, 1, int(Kind.NO_EPOCH), b"")]]))
         return
     plan = parse_plan(partition.plan)
-    given = TaskInput(plan, partition.split, partition.task, partition.planned, partition.leaving)
+    given = TaskInput(plan, partition.split, partition.task, partition.planned, leaving=partition.leaving)
     keep_freed_memory()
     yield from batches(run_task(given))
