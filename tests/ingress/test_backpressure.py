@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.ingress.backpressure import RESUME_AT, Backpressure, Limits, Verdict
+from headrace.ingress.backpressure import RESUME_AT, Admission, Backpressure, Limits
 
 EVERY = [
     Limits("pause", 100),
@@ -46,7 +46,7 @@ class Owner:
         while self.waiting:
             batch = self.waiting[0]
             verdict = self.pressure.offer(batch[1], batch[2])
-            if verdict is Verdict.PAUSE:
+            if verdict is Admission.PAUSE:
                 assert not self.pressure.open
                 return
             self.waiting.popleft()
@@ -58,14 +58,14 @@ class Owner:
         self.controls.add(self.made)
         self.made += 1
         verdict = self.pressure.offer(1, size, control=True)
-        assert verdict in (Verdict.TAKE, Verdict.SPILL)
+        assert verdict in (Admission.TAKE, Admission.SPILL)
         self.put(verdict, batch)
 
-    def put(self, verdict: Verdict, batch: tuple[int, int, int]) -> None:
-        if verdict is Verdict.DROP:
+    def put(self, verdict: Admission, batch: tuple[int, int, int]) -> None:
+        if verdict is Admission.DROP:
             self.dropped += range(batch[0], batch[0] + batch[1])
         else:
-            (self.buffer if verdict is Verdict.TAKE else self.spill).append(batch)
+            (self.buffer if verdict is Admission.TAKE else self.spill).append(batch)
 
     def read(self) -> None:
         """The reader takes the oldest batch: from the buffer, else from the spill."""
@@ -132,27 +132,32 @@ def test_nothing_is_lost_or_reordered_but_what_is_counted(limits: Limits, steps:
 def test_without_a_limit_in_sight_nothing_is_spilled_or_dropped(steps: list[int]) -> None:
     for strategy in ("pause", "drop", "spill"):
         pressure = Backpressure(Limits(strategy, 40 * 30))
-        assert all(pressure.offer(1, size) is Verdict.TAKE for size in steps)
+        assert all(pressure.offer(1, size) is Admission.TAKE for size in steps)
         assert pressure.state == "open"
 
 
 def test_at_the_limit_to_the_byte() -> None:
     pressure = Backpressure(Limits("drop", 100))
-    assert pressure.offer(1, 60) is Verdict.TAKE
-    assert pressure.offer(1, 41) is Verdict.DROP
+    assert pressure.offer(1, 60) is Admission.TAKE
+    assert pressure.offer(1, 41) is Admission.DROP
     assert pressure.state == "dropping"
-    assert pressure.offer(1, 40) is Verdict.TAKE
-    assert pressure.offer(7, 1) is Verdict.DROP
+    assert pressure.offer(1, 40) is Admission.TAKE
+    assert pressure.offer(7, 1) is Admission.DROP
     assert (pressure.now().dropped_rows, pressure.now().dropped_bytes) == (8, 42)
 
 
 def test_a_full_spill_drops_and_an_empty_one_lets_the_buffer_be_used_again() -> None:
     pressure = Backpressure(Limits("spill", 100, 50))
-    assert [pressure.offer(1, 50) for _ in range(4)] == [Verdict.TAKE, Verdict.TAKE, Verdict.SPILL, Verdict.DROP]
+    assert [pressure.offer(1, 50) for _ in range(4)] == [
+        Admission.TAKE,
+        Admission.TAKE,
+        Admission.SPILL,
+        Admission.DROP,
+    ]
     pressure.release(1, 50)
-    assert pressure.offer(1, 1) is Verdict.DROP  # there is room, but it would overtake what is spilled
+    assert pressure.offer(1, 1) is Admission.DROP  # there is room, but it would overtake what is spilled
     pressure.release(2, 100)
-    assert pressure.offer(1, 50) is Verdict.TAKE
+    assert pressure.offer(1, 50) is Admission.TAKE
     assert pressure.state == "open"
 
 
@@ -161,9 +166,9 @@ def test_a_paused_source_goes_on_when_there_is_really_room() -> None:
     for _ in range(10):
         pressure.offer(1, 10)
     assert pressure.open
-    assert pressure.offer(1, 10) is Verdict.PAUSE
-    assert pressure.offer(1, 0) is Verdict.PAUSE  # nothing overtakes what was refused
-    assert pressure.offer(1, 10, control=True) is Verdict.TAKE
+    assert pressure.offer(1, 10) is Admission.PAUSE
+    assert pressure.offer(1, 0) is Admission.PAUSE  # nothing overtakes what was refused
+    assert pressure.offer(1, 10, control=True) is Admission.TAKE
     pressure.release(1, 10)
     pressure.release(1, 10)
     assert not pressure.open and pressure.held == 90
@@ -175,17 +180,17 @@ def test_a_paused_source_goes_on_when_there_is_really_room() -> None:
 def test_a_batch_larger_than_the_buffer_travels_alone() -> None:
     for limits in (Limits("pause", 10), Limits("drop", 10), Limits("spill", 10, 5)):
         pressure = Backpressure(limits)
-        assert pressure.offer(3, 1000) is Verdict.TAKE
-        assert pressure.offer(1, 1, control=True) in (Verdict.TAKE, Verdict.SPILL)
+        assert pressure.offer(3, 1000) is Admission.TAKE
+        assert pressure.offer(1, 1, control=True) in (Admission.TAKE, Admission.SPILL)
 
 
 def test_a_buffer_that_is_opened_again_knows_what_it_holds() -> None:
     spilled = Backpressure(Limits("spill", 100, 100), rows=5, size=150)
     assert (spilled.now().bytes, spilled.now().spill_bytes, spilled.now().rows) == (100, 50, 5)
     over = Backpressure(Limits("pause", 100), rows=5, size=150)
-    assert over.offer(1, 1) is Verdict.PAUSE
+    assert over.offer(1, 1) is Admission.PAUSE
     over.release(5, 150)
-    assert over.offer(1, 1) is Verdict.TAKE
+    assert over.offer(1, 1) is Admission.TAKE
 
 
 def test_what_cannot_be_is_refused() -> None:

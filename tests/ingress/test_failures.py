@@ -22,7 +22,7 @@ from headrace.ingress import http, stream, tcp
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
-from headrace.ingress.mark import Place, commit
+from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog
 from tests.ingress.test_gateway import Site, ask, post, run, serving, statuses, until
 from tests.ingress.test_journal import Sender, read
@@ -103,8 +103,8 @@ def test_consumers_that_move_while_the_disk_is_full(tmp_path: Path, monkeypatch:
         journal.flush()
     busy.send(b"in the arena\n")
     log = ReadyLog(tmp_path)
-    log.follow(Place())
-    end = log.advance(Place(), None)
+    log.follow(JournalPosition())
+    end = log.advance(JournalPosition(), None)
     before = len(list(tmp_path.glob("*")))
     writing = Failing(os.pwrite, 28)
     monkeypatch.setattr(os, "pwrite", writing)

@@ -22,7 +22,7 @@ from headrace.errors import AddressInUse, BadOption
 from headrace.ingress import site as sites
 from headrace.ingress import stream, tcp
 from headrace.ingress.gateway import Gateway
-from headrace.ingress.mark import Place, commit
+from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog, UnitReader
 from headrace.model.program import StreamDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
@@ -41,7 +41,7 @@ class Site:
         check_stream(self.definition)
         self.values = SOURCES[source].values(self.definition)
         self.directory = root / name / "journal"
-        self.at = Place()
+        self.at = JournalPosition()
         self.clients: list[asyncio.StreamWriter] = []
 
     async def open(self, gateway: Gateway) -> Site:

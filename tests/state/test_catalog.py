@@ -14,7 +14,7 @@ from headrace.errors import StateDamaged
 from headrace.model.codec import dump, load
 from headrace.model.program import PipelineDef, SinkDef, StreamDef
 from headrace.model.schema import INT, Field, Schema
-from headrace.model.status import Change
+from headrace.model.status import StateChange
 from headrace.state.catalog import CATALOG_VERSION, Catalog, CatalogFile, PipelineRecord
 from headrace.state.lifecycle import TRANSITIONS
 from headrace.state.state_dir import DROPPED, stream_directory
@@ -23,7 +23,7 @@ from tests import strategies
 STREAM = StreamDef("Sensors", Schema((Field("x", INT),)), None, 0, "files", "json", {"path": "/data"})
 SINK = SinkDef("Out", "memory", {})
 
-_changes = st.builds(Change, st.sampled_from(list(TRANSITIONS)), strategies.texts, st.floats(0, 2e9))
+_changes = st.builds(StateChange, st.sampled_from(list(TRANSITIONS)), strategies.texts, st.floats(0, 2e9))
 _records = st.builds(
     PipelineRecord,
     strategies.pipelines,

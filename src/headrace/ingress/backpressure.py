@@ -35,7 +35,7 @@ PressureState = Literal["open", "paused", "dropping", "spilling"]
 RESUME_AT = 0.75
 
 
-class Verdict(Enum):
+class Admission(Enum):
     """What to do with a batch."""
 
     TAKE = "take"  # into the buffer
@@ -93,37 +93,37 @@ class Backpressure:
         self._dropping = False
         self._offered = self._taken = self._spilled = self._dropped = self._dropped_bytes = self._pauses = 0
 
-    def offer(self, rows: int, size: int, control: bool = False) -> Verdict:
+    def offer(self, rows: int, size: int, control: bool = False) -> Admission:
         """Decide about one batch. A `control` message is never dropped and never refused: it goes where the rows before
         it went. After a PAUSE every batch is refused until `open`, so none overtakes the one that was."""
         limits = self.limits
         if not self.open and not control:
-            return Verdict.PAUSE
+            return Admission.PAUSE
         # What has no bytes needs no room; in a spill, which is known by its bytes, it could be overtaken.
         if self._spill == 0 and (self._buffered == 0 or size == 0 or self._buffered + size <= limits.max_bytes):
-            verdict = Verdict.TAKE
+            verdict = Admission.TAKE
         elif limits.strategy == "spill" and (control or self._spill + size <= limits.max_spill_bytes):
-            verdict = Verdict.SPILL
+            verdict = Admission.SPILL
         elif control:
-            verdict = Verdict.TAKE
+            verdict = Admission.TAKE
         elif limits.strategy != "pause":
-            verdict = Verdict.DROP
+            verdict = Admission.DROP
         else:
             self.open = False
             self._pauses += 1
-            return Verdict.PAUSE
+            return Admission.PAUSE
         self._count(verdict, rows, size)
         return verdict
 
-    def _count(self, verdict: Verdict, rows: int, size: int) -> None:
+    def _count(self, verdict: Admission, rows: int, size: int) -> None:
         self._offered += rows
-        self._dropping = verdict is Verdict.DROP
-        if verdict is Verdict.DROP:
+        self._dropping = verdict is Admission.DROP
+        if verdict is Admission.DROP:
             self._dropped += rows
             self._dropped_bytes += size
             return
         self._rows += rows
-        if verdict is Verdict.TAKE:
+        if verdict is Admission.TAKE:
             self._taken += rows
             self._buffered += size
         else:

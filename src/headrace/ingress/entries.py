@@ -92,7 +92,7 @@ def entry_at(data: memoryview, begin: int) -> Entry | None:
     return Entry(origin, sequence, start, start + length)
 
 
-class Head(NamedTuple):
+class LogHead(NamedTuple):
     """The head of a log: where the log before it ends; `number` is 0 if there is none. `taken` are the bytes of all
     units before this log (addresses may have jumped); `lowest` is the lowest segment that the log before refers to."""
 
@@ -137,9 +137,9 @@ class ReadyRecord(NamedTuple):
         return self._values(0)
 
     @property
-    def head(self) -> Head | None:
+    def head(self) -> LogHead | None:
         """What a head says; None for other records."""
-        return Head(*self._values(1).tolist()) if self.counts[1] else None
+        return LogHead(*self._values(1).tolist()) if self.counts[1] else None
 
     @property
     def units(self) -> Ints:
@@ -173,7 +173,7 @@ def encode_record(
     address: int,
     found: Shredded,
     counters: Ints,
-    head: Head | None = None,
+    head: LogHead | None = None,
     *,
     size: int | None = None,
     length: int = 0,

@@ -35,7 +35,7 @@ from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
 from headrace.ingress import delimiting, shredder
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.journal import Journal
-from headrace.ingress.peers import Settings
+from headrace.ingress.peers import IngressSettings
 from headrace.ingress.site import Route, Site
 from headrace.ingress.stream import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
@@ -93,7 +93,7 @@ class Gateway:
             return found.addresses if found is not None else await self._open(stream, directory, values)
 
     async def _open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
-        settings = Settings.of(values)
+        settings = IngressSettings.of(values)
         segment_bytes = max(1 << 20, min(64 << 20, settings.max_journal_bytes // 8))
         try:
             journal = await self.loop.run_in_executor(self._openers, _open_journal, directory, segment_bytes)

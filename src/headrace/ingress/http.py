@@ -20,7 +20,7 @@ from headrace.ingress import refusals
 from headrace.ingress.bodies import DECOMPRESSORS, ENCODINGS, unpack
 from headrace.ingress.peers import Origin
 from headrace.ingress.refusals import Refusal
-from headrace.ingress.requests import Head, Refused, RequestReader, Step
+from headrace.ingress.requests import BodyStep, Refused, RequestHead, RequestReader
 from headrace.ingress.site import Route, Site
 from headrace.ingress.tcp import keep_alive
 
@@ -54,7 +54,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _forget(self) -> None:
         """No request is under way."""
-        self._head: Head | None = None
+        self._head: RequestHead | None = None
         self._route: Route | None = None
         self._refusal: Refusal | None = None
         self._body = bytearray()
@@ -250,16 +250,16 @@ class HttpConnection(asyncio.Protocol):
                 return False
         step = self._reader.body(None if self._refusal else self._body)
         self._count_body()
-        if step is Step.END:
+        if step is BodyStep.END:
             self._complete(head)
             return True
         if self._refusal is not None and self._reader.moved > DRAINED:
             self._give_up(self._refusal)
-        elif step is Step.BUSY:
+        elif step is BodyStep.BUSY:
             self._give_way()
         return False
 
-    def _judge(self, head: Head) -> Refusal | None:
+    def _judge(self, head: RequestHead) -> Refusal | None:
         """Why the request cannot be taken, as far as its head tells."""
         self._route = route = self._site.find(head.target)
         if route is None:
@@ -305,7 +305,7 @@ class HttpConnection(asyncio.Protocol):
             self._route.body_bytes -= self._counted
         self._body, self._counted = bytearray(), 0
 
-    def _complete(self, head: Head) -> None:
+    def _complete(self, head: RequestHead) -> None:
         """All of a request is here."""
         place = self._place()
         self._last = not head.keep_alive
@@ -317,7 +317,7 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._take(head, place, self._body)
 
-    def _unpacked(self, head: Head, place: list[bytes | None], found: bytes | Refusal) -> None:
+    def _unpacked(self, head: RequestHead, place: list[bytes | None], found: bytes | Refusal) -> None:
         self._working = False
         if self._transport is None:
             return  # nobody waits for the answer any more: the request is given up, and counted as cut
@@ -329,7 +329,7 @@ class HttpConnection(asyncio.Protocol):
             self._fail()
         self._go_on()
 
-    def _take(self, head: Head, place: list[bytes | None], body: bytes | bytearray) -> None:
+    def _take(self, head: RequestHead, place: list[bytes | None], body: bytes | bytearray) -> None:
         """Journal the body and answer, or answer why not."""
         route, refusal = self._route, self._refusal
         self._drop_body()
@@ -378,7 +378,7 @@ class HttpConnection(asyncio.Protocol):
         self._answer(self._place(), refusal.answer(last=True, bodiless=bodiless))
 
 
-def _authorized(head: Head, token: str) -> bool:
+def _authorized(head: RequestHead, token: str) -> bool:
     """Whether the request has the token. The comparison takes the same time wherever they differ."""
     if len(head.authorization) != 1:
         return False

@@ -29,7 +29,7 @@ from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
 from headrace.ingress.kernels.layout import U_BYTES
 from headrace.ingress.losses import add_loss, read_losses
-from headrace.ingress.mark import MarkFile, Place, boot, read_consumer
+from headrace.ingress.mark import JournalPosition, MarkFile, boot, read_consumer
 from headrace.ingress.recovery import LogFacts, recover, scan
 from headrace.ingress.shredder import SequenceShredder
 
@@ -50,7 +50,7 @@ class Sync:
     """Files to be synced, and the place before which everything is on the disk then, for the mark. After a failure
     `problem` is set; the handles are closed in any case."""
 
-    place: Place
+    place: JournalPosition
     mark: MarkFile
     files: list[tuple[Path, int]] = field(default_factory=list)
     problem: OSError | None = None
@@ -82,7 +82,7 @@ class Journal:
         self.shredder = SequenceShredder()
         self._logs: dict[int, LogFacts] = {}  # those before the newest
         self._lowest = 0  # the lowest segment that the newest log refers to
-        self._consumed = Place()  # every consumer is past it
+        self._consumed = JournalPosition()  # every consumer is past it
         self._arena = bytearray(ARENA)
         self._at = 0
         self._arrivals = bytearray(_ARRIVAL.size * 4096)
@@ -125,7 +125,7 @@ class Journal:
             self.address += JUMP
         self._mark.open()
         try:
-            gone = disk.Head(address_end=self._consumed.address)  # without any log, what was read is all that was
+            gone = disk.LogHead(address_end=self._consumed.address)  # without any log, what was read is all that was
             self._open(found.newest + 1, newest.head_of_next() if newest else gone)
             self._list()
             for handle in (self._segment, self._ready):
@@ -139,7 +139,7 @@ class Journal:
         self.held = self._taken - self._taken_at(self._consumed)
         self._delete()
 
-    def _open(self, number: int, before: disk.Head) -> None:
+    def _open(self, number: int, before: disk.LogHead) -> None:
         """Go on in files of a new number; if they cannot be had, nothing has happened."""
         first = disk.encode_record(0, disk.Block(), self.address, disk.NOTHING, self.counters.to_array(), before)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -178,7 +178,7 @@ class Journal:
             self.number, self._first, self.address, self._ready_end, self._segment_end, self._taken_before, self._lowest
         )
 
-    def _taken_at(self, place: Place) -> int:
+    def _taken_at(self, place: JournalPosition) -> int:
         """The bytes of all units before a place."""
         facts = self._facts() if place.file == self.number else self._logs.get(place.file)
         if facts is not None:
@@ -369,8 +369,8 @@ class Journal:
         return sync
 
     @property
-    def _end(self) -> Place:
-        return Place(self.number, self._ready_end, self.address)
+    def _end(self) -> JournalPosition:
+        return JournalPosition(self.number, self._ready_end, self.address)
 
     def synced(self, sync: Sync) -> None:
         """A sync has ended. If it failed, `problem` says why, and nothing more is written until `rewrite` has put what

@@ -25,7 +25,7 @@ MARK = "synced"  # the name of its file
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JournalPosition:
     """A place between two records: byte `pos` of the ready log `file`, after the units below `address`."""
 
     file: int = 0
@@ -38,8 +38,8 @@ class Mark:
     """Everything before `synced` is on the disk; every consumer is past `consumed`, and files before it may be gone.
     `boot` is the run of the machine that wrote it; `closed` says that the writer ended well and wrote nothing more."""
 
-    synced: Place = Place()
-    consumed: Place = Place()
+    synced: JournalPosition = JournalPosition()
+    consumed: JournalPosition = JournalPosition()
     boot: str = ""
     closed: bool = False
 
@@ -102,7 +102,9 @@ def _slot(data: bytes, at: int) -> tuple[int, Mark | None]:
     if not length or xxhash.xxh3_64_intdigest(text, seed=turn) != digest:
         return 0, None
     values = json.loads(text)
-    return turn, Mark(Place(**values["synced"]), Place(**values["consumed"]), values["boot"], values["closed"])
+    return turn, Mark(
+        JournalPosition(**values["synced"]), JournalPosition(**values["consumed"]), values["boot"], values["closed"]
+    )
 
 
 def boot() -> str:
@@ -114,7 +116,7 @@ def boot() -> str:
         return ""
 
 
-def commit(directory: Path, consumer: str, place: Place, lost: int = 0) -> None:
+def commit(directory: Path, consumer: str, place: JournalPosition, lost: int = 0) -> None:
     """A consumer is past `place` and will never ask for anything before it. `lost` are bytes that it had planned to
     read and that were gone."""
     text = json.dumps([asdict(place), lost])
@@ -126,15 +128,15 @@ def consumer_path(directory: Path, consumer: str) -> Path:
     return directory / "consumers" / f"{consumer}.json"
 
 
-def read_consumer(path: Path) -> tuple[Place, int] | None:
+def read_consumer(path: Path) -> tuple[JournalPosition, int] | None:
     """What `commit` has written; None if there is none, or if it is damaged: the mark holds a position too."""
     try:
         found = json.loads(path.read_bytes())
         if found.keys() == {"file", "pos", "address"}:  # of an earlier version
-            return Place(**found), 0
+            return JournalPosition(**found), 0
         if xxhash.xxh3_64_hexdigest(found["at"].encode()) != found["digest"]:
             return None
         at, lost = json.loads(found["at"])
-        return Place(**at), int(lost)
+        return JournalPosition(**at), int(lost)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -66,7 +66,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class IngressSettings:
     """The options of a pushed stream that concern the journal."""
 
     strategy: Literal["pause", "drop", "spill"]
@@ -77,9 +77,9 @@ class Settings:
     keep_last: bool
 
     @staticmethod
-    def of(values: dict[str, Any]) -> Settings:
+    def of(values: dict[str, Any]) -> IngressSettings:
         spills = values["backpressure"] == "spill"
-        return Settings(
+        return IngressSettings(
             values["backpressure"], values["max_journal_bytes"], values["max_spill_bytes"] if spills else 0,
             values["fsync"], values["max_connections"], values.get("last_record", "drop") == "keep",
         )  # fmt: skip

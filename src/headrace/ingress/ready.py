@@ -15,7 +15,7 @@ from typing import NamedTuple
 from headrace.errors import JournalUnwritable
 from headrace.ingress import entries as disk
 from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
-from headrace.ingress.mark import Place
+from headrace.ingress.mark import JournalPosition
 
 _READ = 4 << 20
 
@@ -33,8 +33,8 @@ class Stretch:
 class Known(NamedTuple):
     """A record with units. `before` are the bytes of the known units before it."""
 
-    place: Place
-    end: Place
+    place: JournalPosition
+    end: JournalPosition
     before: int
 
 
@@ -50,11 +50,11 @@ class ReadyLog:
         self._gaps: dict[tuple[int, int], int] = {}  # addresses that were never written again -> bytes that were lost
         self._known: list[Known] = []
         self._total = 0  # bytes of the units of all records that were read
-        self._end = Place()
+        self._end = JournalPosition()
 
-    def follow(self, start: Place) -> None:
+    def follow(self, start: JournalPosition) -> None:
         """Read what is new; forget what is before `start`."""
-        if self._end == Place() or self._end.address < start.address:
+        if self._end == JournalPosition() or self._end.address < start.address:
             self._end, self._known = start, []
         self._known = self._known[self._index(start.address) :]
         for gap, size in self._gaps.items():
@@ -67,21 +67,21 @@ class ReadyLog:
             fresh = self._read(at, final=bool(later))
             for record in fresh:
                 if record.size:
-                    begin = Place(record.number, record.begin, record.address)
-                    end = Place(record.number, record.end, record.address_end)
+                    begin = JournalPosition(record.number, record.begin, record.address)
+                    end = JournalPosition(record.number, record.end, record.address_end)
                     self._known.append(Known(begin, end, self._total))
                     self._total += record.size
             if fresh:
-                self._end = Place(fresh[-1].number, fresh[-1].end, max(at.address, fresh[-1].address_end))
+                self._end = JournalPosition(fresh[-1].number, fresh[-1].end, max(at.address, fresh[-1].address_end))
             elif later:
                 self._go_on(at, later[0])
             else:
                 return
 
-    def _go_on(self, at: Place, number: int) -> None:
+    def _go_on(self, at: JournalPosition, number: int) -> None:
         """Go on in the next log, which says where the one before it ended."""
         record = disk.read_head(self.directory, number)
-        before = record.head or disk.Head()
+        before = record.head or disk.LogHead()
         if before.address_end > at.address:
             missing = disk.ready_path(self.directory, before.number)
             raise disk.damaged(missing, at.pos) if missing.exists() else disk.damaged(missing, 0, "is missing")
@@ -89,9 +89,9 @@ class ReadyLog:
             self._gaps[before.address_end, record.address] = at.address - before.address_end
             first = self._index(before.address_end)
             self._total, self._known = self._before(first), self._known[:first]
-        self._end = Place(number, 0, record.address)
+        self._end = JournalPosition(number, 0, record.address)
 
-    def _read(self, at: Place, final: bool) -> list[disk.ReadyRecord]:
+    def _read(self, at: JournalPosition, final: bool) -> list[disk.ReadyRecord]:
         """The whole records at a place. An unfinished one at the end is being written; anything else is damage."""
         path = disk.ready_path(self.directory, at.file)
         for turn in range(3):
@@ -121,11 +121,11 @@ class ReadyLog:
         """See the class."""
         return sum(self._gaps.values())
 
-    def backlog(self, at: Place) -> int:
+    def backlog(self, at: JournalPosition) -> int:
         """The bytes of all known units after a place."""
         return self._total - self._before(self._index(at.address))
 
-    def advance(self, start: Place, limit: int | None) -> Place:
+    def advance(self, start: JournalPosition, limit: int | None) -> JournalPosition:
         """At most about `limit` bytes beyond `start`, at least one record; `start` itself if there is nothing."""
         first = self._index(start.address)
         if first == len(self._known):
@@ -136,7 +136,7 @@ class ReadyLog:
             last = max(first + 1, bisect_left(self._known, beyond, key=lambda known: known.before))
         return self._known[last - 1].end
 
-    def stretches(self, start: Place, end: Place, count: int) -> list[list[Stretch]]:
+    def stretches(self, start: JournalPosition, end: JournalPosition, count: int) -> list[list[Stretch]]:
         """The records between two places, in at most `count` groups of about the same size."""
         low, high = self._index(start.address), self._index(end.address)
         begin, total = self._before(low), max(1, self._before(high) - self._before(low))

@@ -21,7 +21,7 @@ import xxhash
 from headrace.base.durable import fsync
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
-from headrace.ingress.mark import Mark, Place, boot
+from headrace.ingress.mark import JournalPosition, Mark, boot
 from headrace.ingress.shredder import Ints
 
 
@@ -38,9 +38,9 @@ class LogFacts:
     taken: int
     lowest: int
 
-    def head_of_next(self) -> disk.Head:
+    def head_of_next(self) -> disk.LogHead:
         taken = self.taken + self.address_end - self.address
-        return disk.Head(self.number, self.ready_end, self.segment_end, self.address_end, taken, self.lowest)
+        return disk.LogHead(self.number, self.ready_end, self.segment_end, self.address_end, taken, self.lowest)
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Recovered:
 
 
 @dataclass(slots=True)
-class Scan:
+class LogScan:
     """A log up to its last whole record. What follows is not whole because the file `problem` ends there (`short`) or
     holds something else."""
 
@@ -66,7 +66,7 @@ class Scan:
     short: bool = False
 
 
-def recover(directory: Path, consumed: Place, mark: Mark | None) -> Recovered:
+def recover(directory: Path, consumed: JournalPosition, mark: Mark | None) -> Recovered:
     """Find the whole records and cut what follows them in the newest file. Doing it again changes nothing. Raises
     JournalDamaged, before anything is changed, when anything else is not what was written."""
     known = mark or Mark()
@@ -102,12 +102,12 @@ def recover(directory: Path, consumed: Place, mark: Mark | None) -> Recovered:
         found.clean and mark is not None and mark.closed and found.logs
         and _end(found.logs) == (mark.synced.file, mark.synced.pos)
     )  # fmt: skip
-    if mark is None and not numbers and consumed == Place():
+    if mark is None and not numbers and consumed == JournalPosition():
         found.clean = True  # a new journal
     return found
 
 
-def _reaches(directory: Path, seen: Scan, following: int) -> bool:
+def _reaches(directory: Path, seen: LogScan, following: int) -> bool:
     """Whether a log ends where the next one says; a next one that was only begun says nothing."""
     after = _head_or_none(directory, following)
     return (
@@ -120,7 +120,7 @@ def _end(logs: dict[int, LogFacts]) -> tuple[int, int]:
     return newest.number, newest.ready_end
 
 
-def _refuse_older(directory: Path, numbers: list[int], consumed: Place) -> None:
+def _refuse_older(directory: Path, numbers: list[int], consumed: JournalPosition) -> None:
     """Raise JournalDamaged when an earlier version has left records that nobody has read: their form is not known here,
     and they must not be taken for a torn end."""
     for number in numbers:
@@ -136,7 +136,7 @@ def _refuse_older(directory: Path, numbers: list[int], consumed: Place) -> None:
                 )
 
 
-def _refuse_missing(directory: Path, numbers: list[int], consumed: Place, mark: Mark) -> None:
+def _refuse_missing(directory: Path, numbers: list[int], consumed: JournalPosition, mark: Mark) -> None:
     """Raise JournalDamaged when a log is missing before the first, or after the last."""
     if mark.synced.file > (numbers[-1] if numbers else 0) and mark.synced.address > consumed.address:
         raise disk.damaged(disk.ready_path(directory, mark.synced.file), 0, "is missing")
@@ -164,7 +164,7 @@ def _head_or_none(directory: Path, number: int) -> disk.ReadyRecord | None:
         return None
 
 
-def _check_closed(directory: Path, number: int, after: disk.Head, consumed: Place) -> None:
+def _check_closed(directory: Path, number: int, after: disk.LogHead, consumed: JournalPosition) -> None:
     """Raise JournalDamaged unless a log and its segment are as long as the next log's head says."""
     if after.address_end <= consumed.address:
         return  # nobody needs it
@@ -179,20 +179,20 @@ def _check_closed(directory: Path, number: int, after: disk.Head, consumed: Plac
         raise disk.damaged(segment, segment.stat().st_size, f"has not the {after.segment_end} bytes that were written")
 
 
-def _closed_facts(head: disk.ReadyRecord, after: disk.Head) -> LogFacts:
-    before = head.head or disk.Head()
+def _closed_facts(head: disk.ReadyRecord, after: disk.LogHead) -> LogFacts:
+    before = head.head or disk.LogHead()
     return LogFacts(
         head.number, head.address, max(head.address, after.address_end), after.ready_end, after.segment_end,
         before.taken, min(head.number, after.lowest or head.number),
     )  # fmt: skip
 
 
-def scan(directory: Path, number: int, consumed: Place) -> Scan:
+def scan(directory: Path, number: int, consumed: JournalPosition) -> LogScan:
     """Read a log, and the blocks that its records name. What every consumer is past need not be whole."""
     path, segment = disk.ready_path(directory, number), disk.segment_path(directory, number)
     data = path.read_bytes()
     past = consumed.pos if number == consumed.file else 0
-    seen = Scan(None, None)
+    seen = LogScan(None, None)
     first = last = None
     lowest, at = number, 0
     with _mapped(segment) as blocks:
@@ -244,7 +244,7 @@ def _mapped(segment: Path) -> Iterator[memoryview | None]:
         yield None
 
 
-def _judge(directory: Path, number: int, seen: Scan, mark: Mark, marked: bool) -> None:
+def _judge(directory: Path, number: int, seen: LogScan, mark: Mark, marked: bool) -> None:
     """Raise JournalDamaged when what a scan met cannot be the end of an interrupted write."""
     if seen.problem is None:
         return
@@ -263,7 +263,7 @@ def _has_what_was_synced(number: int, at: int, path: Path, mark: Mark) -> bool:
     return here and path.suffix == ".log" and (mark.synced.file, mark.synced.pos) <= (number, path.stat().st_size)
 
 
-def _cut(directory: Path, numbers: list[int], seen: Scan, found: Recovered, mark: Mark) -> None:
+def _cut(directory: Path, numbers: list[int], seen: LogScan, found: Recovered, mark: Mark) -> None:
     """Cut the file `numbers[0]` after its last whole record; those after it were not synced and begin too late."""
     end = seen.facts.address_end if seen.facts else max([0, *(facts.address_end for facts in found.logs.values())])
     for number in numbers[1:]:

@@ -22,7 +22,7 @@ from headrace.ingress.counters import Counters
 from headrace.ingress.journal import JUMP, locked
 from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS
 from headrace.ingress.losses import add_loss
-from headrace.ingress.mark import Mark, MarkFile, Place, consumer_path, read_consumer
+from headrace.ingress.mark import JournalPosition, Mark, MarkFile, consumer_path, read_consumer
 from headrace.ingress.ready import UnitReader
 from headrace.ingress.shredder import Ints, Shredded
 
@@ -38,7 +38,7 @@ class Loss:
     size: int
 
 
-def repair(directory: Path, read_to: Place = Place(), consumer: str = "stream") -> list[Loss]:  # noqa: B008
+def repair(directory: Path, read_to: JournalPosition = JournalPosition(), consumer: str = "stream") -> list[Loss]:  # noqa: B008
     """Make a journal readable that nobody has open; what was lost with it. Doing it again finds nothing. What the
     consumer is past is not looked at. Committed epochs have read up to `read_to`: a journal of which nothing is left
     goes on after that. Raises StateInUse when somebody has it open."""
@@ -46,17 +46,17 @@ def repair(directory: Path, read_to: Place = Place(), consumer: str = "stream") 
     try:
         mark = _mark(directory)
         known = read_consumer(consumer_path(directory, consumer))
-        consumed = max((known[0] if known else Place(), mark.consumed), key=lambda place: place.address)
+        consumed = max((known[0] if known else JournalPosition(), mark.consumed), key=lambda place: place.address)
         losses: list[Loss] = []
-        before = disk.Head(address_end=consumed.address)
+        before = disk.LogHead(address_end=consumed.address)
         numbers = _wanted(directory, consumed, mark.synced)
-        if not numbers and consumed == Place() != read_to:
+        if not numbers and consumed == JournalPosition() != read_to:
             _begin_after(directory, read_to)
             losses.append(Loss(directory, 0))
         for number, following in pairwise([*numbers, 0]):
             after = _head(directory, following) if following else None
             if after is None and not disk.ready_path(directory, number).exists():  # the newest, of which the mark knows
-                after = disk.Head(number, mark.synced.pos, 0, mark.synced.address)
+                after = disk.LogHead(number, mark.synced.pos, 0, mark.synced.address)
             log = _Log(directory, number, consumed, before, after if after and after.number == number else None)
             log.repair()
             losses += log.losses
@@ -70,7 +70,7 @@ def repair(directory: Path, read_to: Place = Place(), consumer: str = "stream") 
         os.close(lock)
 
 
-def _begin_after(directory: Path, place: Place) -> None:
+def _begin_after(directory: Path, place: JournalPosition) -> None:
     """Leave a mark, from which the next opening takes its first number and address."""
     mark = MarkFile(directory)
     mark.open()
@@ -98,14 +98,14 @@ def _mark(directory: Path) -> Mark:
         return Mark()
 
 
-def _head(directory: Path, number: int) -> disk.Head | None:
+def _head(directory: Path, number: int) -> disk.LogHead | None:
     try:
         return disk.read_head(directory, number).head
     except JournalDamaged:
         return None
 
 
-def _wanted(directory: Path, consumed: Place, synced: Place) -> list[int]:
+def _wanted(directory: Path, consumed: JournalPosition, synced: JournalPosition) -> list[int]:
     """The logs that there must be: those that are here, and those that the mark and the heads of others name."""
     present = [n for n in disk.numbers(directory) if n >= consumed.file]
     heads = (_head(directory, number) for number in present)
@@ -122,9 +122,9 @@ class _Log:
 
     directory: Path
     number: int
-    consumed: Place
-    before: disk.Head
-    after: disk.Head | None
+    consumed: JournalPosition
+    before: disk.LogHead
+    after: disk.LogHead | None
     losses: list[Loss] = field(default_factory=list)
     _parts: list[bytes] = field(default_factory=list)
     _counters: Ints = field(default_factory=lambda: Counters().to_array())
@@ -239,7 +239,7 @@ class _Log:
         self._address, self._block = address, block
         self.losses.append(Loss(disk.ready_path(self.directory, self.number), lost))
 
-    def _filling(self, at: int, length: int, lost: int, head: disk.Head | None = None) -> bytes:
+    def _filling(self, at: int, length: int, lost: int, head: disk.LogHead | None = None) -> bytes:
         block = disk.Block(self._block, self._block, 0)
         fits = head is not None or length >= _SMALLEST + self._counters.nbytes
         counters = self._counters if fits else self._counters[:0]
@@ -253,7 +253,7 @@ class _Log:
                 shutil.copy2(path, kept)
         write_atomic(path, content)
 
-    def end(self) -> disk.Head:
+    def end(self) -> disk.LogHead:
         """What the head of the next log should say, if that one is gone."""
         taken = self._taken + self._address - (self._begin or 0)
-        return disk.Head(self.number, sum(map(len, self._parts)), self._block, self._address, taken, self._lowest)
+        return disk.LogHead(self.number, sum(map(len, self._parts)), self._block, self._address, taken, self._lowest)

@@ -34,7 +34,7 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """What the gateway wants to know of a request before its body. `length` is None if nothing says how long the body
     is, -1 for chunks. Encodings (other than identity) and expectations are in lower case."""
 
@@ -47,7 +47,7 @@ class Head(NamedTuple):
     keep_alive: bool
 
 
-class Step(Enum):
+class BodyStep(Enum):
     """Where `body` stopped."""
 
     HUNGRY = "more bytes must come"
@@ -118,7 +118,7 @@ class RequestReader:
 
     # --- heads ------------------------------------------------------------------------------------
 
-    def head(self) -> Head | None:
+    def head(self) -> RequestHead | None:
         """The head of the next request; None until it is complete. Raises Refused."""
         data = self._data
         if not self._skipped and data.startswith(b"\r\n", self._at):  # RFC 9112, 2.2: one empty line is ignored
@@ -146,7 +146,7 @@ class RequestReader:
         if alone or (len(data) > at and not (65 <= data[at] <= 90) and data[at:] != b"\r"):
             raise Refused(refusals.BAD_REQUEST)
 
-    def _begin(self, fields: _Fields) -> Head:
+    def _begin(self, fields: _Fields) -> RequestHead:
         """Decide where the body ends."""
         transfer, lengths = fields.listed(b"transfer-encoding"), fields.all(b"content-length")
         modern = fields.parser.get_http_version() == "1.1"
@@ -164,7 +164,7 @@ class RequestReader:
         self._in_body = True
         self._chunked, self._ended_chunk, self._trailer = length == _CHUNKED, False, None
         self._left, self.moved = max(0, length or 0), 0
-        return Head(
+        return RequestHead(
             method=fields.parser.get_method(),
             target=fields.url,
             length=length,
@@ -176,14 +176,14 @@ class RequestReader:
 
     # --- bodies -----------------------------------------------------------------------------------
 
-    def body(self, into: bytearray | None) -> Step:
+    def body(self, into: bytearray | None) -> BodyStep:
         """Move what is here of the body to `into`, or nowhere. Raises Refused."""
         if self._chunked:
             step = self._chunks(into)
         else:
             self._move(into)
-            step = Step.HUNGRY if self._left else Step.END
-        if step is Step.END:
+            step = BodyStep.HUNGRY if self._left else BodyStep.END
+        if step is BodyStep.END:
             self._in_body = False
         return step
 
@@ -195,18 +195,18 @@ class RequestReader:
         self._left -= count
         self.moved += count
 
-    def _chunks(self, into: bytearray | None) -> Step:
+    def _chunks(self, into: bytearray | None) -> BodyStep:
         for _ in range(CHUNKS_PER_CALL):
             if self._trailer is not None:
                 return self._trailers()
             if self._left:
                 self._move(into)
                 if self._left:
-                    return Step.HUNGRY
+                    return BodyStep.HUNGRY
                 self._ended_chunk = True
             if self._ended_chunk:
                 if len(self._data) - self._at < 2:
-                    return Step.HUNGRY
+                    return BodyStep.HUNGRY
                 if not self._data.startswith(b"\r\n", self._at):
                     raise Refused(refusals.BAD_REQUEST)
                 self._at += 2
@@ -215,24 +215,24 @@ class RequestReader:
             if size is None:
                 if self._line(MAX_CHUNK_LINE, refusals.BAD_REQUEST) is not None:
                     raise Refused(refusals.BAD_REQUEST)
-                return Step.HUNGRY
+                return BodyStep.HUNGRY
             self._at = size.end()
             self._left = int(size[1], 16)
             if not self._left:
                 self._trailer = 0
-        return Step.BUSY
+        return BodyStep.BUSY
 
-    def _trailers(self) -> Step:
+    def _trailers(self) -> BodyStep:
         """Trailers have no meaning here: they are read over."""
         for _ in range(CHUNKS_PER_CALL):
             assert self._trailer is not None
             line = self._line(MAX_TRAILER_BYTES - self._trailer, refusals.HEADERS_TOO_LARGE)
             if line is None:
-                return Step.HUNGRY
+                return BodyStep.HUNGRY
             if not line:
-                return Step.END
+                return BodyStep.END
             self._trailer += len(line) + 2
-        return Step.BUSY
+        return BodyStep.BUSY
 
     def _line(self, most: int, refusal: Refusal) -> bytes | None:
         """A line without its end; None until it is complete."""

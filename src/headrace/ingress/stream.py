@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.formats import FORMATS
-from headrace.ingress.backpressure import Backpressure, Limits, Verdict
+from headrace.ingress.backpressure import Admission, Backpressure, Limits
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
 from headrace.ingress.journal import Journal, Sync
-from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer, Settings
+from headrace.ingress.peers import DROPPED, KEEP, LONG, IngressSettings, Origin, Peer
 from headrace.model.program import StreamDef
 
 # How long a byte waits for others before it is written: blocks of 5 ms at 150 MB/s are 750 KB, near the largest there
@@ -33,7 +33,7 @@ class StreamIngress:
     """See the module. Lives in the event loop's thread; the journal was opened in another one."""
 
     def __init__(
-        self, stream: StreamDef, journal: Journal, settings: Settings, loop: asyncio.AbstractEventLoop
+        self, stream: StreamDef, journal: Journal, settings: IngressSettings, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.stream, self.settings, self.loop = stream, settings, loop
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
@@ -121,7 +121,7 @@ class StreamIngress:
         if count:
             arena, start = self.journal.incoming
             found = self.finder.search(arena, start, start + count, origin.state)
-            if self.pressure.offer(0, count) is Verdict.DROP:
+            if self.pressure.offer(0, count) is Admission.DROP:
                 self._drop(origin, count, found)
             else:
                 self._take(origin, count, found)
@@ -189,7 +189,7 @@ class StreamIngress:
     def take_body(self, origin: Origin, body: bytes | bytearray, done: Callable[[], None]) -> bool:
         """A whole request: its end ends its last record. False, and nothing happens, when there is no room; else `done`
         is called when it is in the journal."""
-        if not self.open or self.pressure.offer(0, len(body)) in (Verdict.DROP, Verdict.PAUSE):
+        if not self.open or self.pressure.offer(0, len(body)) in (Admission.DROP, Admission.PAUSE):
             return False
         self._arrived += 1
         self.whole(origin, body)

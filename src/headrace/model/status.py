@@ -79,7 +79,7 @@ ALIVE: tuple[ShownState, ...] = ("created", "starting", "running", "stopping", "
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """A pipeline came into `state` at `at` (seconds since 1970) because of `reason`."""
 
     state: State
@@ -235,7 +235,7 @@ class PipelineStatus(HtmlTable):
     sent: Traffic = field(default_factory=Traffic)
     received: Traffic = field(default_factory=Traffic)
     detached: dict[str, str] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[StateChange] = field(default_factory=list)
     rows_in: int = 0
     rejected: int = 0
 

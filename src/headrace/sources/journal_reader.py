@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.formats.base import Format
 from headrace.ingress.entries import damaged, numbers
-from headrace.ingress.mark import MARK, Place, commit, consumer_path, read_consumer
+from headrace.ingress.mark import MARK, JournalPosition, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
 from headrace.model.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, Split
@@ -27,12 +27,16 @@ CONSUMER = "stream"
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 
 
-def place_of(offset: Any) -> Place:
+def place_of(offset: Any) -> JournalPosition:
     """The place that an offset of this source names; the beginning for that of another source."""
-    return Place(**offset) if isinstance(offset, dict) and offset.keys() == asdict(Place()).keys() else Place()
+    return (
+        JournalPosition(**offset)
+        if isinstance(offset, dict) and offset.keys() == asdict(JournalPosition()).keys()
+        else JournalPosition()
+    )
 
 
-def require_journal(directory: Path, read_to: Place) -> None:
+def require_journal(directory: Path, read_to: JournalPosition) -> None:
     """Raise JournalDamaged when epochs have read up to `read_to` and nothing is left of the journal. A new one would
     begin with address 0, and no epoch would ever read what it takes."""
     left = numbers(directory) or (directory / MARK).exists() or consumer_path(directory, CONSUMER).exists()
@@ -65,13 +69,13 @@ class JournalSource:
         self._keep: bool = values["fsync"] != "never"
         known = read_consumer(consumer_path(self.directory, CONSUMER))
         self._lost = known[1] if known is not None else 0  # by the planning processes before this one
-        self._committed = Place()
+        self._committed = JournalPosition()
 
     def initial(self) -> Offset:
-        return asdict(Place())
+        return asdict(JournalPosition())
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
-        place = Place(**start)
+        place = JournalPosition(**start)
         self._release(place)
         self.log.follow(place)
         found = self.log.advance(place, max_bytes)
@@ -82,7 +86,7 @@ class JournalSource:
         return asdict(found)
 
     def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
-        begin, stop = Place(**start), Place(**end)
+        begin, stop = JournalPosition(**start), JournalPosition(**end)
         self.log.follow(begin)
         count = max(1, min(parallelism, -(-(stop.address - begin.address) // SMALLEST_SPLIT)))
         groups = self.log.stretches(begin, stop, count)
@@ -92,12 +96,12 @@ class JournalSource:
         return False  # somebody may connect at any time
 
     def backlog(self, at: Offset) -> int:
-        return self.log.backlog(Place(**at))
+        return self.log.backlog(JournalPosition(**at))
 
     def commit(self, end: Offset) -> None:
-        self._release(Place(**end))
+        self._release(JournalPosition(**end))
 
-    def _release(self, place: Place) -> None:
+    def _release(self, place: JournalPosition) -> None:
         """Everything before `place` is in a committed epoch. Spark says so with the epoch after it, which never comes
         when a full journal has paused all senders; but it asks for what follows `place` only after that commit. On a
         full disk the position is written the next time: it only says what may be deleted."""

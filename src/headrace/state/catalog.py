@@ -16,7 +16,7 @@ from headrace.base.durable import state_errors, write_atomic
 from headrace.errors import ExternalError, StateDamaged
 from headrace.model.codec import dump
 from headrace.model.program import Left, PipelineDef, SinkDef, StreamDef
-from headrace.model.status import Change, State
+from headrace.model.status import State, StateChange
 from headrace.model.stored import store_text, stored
 from headrace.state.lifecycle import Desired, desired_in, follow
 from headrace.state.secrets import Vault, names_in, read_vault
@@ -32,7 +32,7 @@ class PipelineRecord:
     """A pipeline and what became of it. `detached` are the sinks that it goes on without, and why."""
 
     definition: PipelineDef
-    history: tuple[Change, ...] = (Change("created", "", 0.0),)
+    history: tuple[StateChange, ...] = (StateChange("created", "", 0.0),)
     detached: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from headrace.errors import IllegalTransition
-from headrace.model.status import Change, State
+from headrace.model.status import State, StateChange
 
 # "finished": its finite source has ended and all its windows are closed; it goes on when its stream does.
 TRANSITIONS: dict[State, tuple[State, ...]] = {
@@ -24,7 +24,7 @@ KEPT_CHANGES = 16
 Desired = Literal["running", "stopped", "failed"]
 
 
-def follow(history: tuple[Change, ...], state: State, reason: str, at: float) -> tuple[Change, ...]:
+def follow(history: tuple[StateChange, ...], state: State, reason: str, at: float) -> tuple[StateChange, ...]:
     """`history` and one change more; the oldest are forgotten. Raises IllegalTransition."""
     if history and state not in TRANSITIONS[history[-1].state]:
         raise IllegalTransition(
@@ -33,7 +33,7 @@ def follow(history: tuple[Change, ...], state: State, reason: str, at: float) ->
             before=history[-1].state,
             after=state,
         )
-    return (*history, Change(state, reason, at))[-KEPT_CHANGES:]
+    return (*history, StateChange(state, reason, at))[-KEPT_CHANGES:]
 
 
 def desired_in(state: State) -> Desired:
