@@ -7,28 +7,18 @@
     ├── ExternalError      the machine or another system said no
     └── InternalError      our fault; please report
 
-An error has a `code` (stable, asserted by tests and listed in docs/errors.md), `params` (what it is
-about), a `fault` (whose it is), `retry_helps`, and `advice` (what to do next). The prose may change.
+The branch says who has to act. An error has a `code` (stable, asserted by tests and listed in docs/errors.md),
+`params` (the names and values it is about), `retry_helps`, and `advice` (what to do next). The prose may change.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 from typing import ClassVar
 
 # The value of an option that may hold a secret: an error that shows its line may end up in a log.
 _SECRET = re.compile(r"(\b\w*(?:token|password|secret)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
-
-
-class Fault(Enum):
-    """Who has to act."""
-
-    USER = "user"
-    DATA = "data"
-    EXTERNAL = "external"
-    OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +55,6 @@ class HeadraceError(Exception):
     """Base of all errors. `params` are kept for programs, `message` and `advice` for people."""
 
     code: ClassVar[str] = "HEADRACE_ERROR"
-    fault: ClassVar[Fault] = Fault.OURS
     retry_helps: ClassVar[bool] = False
 
     def __init__(self, message: str, *, advice: str = "", span: Span | None = None, **params: object) -> None:
@@ -102,7 +91,6 @@ def _rebuild(
 
 class UserError(HeadraceError):
     code = "USER_ERROR"
-    fault = Fault.USER
 
 
 class SqlError(UserError):
@@ -111,17 +99,14 @@ class SqlError(UserError):
 
 class DataError(HeadraceError):
     code = "DATA_ERROR"
-    fault = Fault.DATA
 
 
 class ExternalError(HeadraceError):
     code = "EXTERNAL_ERROR"
-    fault = Fault.EXTERNAL
 
 
 class InternalError(HeadraceError):
     code = "INTERNAL_ERROR"
-    fault = Fault.OURS
 
 
 # --- SQL text and names -------------------------------------------------------------------------

@@ -309,7 +309,7 @@ def run(seed: int, seconds: float, cases: int) -> Report:
             ended = time.monotonic()
             while (still := _open(service)) and time.monotonic() < ended + OPEN_SECONDS:
                 time.sleep(0.1)
-            crashes = int(process.poll() is not None) + service.restarts
+            crashes = int(process.poll() is not None) + (service.metrics("s") or {})["gateway_restarts"]
         finally:
             service.stop()
         found = journaled(first.directory) + journaled(second.directory)

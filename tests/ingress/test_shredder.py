@@ -126,7 +126,7 @@ def test_wrap_around_aliases_and_growth_in_mid_stream(seed: int, beyond: int, di
     text = b"".join(buffers)
     assert Counter(found.spans) == Counter(spans(7, buffers, record_ends(text, b"\n")))
     assert found.text(7) == text[: text.rfind(b"\n") + 1]
-    assert (shredder.grown > 0) == (distance > 512)
+    assert (shredder.window(7) > 512) == (distance > 512)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -137,7 +137,7 @@ def test_a_record_over_thousands_of_buffers(backwards: bool) -> None:
     found = feed(shredder, NEWLINE, todo[::-1] if backwards else todo, [1000])
     assert found.text(1) == b"first\nx" + b"yy" * 9000 + b"z\n"
     assert Counter(found.spans) == Counter([Span(1, 0, 1), Span(1, 1, 9002)])
-    assert shredder.grown == 5
+    assert shredder.window(1) == 512 << 5
     assert shredder.waiting == 1
 
 
@@ -171,7 +171,7 @@ def test_what_is_out_of_range_is_refused_without_effect_until_the_ring_has_grown
     for turn in range(module.GROW_AFTER):
         offered = shredder.offer(np.array([[1, 600, 1, 1, 1, 1, 0], [1, 2, 2, 1, 1, 1, 0]]))
         assert (offered.accepted, offered.refused, shredder.waiting) == (0, "out_of_range", 1), turn
-    assert shredder.grown == 1
+    assert shredder.window(1) == 2 * 512
     assert shredder.offer(np.array([[1, 600, 1, 1, 1, 1, 0]])).accepted == 1
     far = shredder.arrive
     with pytest.raises(BadSequence) as problem:

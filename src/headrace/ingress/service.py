@@ -40,7 +40,7 @@ class GatewayService:
         self._addresses: dict[str, list[str]] = {}
         self._lost: dict[str, str] = {}  # what a new process has not opened yet, and why
         self._id = 0
-        self.restarts = 0
+        self._restarts = 0
 
     def open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
         """Take bytes for a stream; the addresses. Raises what the gateway says. Waits as long as the gateway says that
@@ -81,8 +81,8 @@ class GatewayService:
             return None
         found: dict[str, Any] | None = self._ask_about(name, "metrics")["metrics"]
         if found is None and name.lower() in self._orders:
-            return {"state": "closed", "problem": self._lost.get(name.lower(), "")}
-        return found
+            found = {"state": "closed", "problem": self._lost.get(name.lower(), "")}
+        return None if found is None else {**found, "gateway_restarts": self._restarts}
 
     def sync(self, name: str) -> None:
         """Return when everything that the gateway has taken for a stream survives the machine."""
@@ -168,7 +168,7 @@ class GatewayService:
         watch = threading.Thread(target=self._listen, args=(self._process,), name="headrace-gateway", daemon=True)
         watch.start()
         if self._orders:
-            self.restarts += 1
+            self._restarts += 1
             self._lost = dict.fromkeys(self._orders, "the gateway was started again, and opens the journal")
             threading.Thread(
                 target=self._reopen_all, args=(self._process,), name="headrace-reopen", daemon=True

@@ -69,8 +69,6 @@ class SequenceShredder:
         if highest < 4 * (64 << k.BASE):
             raise ValueError("sequence numbers must reach further than a ring")
         self.states, self.highest = states, highest
-        self.refusals = 0
-        self.grown = 0
         self._lock = threading.Lock()
         self._keys, self._slots = np.full(64, -1, np.int64), np.zeros(64, np.int32)
         self._heads = np.zeros((0, k.HEAD_COLUMNS), np.int64)
@@ -110,7 +108,6 @@ class SequenceShredder:
             )  # fmt: skip
             refused = _REASONS[why]
             if why == k.OUT_OF_RANGE:
-                self.refusals += 1
                 refused = self._refuse(int(arrivals[at, k.A_ORIGIN]))
             return Shredded(units[: self._totals[k.T_UNITS]], fragments[: self._totals[k.T_FRAGMENTS]], at, refused)
 
@@ -172,6 +169,13 @@ class SequenceShredder:
     def waiting(self) -> int:
         """How many buffers are kept because a record in them is not complete."""
         return len(self._free) - int(self._totals[k.T_FREE_NODES])
+
+    def window(self, origin: int) -> int:
+        """How many consecutive buffers the ring of a known origin covers."""
+        return 64 << (int(self._heads[self._slot(origin), k.RING]) & 255)
+
+    def _slot(self, origin: int) -> int:
+        return int(self._slots[tables.find_origin(self._keys, origin)])
 
     def waiting_below(self, ref: int) -> Ints:
         """(origin, reference, begin, end) of what is kept of the buffers whose reference is below `ref`: for owners
@@ -235,9 +239,9 @@ class SequenceShredder:
 
     def _refuse(self, origin: int) -> str:
         """An origin's number was beyond its ring: double the ring if that happened often enough."""
-        slot = int(self._slots[tables.find_origin(self._keys, origin)])
-        if (128 << (int(self._heads[slot, k.RING]) & 255)) > min(MAX_WINDOW, self.highest // 4):
+        if 2 * self.window(origin) > min(MAX_WINDOW, self.highest // 4):
             return "too_far"
+        slot = self._slot(origin)
         if self._heads[slot, k.REFUSED] >= GROW_AFTER:
             self._grow(slot)
         return "out_of_range"
@@ -255,7 +259,6 @@ class SequenceShredder:
         old = self._base if ring & 255 == k.BASE else self._big
         shred.move_ring(self._heads, slot, *old, *self._big, offset, log)
         self._give_back(ring)
-        self.grown += 1
 
 
 def warm() -> None:

@@ -121,7 +121,7 @@ class StreamIngress:
         if count:
             arena, start = self.journal.incoming
             found = self.finder.search(arena, start, start + count, origin.state)
-            if self.pressure.offer(0, count) is Admission.DROP:
+            if self.pressure.offer(count) is Admission.DROP:
                 self._drop(origin, count, found)
             else:
                 self._take(origin, count, found)
@@ -129,7 +129,7 @@ class StreamIngress:
 
     def _take(self, origin: Origin, count: int, found: Found) -> None:
         if not self.pressure.open:  # it was refused, but it is here: it is taken, and no more is read
-            self.pressure.offer(0, count, control=True)
+            self.pressure.offer(count, control=True)
             self._pause()
         origin.sequence += 1
         self.journal.append(origin.number, origin.sequence, count, found.first, found.last)
@@ -171,7 +171,7 @@ class StreamIngress:
         origin.counters["dropped_records"] += dropped
         origin.counters["dropped_bytes"] += count - kept
         if kept:
-            self.pressure.offer(0, kept, control=True)
+            self.pressure.offer(kept, control=True)
             ended = found.first >= 0
             self._take(origin, kept, Found(kept, kept, 1, 0) if ended else Found(-1, -1, 0, found.state))
         if kept < count:
@@ -189,7 +189,7 @@ class StreamIngress:
     def take_body(self, origin: Origin, body: bytes | bytearray, done: Callable[[], None]) -> bool:
         """A whole request: its end ends its last record. False, and nothing happens, when there is no room; else `done`
         is called when it is in the journal."""
-        if not self.open or self.pressure.offer(0, len(body)) in (Admission.DROP, Admission.PAUSE):
+        if not self.open or self.pressure.offer(len(body)) in (Admission.DROP, Admission.PAUSE):
             return False
         self._arrived += 1
         self.whole(origin, body)
@@ -201,7 +201,7 @@ class StreamIngress:
         plain = self.finder.states == len(self.finder.delimiter)
         if plain and not body.endswith(self.finder.delimiter):
             body += self.finder.delimiter
-            self.pressure.offer(0, len(self.finder.delimiter), control=True)
+            self.pressure.offer(len(self.finder.delimiter), control=True)
         found = self.finder.search(body, 0, len(body), 0)
         first = found.first if found.first >= 0 else len(body)
         origin.sequence += 1
@@ -256,7 +256,7 @@ class StreamIngress:
         closing, self._closing = self._closing, []
         lost = sum(map(self.journal.close_origin, closing))
         if lost:
-            self.pressure.release(0, lost)
+            self.pressure.release(lost)
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             try:
@@ -281,7 +281,7 @@ class StreamIngress:
         try:
             self.journal.poll()
         finally:
-            self.pressure.release(0, held - self.journal.held)
+            self.pressure.release(held - self.journal.held)
         if self.journal.problem:
             self._flush_later()
         self._go_on()
@@ -369,14 +369,14 @@ class StreamIngress:
 
     def metrics(self) -> dict[str, Any]:
         """What DESCRIBE STREAM shows."""
-        now = self.pressure.now()
         return {
             "classes": self.counters.used(),
-            "state": "paused" if self.paused else now.state,
+            "state": "paused" if self.paused else self.pressure.state,
             "journal_bytes": self.journal.held,
-            "journal_limit": now.limit_bytes,
+            "journal_limit": self.pressure.limits.total,
+            "spill_bytes": self.pressure.spilled,
             "disk_bytes": self.journal.disk_bytes,
-            "pauses": now.pauses,
+            "pauses": self.pressure.pauses,
             "lost_bytes": self.journal.lost_bytes,
             "problem": self.journal.problem,
         }

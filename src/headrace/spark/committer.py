@@ -16,8 +16,8 @@ from pathlib import Path
 
 from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, Row
-from headrace.control.barrier import FanIn, align
-from headrace.control.signals import QUICK_END, Barrier, Signal
+from headrace.control.barrier import BarrierAligner, align
+from headrace.control.signals import QUICK_END, Barrier, Channel, Signal
 from headrace.errors import DiskFull, HeadraceError, MissingInput, SinkFailed, SinkUnavailable, TooManyGroups
 from headrace.exec.failures import describe
 from headrace.model.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
@@ -85,17 +85,17 @@ class EpochCommitter:
             owed.setdefault(_input(debt.pipeline.instance, debt.sink), []).append(debt)
         if not owed:
             return
-        point: FanIn[None] = FanIn("the committer", owed)
-        point.control.expect(signal)
+        aligner: BarrierAligner[None] = BarrierAligner("the committer", owed, Channel.CONTROL)
+        aligner.expect(signal)
         reasons = []
         for name, debts in owed.items():
             try:
                 for debt in debts:
                     self._settle(debt)
-                point.control.offer(name, signal)
+                aligner.offer(name, signal)
             except HeadraceError as problem:
                 reasons.append(problem.message)
-        if late := point.control.missing:
+        if late := aligner.missing:
             raise SinkFailed(
                 f"{', '.join(late)} cannot write what is owed: {'; '.join(reasons)}",
                 advice="Nothing is lost: it is tried again in every epoch, and by the next flush.",
