@@ -1,4 +1,4 @@
-"""The batch policy: when the rows that wait become an epoch (DESIGN section 6).
+"""The batch policy: when the rows that wait become an epoch (docs/design/2026-11-16-batch-policy.md).
 
 An epoch costs a fixed amount, so rows that come in drops may be worth waiting for. Three triggers, whichever is first:
 enough rows wait (`max_rows`), the oldest has waited long enough (`max_latency`), or the epoch before closed windows and

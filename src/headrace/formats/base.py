@@ -2,7 +2,7 @@
 
 A `Format` is made once per plan version and worker from a stream's schema and options. It frames (finds where records
 end) and decodes (records to Arrow columns, only the wanted ones). It holds no state between calls, so buffers may come
-in any order. Where a record belongs: to the buffer that holds its *end* (DESIGN section 4).
+in any order. Where a record belongs: to the buffer that holds its *end* (docs/design/2026-11-16-founding.md).
 
 Validity does not depend on who is listening: the structure of every record is checked, always; a bad *value* is a fact
 of (row, column), found only when that column is decoded. A format reports both and judges neither: what happens to a

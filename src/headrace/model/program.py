@@ -227,7 +227,7 @@ MAX_GROUPS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class PipelineDef:
-    """A declared pipeline: one instance of it. `instance` is never reused (DESIGN section 8).
+    """A declared pipeline: one instance of it. `instance` is never reused (docs/design/2026-11-16-founding.md).
 
     `heir_of` is the instance whose lanes it took over, state and all: it replaced one with the same Ring 1 program.
     More than `max_groups` open groups stop it; `late` is None when late rows are only counted. `life` counts how often

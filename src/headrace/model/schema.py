@@ -1,7 +1,8 @@
 """Types, fields, schemas, and the view of a schema that a pipeline needs.
 
-A column *is* its index in the stream's declared schema, everywhere (DESIGN section 3). A `View` says which
-columns someone needs; ALL, SOME and NONE are three different values.
+A column *is* its index in the stream's declared schema, everywhere. A `View` says which columns a
+pipeline needs; ALL, SOME and NONE are three different values. docs/design/2026-11-16-founding.md says why columns are
+indexes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Families: pipelines of one stream with the same window and keys fold a batch in one pass (DESIGN section 1).
+"""Families: pipelines of one stream with the same window and keys fold a batch in one pass (see
+docs/design/2026-11-16-founding.md).
 
 A family exists only here, in one plan version's Ring 0; lanes and state stay per pipeline, so what a member sends does
 not depend on who else is in the family.

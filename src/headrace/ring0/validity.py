@@ -1,4 +1,5 @@
-"""What a bad record does, per pipeline: validity does not depend on who is listening (DESIGN section 3).
+"""What a bad record does, per pipeline: validity does not depend on who is listening (see
+docs/design/2026-11-16-founding.md).
 
 Bad *structure* and a bad *event time* concern everybody: the record is no row for anyone. A bad *value* is a fact of
 (row, column): it concerns the pipelines whose view contains the column, on rows that their filter does not drop. A

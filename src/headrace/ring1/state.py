@@ -1,8 +1,9 @@
 """What a lane remembers between epochs, and the small store it remembers it in.
 
 A lane's state is a *header* (small, read and written every epoch) and *blobs* of partials, each under a key of its
-own, so that an epoch rewrites only what it touches (DESIGN section 6). The store is Spark's state store in production
+own, so that an epoch rewrites only what it touches. The store is Spark's state store in production
 (`headrace.spark.state_host`) and a dictionary in tests and in `MemoryStore`.
+See docs/design/2026-11-16-state-operator.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What kills a worker (out of memory, a crash in native code) cannot be caught there, and Spark would run the logged epoch
 with the logged plan again and again. So this list stands outside the plan versions: the hub writes it, and the planning
-process applies it whenever it hands out a plan (DESIGN section 6).
+process applies it whenever it hands out a plan (docs/design/2026-11-16-founding.md).
 """
 
 from __future__ import annotations

@@ -1,0 +1,32 @@
+"""The source of the package as tests read it: parsed once for all tests of a process."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "headrace"
+
+
+@cache
+def modules() -> tuple[Path, ...]:
+    """Every module of the package."""
+    return tuple(sorted(SOURCE.rglob("*.py")))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def prose(path: Path) -> str:
+    """The docstrings and comments of a module."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [ast.get_docstring(node) or "" for node in ast.walk(tree(path)) if isinstance(node, documented)]
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+    return "\n".join([*found, *(token.string for token in tokens if token.type == tokenize.COMMENT)])
