@@ -7,7 +7,7 @@
 
     settings = read_settings(FileSettings, "source 'files'", {"path": "/data"})
 
-Help texts and docs are made from the declarations (`declared`), so an option that is not declared cannot be used.
+Help texts and docs are generated from the declarations (`declared`), so every usable option is documented.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `read` turns the text into a value or raises ValueError with what is allowed."""
+    """One option. `read` parses the text, or raises ValueError with a description of the allowed values."""
 
     name: str
     read: Reader
     default: Any = None
     required: bool = False
     help: str = ""
-    secret: bool = False  # stored apart, and never shown (`headrace.state.secrets`)
+    secret: bool = False  # stored separately and never shown (`headrace.state.secrets`)
 
 
 def option(read: Reader, *, default: Any = None, required: bool = False, help: str = "", secret: bool = False) -> Any:
-    """A field of a settings class. Its name is the option's name."""
+    """Declares an option as a field of a settings class. The field's name is the option's name."""
     made = Option("", read, default, required, help, secret)
     return field(default=default, metadata={"option": made})
 
 
 @cache
 def declared(settings: type) -> tuple[Option, ...]:
-    """The options that a settings class declares, in order."""
+    """The options that a settings class declares, in their order."""
     return tuple(replace(f.metadata["option"], name=f.name) for f in fields(settings) if "option" in f.metadata)
 
 
 def read_settings(settings: type[T], owner: str, given: Mapping[str, str]) -> T:
-    """The settings that the texts of `given` make. `owner` names them in errors, as in "sink 'parquet'"."""
+    """Parse the texts of `given` into a settings object. Errors name the `owner`, as in "sink 'parquet'"."""
     kind: Any = settings
     return settings(**check_options(owner, declared(kind), given))
 
@@ -140,7 +140,7 @@ def _whole(digits: str, unit: int, allowed: str) -> int:
 
 
 def check_options(owner: str, declared: Sequence[Option], given: Mapping[str, str]) -> dict[str, Any]:
-    """The value of every declared option. `owner` names them in errors, as in "sink 'parquet'"."""
+    """Parse `given` and return the value of every declared option. Errors name the `owner`, as in "sink 'parquet'"."""
     by_name = {o.name: o for o in declared}
     values = {o.name: o.default for o in declared}
     for name, raw in given.items():
