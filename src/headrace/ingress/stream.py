@@ -1,8 +1,9 @@
-"""One pushed stream inside the gateway: its journal, its connections, and what happens when the readers are behind.
+"""One pushed stream inside the gateway: its journal, its connections, and backpressure when its readers are too slow.
 
-Protocols (`headrace.ingress.tcp`, `headrace.ingress.http`) only do I/O: they put bytes where `room` says and tell how
-many came. Here the bytes become buffers of an origin; records that are too long or that overload drops are cut out at
-record boundaries, so that everything else stays whole and the loss is counted to the record."""
+Protocols (`headrace.ingress.tcp`, `headrace.ingress.http`) only do I/O: they read into the memory of `Journal.room` and
+report how many bytes arrived. This module turns the bytes into buffers of an origin. It removes records that are too
+long, or that overload drops, at record boundaries. So all other records stay complete, and every lost one is
+counted."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from headrace.ingress.journal import Journal, Sync
 from headrace.ingress.peers import DROPPED, KEEP, LONG, IngressSettings, Origin, Peer
 from headrace.model.program import StreamDef
 
-# How long a byte waits for others before it is written: blocks of 5 ms at 150 MB/s are 750 KB, near the largest there
-# are. When a sender waits for an answer, a flush comes as soon as a round of the loop brings no more bytes: one client
-# alone gets its answer at once, and those of many clients who wait are answered by one flush.
+# How long a byte waits for others before it is written. At 150 MB/s, 5 ms are blocks of 750 KB, close to the maximum.
+# When a sender waits for a response, a flush follows as soon as an iteration of the event loop brings no more bytes. So
+# a single client is answered at once, and one flush answers many waiting clients.
 FLUSH_SECONDS = 0.005
 POLL_SECONDS = 0.05  # how often the consumers' progress is read
 SWEEP_SECONDS = 1.0
@@ -30,7 +31,7 @@ RETRY_SECONDS = 1.0  # after a flush that failed
 
 
 class StreamIngress:
-    """See the module. Lives in the event loop's thread; the journal was opened in another one."""
+    """The ingress of one stream; see the module. Runs in the event loop's thread. Another thread opened the journal."""
 
     def __init__(
         self, stream: StreamDef, journal: Journal, settings: IngressSettings, loop: asyncio.AbstractEventLoop
@@ -40,7 +41,7 @@ class StreamIngress:
         finder = finder_of(fmt)
         assert finder is not None, "the source's check refuses such formats"
         self.finder: Delimiting = finder
-        # A longer record is bad anyhow: of one that does not end, just enough is kept for the format to say so.
+        # A longer record is bad in any case. Of an endless one, just enough is kept for the format to reject it.
         self.longest = fmt.max_record_bytes + len(finder.delimiter) + 1
         limit = settings.max_journal_bytes
         self.journal = journal
@@ -49,10 +50,10 @@ class StreamIngress:
         self.peers: set[Peer] = set()
         self._waiting: list[Callable[[], None]] = []
         self._closing: list[int] = []
-        self._next, self._first = 0, self.journal.number  # a journal is opened with a new number each time
+        self._next, self._first = 0, self.journal.number  # a journal gets a new number each time it is opened
         self.paused = self._scheduled = self._closed = False
         self._arrived = 0  # buffers and bodies so far
-        self._watching = False  # whether a quiet round of the loop is waited for
+        self._watching = False  # true while waiting for a loop iteration without new bytes
         self._syncing: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -64,7 +65,7 @@ class StreamIngress:
     # --- connections ------------------------------------------------------------------------------
 
     def admit(self, peer: Peer, kind: str) -> bool:
-        """A connection begins; False when there are too many."""
+        """Register a new connection. False if there are too many."""
         counters = self.counters.of(kind)
         if len(self.peers) >= self.settings.max_connections:
             counters["refused"] += 1
@@ -73,7 +74,9 @@ class StreamIngress:
         counters["opened"] += 1
         self.peers.add(peer)
         if self.paused:
-            self.loop.call_soon(self._pause_new, peer)  # uvloop begins to read after this, whatever we say now
+            self.loop.call_soon(
+                self._pause_new, peer
+            )  # uvloop starts reading after this call, even if it is paused now
         return True
 
     def _pause_new(self, peer: Peer) -> None:
@@ -81,8 +84,8 @@ class StreamIngress:
             peer.pause()
 
     def leave(self, peer: Peer, clean: bool) -> None:
-        """A connection is over. A last record without its delimiter is kept if the stream wants that and the other
-        side ended on purpose."""
+        """Remove a connection. Its last record without a delimiter is kept if the stream is configured so and the peer
+        closed cleanly."""
         if peer not in self.peers:
             return
         self.peers.remove(peer)
@@ -96,24 +99,24 @@ class StreamIngress:
         self.end_origin(origin)
 
     def begin_origin(self, kind: str) -> Origin:
-        """A new origin; its number is never used again in this journal."""
+        """A new origin. Its number is never used again in this journal."""
         self._next += 1
         return Origin((self._first << 32) + self._next, self.counters.of(kind))
 
     def end_origin(self, origin: Origin) -> None:
-        """No more of it will come."""
+        """End an origin: it sends no more bytes."""
         self._closing.append(origin.number)
         self.schedule()
 
     @property
     def open(self) -> bool:
-        """Whether there is room for more."""
+        """True if the stream accepts more bytes."""
         return self.pressure.open and not (self.paused or self._closed or self.journal.problem)
 
     # --- bytes ------------------------------------------------------------------------------------
 
     def received(self, origin: Origin, count: int) -> None:
-        """`count` bytes came for `origin` and are where `journal.room` said."""
+        """Process `count` bytes of `origin`, which are in the memory that `journal.room` returned."""
         self._arrived += 1
         origin.total += count
         if origin.skip != KEEP:
@@ -128,7 +131,7 @@ class StreamIngress:
         self.schedule()
 
     def _take(self, origin: Origin, count: int, found: Found) -> None:
-        if not self.pressure.open:  # it was refused, but it is here: it is taken, and no more is read
+        if not self.pressure.open:  # refused, but already read from the socket: take it and stop reading
             self.pressure.offer(count, control=True)
             self._pause()
         origin.sequence += 1
@@ -145,7 +148,7 @@ class StreamIngress:
             self._pause()
 
     def _skip(self, origin: Origin, count: int) -> int:
-        """Throw away the rest of a record; how many bytes are left after it, moved to where the room begins."""
+        """Discard the rest of a record. Returns the number of bytes after it, which move to the start of the room."""
         arena, start = self.journal.incoming
         found = self.finder.search(arena, start, start + count, origin.state)
         gone = count if found.first < 0 else found.first
@@ -162,7 +165,8 @@ class StreamIngress:
         return count - gone
 
     def _drop(self, origin: Origin, count: int, found: Found) -> None:
-        """Keep what completes the open record, drop the rest: whole records, and the beginning of the next."""
+        """Keep the bytes that complete the unfinished record. Drop the others: complete records, and the beginning of
+        the next one."""
         arena, start = self.journal.incoming
         kept = 0
         if origin.open:
@@ -181,14 +185,14 @@ class StreamIngress:
             origin.skip, origin.state = (DROPPED, found.state) if open_end else (KEEP, 0)
 
     def _end_record(self, origin: Origin) -> None:
-        """An empty buffer whose end ends the open record."""
+        """Append an empty buffer that ends the unfinished record."""
         origin.sequence += 1
         self.journal.put(origin.number, origin.sequence, b"", 0, 0, ends=True)
         origin.open = origin.state = 0
 
     def take_body(self, origin: Origin, body: bytes | bytearray, done: Callable[[], None]) -> bool:
-        """A whole request: its end ends its last record. False, and nothing happens, when there is no room; else `done`
-        is called when it is in the journal."""
+        """Take a complete request, whose end ends its last record. Calls `done` when it is in the journal. Returns
+        False, without effect, if there is no space."""
         if not self.open or self.pressure.offer(len(body)) in (Admission.DROP, Admission.PAUSE):
             return False
         self._arrived += 1
@@ -197,7 +201,7 @@ class StreamIngress:
         return True
 
     def whole(self, origin: Origin, body: bytes | bytearray) -> None:
-        """Journal bytes that are whole records."""
+        """Append bytes that are complete records."""
         plain = self.finder.states == len(self.finder.delimiter)
         if plain and not body.endswith(self.finder.delimiter):
             body += self.finder.delimiter
@@ -212,14 +216,14 @@ class StreamIngress:
     # --- time -------------------------------------------------------------------------------------
 
     def schedule(self) -> None:
-        """Flush soon."""
+        """Schedule a flush."""
         if not self._scheduled:
             self._scheduled = True
             self._timer = self.loop.call_later(FLUSH_SECONDS, self._flush)
 
     def when_flushed(self, done: Callable[[], None]) -> None:
-        """Call `done` when everything that came so far is in the journal. Somebody waits for that: flush as soon as
-        nothing else is coming."""
+        """Call `done` when everything received so far is in the journal. A client waits for that, so flush as soon as
+        no more bytes arrive."""
         self._waiting.append(done)
         self.schedule()
         if not self._watching and not self.journal.problem:
@@ -227,7 +231,7 @@ class StreamIngress:
             self.loop.call_soon(self._flush_when_quiet, self._arrived)
 
     def _flush_when_quiet(self, arrived: int) -> None:
-        """Flush if the round of the loop that now ends brought nothing; the timer of `schedule` bounds the wait."""
+        """Flush if the last iteration of the loop brought no bytes. The timer of `schedule` limits the wait."""
         self._watching = False
         if not self._waiting or self._closed:
             return
@@ -248,9 +252,9 @@ class StreamIngress:
             try:
                 self.journal.sync()
             except OSError as problem:
-                if not self.journal.problem:  # there was no handle to sync with
+                if not self.journal.problem:  # no file handle was left
                     self.journal.not_synced(problem)
-        if self.journal.problem:  # nothing is acknowledged
+        if self.journal.problem:  # acknowledge nothing
             self._flush_later()
             return
         closing, self._closing = self._closing, []
@@ -261,13 +265,13 @@ class StreamIngress:
         for done in waiting:
             try:
                 done()
-            except Exception:  # the others shall have their answers all the same
+            except Exception:  # the others still get their responses
                 traceback.print_exc()
         self._go_on()
 
     def _flush_later(self) -> None:
-        """The journal has a problem: take nothing more, and try again soon, whoever met it. The disk may have room
-        again, and only a flush finds out."""
+        """Pause all senders after a problem of the journal, and retry soon: only a flush shows whether the disk works
+        again."""
         self._pause()
         if self._retry is None:
             self._retry = self.loop.call_later(RETRY_SECONDS, self._try_again)
@@ -304,7 +308,7 @@ class StreamIngress:
             peer.expire(now)
 
     async def sync(self) -> None:
-        """Write and sync everything that came so far. Raises OSError when the disk does not take it."""
+        """Write and sync everything received so far. Raises OSError if the disk fails."""
         await self._wait_for_sync()
         if not self.journal.flush():
             raise OSError(self.journal.problem)
@@ -318,8 +322,8 @@ class StreamIngress:
             await asyncio.wait([self._syncing])
 
     def _sync(self, really: bool | None = None) -> None:
-        """In another thread: a disk may take its time, and connections should not notice. With fsync `never` files are
-        only closed, unless it is asked for."""
+        """Sync in another thread, so that a slow disk does not delay connections. With fsync = 'never' the files are
+        only closed, unless `really` is true."""
         if self._syncing is not None:
             return
         try:
@@ -336,7 +340,7 @@ class StreamIngress:
     def _begin_sync(self, work: Callable[..., None], done: Callable[[], None], *given: bool) -> None:
         def ended(future: asyncio.Future[None]) -> None:
             self._syncing = None
-            if future.exception() is None:  # else the journal's problem stays, and it is tried again
+            if future.exception() is None:  # otherwise the journal keeps its problem, and the next turn retries
                 done()
 
         self._syncing = self.loop.run_in_executor(None, work, *given)
@@ -348,7 +352,7 @@ class StreamIngress:
             self._pause()
 
     def _failed_to_sync(self, problem: OSError) -> None:
-        """There are no handles to sync with: nothing is lost, and the next turn tries again."""
+        """Handle a lack of file handles: nothing is lost, and the next turn retries."""
         self.journal.not_synced(problem)
         self._pause()
 
@@ -368,7 +372,7 @@ class StreamIngress:
     # --- the end ----------------------------------------------------------------------------------
 
     def metrics(self) -> dict[str, Any]:
-        """What DESCRIBE STREAM shows."""
+        """The facts that DESCRIBE STREAM shows."""
         return {
             "classes": self.counters.used(),
             "state": "paused" if self.paused else self.pressure.state,
@@ -382,11 +386,11 @@ class StreamIngress:
         }
 
     async def close(self) -> None:
-        """After all connections are gone: flush and let go."""
+        """Flush and close the journal. Called after all connections are gone."""
         for timer in self._timers:
             timer.cancel()
         await self._wait_for_sync()
         self._flush()
         self._closed = True
-        with contextlib.suppress(OSError):  # what it did not take was not acknowledged
+        with contextlib.suppress(OSError):  # data that the disk refused was never acknowledged
             await self.loop.run_in_executor(None, self.journal.close)
