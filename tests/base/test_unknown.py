@@ -15,7 +15,7 @@ def test_a_suggestion_is_spelled_as_it_was_declared() -> None:
     assert closest("devcename", ["deviceName"]) == "deviceName"
 
 
-def test_an_unknown_name_carries_what_was_asked_for_and_the_suggestion() -> None:
+def test_an_unknown_name_carries_the_name_and_the_suggestion() -> None:
     error = unknown(UnknownStream, "stream", "sensor", ["sensors", "orders"])
     assert error.params == {"name": "sensor", "did_you_mean": "sensors"}
     assert "'sensors'" in error.advice

@@ -1,4 +1,4 @@
-"""A run of `headrace` that gets killed: the script, its input, what must come out, and what must not stay behind.
+"""A run of `headrace` that gets killed: its script, its input, the expected output, and the files that must not remain.
 
 Used by the short test and by the soak. Needs no Spark to know what is right: the answer is worked out in plain Python.
 """

@@ -1,4 +1,4 @@
-"""The accounting of a bounded buffer against a model that really holds the rows, under random schedules."""
+"""The byte counts of a bounded buffer against a model that holds real batches, under random schedules."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ OVERTAKEN = [("control", 1, 101), ("produce", 1, 0), ("produce", 1, 151), ("read
 @pytest.mark.parametrize("limits", EVERY, ids=lambda v: f"{v.strategy}-{v.max_bytes}-{v.max_spill_bytes}")
 @example(steps=OVERTAKEN)
 @given(steps=st.lists(STEPS, max_size=60))
-def test_nothing_is_lost_or_reordered_but_what_is_counted(limits: Limits, steps: list[tuple[str, int, int]]) -> None:
+def test_only_dropped_batches_are_lost_and_none_is_reordered(limits: Limits, steps: list[tuple[str, int, int]]) -> None:
     owner = Owner(Backpressure(limits))
     for kind, a, b in steps:
         if kind == "produce":
@@ -157,7 +157,7 @@ def test_a_full_spill_drops_and_an_empty_one_lets_the_buffer_be_used_again() -> 
     assert pressure.state == "open"
 
 
-def test_a_paused_source_goes_on_when_there_is_really_room() -> None:
+def test_a_paused_source_resumes_when_a_quarter_is_free() -> None:
     pressure = Backpressure(Limits("pause", 100))
     for _ in range(10):
         pressure.offer(10)
@@ -189,7 +189,7 @@ def test_a_buffer_that_is_opened_again_knows_what_it_holds() -> None:
     assert over.offer(1) is Admission.TAKE
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_impossible_limits_and_releases_are_refused() -> None:
     with pytest.raises(ValueError):
         Limits("pause", 0)
     with pytest.raises(ValueError):

@@ -40,7 +40,7 @@ class Failing:
         return self.real(*given)
 
 
-def test_a_segment_that_cannot_be_changed_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_continues_after_a_segment_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path, 1)
     sender = Sender(journal, 1)
     sender.send(b"kernels may have to be compiled, which opens files\n")
@@ -120,7 +120,9 @@ def test_consumers_that_move_while_the_disk_is_full(tmp_path: Path, monkeypatch:
     journal.close()
 
 
-def test_what_cannot_be_carried_is_released_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_released_even_if_an_open_record_cannot_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site(tmp_path, "tcp", {})
 
     async def main() -> None:
@@ -147,7 +149,9 @@ def test_what_cannot_be_carried_is_released_all_the_same(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("fsync", ["always", "second"])
-def test_what_cannot_be_synced_is_not_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str) -> None:
+def test_data_that_cannot_be_synced_is_not_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str
+) -> None:
     site = Site(tmp_path, "http", {"fsync": fsync})
     syncing = Failing(os.fdatasync, 5)
     monkeypatch.setattr(os, "fdatasync", syncing)
@@ -302,7 +306,7 @@ def test_the_gateway_may_open_as_many_files_as_the_system_allows() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_other_streams_go_on_while_a_journal_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_streams_continue_while_a_journal_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, slow = Site(tmp_path, "http", {}, name="s"), Site(tmp_path, "http", {}, name="t")
     gate, opened = threading.Event(), []
 
@@ -368,7 +372,7 @@ def test_a_journal_that_cannot_be_opened_has_a_code(tmp_path: Path, monkeypatch:
     run(main)
 
 
-def test_what_is_not_flushed_is_not_acknowledged_when_the_other_side_reads_again(
+def test_unflushed_data_is_not_acknowledged_when_the_client_reads_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site(tmp_path, "tcp", {"acks": "true"})
@@ -395,7 +399,9 @@ def test_what_is_not_flushed_is_not_acknowledged_when_the_other_side_reads_again
     run(main)
 
 
-def test_without_a_handle_to_sync_with_nothing_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_acknowledged_without_a_file_handle_for_the_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site(tmp_path, "http", {"fsync": "always"})
     copying = Failing(os.dup, 24)
     monkeypatch.setattr(os, "dup", copying)
@@ -415,7 +421,7 @@ def test_without_a_handle_to_sync_with_nothing_is_acknowledged(tmp_path: Path, m
     run(main)
 
 
-def test_a_client_that_never_takes_its_last_acknowledgement_is_closed(
+def test_a_client_that_never_reads_its_last_acknowledgement_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tcp, "LINGER_SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""The journal: what is written is read back, whatever crashes; files go when all are past them."""
+"""The journal: data survives crashes, and files are deleted when every consumer has read them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_journal_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @settings(max_examples=15)
 @given(st.randoms(use_true_random=False), st.booleans())
-def test_a_crash_at_any_byte_leaves_a_prefix_that_can_be_gone_on_with(rng: random.Random, ready_too: bool) -> None:
+def test_a_crash_at_any_byte_leaves_a_prefix_that_can_be_continued(rng: random.Random, ready_too: bool) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
         _crash(Path(directory), rng, ready_too)
 
@@ -183,7 +183,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 @settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.sampled_from(["flip", "cut", "remove"]), st.floats(0, 1), st.floats(0, 1))
-def test_damage_to_any_file_loses_nothing_in_silence(rng: random.Random, how: str, which: float, where: float) -> None:
+def test_damage_to_any_file_is_never_silent(rng: random.Random, how: str, which: float, where: float) -> None:
     """Either all records come out, or JOURNAL_DAMAGED and every file stays; a newest file that lost its end is cut, and
     what was lost is counted. A repair then brings out the rest."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
@@ -326,7 +326,7 @@ def test_a_journal_of_an_earlier_version_is_refused_until_all_of_it_was_read(tmp
     journal.close()
 
 
-def test_files_go_when_every_consumer_is_past_them_and_open_records_are_carried_on(tmp_path: Path) -> None:
+def test_files_are_deleted_when_every_consumer_is_past_them_and_open_records_are_copied(tmp_path: Path) -> None:
     journal = Journal(tmp_path, 2000)
     slow = Sender(journal, 99)
     slow.send(b"done\nan open record, ")
@@ -464,9 +464,7 @@ def test_a_damaged_position_of_a_consumer_deletes_nothing(tmp_path: Path) -> Non
     assert read(tmp_path, log.advance(JournalPosition(), 100)) == wanted
 
 
-def test_a_sync_that_failed_is_never_tried_again_on_the_same_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_is_never_repeated_on_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a failed fsync Linux may drop the pages, and the next one says that all is well."""
     journal = Journal(tmp_path, 1 << 20)
     sender = Sender(journal, 1)
@@ -569,7 +567,7 @@ def test_a_disk_that_the_journal_itself_has_filled_is_free_again_when_all_is_rea
     journal.close()
 
 
-def test_a_segment_that_was_all_read_is_freed_when_nothing_more_comes(
+def test_a_completely_read_segment_is_freed_when_no_more_data_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)

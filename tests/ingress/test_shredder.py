@@ -142,7 +142,7 @@ def test_a_record_over_thousands_of_buffers(backwards: bool) -> None:
 
 
 @pytest.mark.parametrize("sequence", [0, -1, 2**62 + 1])
-def test_what_is_no_sequence_number_is_an_error_and_has_no_effect(sequence: int) -> None:
+def test_an_invalid_sequence_number_is_an_error_and_has_no_effect(sequence: int) -> None:
     shredder = SequenceShredder()
     with pytest.raises(BadSequence) as problem:
         shredder.arrive(np.array([[1, sequence, 0, 1, 1, 1, 0]]))
@@ -165,7 +165,7 @@ def test_a_duplicate_is_an_error_and_has_no_effect(states: int, passed: int) -> 
     assert before == (shredder.waiting, shredder.origins)
 
 
-def test_what_is_out_of_range_is_refused_without_effect_until_the_ring_has_grown() -> None:
+def test_a_number_out_of_range_is_refused_without_effect_until_the_ring_has_grown() -> None:
     shredder = SequenceShredder()
     shredder.arrive(np.array([[1, 1, 0, 1, 1, 1, 0]]))
     for turn in range(module.GROW_AFTER):
@@ -250,7 +250,7 @@ def test_an_origin_that_waits_for_missing_buffers_is_not_closed_as_complete() ->
     assert shredder.origins == 0
 
 
-def test_what_waits_can_be_moved() -> None:
+def test_waiting_buffers_can_be_moved() -> None:
     shredder = SequenceShredder()
     shredder.arrive(np.array([[5, 1, 100, 2, 4, 6, 0], [5, 2, 101, -1, -1, 3, 0], [6, 1, 300, 1, 1, 9, 0]]))
     assert shredder.lowest() == 100

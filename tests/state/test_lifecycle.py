@@ -1,4 +1,4 @@
-"""The states of a pipeline: one table, reasons and times kept, anything else an error."""
+"""The states of a pipeline: only the transitions of the table are allowed, and reasons and times are kept."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_only_the_newest_changes_are_kept() -> None:
     assert len(history) == KEPT_CHANGES and history[-1].reason == "39"
 
 
-def test_marking_skips_those_that_are_there_already() -> None:
+def test_marking_skips_pipelines_in_that_state() -> None:
     catalog = Catalog().with_pipeline(PipelineRecord(PIPELINE).to("starting", "first"))
     assert catalog.marked([3], "starting", "again") is catalog
     assert catalog.marked([4], "running", "not this one") is catalog
     assert catalog.marked([3], "running", "go").pipelines["p3"].history[-1].reason == "go"
 
 
-def test_the_table_is_that_of_the_document() -> None:
+def test_the_document_has_the_table_of_transitions() -> None:
     text = (Path(__file__).parents[2] / "docs" / "control.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([a-z]+) \| ([a-z, ]+) \|$", text, re.MULTILINE)
     assert {before: tuple(after.split(", ")) for before, after in rows if before in TRANSITIONS} == TRANSITIONS
