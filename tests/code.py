@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
+import re
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "headrace"
+COMMENT = re.compile(r"(?:^|\s)(#\s.*)$", re.MULTILINE)
 
 
 @cache
@@ -29,5 +29,6 @@ def prose(path: Path) -> str:
     """The docstrings and comments of a module."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = [ast.get_docstring(node) or "" for node in ast.walk(tree(path)) if isinstance(node, documented)]
-    tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
-    return "\n".join([*found, *(token.string for token in tokens if token.type == tokenize.COMMENT)])
+    # By pattern, because `tokenize` takes ten times as long. It also finds a "#" inside of a string, which does no
+    # harm.
+    return "\n".join([*found, *COMMENT.findall(path.read_text(encoding="utf-8"))])
