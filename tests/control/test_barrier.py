@@ -73,9 +73,13 @@ def test_another_id_or_kind_while_one_is_pending_is_an_overlap_that_names_both()
         assert caught.value.params["input"] == "b" and caught.value.params["missing"] == ["b", "c"]
 
 
-def test_an_aligner_takes_the_signals_of_its_channel_only() -> None:
+def test_channels_are_isolated() -> None:
     data: BarrierAligner[str] = BarrierAligner("x", ["a", "b"], Channel.DATA)
     control: BarrierAligner[str] = BarrierAligner("x", ["a", "b"], Channel.CONTROL)
+    assert data.offer("a", barrier(1)) == []
+    assert control.offer("a", barrier(2, FLUSH)) == []  # no overlap: it is another channel
+    assert control.offer("b", barrier(2, FLUSH)) == [barrier(2, FLUSH)]
+    assert data.pending == barrier(1) and control.pending is None
     for aligner, signal in ((data, barrier(3, FLUSH)), (control, barrier(1)), (data, PING.with_id(4))):
         with pytest.raises(WrongChannel):
             aligner.offer("b", signal)

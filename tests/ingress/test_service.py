@@ -42,7 +42,7 @@ def test_a_call_right_after_the_gateway_died_leaves_no_stream_closed(tmp_path: P
     sites = [Site(tmp_path, kind, {}, name=name) for kind, name in (("http", "s"), ("tcp", "t"))]
     try:
         for site in sites:
-            service.open(site.definition, site.directory, site.values)
+            service.open(site.definition, site.directory, site.settings)
         before = place(service, "s"), place(service, "t")
         process = service._process
         assert process is not None
@@ -77,11 +77,13 @@ def test_a_slow_open_is_waited_for_while_it_reports_progress(tmp_path: Path, mon
     service = GatewayService(tmp_path / "gateway.log")
     sites = [Site(tmp_path, "http", {}, name=name) for name in ("s", "t")]
     try:
-        service.open(sites[0].definition, sites[0].directory, sites[0].values)
+        service.open(sites[0].definition, sites[0].directory, sites[0].settings)
         monkeypatch.setattr(module, "ANSWER_SECONDS", 2.5)
         sites[1].directory.mkdir(parents=True)
         lock = locked(sites[1].directory)  # another gateway has not let go yet
-        opened = threading.Thread(target=service.open, args=(sites[1].definition, sites[1].directory, sites[1].values))
+        opened = threading.Thread(
+            target=service.open, args=(sites[1].definition, sites[1].directory, sites[1].settings)
+        )
         opened.start()
         end = time.monotonic() + 4
         while time.monotonic() < end:
@@ -100,7 +102,7 @@ def test_a_damaged_journal_is_reported_and_reopened_when_it_is_restored(tmp_path
     service = GatewayService(tmp_path / "gateway.log")
     site = Site(tmp_path, "http", {}, name="s")
     try:
-        service.open(site.definition, site.directory, site.values)
+        service.open(site.definition, site.directory, site.settings)
         assert taken(place(service, "s"))
         process = service._process
         assert process is not None

@@ -63,7 +63,12 @@ def test_spark_reads_both_formats_and_writes_the_same_json(tmp_path: Path) -> No
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         # The JVM lives for seconds: its optimizing compiler costs more than it saves.
-        env={**os.environ, "JAVA_HOME": str(find_java()), "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"},
+        env={
+            **os.environ,
+            "JAVA_HOME": str(find_java()),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
+        },
         capture_output=True,
         text=True,
         timeout=300,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 # Why the rest of a record is discarded: it is not; the record is too long; the record was dropped under overload.
 KEEP, LONG, DROPPED = 0, 1, 2
@@ -64,23 +63,3 @@ class Origin:
         """Bytes of the connection that were taken or dropped for good. A record that is still being dropped does not
         count."""
         return self._from if self.skip == DROPPED else self.total
-
-
-@dataclass(frozen=True, slots=True)
-class IngressSettings:
-    """The options of a pushed stream that the gateway needs."""
-
-    strategy: Literal["pause", "drop", "spill"]
-    max_journal_bytes: int
-    max_spill_bytes: int
-    fsync: Literal["always", "second", "never"]
-    max_connections: int
-    keep_last: bool
-
-    @staticmethod
-    def of(values: dict[str, Any]) -> IngressSettings:
-        spills = values["backpressure"] == "spill"
-        return IngressSettings(
-            values["backpressure"], values["max_journal_bytes"], values["max_spill_bytes"] if spills else 0,
-            values["fsync"], values["max_connections"], values.get("last_record", "drop") == "keep",
-        )  # fmt: skip

@@ -17,7 +17,8 @@ from headrace.formats import FORMATS
 from headrace.ingress.backpressure import Admission, Backpressure, Limits
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
 from headrace.ingress.journal import Journal, Sync
-from headrace.ingress.peers import DROPPED, KEEP, LONG, IngressSettings, Origin, Peer
+from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer
+from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
 
 # How long a byte waits for others before it is written. At 150 MB/s, 5 ms are blocks of 750 KB, close to the maximum.
@@ -34,7 +35,7 @@ class StreamIngress:
     """The ingress of one stream; see the module. Runs in the event loop's thread. Another thread opened the journal."""
 
     def __init__(
-        self, stream: StreamDef, journal: Journal, settings: IngressSettings, loop: asyncio.AbstractEventLoop
+        self, stream: StreamDef, journal: Journal, settings: PushSettings, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.stream, self.settings, self.loop = stream, settings, loop
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
@@ -46,7 +47,7 @@ class StreamIngress:
         limit = settings.max_journal_bytes
         self.journal = journal
         self.counters = self.journal.counters
-        self.pressure = Backpressure(Limits(settings.strategy, limit, settings.max_spill_bytes), size=self.journal.held)
+        self.pressure = Backpressure(Limits(settings.backpressure, limit, settings.spill_bytes), size=self.journal.held)
         self.peers: set[Peer] = set()
         self._waiting: list[Callable[[], None]] = []
         self._closing: list[int] = []

@@ -26,6 +26,9 @@ def to_datetime(micros: int | None) -> datetime | None:
         return None
 
 
+# The phases of an epoch, in order; see `StreamStatus.phases`.
+PHASES = ("planning", "reading", "ring0", "state", "sinks")
+
 # A larger share of rejected rows gets a warning: the declaration probably does not fit the input.
 REJECTED_SHARE = 0.1
 
@@ -107,6 +110,25 @@ class Gap:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class SinkTotals:
+    """What one sink got from the pipelines of a stream since the hub was opened, and how long its commits took. `owed`
+    counts epochs that it has promised and not shown yet."""
+
+    rows: int = 0
+    seconds: float = 0.0
+    owed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTotals:
+    """The epochs of a stream since the hub was opened: their number, the seconds by phase (`PHASES`), and the sinks."""
+
+    epochs: int = 0
+    phase_seconds: dict[str, float] = field(default_factory=dict)
+    sinks: dict[str, SinkTotals] = field(default_factory=dict)
+
+
 class HtmlTable:
     """Base of dataclasses that a notebook shows as a small table."""
 
@@ -157,7 +179,9 @@ class StreamStatus(HtmlTable):
     the failures in a row, and `next_try` is when the query starts again. A dead stream stays dead until one of its
     pipelines is started. `problem` is the newest failure of the query or of the hub. `epoch_age` is how many seconds
     the current epoch has taken so far, None between epochs. `waiting_for` says what it waits for: planning, tasks, or
-    the commit of a sink.
+    the commit of a sink. `phases` are the milliseconds of the newest epoch by phase: planning (by headrace and Spark),
+    reading and decoding, ring0 (pipelines in the slowest task), state (Spark's scheduling, the shuffle and Ring 1), and
+    sinks (the commit). `barrier` is the newest barrier of a user, with the epoch that carried it.
     """
 
     name: str
@@ -189,6 +213,8 @@ class StreamStatus(HtmlTable):
     dropped: int = 0
     skipped_files: int = 0
     bad_files: dict[str, str] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+    barrier: str = ""
 
     @property
     def losses(self) -> list[str]:
