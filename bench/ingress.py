@@ -26,7 +26,7 @@ import numpy as np
 import headrace
 from bench.report import Report, environment, main
 from headrace.ingress.journal import Journal
-from headrace.ingress.mark import Place, commit
+from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog
 from headrace.ingress.service import GatewayService
 from headrace.ingress.shredder import Ints, SequenceShredder
@@ -182,7 +182,7 @@ def consuming(directory: Path) -> Iterator[None]:
     over = threading.Event()
 
     def run() -> None:
-        log, at = ReadyLog(directory), Place()
+        log, at = ReadyLog(directory), JournalPosition()
         while not over.wait(0.2):
             log.follow(at)
             at = log.advance(at, None)

@@ -1,4 +1,4 @@
-"""The documents name only what exists: every path, every dotted name, every option, every command."""
+"""Documents, docstrings and comments name only what exists: every path, dotted name, option and command."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from headrace.sinks import SINKS
 from headrace.sinks.base import DELIVERY_OPTIONS
 from headrace.sql import parse_script
+from tests.code import ROOT, SOURCE, modules, prose
 
-ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
@@ -23,6 +23,12 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"(?:src|docs|tests|bench|examples|scripts|\.ci)/[\w./-]*|[\w-]+\.(?:md|toml|txt)|Makefile")
 PACKAGE_PATH = re.compile(r"\w+/(?:[\w./]+\.py)?")
 DOTTED = re.compile(r"headrace(?:\.\w+)+")
+# The same inside of running text, as docstrings and comments have them. A name may end at a line's end.
+PROSE_PATH = re.compile(r"(?<![\w./-])(?:(?:src|docs|tests|bench|examples|scripts)/[\w./-]*\w|[\w/]+\.py\b)")
+# `hub.sql` and `spark.sql.shuffle.partitions` are a variable and a setting of Spark, and no modules of ours.
+AMBIGUOUS = {"hub", "spark", "state", "stream"}
+ROOMS = "|".join(sorted({path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in modules()} - AMBIGUOUS))
+ROOM_DOTTED = re.compile(rf"`((?:{ROOMS})(?:\.\w+)+)`")
 MAKE = re.compile(r"make ([a-z-]+)\b")
 
 
@@ -79,6 +85,26 @@ def _resolves(name: str) -> bool:
     return False
 
 
+def test_every_path_that_a_docstring_or_comment_names_exists() -> None:
+    missing = [
+        f"{ids(path)}: {name}"
+        for path in modules()
+        for name in PROSE_PATH.findall(prose(path))
+        if not (ROOT / name).exists() and not any(ids(module).endswith(f"/{name}") for module in modules())
+    ]
+    assert missing == []
+
+
+def test_every_dotted_name_that_a_docstring_or_comment_uses_can_be_imported() -> None:
+    used = {
+        (name, ids(path))
+        for path in modules()
+        for text in [prose(path)]
+        for name in (*DOTTED.findall(text), *(f"headrace.{found}" for found in ROOM_DOTTED.findall(text)))
+    }
+    assert [f"{where}: {name}" for name, where in sorted(used) if not _resolves(name)] == []
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=ids)
 def test_every_make_target_that_a_document_uses_exists(path: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -122,3 +148,5 @@ def test_the_check_itself_finds_names_that_do_not_exist() -> None:
     assert not _resolves("headrace.nothing")
     assert not _resolves("headrace.errors.Nothing")
     assert _resolves("headrace.errors.Span.caret")
+    assert PROSE_PATH.findall("see docs/no.md, (ring9/no.py) and no.py.") == ["docs/no.md", "ring9/no.py", "no.py"]
+    assert ROOM_DOTTED.findall("`errors.Nothing`") == ["errors.Nothing"]

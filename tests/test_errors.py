@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pickle
 import re
-from pathlib import Path
+from functools import cache
 
 import pytest
 
 from headrace import errors
 from headrace.errors import HeadraceError, Span, SyntaxProblem
+from tests.code import ROOT, modules, tree
 
-ROOT = Path(__file__).parents[1]
 ABSTRACT = {
     errors.HeadraceError,
     errors.UserError,
@@ -46,8 +47,16 @@ def test_codes_are_unique_and_declared_by_their_own_class() -> None:
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.code)
 def test_every_error_is_used_outside_its_module(kind: type[HeadraceError]) -> None:
-    others = (p for p in (ROOT / "src").rglob("*.py") if p.name != "errors.py")
-    assert any(re.search(rf"\b{kind.__name__}\(", p.read_text(encoding="utf-8")) for p in others)
+    assert kind.__name__ in called_or_passed()
+
+
+@cache
+def called_or_passed() -> frozenset[str]:
+    """Every name outside of `errors` that is called, or passed to a call such as `unknown(UnknownSink, ...)`."""
+    calls = (n for p in modules() if p.name != "errors.py" for n in ast.walk(tree(p)) if isinstance(n, ast.Call))
+    parts = [part for call in calls for part in (call.func, *call.args)]
+    named = [part.id for part in parts if isinstance(part, ast.Name)]
+    return frozenset([*named, *(part.attr for part in parts if isinstance(part, ast.Attribute))])
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.code)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "headrace"
+from tests.code import SOURCE, modules, tree
 
 # From the bottom up. A room may import lower rooms and itself. Rooms of one level do not import each other.
 LEVELS: tuple[tuple[str, ...], ...] = (
@@ -34,35 +34,32 @@ SPARK_PACKAGE = "spark"
 SQLGLOT_MODULE = "sql/parse/dialect.py"
 
 
-def modules() -> list[Path]:
-    return sorted(SOURCE.rglob("*.py"))
-
-
-def imports(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def imports(path: Path) -> tuple[tuple[str, int], ...]:
     """Every module that `path` imports when it runs, anywhere in it, with the line. Imports for types do not count."""
     package = ["headrace", *path.relative_to(SOURCE).parent.parts]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree(path)))
     for_types = {
         id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for node in nodes
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for statement in node.body
         for inner in ast.walk(statement)
     }
-    for node in ast.walk(tree):
+    found: list[tuple[str, int]] = []
+    for node in nodes:
         if id(node) in for_types:
             continue
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, node.lineno
+            found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
             if module == "headrace":
-                for alias in node.names:
-                    yield f"headrace.{alias.name}", node.lineno
+                found += [(f"headrace.{alias.name}", node.lineno) for alias in node.names]
             else:
-                yield module, node.lineno
+                found.append((module, node.lineno))
+    return tuple(found)
 
 
 def part_of(module: str) -> str:

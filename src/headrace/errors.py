@@ -1,39 +1,29 @@
 """Every error a user can meet, as one tree.
 
     HeadraceError
-    ├── UserError          the caller asked for something that cannot be
-    │   └── SqlError       ... in SQL text: carries a Span and prints a caret
-    ├── DataError          the input bytes are not what the stream declares
-    ├── ExternalError      the machine or another system said no
-    └── InternalError      our fault; please report
+    ├── UserError          the request or the SQL is wrong: the caller changes it
+    │   └── SqlError       ... in SQL text: has a Span and prints a caret
+    ├── DataError          the input does not match the declaration of the stream
+    ├── ExternalError      the machine or another system failed
+    └── InternalError      a bug in headrace: please report it
 
-An error has a `code` (stable, asserted by tests and listed in docs/errors.md), `params` (what it is
-about), a `fault` (whose it is), `retry_helps`, and `advice` (what to do next). The prose may change.
+The branch says who has to act. An error has a `code` (stable, asserted by tests and listed in docs/errors.md),
+`params` (the names and values it is about), `retry_helps`, and `advice` (what to do next). The prose may change.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 from typing import ClassVar
 
-# The value of an option that may hold a secret: an error that shows its line may end up in a log.
+# Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
 _SECRET = re.compile(r"(\b\w*(?:token|password|secret)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
-
-
-class Fault(Enum):
-    """Who has to act."""
-
-    USER = "user"
-    DATA = "data"
-    EXTERNAL = "external"
-    OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in SQL text: character offsets [start, end) into `text`; `statement` counts from 1."""
+    """A range of SQL text: character offsets [start, end) into `text`. `statement` counts from 1."""
 
     text: str
     start: int
@@ -62,10 +52,9 @@ class Span:
 
 
 class HeadraceError(Exception):
-    """Base of all errors. `params` are kept for programs, `message` and `advice` for people."""
+    """Base of all errors. Programs read `params`; people read `message` and `advice`."""
 
     code: ClassVar[str] = "HEADRACE_ERROR"
-    fault: ClassVar[Fault] = Fault.OURS
     retry_helps: ClassVar[bool] = False
 
     def __init__(self, message: str, *, advice: str = "", span: Span | None = None, **params: object) -> None:
@@ -79,7 +68,7 @@ class HeadraceError(Exception):
         return self.render()
 
     def render(self) -> str:
-        """The error as a user reads it: code, message, place, advice."""
+        """The error as a user reads it: code, message, position, advice."""
         lines = [f"[{self.code}] {self.message}"]
         if self.span is not None:
             where = f"line {self.span.line}, column {self.span.column}"
@@ -102,7 +91,6 @@ def _rebuild(
 
 class UserError(HeadraceError):
     code = "USER_ERROR"
-    fault = Fault.USER
 
 
 class SqlError(UserError):
@@ -111,17 +99,14 @@ class SqlError(UserError):
 
 class DataError(HeadraceError):
     code = "DATA_ERROR"
-    fault = Fault.DATA
 
 
 class ExternalError(HeadraceError):
     code = "EXTERNAL_ERROR"
-    fault = Fault.EXTERNAL
 
 
 class InternalError(HeadraceError):
     code = "INTERNAL_ERROR"
-    fault = Fault.OURS
 
 
 # --- SQL text and names -------------------------------------------------------------------------
@@ -200,7 +185,7 @@ class PlanningTimeout(SqlError):
 
 
 class ScriptErrors(SqlError):
-    """Several statements of one script are wrong; `errors` has them in order."""
+    """Several statements of one script are wrong. `errors` lists their errors in order."""
 
     code = "SCRIPT_ERRORS"
 
@@ -267,17 +252,17 @@ class RuleBrokePlan(InternalError):
 
 class MissingFile(UserError):
     code = "MISSING_FILE"
-    retry_helps = True  # a mount that is away comes back
+    retry_helps = True  # a missing mount may come back
 
 
 class UnreadableFile(UserError):
     code = "UNREADABLE_FILE"
-    retry_helps = True  # a mount that is away comes back
+    retry_helps = True  # a missing mount may come back
 
 
 class UnreadableDirectory(UserError):
     code = "UNREADABLE_DIRECTORY"
-    retry_helps = True  # a mount that is away comes back
+    retry_helps = True  # a missing mount may come back
 
 
 class UnwritablePath(UserError):
@@ -342,7 +327,7 @@ class DiskFull(ExternalError):
 
 
 class StateUnavailable(ExternalError):
-    """The operating system refuses to read or write the state directory, for another reason than a full disk."""
+    """The operating system cannot read or write the state directory, for another reason than a full disk."""
 
     code = "STATE_UNAVAILABLE"
     retry_helps = True
@@ -421,7 +406,7 @@ class PipelineFailed(UserError):
 
 class StreamFailed(InternalError):
     code = "STREAM_FAILED"
-    retry_helps = True  # Spark's own errors have this code too
+    retry_helps = True  # errors of Spark itself have this code too
 
 
 class SinkFailed(ExternalError):
@@ -430,14 +415,14 @@ class SinkFailed(ExternalError):
 
 
 class SinkUnavailable(SinkFailed):
-    """The sink has no room, or its file system is away: its stream waits for it, and nothing is lost."""
+    """The sink has no space, or its file system is unavailable. The stream waits for it; no rows are lost."""
 
     code = "SINK_UNAVAILABLE"
 
 
 class MissingInput(InternalError):
     code = "MISSING_INPUT"
-    retry_helps = True  # nothing of the epoch is committed, and it is run again
+    retry_helps = True  # the epoch is not committed and runs again
 
 
 class BarrierOverlap(InternalError):
@@ -531,7 +516,7 @@ class TooManyRequests(ExternalError):
 
 
 def kind_of(text: str) -> type[HeadraceError] | None:
-    """The class of the error that `text` begins with, as `render` writes it; None when that is none of ours."""
+    """The class of the error that `text` starts with, as `render` writes it. None if it is not an error of headrace."""
     code = text[1:].split("]", 1)[0] if text.startswith("[") else ""
     kinds: list[type[HeadraceError]] = [HeadraceError]
     for kind in kinds:
@@ -542,6 +527,6 @@ def kind_of(text: str) -> type[HeadraceError] | None:
 
 
 def may_pass(text: str) -> bool:
-    """Whether what failed with this text may work when it is tried again. Only a coded error can rule that out."""
+    """True unless the error with this text has a code that says a retry cannot help."""
     kind = kind_of(text)
     return kind is None or kind.retry_helps or kind is InternalError  # Spark has an INTERNAL_ERROR of its own

@@ -1,4 +1,4 @@
-"""Fault points kill for real, so they are tried in child processes."""
+"""Fault points really kill the process, so these tests use child processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(**env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", PROGRAM], env={**clean, **env}, capture_output=True, text=True)
 
 
-def test_nothing_happens_when_no_fault_is_asked_for() -> None:
+def test_nothing_happens_without_a_requested_fault() -> None:
     assert run().stdout.split() == ["a", "b", "a", "b"]
 
 

@@ -14,7 +14,6 @@ from headrace.base.options import (
     boolean,
     check_options,
     choice,
-    closest,
     duration,
     integer,
     number,
@@ -105,13 +104,8 @@ READERS = (boolean, integer(0, 9), number(0, 9), choice("a", "b"), size, duratio
 @example(size, "9" * 400)
 @example(duration, "9" * 400 + "s")
 @example(integer(0, 9), "9" * 5000)
-def test_no_text_makes_a_reader_fail_otherwise_than_by_a_bad_option(read: Reader, raw: str) -> None:
+def test_any_text_is_read_or_raises_bad_option(read: Reader, raw: str) -> None:
     try:
         check_options("sink 'x'", (Option("o", read),), {"o": raw})
     except BadOption as problem:
         assert problem.params["option"] == "o"
-
-
-def test_only_a_near_name_is_suggested() -> None:
-    assert closest("devce", ["device", "ts"]) == "device"
-    assert closest("qqqq", ["device", "ts"]) is None

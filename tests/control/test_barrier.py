@@ -1,4 +1,4 @@
-"""The aligner: every input waited for, forwarded once, everything wrong told by name."""
+"""The aligner waits for every input, forwards a barrier once, and names the input in every error."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_channels_are_isolated() -> None:
             aligner.offer("b", signal)
 
 
-def test_instants_pass_at_once_also_while_a_barrier_waits_and_behind_it() -> None:
+def test_instants_pass_at_once_before_and_after_a_pending_barrier() -> None:
     for blocking in (False, True):
         aligner: BarrierAligner[str] = BarrierAligner("x", ["a", "b"], Channel.CONTROL, blocking=blocking)
         aligner.offer("a", barrier(1, FLUSH))
@@ -125,7 +125,7 @@ def test_a_missing_input_is_named_after_the_time_limit_and_not_before() -> None:
     assert caught.value.params["missing"] == ["a", "c"]
 
 
-def test_an_expected_barrier_waits_from_then_on_and_nobody_need_have_brought_it() -> None:
+def test_the_time_limit_of_an_expected_barrier_starts_before_any_arrival() -> None:
     now = [0.0]
     aligner: BarrierAligner[str] = BarrierAligner("x", ["a", "b"], limit=5.0, clock=lambda: now[0])
     assert aligner.time_left() == math.inf  # nothing is pending
@@ -144,7 +144,7 @@ def test_an_expected_barrier_waits_from_then_on_and_nobody_need_have_brought_it(
     aligner.check_time()  # it is complete
 
 
-def test_a_fan_in_that_has_read_all_knows_who_never_spoke() -> None:
+def test_a_fan_in_names_the_inputs_that_delivered_no_barrier() -> None:
     aligner: BarrierAligner[str] = BarrierAligner("x", ["a", "b"])
     with pytest.raises(MissingInput) as nobody:
         aligner.require(barrier(1))

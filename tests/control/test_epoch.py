@@ -1,6 +1,6 @@
 """Fan-ins inside an epoch: tasks into a lane, tasks into the epoch, buckets into a pipeline's sinks.
 
-A row that goes missing on the way is an error that names who did not speak; nothing is folded or committed. These tests
+A lost barrier row is an error that names the sender; nothing is folded or committed. These tests
 fail when the alignment is taken out of the lane or of the committer.
 """
 
@@ -82,7 +82,7 @@ def test_the_fault_hook_drops_a_barrier_row_and_the_lane_notices(monkeypatch: py
         (lambda rows: [r._replace(task=r.task + 1) if r.kind in (2, 3) else r for r in rows], UnknownInput),
     ],
 )
-def test_whatever_else_is_wrong_with_the_barrier_rows_is_told(change: Any, problem: type[HeadraceError] | None) -> None:
+def test_every_other_error_in_barrier_rows_is_reported(change: Any, problem: type[HeadraceError] | None) -> None:
     rows = change(sent())
     if problem is None:  # a barrier of a task that has sent no watermark does not count as an arrival
         through_lanes(rows)
@@ -91,7 +91,7 @@ def test_whatever_else_is_wrong_with_the_barrier_rows_is_told(change: Any, probl
         through_lanes(rows)
 
 
-def test_tasks_that_bring_different_barriers_overlap() -> None:
+def test_tasks_with_different_barriers_overlap() -> None:
     with pytest.raises(BarrierOverlap):
         through_lanes(sent((None, Barrier("savepoint", 3), None)))
 

@@ -30,7 +30,7 @@ from headrace.errors import InternalError, WrongChannel
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_table_of_kinds_is_that_of_the_document() -> None:
+def test_the_document_has_the_table_of_kinds() -> None:
     text = (ROOT / "docs" / "control.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| (yes|no) \| (.+) \|$", text, re.MULTILINE)
     wanted = [(k.name, k.form, k.channel.value, "yes" if k.terminal else "no", k.meaning) for k in KINDS.values()]

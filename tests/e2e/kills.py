@@ -1,4 +1,4 @@
-"""A run of `headrace` that gets killed: the script, its input, what must come out, and what must not stay behind.
+"""A run of `headrace` that gets killed: its script, its input, the expected output, and the files that must not remain.
 
 Used by the short test and by the soak. Needs no Spark to know what is right: the answer is worked out in plain Python.
 """
@@ -121,13 +121,24 @@ class Case:
         return self._ended(child, 180)
 
     def run_and_terminate_in_epoch(self, epoch: int) -> str:
-        """A run that gets SIGTERM when it has planned `epoch` or a later one; what it said to standard error."""
-        child = self.start()
-        applied = self.root / "state" / "streams" / "s"
-        until(lambda: child.poll() is not None or planned(applied) >= epoch, f"epoch {epoch} is planned")
+        """A run that gets SIGTERM when it has planned `epoch` or a later one. Returns its standard error."""
+        child = self._start_and_wait_for(epoch)
         os.kill(child.pid, signal.SIGTERM)
         self._ended(child, 120)
         return self.said
+
+    def run_and_kill_in_epoch(self, epoch: int, seconds: float) -> None:
+        """A run that gets SIGKILL `seconds` after it has planned `epoch` or a later one."""
+        child = self._start_and_wait_for(epoch)
+        time.sleep(seconds)
+        os.kill(child.pid, signal.SIGKILL)
+        self._ended(child, 180)
+
+    def _start_and_wait_for(self, epoch: int) -> subprocess.Popen[str]:
+        child = self.start()
+        applied = self.root / "state" / "streams" / "s"
+        until(lambda: child.poll() is not None or planned(applied) >= epoch, f"epoch {epoch} is planned")
+        return child
 
     def _ended(self, child: subprocess.Popen[str], seconds: float) -> int:
         try:

@@ -1,4 +1,4 @@
-"""A file that cannot be read, with real Spark: the error names it, and its advice lets the stream go on."""
+"""A file that cannot be read, with real Spark: the error names it, and its advice makes the stream continue."""
 
 from __future__ import annotations
 

@@ -70,6 +70,8 @@ def test_two_executors_give_the_right_rows_although_one_is_killed_and_tasks_leav
             **os.environ,
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            # Executors live for seconds here: the optimizing compiler of a JVM costs them more than it saves.
+            "PYSPARK_SUBMIT_ARGS": "--conf spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell",
             "PYTHONPATH": path,
             "SPY_EXECUTORS": str(home / "work"),
             "SPY_LOG": str(log),

@@ -1,4 +1,5 @@
-"""The oracle: what the pipelines say is what Spark's batch SQL says about the same files, however they are cut.
+"""The oracle: pipelines give the results of Spark's batch SQL on the same files, for every division into epochs and
+tasks.
 
 All queries run as pipelines of one stream at once, once per cut into files, tasks and epochs.
 """

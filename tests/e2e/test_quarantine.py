@@ -1,4 +1,4 @@
-"""A pipeline that kills the Python worker it runs in is found and stopped; its neighbours do not notice."""
+"""A pipeline that kills the Python worker it runs in is found and stopped; other pipelines are not affected."""
 
 from __future__ import annotations
 

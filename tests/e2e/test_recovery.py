@@ -1,4 +1,4 @@
-"""A stream comes back by itself and says so meanwhile: killed processes, input that is away, commits that hang."""
+"""A stream recovers by itself and reports it: killed processes, missing input, hanging commits."""
 
 from __future__ import annotations
 

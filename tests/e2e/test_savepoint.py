@@ -1,4 +1,5 @@
-"""A savepoint taken under load, restored elsewhere when the input before it is gone, ends as if nothing had been."""
+"""A savepoint taken under load, restored elsewhere when the input before it is gone, gives the same result as an
+uninterrupted run."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench.report import Report
-from headrace.ingress.mark import Place, commit
+from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog, UnitReader
 from headrace.ingress.service import GatewayService
 from tests.ingress.test_gateway import Site
@@ -272,11 +272,11 @@ def resident(pid: int) -> int:
 def journaled(directory: Path) -> Counter[bytes]:
     """The records of a journal."""
     log = ReadyLog(directory)
-    log.follow(Place())
-    end = log.advance(Place(), None)
+    log.follow(JournalPosition())
+    end = log.advance(JournalPosition(), None)
     found: Counter[bytes] = Counter()
     reader = UnitReader(directory)
-    for group in log.stretches(Place(), end, 1):
+    for group in log.stretches(JournalPosition(), end, 1):
         found.update(line for part in group for run in reader.runs(part, 1 << 20) for line in run.data.splitlines())
     commit(directory, "stream", end)
     return found
@@ -309,7 +309,7 @@ def run(seed: int, seconds: float, cases: int) -> Report:
             ended = time.monotonic()
             while (still := _open(service)) and time.monotonic() < ended + OPEN_SECONDS:
                 time.sleep(0.1)
-            crashes = int(process.poll() is not None) + service.restarts
+            crashes = int(process.poll() is not None) + (service.metrics("s") or {})["gateway_restarts"]
         finally:
             service.stop()
         found = journaled(first.directory) + journaled(second.directory)

@@ -1,4 +1,4 @@
-"""The accounting of a bounded buffer against a model that really holds the rows, under random schedules."""
+"""The byte counts of a bounded buffer against a model that holds real batches, under random schedules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.ingress.backpressure import RESUME_AT, Backpressure, Limits, Verdict
+from headrace.ingress.backpressure import RESUME_AT, Admission, Backpressure, Limits
 
 EVERY = [
     Limits("pause", 100),
@@ -45,27 +45,27 @@ class Owner:
     def push(self) -> None:
         while self.waiting:
             batch = self.waiting[0]
-            verdict = self.pressure.offer(batch[1], batch[2])
-            if verdict is Verdict.PAUSE:
+            admission = self.pressure.offer(batch[2])
+            if admission is Admission.PAUSE:
                 assert not self.pressure.open
                 return
             self.waiting.popleft()
-            self.put(verdict, batch)
+            self.put(admission, batch)
 
     def control(self, size: int) -> None:
         """A control message cannot wait: it goes where the rows before it went, and is one row here."""
         batch = (self.made, 1, size)
         self.controls.add(self.made)
         self.made += 1
-        verdict = self.pressure.offer(1, size, control=True)
-        assert verdict in (Verdict.TAKE, Verdict.SPILL)
-        self.put(verdict, batch)
+        admission = self.pressure.offer(size, control=True)
+        assert admission in (Admission.TAKE, Admission.SPILL)
+        self.put(admission, batch)
 
-    def put(self, verdict: Verdict, batch: tuple[int, int, int]) -> None:
-        if verdict is Verdict.DROP:
+    def put(self, admission: Admission, batch: tuple[int, int, int]) -> None:
+        if admission is Admission.DROP:
             self.dropped += range(batch[0], batch[0] + batch[1])
         else:
-            (self.buffer if verdict is Verdict.TAKE else self.spill).append(batch)
+            (self.buffer if admission is Admission.TAKE else self.spill).append(batch)
 
     def read(self) -> None:
         """The reader takes the oldest batch: from the buffer, else from the spill."""
@@ -73,18 +73,14 @@ class Owner:
         if held:
             first, rows, size = held.popleft()
             self.arrived += range(first, first + rows)
-            self.pressure.release(rows, size)
+            self.pressure.release(size)
         self.push()
 
     def check(self) -> None:
-        now, limits = self.pressure.now(), self.pressure.limits
-        held = [*self.buffer, *self.spill]
-        assert now.rows == sum(b[1] for b in held)
-        assert now.bytes + now.spill_bytes == sum(b[2] for b in held) == self.pressure.held
-        assert now.spill_bytes == sum(b[2] for b in self.spill)
-        assert now.offered_rows == now.taken_rows + now.spilled_rows + now.dropped_rows
-        assert now.dropped_rows == len(self.dropped)
-        assert (now.state == "paused") == (not self.pressure.open)
+        limits = self.pressure.limits
+        assert self.pressure.held == sum(b[2] for b in (*self.buffer, *self.spill))
+        assert self.pressure.spilled == sum(b[2] for b in self.spill)
+        assert (self.pressure.state == "paused") == (not self.pressure.open)
         buffered = [b[2] for b in self.buffer if b[0] not in self.controls and b[2]]
         assert sum(buffered) <= limits.max_bytes or len(buffered) == 1
         assert sum(b[2] for b in self.spill if b[0] not in self.controls) <= limits.max_spill_bytes
@@ -104,7 +100,7 @@ OVERTAKEN = [("control", 1, 101), ("produce", 1, 0), ("produce", 1, 151), ("read
 @pytest.mark.parametrize("limits", EVERY, ids=lambda v: f"{v.strategy}-{v.max_bytes}-{v.max_spill_bytes}")
 @example(steps=OVERTAKEN)
 @given(steps=st.lists(STEPS, max_size=60))
-def test_nothing_is_lost_or_reordered_but_what_is_counted(limits: Limits, steps: list[tuple[str, int, int]]) -> None:
+def test_only_dropped_batches_are_lost_and_none_is_reordered(limits: Limits, steps: list[tuple[str, int, int]]) -> None:
     owner = Owner(Backpressure(limits))
     for kind, a, b in steps:
         if kind == "produce":
@@ -132,72 +128,77 @@ def test_nothing_is_lost_or_reordered_but_what_is_counted(limits: Limits, steps:
 def test_without_a_limit_in_sight_nothing_is_spilled_or_dropped(steps: list[int]) -> None:
     for strategy in ("pause", "drop", "spill"):
         pressure = Backpressure(Limits(strategy, 40 * 30))
-        assert all(pressure.offer(1, size) is Verdict.TAKE for size in steps)
+        assert all(pressure.offer(size) is Admission.TAKE for size in steps)
         assert pressure.state == "open"
 
 
 def test_at_the_limit_to_the_byte() -> None:
     pressure = Backpressure(Limits("drop", 100))
-    assert pressure.offer(1, 60) is Verdict.TAKE
-    assert pressure.offer(1, 41) is Verdict.DROP
+    assert pressure.offer(60) is Admission.TAKE
+    assert pressure.offer(41) is Admission.DROP
     assert pressure.state == "dropping"
-    assert pressure.offer(1, 40) is Verdict.TAKE
-    assert pressure.offer(7, 1) is Verdict.DROP
-    assert (pressure.now().dropped_rows, pressure.now().dropped_bytes) == (8, 42)
+    assert pressure.offer(40) is Admission.TAKE
+    assert pressure.offer(1) is Admission.DROP
+    assert pressure.held == 100
 
 
 def test_a_full_spill_drops_and_an_empty_one_lets_the_buffer_be_used_again() -> None:
     pressure = Backpressure(Limits("spill", 100, 50))
-    assert [pressure.offer(1, 50) for _ in range(4)] == [Verdict.TAKE, Verdict.TAKE, Verdict.SPILL, Verdict.DROP]
-    pressure.release(1, 50)
-    assert pressure.offer(1, 1) is Verdict.DROP  # there is room, but it would overtake what is spilled
-    pressure.release(2, 100)
-    assert pressure.offer(1, 50) is Verdict.TAKE
+    assert [pressure.offer(50) for _ in range(4)] == [
+        Admission.TAKE,
+        Admission.TAKE,
+        Admission.SPILL,
+        Admission.DROP,
+    ]
+    pressure.release(50)
+    assert pressure.offer(1) is Admission.DROP  # there is room, but it would overtake what is spilled
+    pressure.release(100)
+    assert pressure.offer(50) is Admission.TAKE
     assert pressure.state == "open"
 
 
-def test_a_paused_source_goes_on_when_there_is_really_room() -> None:
+def test_a_paused_source_resumes_when_a_quarter_is_free() -> None:
     pressure = Backpressure(Limits("pause", 100))
     for _ in range(10):
-        pressure.offer(1, 10)
+        pressure.offer(10)
     assert pressure.open
-    assert pressure.offer(1, 10) is Verdict.PAUSE
-    assert pressure.offer(1, 0) is Verdict.PAUSE  # nothing overtakes what was refused
-    assert pressure.offer(1, 10, control=True) is Verdict.TAKE
-    pressure.release(1, 10)
-    pressure.release(1, 10)
+    assert pressure.offer(10) is Admission.PAUSE
+    assert pressure.offer(0) is Admission.PAUSE  # nothing overtakes what was refused
+    assert pressure.offer(10, control=True) is Admission.TAKE
+    pressure.release(10)
+    pressure.release(10)
     assert not pressure.open and pressure.held == 90
-    pressure.release(2, 20)
+    pressure.release(20)
     assert pressure.open and pressure.held <= 100 * RESUME_AT
-    assert pressure.now().pauses == 1
+    assert pressure.pauses == 1
 
 
 def test_a_batch_larger_than_the_buffer_travels_alone() -> None:
     for limits in (Limits("pause", 10), Limits("drop", 10), Limits("spill", 10, 5)):
         pressure = Backpressure(limits)
-        assert pressure.offer(3, 1000) is Verdict.TAKE
-        assert pressure.offer(1, 1, control=True) in (Verdict.TAKE, Verdict.SPILL)
+        assert pressure.offer(1000) is Admission.TAKE
+        assert pressure.offer(1, control=True) in (Admission.TAKE, Admission.SPILL)
 
 
 def test_a_buffer_that_is_opened_again_knows_what_it_holds() -> None:
-    spilled = Backpressure(Limits("spill", 100, 100), rows=5, size=150)
-    assert (spilled.now().bytes, spilled.now().spill_bytes, spilled.now().rows) == (100, 50, 5)
-    over = Backpressure(Limits("pause", 100), rows=5, size=150)
-    assert over.offer(1, 1) is Verdict.PAUSE
-    over.release(5, 150)
-    assert over.offer(1, 1) is Verdict.TAKE
+    spilled = Backpressure(Limits("spill", 100, 100), size=150)
+    assert (spilled.held, spilled.spilled) == (150, 50)
+    over = Backpressure(Limits("pause", 100), size=150)
+    assert over.offer(1) is Admission.PAUSE
+    over.release(150)
+    assert over.offer(1) is Admission.TAKE
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_impossible_limits_and_releases_are_refused() -> None:
     with pytest.raises(ValueError):
         Limits("pause", 0)
     with pytest.raises(ValueError):
         Limits("drop", 1, max_spill_bytes=1)
     pressure = Backpressure(Limits("spill", 10, 10))
-    pressure.offer(1, 10)
-    pressure.offer(1, 10)
+    pressure.offer(10)
+    pressure.offer(10)
     with pytest.raises(ValueError):
-        pressure.release(3, 20)
+        pressure.release(21)
 
 
 def test_the_check_is_a_cheap_read() -> None:

@@ -23,7 +23,7 @@ from headrace.ingress import http, stream, tcp
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
-from headrace.ingress.mark import Place, commit
+from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog
 from tests.ingress.test_gateway import Site, ask, post, run, serving, statuses, until
 from tests.ingress.test_journal import Sender, read
@@ -41,7 +41,7 @@ class Failing:
         return self.real(*given)
 
 
-def test_a_segment_that_cannot_be_changed_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_continues_after_a_segment_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path, 1)
     sender = Sender(journal, 1)
     sender.send(b"kernels may have to be compiled, which opens files\n")
@@ -104,8 +104,8 @@ def test_consumers_that_move_while_the_disk_is_full(tmp_path: Path, monkeypatch:
         journal.flush()
     busy.send(b"in the arena\n")
     log = ReadyLog(tmp_path)
-    log.follow(Place())
-    end = log.advance(Place(), None)
+    log.follow(JournalPosition())
+    end = log.advance(JournalPosition(), None)
     before = len(list(tmp_path.glob("*")))
     writing = Failing(os.pwrite, 28)
     monkeypatch.setattr(os, "pwrite", writing)
@@ -121,7 +121,9 @@ def test_consumers_that_move_while_the_disk_is_full(tmp_path: Path, monkeypatch:
     journal.close()
 
 
-def test_what_cannot_be_carried_is_released_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_released_even_if_an_open_record_cannot_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site(tmp_path, "tcp", {})
 
     async def main() -> None:
@@ -148,7 +150,9 @@ def test_what_cannot_be_carried_is_released_all_the_same(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("fsync", ["always", "second"])
-def test_what_cannot_be_synced_is_not_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str) -> None:
+def test_data_that_cannot_be_synced_is_not_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str
+) -> None:
     site = Site(tmp_path, "http", {"fsync": fsync})
     syncing = Failing(os.fdatasync, 5)
     monkeypatch.setattr(os, "fdatasync", syncing)
@@ -303,7 +307,7 @@ def test_the_gateway_may_open_as_many_files_as_the_system_allows() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_other_streams_go_on_while_a_journal_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_streams_continue_while_a_journal_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, slow = Site(tmp_path, "http", {}, name="s"), Site(tmp_path, "http", {}, name="t")
     gate, opened = threading.Event(), []
 
@@ -369,7 +373,7 @@ def test_a_journal_that_cannot_be_opened_has_a_code(tmp_path: Path, monkeypatch:
     run(main)
 
 
-def test_what_is_not_flushed_is_not_acknowledged_when_the_other_side_reads_again(
+def test_unflushed_data_is_not_acknowledged_when_the_client_reads_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site(tmp_path, "tcp", {"acks": "true"})
@@ -396,7 +400,9 @@ def test_what_is_not_flushed_is_not_acknowledged_when_the_other_side_reads_again
     run(main)
 
 
-def test_without_a_handle_to_sync_with_nothing_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_acknowledged_without_a_file_handle_for_the_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site(tmp_path, "http", {"fsync": "always"})
     copying = Failing(os.dup, 24)
     monkeypatch.setattr(os, "dup", copying)
@@ -416,7 +422,7 @@ def test_without_a_handle_to_sync_with_nothing_is_acknowledged(tmp_path: Path, m
     run(main)
 
 
-def test_a_client_that_never_takes_its_last_acknowledgement_is_closed(
+def test_a_client_that_never_reads_its_last_acknowledgement_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tcp, "LINGER_SECONDS", 0.2)

@@ -22,7 +22,7 @@ from headrace.errors import AddressInUse, BadOption
 from headrace.ingress import site as sites
 from headrace.ingress import stream, tcp
 from headrace.ingress.gateway import Gateway
-from headrace.ingress.mark import Place, commit
+from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog, UnitReader
 from headrace.model.program import StreamDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
@@ -41,7 +41,7 @@ class Site:
         check_stream(self.definition)
         self.settings = SOURCES[source].settings_of(self.definition)
         self.directory = root / name / "journal"
-        self.at = Place()
+        self.at = JournalPosition()
         self.clients: list[asyncio.StreamWriter] = []
 
     async def open(self, gateway: Gateway) -> Site:
@@ -291,7 +291,7 @@ def test_pause_stops_the_senders_and_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["drop", "spill"])
-def test_what_is_dropped_is_counted_to_the_record(tmp_path: Path, strategy: str) -> None:
+def test_dropped_records_are_counted_exactly(tmp_path: Path, strategy: str) -> None:
     options = {"backpressure": strategy, "max_journal_bytes": "1MiB", "max_spill_bytes": "1MiB"}
     site = Site(tmp_path, "tcp", options)
     limit = (1 << 20) * (2 if strategy == "spill" else 1)
@@ -410,7 +410,7 @@ def test_a_record_that_is_being_dropped_is_not_acknowledged_before_its_end(tmp_p
     run(main)
 
 
-def test_a_client_that_does_not_read_what_was_dropped_is_not_read_from(
+def test_the_gateway_stops_reading_from_a_client_that_ignores_dropped_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tcp, "MAX_STRETCHES", 3)
@@ -532,7 +532,7 @@ def test_a_compressed_body_is_its_records(tmp_path: Path, codec: str) -> None:
         (b"GET / HTTP/1.1\r\nX: " + b"y" * 20_000, [431]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_taken_is_refused_by_its_own_code(tmp_path: Path, text: bytes, wanted: list[int]) -> None:
+def test_every_refusal_has_its_own_code(tmp_path: Path, text: bytes, wanted: list[int]) -> None:
     site = Site(tmp_path, "http", {"token": "secret", "max_request_bytes": "1000"})
 
     async def main() -> None:
@@ -544,7 +544,7 @@ def test_what_cannot_be_taken_is_refused_by_its_own_code(tmp_path: Path, text: b
     run(main)
 
 
-def test_slow_and_broken_requests_leave_nothing_behind(tmp_path: Path) -> None:
+def test_slow_and_broken_requests_leave_no_data_or_connection(tmp_path: Path) -> None:
     site = Site(tmp_path, "http", {"request_timeout": "200ms", "idle_timeout": "300ms"})
 
     async def main() -> None:
@@ -609,7 +609,7 @@ def test_streams_share_an_address_and_a_taken_one_is_an_error(tmp_path: Path) ->
     run(main)
 
 
-def test_formats_whose_ends_cannot_be_seen_are_refused(tmp_path: Path) -> None:
+def test_formats_without_a_visible_delimiter_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadOption):
         Site(tmp_path, "tcp", {"header": "true"}, fmt="csv")
     with pytest.raises(BadOption):
@@ -618,7 +618,7 @@ def test_formats_whose_ends_cannot_be_seen_are_refused(tmp_path: Path) -> None:
         Site(tmp_path, "tcp", {"listen": ""})
 
 
-def test_quoted_newlines_are_no_ends(tmp_path: Path) -> None:
+def test_quoted_newlines_do_not_end_records(tmp_path: Path) -> None:
     site = Site(tmp_path, "tcp", {"multiline": "true"}, fmt="csv")
 
     async def main() -> None:
@@ -636,7 +636,7 @@ def test_quoted_newlines_are_no_ends(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_sync_leaves_nothing_that_the_machine_could_lose(tmp_path: Path) -> None:
+def test_a_sync_makes_everything_survive_the_machine(tmp_path: Path) -> None:
     site = Site(tmp_path, "tcp", {"fsync": "never"})
 
     async def main() -> None:

@@ -273,7 +273,7 @@ def test_garbage_after_a_good_request_closes_the_connection(tmp_path: Path, rest
     run(main)
 
 
-def test_a_client_that_never_takes_its_last_answer_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_never_reads_its_last_response_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "LINGER_SECONDS", 0.2)
     site = Site(tmp_path, "http", {})
 
@@ -463,7 +463,7 @@ def test_a_body_of_crumbs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     run(main)
 
 
-def test_a_defect_of_ours_leaves_no_connection_open(
+def test_a_bug_in_the_gateway_leaves_no_connection_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site = Site(tmp_path, "http", {"token": "very secret"})
@@ -511,7 +511,7 @@ def test_a_client_that_waits_is_answered_without_a_timer(
     run(main)
 
 
-def test_those_who_wait_together_are_answered_by_few_flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_wait_together_share_flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "FLUSH_SECONDS", 60.0)
     site = Site(tmp_path, "http", {})
 

@@ -1,4 +1,4 @@
-"""The journal: what is written is read back, whatever crashes; files go when all are past them."""
+"""The journal: data survives crashes, and files are deleted when every consumer has read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.ingress import journal as module
 from headrace.ingress import recovery
 from headrace.ingress.delimiting import Delimiting
 from headrace.ingress.journal import Journal
-from headrace.ingress.mark import MARK, Place, commit, read_consumer
+from headrace.ingress.mark import MARK, JournalPosition, commit, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader
 from headrace.ingress.repair import repair
 
@@ -44,7 +44,7 @@ class Sender:
         return self.sent[: self.sent.rfind(b"\n") + 1].splitlines()
 
 
-def read(directory: Path, start: Place = Place(), parts: int = 3) -> list[bytes]:  # noqa: B008
+def read(directory: Path, start: JournalPosition = JournalPosition(), parts: int = 3) -> list[bytes]:  # noqa: B008
     """All records that are ready after `start`, as tasks read them."""
     log = ReadyLog(directory)
     log.follow(start)
@@ -92,7 +92,7 @@ def test_a_journal_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @settings(max_examples=15)
 @given(st.randoms(use_true_random=False), st.booleans())
-def test_a_crash_at_any_byte_leaves_a_prefix_that_can_be_gone_on_with(rng: random.Random, ready_too: bool) -> None:
+def test_a_crash_at_any_byte_leaves_a_prefix_that_can_be_continued(rng: random.Random, ready_too: bool) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
         _crash(Path(directory), rng, ready_too)
 
@@ -143,8 +143,8 @@ def test_what_is_acknowledged_after_a_power_loss_is_read_once(
             fill(journal, rng, steps=10, first=10 * turn + 10)
         journal.flush()
         log = ReadyLog(root)
-        log.follow(Place())
-        begin = log.advance(Place(), rng.randrange(1, 200))
+        log.follow(JournalPosition())
+        begin = log.advance(JournalPosition(), rng.randrange(1, 200))
         planned = log.advance(begin, rng.randrange(1, 500))
         whole = read(root)
         journal._mark.close()
@@ -183,7 +183,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 @settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.sampled_from(["flip", "cut", "remove"]), st.floats(0, 1), st.floats(0, 1))
-def test_damage_to_any_file_loses_nothing_in_silence(rng: random.Random, how: str, which: float, where: float) -> None:
+def test_damage_to_any_file_is_never_silent(rng: random.Random, how: str, which: float, where: float) -> None:
     """Either all records come out, or JOURNAL_DAMAGED and every file stays; a newest file that lost its end is cut, and
     what was lost is counted. A repair then brings out the rest."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
@@ -277,8 +277,8 @@ def test_addresses_never_go_back_when_only_the_position_of_the_consumer_is_left(
     fill(journal, random.Random(4))
     journal.flush()
     log = ReadyLog(tmp_path)
-    log.follow(Place())
-    read_to = log.advance(Place(), 100)
+    log.follow(JournalPosition())
+    read_to = log.advance(JournalPosition(), 100)
     planned = log.advance(read_to, None)
     commit(tmp_path, "stream", read_to)
     journal.close()
@@ -322,11 +322,11 @@ def test_a_journal_of_an_earlier_version_is_refused_until_all_of_it_was_read(tmp
     journal = Journal(tmp_path, 1 << 20)
     Sender(journal, 1).send(b"fresh\n")
     journal.flush()
-    assert read(tmp_path, Place(1, len(old), 18)) == [b"fresh"]
+    assert read(tmp_path, JournalPosition(1, len(old), 18)) == [b"fresh"]
     journal.close()
 
 
-def test_files_go_when_every_consumer_is_past_them_and_open_records_are_carried_on(tmp_path: Path) -> None:
+def test_files_are_deleted_when_every_consumer_is_past_them_and_open_records_are_copied(tmp_path: Path) -> None:
     journal = Journal(tmp_path, 2000)
     slow = Sender(journal, 99)
     slow.send(b"done\nan open record, ")
@@ -335,27 +335,27 @@ def test_files_go_when_every_consumer_is_past_them_and_open_records_are_carried_
         busy.send(b"a line of the busy one %d\n" % i)
         journal.flush()
     log = ReadyLog(tmp_path)
-    log.follow(Place())
-    middle = log.advance(Place(), 3000)
+    log.follow(JournalPosition())
+    middle = log.advance(JournalPosition(), 3000)
     assert len(list(tmp_path.glob("segment-*"))) > 3
     commit(tmp_path, "stream", middle)
-    commit(tmp_path, "other", Place())
+    commit(tmp_path, "other", JournalPosition())
     assert not journal.poll()  # the other has read nothing
-    commit(tmp_path, "other", log.advance(Place(), None))
+    commit(tmp_path, "other", log.advance(JournalPosition(), None))
     held = journal.held
     assert journal.poll()
     assert journal.held == held - middle.address
     assert disk.numbers(tmp_path)[0] == middle.file
     assert read(tmp_path, middle)[0].startswith(b"a line")
-    commit(tmp_path, "stream", log.advance(Place(), None))
+    commit(tmp_path, "stream", log.advance(JournalPosition(), None))
     journal.poll()
     assert len(list(tmp_path.glob("segment-*"))) == 1
     slow.send(b"and its end\n")
     journal.flush()
-    at = log.advance(Place(), None)
+    at = log.advance(JournalPosition(), None)
     assert read(tmp_path, at) == [b"an open record, and its end"]
-    commit(tmp_path, "stream", Place(journal.number, journal._ready_end, journal.address))
-    commit(tmp_path, "other", Place(journal.number, journal._ready_end, journal.address))
+    commit(tmp_path, "stream", JournalPosition(journal.number, journal._ready_end, journal.address))
+    commit(tmp_path, "other", JournalPosition(journal.number, journal._ready_end, journal.address))
     journal.poll()
     assert journal.held == 0
     journal.close()
@@ -372,7 +372,7 @@ def test_counters_and_addresses_survive_restarts_and_deleted_files(tmp_path: Pat
         total += 7
         journal.counters.of("tcp")["bytes"] = total
         journal.close()
-        commit(tmp_path, "stream", Place(journal.number, journal._ready_end, journal.address))
+        commit(tmp_path, "stream", JournalPosition(journal.number, journal._ready_end, journal.address))
     found = read_consumer(tmp_path / "consumers" / "stream.json")
     assert found is not None and found[0].address == total
 
@@ -414,7 +414,7 @@ def test_opening_reads_the_newest_file_only_and_is_done_again_without_effect(
     scanned: list[int] = []
     real = recovery.scan
 
-    def scan(directory: Path, number: int, consumed: Place) -> recovery.Scan:
+    def scan(directory: Path, number: int, consumed: JournalPosition) -> recovery.LogScan:
         scanned.append(number)
         return real(directory, number, consumed)
 
@@ -452,21 +452,19 @@ def test_a_damaged_position_of_a_consumer_deletes_nothing(tmp_path: Path) -> Non
     fill(journal, random.Random(5))
     journal.flush()
     log = ReadyLog(tmp_path)
-    log.follow(Place())
-    commit(tmp_path, "stream", log.advance(Place(), 100))
-    wanted = read(tmp_path, log.advance(Place(), 100))
+    log.follow(JournalPosition())
+    commit(tmp_path, "stream", log.advance(JournalPosition(), 100))
+    wanted = read(tmp_path, log.advance(JournalPosition(), 100))
     journal.poll()
     path = tmp_path / "consumers" / "stream.json"
     _garble(path, path.read_bytes().index(b"address") + 12)
     assert not journal.poll()
     journal.close()
     Journal(tmp_path, 300).close()
-    assert read(tmp_path, log.advance(Place(), 100)) == wanted
+    assert read(tmp_path, log.advance(JournalPosition(), 100)) == wanted
 
 
-def test_a_sync_that_failed_is_never_tried_again_on_the_same_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_is_never_repeated_on_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a failed fsync Linux may drop the pages, and the next one says that all is well."""
     journal = Journal(tmp_path, 1 << 20)
     sender = Sender(journal, 1)
@@ -553,8 +551,8 @@ def test_a_disk_that_the_journal_itself_has_filled_is_free_again_when_all_is_rea
         sent += 1
     assert "No space" in journal.problem and not (tmp_path / "reserve").exists()
     log = ReadyLog(tmp_path)
-    log.follow(Place())
-    end = log.advance(Place(), None)
+    log.follow(JournalPosition())
+    end = log.advance(JournalPosition(), None)
     assert len(read(tmp_path)) in (sent - 1, sent)
     unread = sent - len(read(tmp_path))
     assert not journal.flush()  # what is kept for new files is not for more data
@@ -569,7 +567,7 @@ def test_a_disk_that_the_journal_itself_has_filled_is_free_again_when_all_is_rea
     journal.close()
 
 
-def test_a_segment_that_was_all_read_is_freed_when_nothing_more_comes(
+def test_a_completely_read_segment_is_freed_when_no_more_data_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
@@ -578,8 +576,8 @@ def test_a_segment_that_was_all_read_is_freed_when_nothing_more_comes(
     sender.send(b"x" * (2 << 20) + b"\nopen, ")
     journal.flush()
     log = ReadyLog(tmp_path)
-    log.follow(Place())
-    end = log.advance(Place(), None)
+    log.follow(JournalPosition())
+    end = log.advance(JournalPosition(), None)
     commit(tmp_path, "stream", end)
     journal.poll()
     assert journal.disk_bytes < (1 << 20)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.ingress import requests
-from headrace.ingress.requests import Refused, RequestReader, Step
+from headrace.ingress.requests import BodyStep, Refused, RequestReader
 
 Read = tuple[bytes, int | None, bool, bytes]
 CHUNKED = b"POST /ingest/s HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -28,9 +28,9 @@ def read(pieces: list[bytes]) -> list[Read | str]:
                 if head is None:
                     break
                 step = reader.body(body)
-                if step is Step.HUNGRY:
+                if step is BodyStep.HUNGRY:
                     break
-                if step is Step.END:
+                if step is BodyStep.END:
                     found.append((head.target, head.length, head.keep_alive, bytes(body)))
                     head, body = None, bytearray()
         except Refused as refused:
@@ -103,11 +103,11 @@ def test_a_call_reads_so_many_chunks_and_no_more() -> None:
     reader.feed(CHUNKED + b"2\r\nab\r\n" * count + b"0\r\n\r\n")
     assert reader.head() is not None
     body = bytearray()
-    steps: list[Step] = []
-    while not steps or steps[-1] is Step.BUSY:
+    steps: list[BodyStep] = []
+    while not steps or steps[-1] is BodyStep.BUSY:
         steps.append(reader.body(body))
         assert len(body) <= 2 * requests.CHUNKS_PER_CALL * len(steps)
-    assert steps == [Step.BUSY] * 3 + [Step.END]
+    assert steps == [BodyStep.BUSY] * 3 + [BodyStep.END]
     assert body == b"ab" * count
 
 

@@ -126,7 +126,7 @@ def test_wrap_around_aliases_and_growth_in_mid_stream(seed: int, beyond: int, di
     text = b"".join(buffers)
     assert Counter(found.spans) == Counter(spans(7, buffers, record_ends(text, b"\n")))
     assert found.text(7) == text[: text.rfind(b"\n") + 1]
-    assert (shredder.grown > 0) == (distance > 512)
+    assert (shredder.window(7) > 512) == (distance > 512)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -137,12 +137,12 @@ def test_a_record_over_thousands_of_buffers(backwards: bool) -> None:
     found = feed(shredder, NEWLINE, todo[::-1] if backwards else todo, [1000])
     assert found.text(1) == b"first\nx" + b"yy" * 9000 + b"z\n"
     assert Counter(found.spans) == Counter([Span(1, 0, 1), Span(1, 1, 9002)])
-    assert shredder.grown == 5
+    assert shredder.window(1) == 512 << 5
     assert shredder.waiting == 1
 
 
 @pytest.mark.parametrize("sequence", [0, -1, 2**62 + 1])
-def test_what_is_no_sequence_number_is_an_error_and_has_no_effect(sequence: int) -> None:
+def test_an_invalid_sequence_number_is_an_error_and_has_no_effect(sequence: int) -> None:
     shredder = SequenceShredder()
     with pytest.raises(BadSequence) as problem:
         shredder.arrive(np.array([[1, sequence, 0, 1, 1, 1, 0]]))
@@ -165,13 +165,13 @@ def test_a_duplicate_is_an_error_and_has_no_effect(states: int, passed: int) -> 
     assert before == (shredder.waiting, shredder.origins)
 
 
-def test_what_is_out_of_range_is_refused_without_effect_until_the_ring_has_grown() -> None:
+def test_a_number_out_of_range_is_refused_without_effect_until_the_ring_has_grown() -> None:
     shredder = SequenceShredder()
     shredder.arrive(np.array([[1, 1, 0, 1, 1, 1, 0]]))
     for turn in range(module.GROW_AFTER):
         offered = shredder.offer(np.array([[1, 600, 1, 1, 1, 1, 0], [1, 2, 2, 1, 1, 1, 0]]))
         assert (offered.accepted, offered.refused, shredder.waiting) == (0, "out_of_range", 1), turn
-    assert shredder.grown == 1
+    assert shredder.window(1) == 2 * 512
     assert shredder.offer(np.array([[1, 600, 1, 1, 1, 1, 0]])).accepted == 1
     far = shredder.arrive
     with pytest.raises(BadSequence) as problem:
@@ -250,7 +250,7 @@ def test_an_origin_that_waits_for_missing_buffers_is_not_closed_as_complete() ->
     assert shredder.origins == 0
 
 
-def test_what_waits_can_be_moved() -> None:
+def test_waiting_buffers_can_be_moved() -> None:
     shredder = SequenceShredder()
     shredder.arrive(np.array([[5, 1, 100, 2, 4, 6, 0], [5, 2, 101, -1, -1, 3, 0], [6, 1, 300, 1, 1, 9, 0]]))
     assert shredder.lowest() == 100

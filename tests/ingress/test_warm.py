@@ -29,7 +29,7 @@ for origin in range(100):
 for sequence in range(2, 2000):  # a long record in small pieces
     found.arrive(np.array([(7, sequence, 1000 + sequence, -1, -1, 3, 0)], np.int64))
 found.arrive(np.array([(7, 2000, 5000, 3, 3, 3, 1)], np.int64))
-assert found.grown and found.close_if_complete(7) == 0 and found.close(8) == 2
+assert found.window(7) > 512 and found.close_if_complete(7) == 0 and found.close(8) == 2
 quoted = delimiting.Delimiting.of_quoted(ord(","), ord('"'), ord("\\\\"))
 for finder in (quoted, delimiting.Delimiting.of_token(b"\\r\\n")):
     for text in (b'a,"b\\r\\n"\\r\\n', bytearray(b"a\\r\\nb")):

@@ -1,4 +1,4 @@
-"""Stored definitions come back as they were, whatever is in them."""
+"""Every definition is read back as it was stored."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _EVERY_KIND = {
 
 @settings(max_examples=120)
 @given(st.sampled_from(list(_EVERY_KIND)).flatmap(lambda kind: st.tuples(st.just(kind), _EVERY_KIND[kind])))
-def test_what_is_dumped_is_loaded_again(pair: tuple[type[object], object]) -> None:
+def test_load_returns_the_value_that_dump_wrote(pair: tuple[type[object], object]) -> None:
     kind, value = pair
     assert load(kind, dump(value)) == value
 
@@ -84,7 +84,7 @@ def test_a_field_of_a_later_release_is_ignored() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", "3", '"x"', '{"name": "s"}', '{"name": "s", "kind": "k", "options": []}']
 )
-def test_text_that_is_no_definition_is_a_value_or_type_error(text: str) -> None:
+def test_other_text_raises_a_value_or_type_error(text: str) -> None:
     with pytest.raises((ValueError, TypeError)):
         load(SinkDef, text)
 

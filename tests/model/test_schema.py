@@ -89,7 +89,7 @@ def test_garbage_is_an_unknown_type_and_nothing_else(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "IN T", "INT;", "DECIMAL(39)", "DECIMAL(3,4)", "ARRAY<>", "MAP<INT>", "FLOAT64"])
-def test_what_spark_does_not_know_is_refused(text: str) -> None:
+def test_types_that_spark_lacks_are_refused(text: str) -> None:
     with pytest.raises(UnknownType):
         parse_type(text)
 
@@ -125,7 +125,7 @@ def test_nested_types_have_the_same_shape_in_duckdb(kind: DataType) -> None:
     assert duck.conform(table, schema).schema == schema
 
 
-def test_a_name_is_found_without_case_and_columns_keep_their_place() -> None:
+def test_names_ignore_case_and_columns_keep_their_index() -> None:
     schema = Schema((Field("Device", STRING), Field("ts", Scalar("TIMESTAMP"))))
     assert schema.index("DEVICE") == 0
     assert schema.index("none") is None

@@ -152,8 +152,9 @@ def test_a_gateway_that_is_killed_comes_back_on_its_address_and_lost_nothing(min
     until(lambda: post(place, text(range(50, 60))) == 204, "the gateway is back", 30)
     drain_until(mini, lambda: len(output(mini)) >= 60)
     assert Counter(output(mini)) == rows(range(60))
-    assert mini.hub._gateway.restarts == 1
-    assert mini.hub.streams["s"].ingress()["classes"]["http"]["bytes"] == len(text(range(60)))
+    facts = mini.hub.streams["s"].ingress()
+    assert facts["gateway_restarts"] == 1
+    assert facts["classes"]["http"]["bytes"] == len(text(range(60)))
 
 
 def test_the_gateway_ends_with_the_last_pipeline_and_what_it_took_is_read_later(mini: Mini) -> None:

@@ -1,4 +1,4 @@
-"""The oracle of the soaks finds what it is there to find."""
+"""The oracle of the soaks detects lost and duplicate rows."""
 
 from __future__ import annotations
 

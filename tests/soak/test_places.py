@@ -1,4 +1,4 @@
-"""The places of the fault soak are as bad as they claim to be, and good again afterwards."""
+"""The fault soak really makes disks full and directories read-only, and restores them afterwards."""
 
 from __future__ import annotations
 

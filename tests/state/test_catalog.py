@@ -1,4 +1,4 @@
-"""The catalog is stored whole or not at all, and instance numbers are never given twice."""
+"""The catalog is stored atomically, and instance numbers are never assigned twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.errors import StateDamaged
 from headrace.model.codec import dump, load
 from headrace.model.program import PipelineDef, SinkDef, StreamDef
 from headrace.model.schema import INT, Field, Schema
-from headrace.model.status import Change
+from headrace.model.status import StateChange
 from headrace.state.catalog import CATALOG_VERSION, Catalog, CatalogFile, PipelineRecord
 from headrace.state.lifecycle import TRANSITIONS
 from headrace.state.state_dir import DROPPED, stream_directory
@@ -23,7 +23,7 @@ from tests import strategies
 STREAM = StreamDef("Sensors", Schema((Field("x", INT),)), None, 0, "files", "json", {"path": "/data"})
 SINK = SinkDef("Out", "memory", {})
 
-_changes = st.builds(Change, st.sampled_from(list(TRANSITIONS)), strategies.texts, st.floats(0, 2e9))
+_changes = st.builds(StateChange, st.sampled_from(list(TRANSITIONS)), strategies.texts, st.floats(0, 2e9))
 _records = st.builds(
     PipelineRecord,
     strategies.pipelines,
@@ -62,7 +62,7 @@ def test_names_are_found_without_case_and_kept_as_declared(tmp_path: Path) -> No
 
 @given(strategies.pipelines, strategies.pipelines)
 @settings(max_examples=20)
-def test_an_instance_number_is_never_given_again(first: PipelineDef, second: PipelineDef) -> None:
+def test_an_instance_number_is_never_assigned_twice(first: PipelineDef, second: PipelineDef) -> None:
     catalog = Catalog().with_pipeline(PipelineRecord(first)).with_pipeline(PipelineRecord(second))
     for name in (first.name, second.name):
         catalog = catalog.without("pipeline", name)
@@ -93,7 +93,7 @@ def test_a_crash_while_saving_leaves_the_old_catalog(
     assert sorted(os.listdir(tmp_path)) == ["catalog.json", "catalog.previous.json"]
 
 
-def test_what_was_written_replaces_the_old_file_whole(tmp_path: Path) -> None:
+def test_a_write_replaces_the_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
     for data in (b"long enough to show", b"", b"new"):
         write_atomic(path, data)
@@ -127,7 +127,7 @@ def test_a_catalog_with_any_bit_flipped_is_an_error_and_never_another_catalog(tm
     assert CatalogFile(tmp_path).read() == file.catalog
 
 
-def test_a_missing_catalog_is_an_error_wherever_there_was_one(tmp_path: Path) -> None:
+def test_a_missing_catalog_is_an_error_if_there_was_one(tmp_path: Path) -> None:
     streams, declared = tmp_path / "streams" / "sensors", tmp_path / "declared"
     streams.mkdir(parents=True)
     with pytest.raises(StateDamaged) as caught:

@@ -1,4 +1,4 @@
-"""Where a stream's checkpoint lies, and that it is found where an earlier version put it."""
+"""The location of a stream's checkpoint, also of one that an earlier version wrote."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_checkpoint_of_a_stream_is_not_swept_from_where_an_earlier_version_p
     state.close()
 
 
-def test_the_checkpoint_of_another_state_directory_is_not_taken(tmp_path: Path) -> None:
+def test_the_checkpoint_of_another_state_directory_is_not_used(tmp_path: Path) -> None:
     own, other = tmp_path / "a b" / "streams" / "s", tmp_path / "a%20b" / "streams" / "s"
     own.mkdir(parents=True)
     (other / "checkpoint").mkdir(parents=True)
@@ -89,7 +89,7 @@ def test_the_checkpoint_of_another_state_directory_is_not_taken(tmp_path: Path) 
         checkpoint_id(own, "s")
 
 
-def test_metadata_that_names_the_right_place_or_is_torn_is_left_alone(tmp_path: Path) -> None:
+def test_metadata_with_right_paths_or_torn_metadata_is_not_changed(tmp_path: Path) -> None:
     path = metadata(tmp_path, location(tmp_path))
     relocate(tmp_path, tmp_path)
     assert (path.parent / ".0.crc").exists()

@@ -26,7 +26,9 @@ def put(checkpoint: Path, committed: int, files: list[str]) -> None:
         path.touch()
 
 
-def test_a_version_after_the_newest_committed_one_goes_with_its_checksum_and_temporary_files(tmp_path: Path) -> None:
+def test_a_version_after_the_newest_committed_one_is_removed_with_its_checksum_and_temporary_files(
+    tmp_path: Path,
+) -> None:
     kept = ["0/0/3.changelog", "0/0/.3.changelog.crc", "0/0/3.zip", "0/1/1.changelog", "0/0/SSTs/000012-ab.sst"]
     kept += ["0/_metadata/v2/0", "0/_stateSchema/default/0_12", "0/0/_metadata/schema"]
     gone = ["0/0/4.changelog", "0/0/.4.changelog.crc", "0/0/.4.changelog.11-22.TID8.tmp", "0/1/4.zip", "0/1/5_ab-c.zip"]
@@ -43,7 +45,7 @@ def test_a_checkpoint_that_never_committed_keeps_no_version(tmp_path: Path) -> N
     assert names(tmp_path) == {"0/_metadata/v2/0"}
 
 
-def test_the_state_that_a_logged_epoch_begins_with_stays_although_the_log_of_commits_is_lost(tmp_path: Path) -> None:
+def test_the_initial_state_of_a_logged_epoch_stays_if_the_commit_log_is_lost(tmp_path: Path) -> None:
     put(tmp_path, -1, ["0/0/99.changelog", "0/0/100.changelog", "0/0/101.changelog"])
     (tmp_path / "offsets").mkdir()
     for epoch in (99, 100):

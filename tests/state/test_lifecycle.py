@@ -1,4 +1,4 @@
-"""The states of a pipeline: one table, reasons and times kept, anything else an error."""
+"""The states of a pipeline: only the transitions of the table are allowed, and reasons and times are kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import IllegalTransition
 from headrace.model.program import PipelineDef
-from headrace.model.status import Change, State
+from headrace.model.status import State, StateChange
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.lifecycle import KEPT_CHANGES, TRANSITIONS, follow
 from tests.ring0.tasks import stateless
@@ -20,10 +20,10 @@ PIPELINE: PipelineDef = stateless(3, 0)
 
 @pytest.mark.parametrize(("before", "after"), list(product(TRANSITIONS, TRANSITIONS)))
 def test_only_the_transitions_of_the_table_are_possible(before: State, after: State) -> None:
-    record = PipelineRecord(PIPELINE, (Change(before, "so it was", 1.0),))
+    record = PipelineRecord(PIPELINE, (StateChange(before, "so it was", 1.0),))
     if after in TRANSITIONS[before]:
         changed = record.to(after, "why", 2.0)
-        assert changed.history == (*record.history, Change(after, "why", 2.0))
+        assert changed.history == (*record.history, StateChange(after, "why", 2.0))
         assert changed.error == ("why" if after == "failed" else "")
     else:
         with pytest.raises(IllegalTransition) as caught:
@@ -38,20 +38,20 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 
 def test_only_the_newest_changes_are_kept() -> None:
-    history: tuple[Change, ...] = (Change("created", "", 0.0),)
+    history: tuple[StateChange, ...] = (StateChange("created", "", 0.0),)
     for i in range(40):
         history = follow(history, "starting" if i % 2 == 0 else "running", str(i), float(i))
     assert len(history) == KEPT_CHANGES and history[-1].reason == "39"
 
 
-def test_marking_skips_those_that_are_there_already() -> None:
+def test_marking_skips_pipelines_in_that_state() -> None:
     catalog = Catalog().with_pipeline(PipelineRecord(PIPELINE).to("starting", "first"))
     assert catalog.marked([3], "starting", "again") is catalog
     assert catalog.marked([4], "running", "not this one") is catalog
     assert catalog.marked([3], "running", "go").pipelines["p3"].history[-1].reason == "go"
 
 
-def test_the_table_is_that_of_the_document() -> None:
+def test_the_document_has_the_table_of_transitions() -> None:
     text = (Path(__file__).parents[2] / "docs" / "control.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([a-z]+) \| ([a-z, ]+) \|$", text, re.MULTILINE)
     assert {before: tuple(after.split(", ")) for before, after in rows if before in TRANSITIONS} == TRANSITIONS

@@ -1,4 +1,4 @@
-"""Notices: only ours are heard, and nothing that arrives can stop the listener."""
+"""Notices: only those with the right token count, and no message stops the listener."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_notice_arrives_with_its_facts(board: NoticeBoard, heard: queue.Queue[
     assert {k: notice[k] for k in ("stream", "kind", "epoch")} == {"stream": "s", "kind": "planned", "epoch": 3}
 
 
-def test_a_wrong_token_is_not_heard(board: NoticeBoard, heard: queue.Queue[dict[str, Any]]) -> None:
+def test_a_notice_with_a_wrong_token_is_ignored(board: NoticeBoard, heard: queue.Queue[dict[str, Any]]) -> None:
     send_notice(board.port, "0" * 32, "s", "idle")
     send_notice(board.port, board.token, "t", "idle")
     assert heard.get(timeout=5)["stream"] == "t"
@@ -56,7 +56,7 @@ def test_a_board_listens_on_loopback_only_and_each_has_its_own_token(board: Noti
     other.close()
 
 
-def test_telling_a_hub_that_is_gone_does_no_harm() -> None:
+def test_a_notice_to_a_closed_hub_does_no_harm() -> None:
     board = NoticeBoard(lambda notice: None)
     board.close()
     for _ in range(3):

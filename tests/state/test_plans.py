@@ -1,4 +1,4 @@
-"""Plan versions and progress: what is read was written whole, and what may still be asked for is kept."""
+"""Plan versions and progress: readers see complete files only, and needed versions are kept."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_crash_before_the_pointer_leaves_the_old_version_current(
     assert store.load(1) == plan(1, View.all())
 
 
-def test_pruning_keeps_what_an_uncommitted_epoch_may_name(tmp_path: Path) -> None:
+def test_pruning_keeps_versions_that_an_uncommitted_epoch_may_name(tmp_path: Path) -> None:
     store = PlanStore(tmp_path)
     store.prune(5)  # nothing was published yet
     for version in range(1, 12):
@@ -105,7 +105,7 @@ def test_progress_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert read_progress(tmp_path) == progress
 
 
-def test_what_was_applied_is_unknown_until_it_is_written(tmp_path: Path) -> None:
+def test_the_applied_projection_is_unknown_before_the_first_write(tmp_path: Path) -> None:
     assert read_applied(tmp_path) is None
     write_applied(tmp_path, Applied(2, 5, (0, 3)))
     assert read_applied(tmp_path) == Applied(2, 5, (0, 3))

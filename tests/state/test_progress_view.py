@@ -1,4 +1,4 @@
-"""Progress is parsed again only when the file is another one."""
+"""Progress is parsed again only when the file has changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_view_gives_the_newest_progress_and_parses_each_once(tmp_path: Path) -
         assert view.read() is first
 
 
-def test_a_view_of_a_damaged_file_says_so_until_it_is_put_back(tmp_path: Path) -> None:
+def test_a_view_of_a_damaged_file_raises_until_the_file_is_restored(tmp_path: Path) -> None:
     view = ProgressView(tmp_path)
     write_progress(tmp_path, Progress(epoch=3))
     view.read()

@@ -81,7 +81,7 @@ def test_a_savepoint_becomes_a_state_directory_anywhere(tmp_path: Path) -> None:
         restore(taken, new)
 
 
-def test_output_from_behind_the_cut_is_noticed_and_removed_when_asked(tmp_path: Path) -> None:
+def test_output_written_after_the_savepoint_is_refused_or_deleted_on_request(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "sinks", {}, {})
     for epoch in range(4):
         rig.deliver(epoch, rig.staged(epoch, epoch))
@@ -96,7 +96,7 @@ def test_output_from_behind_the_cut_is_noticed_and_removed_when_asked(tmp_path: 
     assert rig.shown("a") == rig.shown("b") == [0, 1, 22]
 
 
-def test_sinks_of_others_in_the_same_directory_are_left_alone(tmp_path: Path) -> None:
+def test_output_of_other_hubs_in_the_same_directory_is_not_touched(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "sinks", {})
     rig.deliver(5, rig.staged(5, 5))
     options = rig.pipeline.sinks[0].options
@@ -126,7 +126,7 @@ class Standing:
         self.released = True
 
 
-def test_streams_that_stand_still_are_copied_together_and_go_on(tmp_path: Path) -> None:
+def test_paused_streams_are_copied_together_and_resume(tmp_path: Path) -> None:
     streams = {name: Standing(tmp_path / "streams", name, epoch) for name, epoch in (("s", 4), ("t", 9))}
     streams["t"].running = False  # as it was left: behind its newest committed epoch
     catalog = Catalog().with_stream(streams["s"].stream).with_stream(streams["t"].stream)
@@ -136,7 +136,7 @@ def test_streams_that_stand_still_are_copied_together_and_go_on(tmp_path: Path) 
     assert (taken / "streams" / "t" / "progress.json").exists()
 
 
-def test_a_stream_that_does_not_come_to_a_stand_is_named_and_nothing_stays_held(tmp_path: Path) -> None:
+def test_a_stream_that_does_not_pause_is_named_and_no_stream_stays_paused(tmp_path: Path) -> None:
     streams = {name: Standing(tmp_path, name, epoch) for name, epoch in (("s", 4), ("t", None), ("u", 1))}
     with pytest.raises(SavepointTimeout) as caught:
         take(tmp_path / "x", streams, Catalog, 0.0)
@@ -145,7 +145,7 @@ def test_a_stream_that_does_not_come_to_a_stand_is_named_and_nothing_stays_held(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "t", "u"]
 
 
-def test_a_copy_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_copy_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = make(tmp_path, stateless(1, N))
     source = Standing(tmp_path / "streams", "s", 4)
 
@@ -161,7 +161,7 @@ def test_a_copy_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     assert list((tmp_path / "again").iterdir()) == []
 
 
-def test_what_a_crash_left_of_a_savepoint_is_gone_when_the_hub_is_opened_again(tmp_path: Path) -> None:
+def test_an_unfinished_savepoint_is_removed_when_the_hub_is_reopened(tmp_path: Path) -> None:
     half, whole = tmp_path / "savepoints" / ".x.0123", tmp_path / "savepoints" / "y"
     for directory in (half, whole):
         (directory / "streams").mkdir(parents=True)
@@ -176,7 +176,7 @@ def test_a_savepoint_whose_catalog_lacks_its_stream_is_refused(tmp_path: Path) -
         restore(taken, tmp_path / "new")
 
 
-def test_what_is_no_savepoint_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_savepoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "not").mkdir()
     with pytest.raises(BadSavepoint):
         restore(tmp_path / "not", tmp_path / "new")
@@ -204,7 +204,7 @@ def interrupted(rig: Rig, epoch: int, value: int, place: str) -> None:
 
 @pytest.mark.parametrize("sinks", [1, 2])
 @pytest.mark.parametrize("place", ["between-manifest-and-rename", "between-renames", "between-sinks"])
-def test_what_an_epoch_in_flight_left_in_the_sinks_is_output_from_after_the_cut(
+def test_staged_output_of_an_uncommitted_epoch_counts_as_written_after_the_savepoint(
     tmp_path: Path, sinks: int, place: str
 ) -> None:
     rig = Rig(tmp_path / "sinks", *({},) * sinks)
@@ -234,7 +234,7 @@ PLACES = (
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_restore_that_is_killed_anywhere_ends_right_when_it_is_run_again(tmp_path: Path, place: str) -> None:
+def test_a_restore_that_is_killed_anywhere_succeeds_when_it_runs_again(tmp_path: Path, place: str) -> None:
     rig = Rig(tmp_path / "sinks", {}, {})
     for epoch in range(4):
         rig.deliver(epoch, rig.staged(epoch, epoch))
@@ -372,7 +372,7 @@ class Branches:
 @example([("create", 0), ("save", 0), ("create", 0), ("run", 0), ("restore", 0), ("create", 0), ("run", 0)])
 @example([("create", 0), ("save", 0), *[("run", 0)] * 4, ("restore", 0), ("run", 0), ("go_back", 0), ("run", 0)])
 @example([("create", 0), ("save", 0), ("restore", 0), *[("run", 0)] * 4, ("go_back", 0), ("run", 0)])
-def test_no_hub_that_comes_from_a_savepoint_loses_a_row_to_another(schedule: list[tuple[str, int]]) -> None:
+def test_two_hubs_from_one_savepoint_do_not_lose_rows_to_each_other(schedule: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as root:
         world = Branches(Path(root))
         for action, number in schedule:

@@ -1,4 +1,4 @@
-"""Spark's logs of epochs: durable before the first commit, and mended when a power loss has torn them."""
+"""Spark's epoch logs are durable before the first commit, and are repaired after a power loss."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_all_that_a_rerun_needs_is_synced_with_its_directories(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("torn", ["", "v", "v1\n", 'v1\n{"batchWat', OFFSETS % 2 + "x", "\0\0\0"])
-def test_torn_offsets_go_and_so_does_their_commit(tmp_path: Path, torn: str) -> None:
+def test_torn_offsets_are_removed_with_their_commit(tmp_path: Path, torn: str) -> None:
     make(tmp_path, 2, 2)
     (tmp_path / "offsets" / "2").write_text(torn)
     mend_logs(tmp_path, 1)
@@ -58,14 +58,14 @@ def test_torn_offsets_go_and_so_does_their_commit(tmp_path: Path, torn: str) -> 
 
 
 @pytest.mark.parametrize("torn", ["", "v1", "v1\n{"])
-def test_a_torn_commit_goes_alone(tmp_path: Path, torn: str) -> None:
+def test_a_torn_commit_is_removed_alone(tmp_path: Path, torn: str) -> None:
     make(tmp_path, 2, 2)
     (tmp_path / "commits" / "2").write_text(torn)
     mend_logs(tmp_path, 1)
     assert entries(tmp_path) == ([0, 1, 2], [0, 1])
 
 
-def test_whole_logs_stay_and_a_commit_without_offsets_goes(tmp_path: Path) -> None:
+def test_intact_logs_stay_and_a_commit_without_offsets_is_removed(tmp_path: Path) -> None:
     mend_logs(tmp_path / "none yet", -1)
     make(tmp_path, 2, 1)
     mend_logs(tmp_path, 1)

@@ -129,7 +129,7 @@ def test_a_zombie_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["", "{", "[]", "null", '{"pid": 1}', '{"jvm": null}', "\x00\x00"])
-def test_a_half_written_owner_names_nobody(tmp_path: Path, left: str) -> None:
+def test_a_half_written_owner_is_ignored(tmp_path: Path, left: str) -> None:
     (tmp_path / "lock").write_text(left)
     StateDir.open(tmp_path, no_sleep).close()
 
@@ -217,9 +217,7 @@ def test_a_new_state_directory_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert (tmp_path / "above").stat().st_mode & 0o077  # not ours to close
 
 
-def test_modes_that_are_too_wide_are_tightened_and_that_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_too_wide_modes_are_restricted_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     root = tmp_path / "state"
     for name in ("streams/s/plans/00000001.json", "streams/s/checkpoint/offsets/0", "catalog.json"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -243,7 +241,7 @@ def test_a_savepoint_s_name_is_one_directory_s_name(tmp_path: Path, name: str) -
     assert [p.name for p in tmp_path.iterdir()] == ["state"]
 
 
-def test_a_lost_catalog_costs_no_stream_and_the_previous_one_is_a_way_on(tmp_path: Path) -> None:
+def test_a_lost_catalog_loses_no_stream_and_the_previous_one_can_replace_it(tmp_path: Path) -> None:
     state = tmp_path / "state"
     create = "CREATE STREAM {} (x INT) WITH (source = 'generator', format = 'json', rows = '5')"
     with headrace.connect(state) as hub:

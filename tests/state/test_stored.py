@@ -1,4 +1,4 @@
-"""Files without a checksum are those of earlier versions, and only if they can be whole."""
+"""Files without a checksum are accepted from earlier versions, if they can be complete."""
 
 from __future__ import annotations
 

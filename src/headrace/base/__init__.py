@@ -1,1 +1,1 @@
-"""The ground floor: files that survive a crash, options, caches, background work. Knows nothing of streams."""
+"""Tools that know nothing of streams: durable files, options, caches, background work."""

@@ -1,4 +1,4 @@
-"""Work for threads that must not block: done by another one."""
+"""Work queue for threads that must not block."""
 
 from __future__ import annotations
 
@@ -14,49 +14,51 @@ _log = logging.getLogger(__name__)
 
 
 class Chores:
-    """Runs chores one after the other, in the order in which they came, in a thread of its own. `told` hears, there, of
-    which stream each was and what went wrong with it, if anything did; no chore keeps the next from being done."""
+    """Runs chores in a thread of its own, one at a time, in the order of `put`.
 
-    def __init__(self, told: Callable[[str, Exception | None], None]) -> None:
-        self._told = told
+    After each chore that thread calls `on_done` with the stream's name and the error, or None. A chore that fails does
+    not stop the queue."""
+
+    def __init__(self, on_done: Callable[[str, Exception | None], None]) -> None:
+        self._on_done = on_done
         self._waiting: queue.Queue[tuple[str, Callable[[], None]] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="headrace-chores", daemon=True)
 
     def start(self) -> None:
-        """Begin; what was put before waits for this."""
+        """Start the thread. Chores that were put earlier run now."""
         self._thread.start()
 
     def put(self, stream: str, chore: Callable[[], None]) -> None:
-        """Have it done soon. Never waits."""
+        """Queue a chore. Returns at once."""
         self._waiting.put((stream, chore))
 
     def later(self, stream: str, chore: Callable[[], None], seconds: float | None = None) -> None:
-        """Have it done after some time."""
+        """Queue a chore after a delay."""
         timer = threading.Timer(AGAIN_SECONDS if seconds is None else seconds, self.put, (stream, chore))
         timer.daemon = True
         timer.start()
 
     def close(self) -> None:
-        """Do nothing that is put from now on."""
+        """Ignore chores that are put from now on."""
         self._waiting.put(None)
 
     def join(self, timeout: float) -> None:
-        """Wait until everything before `close` is done."""
+        """Wait until the chores from before `close` are done."""
         self._thread.join(timeout)
 
     def _run(self) -> None:
         while (given := self._waiting.get()) is not None:
-            self._told(given[0], self._do(*given))
+            self._on_done(given[0], self._do(*given))
 
     def _do(self, stream: str, chore: Callable[[], None]) -> Exception | None:
         try:
             chore()
         except (HubClosed, StreamFailed, StartTimeout, StopTimeout):
-            return None  # a dead query is told to those who wait for it; a slow one has the plan and will come to it
-        except Exception as problem:  # nobody is above this thread to hear of it
-            passes = isinstance(problem, OSError | DiskFull | StateUnavailable)
-            _log.warning("stream %s: %s", stream, problem, exc_info=not passes)
-            if passes:  # a full disk may have room again
+            return None  # callers that wait for a dead query get its error; a slow query reaches the plan later
+        except Exception as problem:  # no caller above this thread could catch it
+            transient = isinstance(problem, OSError | DiskFull | StateUnavailable)
+            _log.warning("stream %s: %s", stream, problem, exc_info=not transient)
+            if transient:  # a full disk may have room later
                 self.later(stream, chore)
             return problem
         return None

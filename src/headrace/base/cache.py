@@ -1,4 +1,4 @@
-"""The user's cache directory: compiled kernels, and small scripts that programs of others are started through."""
+"""The user's cache directory: compiled kernels, and small launcher scripts for Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 
 def cache_directory(env: Mapping[str, str] | None = None) -> Path:
-    """The first of `headrace` in `$HEADRACE_CACHE_DIR`, `$XDG_CACHE_HOME` and `~/.cache` that can be written to, else a
-    private temporary directory. `env` is `os.environ` unless given."""
+    """The directory `headrace` below `$HEADRACE_CACHE_DIR`, `$XDG_CACHE_HOME` or `~/.cache`: the first that is
+    writable. A private temporary directory when none is. `env` defaults to `os.environ`."""
     env = os.environ if env is None else env
     home = env.get("HOME") or os.path.expanduser("~")
     roots = (env.get("HEADRACE_CACHE_DIR"), env.get("XDG_CACHE_HOME"), os.path.join(home, ".cache"))
@@ -29,7 +29,8 @@ def cache_directory(env: Mapping[str, str] | None = None) -> Path:
 
 @cache
 def private_directory() -> Path:
-    """A directory under the temporary one that is ours alone: what is cached is run, so nobody else may write there."""
+    """A directory below the temporary one that only this user can write. Cached code is executed, so others must not be
+    able to change it."""
     shared = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
     try:
         shared.mkdir(mode=0o700, exist_ok=True)
@@ -41,8 +42,8 @@ def private_directory() -> Path:
 
 
 def install_script(path: Path, content: str) -> None:
-    """Make `path` an executable file with `content`. It is put in place by a rename: processes that start together all
-    see a whole file."""
+    """Make `path` an executable file with `content`. A rename puts it in place, so processes that start at the same
+    time never see half a file."""
     if path.is_file() and path.read_text() == content and os.access(path, os.X_OK):
         return
     path.parent.mkdir(parents=True, exist_ok=True)

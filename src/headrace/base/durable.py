@@ -1,4 +1,4 @@
-"""Files that are either old or new, never half: the one way small state is written."""
+"""Atomic, durable writes: a reader sees the old file or the new one, never a mix. All small state is written here."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headrace.errors import DiskFull, ExternalError, StateUnavailable
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`: on the disk before this returns, and never visible in part. Nobody may read the file
-    who may not read its directory."""
+    """Replace the content of `path` by `data`. The data is on disk when this returns, and no reader sees part of it.
+    The file gets the permissions of its directory."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     mode = 0o666 & os.stat(path.parent).st_mode
     try:
@@ -40,29 +40,29 @@ def fsync(path: Path) -> None:
 
 
 def state_error(problem: OSError, path: Path | None = None) -> ExternalError:
-    """What the operating system said about a path of the state directory, as one of our errors."""
+    """The coded error for an OSError about a path of the state directory."""
     where = str(problem.filename or path or "the state directory")
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
-            f"there is no room to write {where}: {problem.strerror}",
-            advice="Make room on that disk. Streams go on by themselves then.",
+            f"no space left to write {where}: {problem.strerror}",
+            advice="Free space on that disk. Streams then resume by themselves.",
             path=where,
         )
     return StateUnavailable(
         f"{where} cannot be used: {problem.strerror or problem}",
-        advice="Check its permissions, its mount and its disk. Streams go on by themselves then.",
+        advice="Check its permissions, its mount and its disk. Streams resume by themselves once it works.",
         path=where,
     )
 
 
 def is_of_state(problem: BaseException) -> TypeGuard[OSError]:
-    """True for what the operating system says of files: a lost connection to Spark is an OSError, too."""
+    """True for an OSError about files. A lost connection to Spark is an OSError too, and is not meant here."""
     return isinstance(problem, OSError) and not isinstance(problem, ConnectionError | TimeoutError)
 
 
 @contextlib.contextmanager
 def state_errors(path: Path) -> Iterator[None]:
-    """Raise what the operating system says in here about the state directory as one of our errors."""
+    """Turn every OSError inside the block into a coded error about the state directory."""
     try:
         yield
     except OSError as problem:
@@ -70,12 +70,12 @@ def state_errors(path: Path) -> Iterator[None]:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory, and those above it that are missing, for the owner alone."""
+    """Create a directory and its missing parents, readable by the owner only."""
     if not path.is_dir():
         private_directory(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
 
 
 def private_opener(path: str, flags: int) -> int:
-    """The `opener` for `open` that makes files for the owner alone."""
+    """An `opener` for `open` that creates files readable by the owner only."""
     return os.open(path, flags, 0o600)

@@ -1,9 +1,9 @@
-"""Named places where a test can make something fail: a test hook, off unless HEADRACE_FAULT or HEADRACE_CRASH is set.
+"""Named places where a test can inject a failure. Inactive unless HEADRACE_FAULT or HEADRACE_CRASH is set.
 
-    HEADRACE_FAULT="between-manifest-and-rename@2"   the second time this process gets there
+    HEADRACE_FAULT="between-manifest-and-rename@2"   the second time this process reaches it
     HEADRACE_FAULT_PID="4711"                        kill that process too (the driver, from a task)
 
-A kill is SIGKILL, so nothing is flushed, closed or rolled back: what a crash at that place would leave behind.
+The process gets SIGKILL, so it flushes, closes and rolls back nothing, as in a crash at that place.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _hits: dict[str, int] = {}
 
 
 def fault_point(name: str) -> None:
-    """Does nothing, or kills this process when HEADRACE_FAULT names this place and this is the chosen visit."""
+    """Kill this process if HEADRACE_FAULT names this place and this visit."""
     if fault_chosen(name):
         _die()
 
 
 def fault_chosen(name: str) -> bool:
-    """Whether HEADRACE_FAULT names this place and this is the chosen visit: then the caller does something wrong."""
+    """True if HEADRACE_FAULT names this place and this visit: the caller then misbehaves on purpose."""
     wanted = os.environ.get("HEADRACE_FAULT")
     if not wanted:
         return False
@@ -35,8 +35,8 @@ def fault_chosen(name: str) -> bool:
 
 
 def crash_point(pipeline: str) -> None:
-    """Does nothing, or kills this worker and nothing else, as a crash in native code would: when the file that
-    HEADRACE_CRASH names has `pipeline` on a line of its own. With "/for ever" behind the name it hangs instead."""
+    """Kill this worker process, as a crash in native code would, if the file that HEADRACE_CRASH names lists `pipeline`
+    on a line. With "/for ever" after the name, the worker hangs instead."""
     listed = os.environ.get("HEADRACE_CRASH")
     if not listed or not os.path.exists(listed):
         return
@@ -50,7 +50,7 @@ def crash_point(pipeline: str) -> None:
 
 def _die() -> None:
     victim = int(os.environ.get("HEADRACE_FAULT_PID") or os.getpid())
-    with contextlib.suppress(ProcessLookupError):  # gone already is what was asked for
+    with contextlib.suppress(ProcessLookupError):  # it is dead already
         os.kill(victim, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(60)  # the signal is on its way; nothing after this place may run
+    time.sleep(60)  # until the signal arrives: nothing after this place may run

@@ -7,19 +7,19 @@
 
     settings = read_settings(FileSettings, "source 'files'", {"path": "/data"})
 
-Help texts and docs are made from the declarations (`declared`), so an option that is not declared cannot be used.
+Help texts and docs are generated from the declarations (`declared`), so every usable option is documented.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar
 
+from headrace.base.unknown import unknown
 from headrace.errors import BadOption, MissingOption, UnknownOption
 
 Reader = Callable[[str], Any]
@@ -28,30 +28,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `read` turns the text into a value or raises ValueError with what is allowed."""
+    """One option. `read` parses the text, or raises ValueError with a description of the allowed values."""
 
     name: str
     read: Reader
     default: Any = None
     required: bool = False
     help: str = ""
-    secret: bool = False  # stored apart, and never shown (`headrace.state.secrets`)
+    secret: bool = False  # stored separately and never shown (`headrace.state.secrets`)
 
 
 def option(read: Reader, *, default: Any = None, required: bool = False, help: str = "", secret: bool = False) -> Any:
-    """A field of a settings class. Its name is the option's name."""
+    """Declares an option as a field of a settings class. The field's name is the option's name."""
     made = Option("", read, default, required, help, secret)
     return field(default=default, metadata={"option": made})
 
 
 @cache
 def declared(settings: type) -> tuple[Option, ...]:
-    """The options that a settings class declares, in order."""
+    """The options that a settings class declares, in their order."""
     return tuple(replace(f.metadata["option"], name=f.name) for f in fields(settings) if "option" in f.metadata)
 
 
 def read_settings(settings: type[T], owner: str, given: Mapping[str, str]) -> T:
-    """The settings that the texts of `given` make. `owner` names them in errors, as in "sink 'parquet'"."""
+    """Parse the texts of `given` into a settings object. Errors name the `owner`, as in "sink 'parquet'"."""
     kind: Any = settings
     return settings(**check_options(owner, declared(kind), given))
 
@@ -139,28 +139,14 @@ def _whole(digits: str, unit: int, allowed: str) -> int:
     return value
 
 
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name nearest to `name`, if any is near."""
-    found = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
-    return found[0] if found else None
-
-
 def check_options(owner: str, declared: Sequence[Option], given: Mapping[str, str]) -> dict[str, Any]:
-    """The value of every declared option. `owner` names them in errors, as in "sink 'parquet'"."""
+    """Parse `given` and return the value of every declared option. Errors name the `owner`, as in "sink 'parquet'"."""
     by_name = {o.name: o for o in declared}
     values = {o.name: o.default for o in declared}
     for name, raw in given.items():
         option = by_name.get(name.lower())
         if option is None:
-            hint = closest(name, by_name)
-            listed = ", ".join(sorted(by_name)) or "none"
-            raise UnknownOption(
-                f"{owner} has no option '{name}'",
-                advice=(f"Did you mean '{hint}'? " if hint else "") + f"Options: {listed}.",
-                option=name,
-                owner=owner,
-                did_you_mean=hint,
-            )
+            raise unknown(UnknownOption, "option", name, sorted(by_name), of=owner, param="option", owner=owner)
         try:
             values[option.name] = option.read(raw)
         except ValueError as problem:

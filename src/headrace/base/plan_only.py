@@ -1,7 +1,7 @@
-"""Processes that only plan: `headrace check` and `headrace explain` decode nothing, so they need no compiler.
+"""Plan-only processes: `headrace check` and `headrace explain` decode nothing, so they need no compiler.
 
-Importing Numba is a third of the time that such a command takes. `plan_only` is called first thing in the process; the
-kernels are then declared but cannot be called.
+Importing Numba takes a third of the time of such a command. The process calls `plan_only` before anything else. Kernels
+are then declared but cannot be called.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _only = False
 
 
 def plan_only() -> None:
-    """Declare from now on that this process decodes nothing. Without effect once the formats are loaded."""
+    """Declare that this process decodes nothing. Has no effect once the formats are loaded."""
     global _only
     _only = "headrace.formats" not in sys.modules
 
 
 def only_plans() -> bool:
-    """Whether kernels are declared but not compiled here."""
+    """True if kernels are declared but not compiled in this process."""
     return _only
 
 
 def declared(function: Callable[..., Any]) -> Any:
-    """Stands for a kernel in a process that only plans."""
+    """A stand-in for a kernel in a plan-only process."""
 
     def refuse(*args: object) -> None:
         raise InternalError(f"the kernel {function.__qualname__} was called in a process that only plans")

@@ -1,4 +1,4 @@
-"""Arrow tables as terminal tables: used by the console sink, the command line and the demo."""
+"""Renders Arrow tables in a terminal, for the console sink, the command line and the demo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from rich.text import Text
 
 
 def table_of(data: pa.Table, title: str = "", most: int = 20, total: int | None = None) -> Group:
-    """`title`, the first `most` rows of `data`, and how many of `total` (default: all of `data`) were left out."""
+    """`title`, the first `most` rows of `data`, and a count of the rows left out of `total` (default: all of
+    `data`)."""
     table = Table()
     for name in data.column_names:
         table.add_column(Text(name), overflow="fold")
@@ -27,7 +28,7 @@ def table_of(data: pa.Table, title: str = "", most: int = 20, total: int | None 
 
 
 def cell(value: object) -> Text:
-    """A value as text, never as markup."""
+    """A value as plain text. Markup in it is not interpreted."""
     if value is None:
         return Text("NULL", style="dim")
     if isinstance(value, bool):

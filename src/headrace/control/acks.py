@@ -1,4 +1,4 @@
-"""Acknowledgements: who emits a signal gets a future that ends when the tail has seen it, or never will."""
+"""Acknowledgements of signals. The sender of a signal gets a future that completes when the committer has seen it."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from headrace.control.signals import Signal
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The tail has seen `signal`. `epoch` is the epoch that carried it, or the newest when it came out of band."""
+    """The committer has seen `signal`. `epoch` carried it; for a signal of the control channel it is the newest
+    epoch."""
 
     signal: Signal
     epoch: int
 
 
 class Acks:
-    """The signals of one stream that somebody waits for. Any thread may call any method."""
+    """The unacknowledged signals of one stream. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[int, tuple[Signal, Future[Ack]]] = {}
 
     def expect(self, signal: Signal) -> Future[Ack]:
-        """The future of a signal that was just emitted."""
+        """The future for a signal that was just emitted."""
         future: Future[Ack] = Future()
         with self._lock:
             self._open[signal.id] = (signal, future)
         return future
 
     def seen(self, signal: Signal, epoch: int) -> None:
-        """The tail has seen `signal`; without effect when nobody waits for it."""
+        """Complete the future of `signal`, if it has one."""
         with self._lock:
             found = self._open.get(signal.id)
             if found is None or found[0] != signal:
@@ -41,20 +42,20 @@ class Acks:
         found[1].set_result(Ack(signal, epoch))
 
     def awaits(self, signal: Signal) -> bool:
-        """Whether somebody waits for `signal`."""
+        """True if the future of `signal` is not complete yet."""
         with self._lock:
             found = self._open.get(signal.id)
             return found is not None and found[0] == signal
 
     def refused(self, signal: Signal, problem: Exception) -> None:
-        """The tail cannot do what `signal` asks for."""
+        """Fail the future of `signal`: the committer could not act on it."""
         with self._lock:
             found = self._open.pop(signal.id, None)
         if found is not None:
             found[1].set_exception(problem)
 
     def fail(self, problem: Exception) -> None:
-        """Nothing that is still open will be seen."""
+        """Fail all open futures: none of these signals will be seen."""
         with self._lock:
             failed, self._open = list(self._open.values()), {}
         for _, future in failed:

@@ -1,12 +1,11 @@
-"""Alignment at a fan-in: a barrier goes on when every input has brought it, exactly once.
+"""Barrier alignment at a fan-in: a barrier passes when every input has delivered it, exactly once.
 
 `BarrierAligner` is a pure state machine: no I/O, no threads, no clock but the one it is given. It knows its inputs by
-name, so everything that can be wrong with them is an error that names them. A fan-in point of two channels has one
-aligner for each, which share nothing.
+name, and every protocol error names the input. A fan-in for both channels has one aligner per channel.
 
-Rows pass unchanged. By default they pass at once; with `blocking`, what comes from an input behind a barrier waits
-until the others have brought it too, so that everything before the barrier has passed before anything behind it: a
-consistent cut. Signals that are instant pass at once in any case.
+Rows pass unchanged. By default they pass at once. With `blocking`, rows that an input delivers after a barrier wait
+until all other inputs have delivered that barrier. All rows before the barrier then pass before any row after it: a
+consistent cut. Instants always pass at once.
 """
 
 from __future__ import annotations
@@ -28,13 +27,14 @@ from headrace.errors import (
 )
 
 T = TypeVar("T")
-_DEFECT = "This is a defect of headrace; the epoch is not committed and will be run again."
+_DEFECT = "This is a bug in headrace. The epoch is not committed and will run again."
 
 
 class BarrierAligner(Generic[T]):
-    """The alignment of one channel at one fan-in. `where` names it in errors; `limit` is how long, in seconds of
-    `clock`, a barrier may wait for its last input before `check_time` calls it missing: from its first arrival on, or
-    from when it is expected."""
+    """Aligns the barriers of one channel at one fan-in. Errors name the fan-in as `where`.
+
+    `limit` is how many seconds of `clock` a barrier may wait for its last input. The time starts with the barrier's
+    first arrival or with `expect`. `check_time` raises when it is over."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class BarrierAligner(Generic[T]):
         self.where, self.channel, self.blocking = where, channel, blocking
         self.inputs = tuple(inputs)
         if not self.inputs or len(set(self.inputs)) != len(self.inputs):
-            raise InternalError(f"{where} has no inputs, or two of one name: {self.inputs}")
+            raise InternalError(f"{where} needs inputs with different names, got {self.inputs}")
         self._limit, self._clock = limit, clock
         self._pending: Barrier | None = None
         self._since = 0.0
@@ -59,21 +59,21 @@ class BarrierAligner(Generic[T]):
 
     @property
     def pending(self) -> Barrier | None:
-        """The barrier that some inputs have brought and others have not."""
+        """The barrier that some inputs, but not all, have delivered."""
         return self._pending
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The inputs that the pending barrier waits for."""
+        """The inputs that have not delivered the pending barrier."""
         return tuple(n for n in self.inputs if n not in self._arrived) if self._pending else ()
 
     @property
     def ended(self) -> bool:
-        """Whether a terminal barrier is complete."""
+        """True after a terminal barrier has passed."""
         return self._done is not None and self._done.is_terminal
 
     def offer(self, name: str, item: T | Signal) -> list[T | Signal]:
-        """Take what input `name` brings next; what goes on because of it, in order."""
+        """Take the next item of input `name`. Returns the items that pass now, in order."""
         if name not in self._held:
             raise UnknownInput(f"{self.where} has no input {name}", **self._about(input=name))
         if isinstance(item, Barrier | Instant):
@@ -82,10 +82,10 @@ class BarrierAligner(Generic[T]):
                 return [item]
         if self.ended:
             raise SurplusBarrier(
-                f"{name} brings {_show(item)} after {self._done} ended {self.where}", **self._about(input=name)
+                f"{name} delivered {_show(item)} after {self._done} ended {self.where}", **self._about(input=name)
             )
         if name in self._arrived and item == self._pending:
-            raise DuplicateBarrier(f"{name} brought {item} to {self.where} twice", **self._about(input=name))
+            raise DuplicateBarrier(f"{name} delivered {item} to {self.where} twice", **self._about(input=name))
         if self.blocking and name in self._arrived:
             self._held[name].append(item)
             return []
@@ -95,14 +95,14 @@ class BarrierAligner(Generic[T]):
         if self._pending is None:
             if self._done is not None and _not_after(barrier, self._done):
                 raise SurplusBarrier(
-                    f"{name} brings {barrier} to {self.where} when all {len(self.inputs)} inputs have brought "
+                    f"{name} delivered {barrier} to {self.where} after all {len(self.inputs)} inputs delivered "
                     f"{self._done}",
                     **self._about(input=name),
                 )
             self._pending, self._since = barrier, self._clock()
         elif barrier != self._pending:
             raise BarrierOverlap(
-                f"{name} brings {barrier} to {self.where} while {self._pending} waits for {', '.join(self.missing)}",
+                f"{name} delivered {barrier} to {self.where} while {self._pending} waits for {', '.join(self.missing)}",
                 **self._about(input=name, missing=list(self.missing)),
             )
         self._arrived.add(name)
@@ -119,24 +119,26 @@ class BarrierAligner(Generic[T]):
         return passed
 
     def expect(self, barrier: Barrier) -> None:
-        """Begin to wait for a barrier that nobody has brought yet."""
+        """Start waiting for a barrier that no input has delivered yet."""
         if self._pending is not None or self.ended:
-            raise InternalError(f"{self.where} cannot expect {barrier} while {self._pending or self._done} is there")
+            raise InternalError(
+                f"{self.where} cannot expect {barrier}: {self._pending or self._done} is pending or final"
+            )
         self._pending, self._since = barrier, self._clock()
 
     def time_left(self) -> float:
-        """How long the pending barrier may still wait, never less than 0; without one, or a limit, for ever."""
+        """Seconds that the pending barrier may still wait, at least 0. Infinite without a barrier or a limit."""
         if self._pending is None or self._limit is None:
             return math.inf
         return max(0.0, self._since + self._limit - self._clock())
 
     def check_time(self) -> None:
-        """Raise MissingInput when the pending barrier has waited longer than the limit."""
+        """Raise MissingInput if the pending barrier has waited longer than the limit."""
         if self._pending and self._limit is not None and self._clock() - self._since > self._limit:
             raise self._missing(self._pending, self.missing)
 
     def require(self, barrier: Barrier) -> None:
-        """Raise MissingInput unless `barrier` is complete. For a fan-in that has read all its inputs to their end."""
+        """Raise MissingInput unless `barrier` has passed. For a fan-in that has read all its inputs to the end."""
         if self._done != barrier:
             raise self._missing(barrier, self.missing if self._pending == barrier else self.inputs)
 
@@ -149,7 +151,7 @@ class BarrierAligner(Generic[T]):
 
 
 def align(where: str, what: str, count: int, arrived: Iterable[tuple[int, Barrier]], wanted: Barrier) -> None:
-    """Align numbered inputs that have been read to their end. Raises what is wrong, with names such as "task 3"."""
+    """Align numbered inputs that were read to the end. Errors name an input as in "task 3"."""
     aligner: BarrierAligner[None] = BarrierAligner(where, [f"{what} {i}" for i in range(count)])
     for number, barrier in arrived:
         aligner.offer(f"{what} {number}", barrier)
@@ -161,5 +163,6 @@ def _show(item: object) -> str:
 
 
 def _not_after(barrier: Barrier, done: Barrier) -> bool:
-    """Whether ids say that `barrier` is not newer than `done`. Epochs count by themselves, all others together."""
+    """True if `barrier` is not newer than `done`. Epoch barriers have their own ids; all other kinds share a
+    counter."""
     return (barrier.kind == EPOCH.name) == (done.kind == EPOCH.name) and barrier.id <= done.id

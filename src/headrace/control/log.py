@@ -1,8 +1,8 @@
-"""The stream's signals on disk: the counter that gives ids, and the barriers that no epoch has carried yet.
+"""The stream's signals on disk: the counter for their ids, and the barriers that no epoch has carried yet.
 
-Written by the hub, read by the process that plans epochs. One counter for both channels, durable before an id is used,
-so an id is never given twice, whatever dies. A barrier may ask for a plan version: then the first epoch with that plan
-is the one that carries it.
+The hub writes this log, and the planning process reads it. Both channels share one counter. It is durable before an id
+is used, so no id is used twice, even after a crash. A barrier may name a plan version: the first epoch with that plan
+then carries it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.model.stored import damaged, store, stored
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """A barrier on its way into the data channel. `plan` is the first plan version whose epoch may carry it."""
+    """A barrier that waits for an epoch. `plan` is the first plan version whose epoch may carry it."""
 
     kind: str
     id: int
@@ -37,15 +37,15 @@ class _Stored:
 
 
 class SignalLog:
-    """One stream's signals. The hub's threads may all emit; any process may read."""
+    """The signals of one stream. Any thread of the hub may emit; any process may read."""
 
     def __init__(self, stream_dir: Path) -> None:
         self._path = stream_dir / "signals.json"
         self._lock = threading.Lock()
 
     def emit_data(self, kind: SignalKind, plan: int = 0, prepare: Callable[[int], None] = lambda id: None) -> Barrier:
-        """A new barrier in the data channel: the next epoch that may carry it does, one barrier per epoch. `prepare`
-        is called with its id before any epoch can carry it."""
+        """Emit a barrier into the data channel. The next epoch that may carry it does; an epoch carries one barrier.
+        `prepare` is called with the id before any epoch can carry the barrier."""
         require_channel(kind, Channel.DATA)
         with self._lock:
             held = self._read()
@@ -55,7 +55,7 @@ class SignalLog:
         return emitted.barrier
 
     def emit_control(self, kind: SignalKind) -> Signal:
-        """A new signal for the control channel; the caller delivers it."""
+        """Make a signal for the control channel. The caller delivers it."""
         require_channel(kind, Channel.CONTROL)
         with self._lock:
             held = self._read()
@@ -63,7 +63,7 @@ class SignalLog:
         return kind.with_id(held.last + 1)
 
     def carried(self, id: int) -> None:
-        """An epoch with barrier `id` is committed: forget it and those before it."""
+        """Forget barrier `id` and all earlier ones: an epoch with it is committed."""
         with self._lock:
             held = self._read()
             left = tuple(e for e in held.pending if e.id > id)
@@ -71,11 +71,11 @@ class SignalLog:
                 self._write(replace(held, pending=left))
 
     def pending(self, after: int) -> tuple[Emitted, ...]:
-        """The barriers with a higher id than `after`, in order. Raises StateDamaged when that id was never given: new
-        signals would have ids that no epoch waits for."""
+        """The barriers with a higher id than `after`, in order. Raises StateDamaged if `after` was never assigned: new
+        signals would then get ids that committed epochs have used."""
         held = self._read()
         if held.last < after:
-            raise damaged(self._path, f"is missing or old: it knows ids up to {held.last}, and {after} was used")
+            raise damaged(self._path, f"is missing or old: it has ids up to {held.last}, but {after} was used")
         return tuple(e for e in held.pending if e.id > after)
 
     def _read(self) -> _Stored:
@@ -90,8 +90,8 @@ class SignalLog:
 def next_cut(pending: tuple[Emitted, ...], plan: int) -> tuple[int, Emitted | None]:
     """The plan version and the barrier of the next epoch, when `plan` is the newest version.
 
-    An epoch carries at most one barrier, the oldest that its plan allows. A plan that a later barrier waits for is left
-    to that barrier's epoch: what ends with the barrier must not get rows that come behind it, nor lose any before.
+    An epoch carries at most one barrier, the oldest that its plan allows. A plan version that a later barrier names
+    starts with that barrier's epoch: a pipeline that ends with the barrier must get every row before it and none after.
     """
     due = [e for e in pending if e.plan <= plan]
     later = [e.plan - 1 for e in due[1:] if e.plan]

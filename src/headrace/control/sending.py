@@ -1,4 +1,4 @@
-"""Sends signals through the control channel, past the rows."""
+"""Sends signals through the control channel, which overtakes the rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headrace.control.signals import Instant, Signal, SignalKind
 def send_control(
     log: SignalLog, acks: Acks, kind: SignalKind, act: Callable[[Signal], None], epoch: Callable[[], int]
 ) -> Future[Ack]:
-    """Let `act` do what the signal says, and tell when it has, with the `epoch` of then, or why it could not. It does
-    so at once for an instant, in a thread of its own for a barrier."""
+    """Emit a signal and call `act` with it. The future completes with the `epoch` at that moment, or fails with the
+    error of `act`. An instant is delivered in the caller's thread, a barrier in a thread of its own."""
     signal = log.emit_control(kind)
     ack = acks.expect(signal)
 

@@ -1,9 +1,9 @@
-"""What a control signal is: one table of kinds, each in exactly one channel.
+"""The signals of a stream: one table of kinds, each in exactly one channel.
 
-An `Instant` is acted on where it arrives. A `Barrier` is a synchronisation point: a fan-in passes it on only when every
-input has brought it (`headrace.control.barrier`). Callers name a kind; the stream's counter (`headrace.control.log`)
-gives it an id, one counter for both channels. The exception is `epoch`, the barrier that ends every epoch: its id is
-the epoch's own number.
+The receiver acts on an `Instant` when it arrives. A `Barrier` is a synchronization point: a fan-in passes it on when
+every input has delivered it (`headrace.control.barrier`). Callers choose a kind, and the stream's counter
+(`headrace.control.log`) assigns the id. Both channels share that counter. The exception is `epoch`, the barrier that
+ends every epoch: its id is the number of the epoch. docs/design/2026-11-16-control.md explains the two channels.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headrace.errors import InternalError, WrongChannel
 
 
 class Channel(StrEnum):
-    """Where a signal travels. Nothing ever changes over from one to the other."""
+    """Where a signal travels. A signal never changes its channel."""
 
-    DATA = "data"  # in band: behind the rows of the epoch that it ends
+    DATA = "data"  # in band: after the rows of the epoch that it ends
     CONTROL = "control"  # out of band: from the hub to the committers
 
 
@@ -33,19 +33,23 @@ class SignalKind:
     meaning: str
 
     def with_id(self, id: int) -> Signal:
-        """The signal itself."""
+        """The signal of this kind with an id."""
         return Barrier(self.name, id) if self.form == "barrier" else Instant(self.name, id)
 
 
 EPOCH = SignalKind("epoch", "barrier", Channel.DATA, False, "an epoch is over; its id is the epoch's number")
-SYNC_TEST = SignalKind("sync_test", "barrier", Channel.DATA, False, "does nothing; shows that all have come this far")
-SAVEPOINT = SignalKind("savepoint", "barrier", Channel.DATA, False, "the stream stands still here to be copied")
-GRACEFUL_END = SignalKind("graceful_end", "barrier", Channel.DATA, True, "a pipeline ends after all rows before it")
-FLUSH = SignalKind("flush", "barrier", Channel.CONTROL, False, "all that sinks and gateway were given is durable")
-QUICK_END = SignalKind(
-    "quick_end", "instant", Channel.CONTROL, True, "a pipeline ends now; its epoch in flight is lost"
+SYNC_TEST = SignalKind(
+    "sync_test", "barrier", Channel.DATA, False, "no effect; proves that all tasks and lanes got this far"
 )
-PING = SignalKind("ping", "instant", Channel.CONTROL, False, "asks for an answer")
+SAVEPOINT = SignalKind("savepoint", "barrier", Channel.DATA, False, "the stream pauses here while it is copied")
+GRACEFUL_END = SignalKind(
+    "graceful_end", "barrier", Channel.DATA, True, "a pipeline ends after the rows before this barrier"
+)
+FLUSH = SignalKind("flush", "barrier", Channel.CONTROL, False, "all data given to sinks and gateway is durable")
+QUICK_END = SignalKind(
+    "quick_end", "instant", Channel.CONTROL, True, "a pipeline ends now; its uncommitted epoch is discarded"
+)
+PING = SignalKind("ping", "instant", Channel.CONTROL, False, "requests an acknowledgement")
 
 KINDS = {kind.name: kind for kind in (EPOCH, SYNC_TEST, SAVEPOINT, GRACEFUL_END, FLUSH, QUICK_END, PING)}
 
@@ -63,12 +67,12 @@ class _Signal:
 
     @property
     def channel(self) -> Channel:
-        """The one channel that signals of this kind travel in."""
+        """The channel of this kind of signal."""
         return KINDS[self.kind].channel
 
     @property
     def is_terminal(self) -> bool:
-        """Whether who sees it stops."""
+        """True if the receiver stops after this signal."""
         return KINDS[self.kind].terminal
 
     def __str__(self) -> str:
@@ -77,12 +81,12 @@ class _Signal:
 
 @dataclass(frozen=True, slots=True)
 class Instant(_Signal):
-    """A signal that is acted on at once, without waiting for anybody."""
+    """A signal that takes effect where it arrives, without alignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier(_Signal):
-    """A signal that a fan-in passes on when all its inputs have brought it."""
+    """A signal that a fan-in passes on when all its inputs have delivered it."""
 
 
 Signal = Barrier | Instant
@@ -94,6 +98,6 @@ def require_channel(signal: Signal | SignalKind, channel: Channel) -> None:
         raise WrongChannel(
             f"{signal.name if isinstance(signal, SignalKind) else signal} belongs in the {signal.channel} channel, "
             f"not in the {channel} channel",
-            advice="This is a defect of headrace: please report it.",
+            advice="This is a bug in headrace: please report it.",
             channel=channel.value,
         )

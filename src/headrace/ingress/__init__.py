@@ -1,4 +1,4 @@
-"""Ingress: bytes that are pushed at us, by thousands of connections, kept until Spark has read them.
+"""Ingress: takes bytes from thousands of TCP and HTTP connections and keeps them until Spark has read them.
 
-`gateway` takes bytes from sockets, `journal` keeps them, `shredder` finds the records in them. No Spark in here.
+`gateway` reads the sockets, `journal` stores the bytes, `shredder` finds the records in them. No Spark in this package.
 """

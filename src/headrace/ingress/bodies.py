@@ -1,4 +1,4 @@
-"""Compressed bodies of requests, decompressed in threads of their own: anybody may send a body that takes seconds."""
+"""Decompresses request bodies in separate threads, because any client can send a body that takes seconds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from headrace.ingress import refusals
 from headrace.ingress.refusals import Refusal
 
 ENCODINGS = {codec.encode(): codec for codec in CODECS} | {b"x-gzip": "gzip"}  # by Content-Encoding
-# Not the threads of the event loop: fsync uses those, and must not wait.
+# Not the default threads of the event loop: fsync uses those and must not wait.
 DECOMPRESSORS = ThreadPoolExecutor(2, "headrace-decompress")
-# Chunks of snappy's framing format are worked on in Python, 8 microseconds each: 8 MiB of empty ones took 16 seconds.
+# Python handles the chunks of snappy's framing format, 8 microseconds each: 8 MiB of empty chunks took 16 seconds.
 SMALLEST_CHUNK = 64  # bytes, on average
 
 
 def unpack(body: bytearray, codec: str, most: int) -> bytes | Refusal:
-    """A compressed body, or why it cannot be taken. Whatever happens is an answer."""
+    """The decompressed body, or the reason to refuse it. Never raises."""
     if codec == "snappy" and _crumbled(body):
         return refusals.BODY_DAMAGED
     try:
@@ -30,7 +30,7 @@ def unpack(body: bytearray, codec: str, most: int) -> bytes | Refusal:
 
 
 def _crumbled(body: bytearray) -> bool:
-    """Whether a body of snappy's framing format has far more chunks than content."""
+    """True if a body in snappy's framing format has far more chunks than content."""
     if body[:1] != b"\xff":
         return False  # one raw block
     at = 0

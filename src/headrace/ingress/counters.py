@@ -1,4 +1,4 @@
-"""What an ingress counts, for each class of origins; kept in the journal, so that a restart goes on counting."""
+"""The counters of an ingress, per class of origins. The journal stores them, so they survive a restart."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numpy as np
 from headrace.ingress.shredder import Ints
 
 CLASSES = ("tcp", "tcp_client", "http")
-# opened, closed: connections; buffers, bytes: journaled; requests: answered with 2xx; refused: requests answered with
-# 4xx or 5xx, and connections over the limit; dropped_*: given up under backpressure; cut_*: open records of
-# connections that ended; long: records cut because they were too long; timeouts: connections closed for being idle or
-# too slow; errors: connections that broke, and connects that failed.
+# opened, closed: connections. buffers, bytes: journaled. requests: answered with 2xx. refused: requests answered with
+# 4xx or 5xx, and connections over the limit. dropped_*: dropped under backpressure. cut_*: unfinished records of
+# connections that ended. long: records that were cut because they were too long. timeouts: connections that were closed
+# because they were idle or too slow. errors: broken connections and failed connects.
 NAMES = (
     "opened", "closed", "buffers", "bytes", "requests", "refused", "dropped_records", "dropped_bytes", "cut_records",
     "cut_bytes", "long", "timeouts", "errors",
@@ -18,7 +18,7 @@ NAMES = (
 
 
 class Counters:
-    """Counters of all classes: a dict each, because single additions are what happens most."""
+    """The counters of all classes. A dict each, because most operations add to one counter."""
 
     def __init__(self, values: Ints | None = None) -> None:
         flat = values.tolist() if values is not None and len(values) == len(CLASSES) * len(NAMES) else None
@@ -26,11 +26,11 @@ class Counters:
         for i, kind in enumerate(CLASSES):
             row = flat[i * len(NAMES) : (i + 1) * len(NAMES)] if flat else [0] * len(NAMES)
             self._rows[kind] = dict(zip(NAMES, row, strict=True))
-            # A process that was killed has closed nothing, but nothing of it is open any more.
+            # A killed process counted no closes, but all its connections are closed by now.
             self._rows[kind]["closed"] = self._rows[kind]["opened"]
 
     def of(self, kind: str) -> dict[str, int]:
-        """The counters of a class, to be added to in place."""
+        """The counters of a class. The caller adds to them in place."""
         return self._rows[kind]
 
     def total(self, name: str) -> int:
@@ -40,7 +40,7 @@ class Counters:
         return np.array([value for row in self._rows.values() for value in row.values()], np.int64)
 
     def used(self) -> dict[str, dict[str, int]]:
-        """The classes that were ever used, with the connections that are open now."""
+        """The classes that were ever used, with the number of open connections."""
         return {
             kind: {"open": row["opened"] - row["closed"], **row}
             for kind, row in self._rows.items()

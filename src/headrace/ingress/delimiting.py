@@ -1,10 +1,9 @@
-"""Where records end in a stream of bytes, whatever they are cut into: the delimiter finder of a format.
+"""Delimiter finders: find where records end in a stream of bytes that arrives in arbitrary buffers.
 
-A finder is an automaton over bytes: what a byte means depends on the *state* that the bytes before it left. A
-delimiter of one byte needs one state, one of n bytes n of them (how much of it was seen), CSV with quoted newlines a
-handful. So a buffer can be searched before its predecessors are here, once for each state it may begin in, and the
-answers agree with those of the whole text (`outcomes`). A buffer of a connection comes in order: it is searched once
-(`search`)."""
+A finder is an automaton over bytes: the meaning of a byte depends on the *state* after the bytes before it. A delimiter
+of one byte needs one state, a delimiter of n bytes needs n (how much of it was seen), and CSV with quoted newlines
+needs a few. A buffer can therefore be searched before its predecessors arrive, once for each state that it may begin in
+(`outcomes`). The buffers of one connection arrive in order, so each is searched once (`search`)."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ _ENDS = 128  # in a transition: this byte ends a record; the lower bits are the 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The delimiters of a buffer: places after the first and the last one (-1 for none), how many, the state after."""
+    """The delimiters of a buffer: the positions after the first and the last (-1 for none), their count, the end
+    state."""
 
     first: int
     last: int
@@ -32,8 +32,8 @@ class Found:
 
 
 class Delimiting:
-    """A finder. `table[state, byte]` is the next state, plus 128 when the byte ends a record. State 0 is the one at a
-    record's beginning. Holds nothing else, so any thread may use it."""
+    """A finder. `table[state, byte]` is the next state, plus 128 if the byte ends a record. State 0 is the state at the
+    beginning of a record. Immutable, so any thread may use it."""
 
     def __init__(self, table: npt.NDArray[np.uint8], delimiter: bytes) -> None:
         self.table, self.delimiter = table, delimiter
@@ -42,7 +42,7 @@ class Delimiting:
 
     @staticmethod
     def of_token(delimiter: bytes) -> Delimiting:
-        """Records end with `delimiter`, which is looked for from the left."""
+        """A finder for records that end with `delimiter`, searched from the left."""
         table = np.zeros((len(delimiter), 256), np.uint8)
         for state in range(len(delimiter)):
             for byte in range(256):
@@ -56,7 +56,7 @@ class Delimiting:
 
     @staticmethod
     def of_quoted(separator: int, quote: int, escape: int) -> Delimiting:
-        """CSV whose quoted fields may hold newlines. A quote matters at a field's beginning only."""
+        """A finder for CSV whose quoted fields may contain newlines. A quote opens only at the beginning of a field."""
         begin, plain, quoted, closing, escaped = range(5)
         table = np.zeros((5, 256), np.uint8)
         for state in (begin, plain, closing):
@@ -66,13 +66,13 @@ class Delimiting:
         table[begin, quote] = quoted
         table[quoted, :] = table[escaped, :] = quoted
         table[quoted, quote] = closing
-        table[closing, quote] = quoted  # two quotes make one, also where there is an escape character
+        table[closing, quote] = quoted  # two quotes are one literal quote, even if there is an escape character
         if escape not in (-1, quote):
             table[quoted, escape] = escaped
         return Delimiting(table if escape not in (-1, quote) else table[:4], b"\n")
 
     def search(self, data: bytes | bytearray, begin: int, end: int, state: int) -> Found:
-        """The delimiters of data[begin:end], which begins in `state`; places count from `begin`."""
+        """The delimiters of data[begin:end], which begins in `state`. Positions count from `begin`."""
         if self._plain:
             first = data.find(self.delimiter, begin, end)
             if first < 0:
@@ -111,14 +111,14 @@ def _run(table: Any, data: Any, state: int) -> tuple[int, int, int, int]:
 
 
 def warm() -> None:
-    """Make ready the kernel of finders with several states."""
+    """Compile the kernel of finders with several states."""
     finder = Delimiting.of_token(b"\r\n")
     for data in (b"\r\n", bytearray(b"\r\n")):
         finder.search(data, 0, len(data), 0)
 
 
 def finder_of(fmt: Format) -> Delimiting | None:
-    """The finder of a format; None if its records do not end with a delimiter that bytes alone can tell."""
+    """The finder of a format. None if its records have no delimiter that bytes alone identify."""
     if isinstance(fmt, Csv) and fmt.dialect.multiline:
         dialect = fmt.dialect
         if len(dialect.delimiter) > 1 or dialect.ending not in (b"", b"\n"):

@@ -1,14 +1,14 @@
-"""The journal on disk: what a segment and a ready log look like, byte by byte.
+"""The file formats of the journal: segments and ready logs, byte by byte.
 
     segment-00000007.raw    buffers: header (magic, length, origin, sequence, checksum), then the bytes
     ready-00000007.log      records, one for each block of buffers that was written: which units the block completed
 
-A ready record is written after its block, so everything it names is in the segments. It holds a checksum of itself and
-one of the bytes of its block. The first record of a log is its *head*: it has no block, but says where the log before
-ends. So the end of every log but the newest is known, and a log that is shorter, or missing, is noticed.
+A ready record is written after its block, so the segments contain everything that it names. It has a checksum of itself
+and one of the bytes of its block. The first record of a log is its *head*: it has no block, but stores where the
+previous log ends. So the end of every log but the newest is known, and a truncated or missing log is detected.
 
-An address numbers the bytes of all units. It only grows; it jumps when a journal is opened that may have lost its end.
-A reference to a buffer is (segment << 40) + the place of its bytes in the segment."""
+An address numbers the bytes of all units. It only grows, and it jumps when a journal is opened that may have lost its
+end. A reference to a buffer is (segment << 40) + the offset of its bytes in the segment."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ENTRY = struct.Struct("<IIqqQ")
 ENTRY_MAGIC = 0x31524248
 RECORD = struct.Struct("<IIQ")
 RECORD_MAGIC = 0x32524C48
-OLDER_RECORD = b"HLR1"  # how a record began in earlier versions
+OLDER_RECORD = b"HLR1"  # the first bytes of a record of earlier versions
 # Begin and end of the block in the segment, its checksum, address before, bytes of the units, then the counts of
-# counters, head values, units and fragments (all of 64 bits, in this order; anything after them is filling).
+# counters, head values, units and fragments. These follow in this order, 64 bits each; any further bytes are padding.
 FIXED = struct.Struct("<qqQqqiiii")
 HEAD_BYTES = FIXED.size + 8 * 4096  # a head is at most this
 _SHIFT = 40
@@ -56,12 +56,12 @@ def reference(segment: int, place: int) -> int:
 
 
 def place_of(ref: int) -> tuple[int, int]:
-    """(segment, place of the bytes in it)."""
+    """(segment, offset of the bytes in it)."""
     return ref >> _SHIFT, ref & (1 << _SHIFT) - 1
 
 
 def checksum(origin: int, sequence: int, data: bytes | bytearray | memoryview) -> int:
-    """Of a buffer: its bytes, and whose they are."""
+    """The checksum of a buffer. Covers its bytes, its origin and its sequence number."""
     return xxhash.xxh3_64_intdigest(data, seed=(origin * 0x9E3779B97F4A7C15 ^ sequence << 32 ^ len(data)) & _MASK)
 
 
@@ -80,7 +80,7 @@ class Entry:
 
 
 def entry_at(data: memoryview, begin: int) -> Entry | None:
-    """The buffer whose *header* is at `begin`, if it is whole."""
+    """The buffer whose *header* is at `begin`, if it is intact."""
     if begin + ENTRY.size > len(data):
         return None
     magic, length, origin, sequence, digest = ENTRY.unpack_from(data, begin)
@@ -92,9 +92,10 @@ def entry_at(data: memoryview, begin: int) -> Entry | None:
     return Entry(origin, sequence, start, start + length)
 
 
-class Head(NamedTuple):
-    """The head of a log: where the log before it ends; `number` is 0 if there is none. `taken` are the bytes of all
-    units before this log (addresses may have jumped); `lowest` is the lowest segment that the log before refers to."""
+class LogHead(NamedTuple):
+    """The head of a log: where the previous log ends. `number` is 0 if there is none. `taken` counts the bytes of all
+    units before this log, because addresses may have jumped. `lowest` is the lowest segment that the previous log
+    refers to."""
 
     number: int = 0
     ready_end: int = 0
@@ -105,9 +106,9 @@ class Head(NamedTuple):
 
 
 class ReadyRecord(NamedTuple):
-    """One block. [begin, end) is its place in the ready log `number`; `address` numbers the first byte of its units;
-    [block_begin, block_end) is the block's place in the segment of the same number. `size` is more than the units have
-    where a repair has taken some out."""
+    """A record of the ready log `number`, at bytes [begin, end). Its block is at [block_begin, block_end) of the
+    segment with the same number. `address` is that of the first byte of its units. `size` counts the bytes of its
+    units, including those that a repair removed."""
 
     number: int
     begin: int
@@ -137,9 +138,9 @@ class ReadyRecord(NamedTuple):
         return self._values(0)
 
     @property
-    def head(self) -> Head | None:
-        """What a head says; None for other records."""
-        return Head(*self._values(1).tolist()) if self.counts[1] else None
+    def head(self) -> LogHead | None:
+        """The head of the log. None for any other record."""
+        return LogHead(*self._values(1).tolist()) if self.counts[1] else None
 
     @property
     def units(self) -> Ints:
@@ -150,13 +151,13 @@ class ReadyRecord(NamedTuple):
         return self._values(3, 3).reshape(-1, 3)
 
     def lowest(self) -> int:
-        """The lowest segment that is referred to."""
+        """The lowest segment that the record refers to."""
         fragments = self.fragments
         return place_of(int(fragments[:, 0].min()))[0] if len(fragments) else self.number
 
 
 class Block(NamedTuple):
-    """Where a block lies in its segment, and the checksum of its bytes."""
+    """The range of a block in its segment, and the checksum of its bytes."""
 
     begin: int = 0
     end: int = 0
@@ -173,13 +174,13 @@ def encode_record(
     address: int,
     found: Shredded,
     counters: Ints,
-    head: Head | None = None,
+    head: LogHead | None = None,
     *,
     size: int | None = None,
     length: int = 0,
 ) -> bytes:
-    """A record to be written at `begin` of its ready log. A repair sets `size`, for units that are gone, and fills the
-    record up to `length`."""
+    """The bytes of a record for offset `begin` of its ready log. A repair passes `size`, to count removed units, and
+    pads the record to `length`."""
     size = int(found.units[:, U_BYTES].sum()) if size is None else size
     heads = np.array(head or (), np.int64)
     fixed = FIXED.pack(*block, address, size, len(counters), len(heads), len(found.units), len(found.fragments))
@@ -190,7 +191,8 @@ def encode_record(
 
 
 def record_at(data: bytes | memoryview, at: int, number: int, base: int = 0) -> ReadyRecord | None:
-    """The record at `at` of `data`, which begins at byte `base` of the ready log `number`; None if it is not whole."""
+    """The record at `at` of `data`, or None if it is not intact. `data` begins at byte `base` of the ready log
+    `number`."""
     begin = at + RECORD.size
     if begin + FIXED.size > len(data):
         return None
@@ -208,7 +210,7 @@ def record_at(data: bytes | memoryview, at: int, number: int, base: int = 0) -> 
 
 
 def records(data: bytes | memoryview, number: int, base: int = 0) -> Iterator[ReadyRecord]:
-    """The whole records at the beginning of `data`."""
+    """The intact records at the beginning of `data`."""
     at = 0
     while (found := record_at(data, at, number, base)) is not None:
         yield found
@@ -216,7 +218,7 @@ def records(data: bytes | memoryview, number: int, base: int = 0) -> Iterator[Re
 
 
 def any_record(data: bytes, at: int, number: int) -> bool:
-    """Whether a whole record begins anywhere after `at` of a ready log."""
+    """True if an intact record begins anywhere after `at` of a ready log."""
     magic = RECORD_MAGIC.to_bytes(4, "little")
     while (at := data.find(magic, at)) >= 0:
         if record_at(data, at, number) is not None:
@@ -226,8 +228,8 @@ def any_record(data: bytes, at: int, number: int) -> bool:
 
 
 def may_be_unfinished(data: bytes | memoryview, at: int) -> bool:
-    """Whether what is at `at`, the end of the whole records, can be one that is still being written: writes grow the
-    file from the front, so a record of which all bytes are here is whole."""
+    """True if the bytes at `at`, after the intact records, may be a record that is still being written. Writes extend
+    the file from the front, so a record whose bytes are all there must be intact."""
     if len(data) - at < RECORD.size + FIXED.size:
         return True
     magic, length, _ = RECORD.unpack_from(data, at)
@@ -235,7 +237,7 @@ def may_be_unfinished(data: bytes | memoryview, at: int) -> bool:
 
 
 def read_head(directory: Path, number: int) -> ReadyRecord:
-    """The head of a log. Raises JournalDamaged when it is not whole, or missing."""
+    """The head of a log. Raises JournalDamaged if it is damaged or missing."""
     path = ready_path(directory, number)
     try:
         with open(path, "rb") as file:
@@ -248,11 +250,11 @@ def read_head(directory: Path, number: int) -> ReadyRecord:
 
 
 def damaged(path: Path, place: int, what: str = "") -> JournalDamaged:
-    """The error for a place that is not what was written."""
+    """The error for a damaged position of a file."""
     return JournalDamaged(
-        f"{path} {what}" if what else f"{path}, byte {place}, is not what was written",
-        advice="The disk or another program changed it; nothing was deleted. Put the file back, or stop the hub and "
-        "run `headrace repair STREAM --state-dir DIRECTORY`: it leaves out what cannot be read, and says how much.",
+        f"{path} {what}" if what else f"{path} is damaged at byte {place}",
+        advice="The disk or another program changed it; nothing was deleted. Restore the file, or stop the hub and run "
+        "`headrace repair STREAM --state-dir DIRECTORY`: it removes the unreadable parts and reports their size.",
         path=str(path),
         place=place,
     )

@@ -1,17 +1,16 @@
-"""The gateway: one process that takes bytes from thousands of connections into the journals of all pushed streams of
-a hub.
+"""The gateway: one process that reads thousands of connections and writes the journals of all pushed streams of a hub.
 
-`python -m headrace.ingress.gateway` speaks with the hub in JSON lines over its standard input and output:
+`python -m headrace.ingress.gateway` exchanges JSON lines with the hub over its standard input and output:
 
     {"id": 1, "do": "open", "stream": {...}, "directory": "...", "settings": {...}} ->  {"id": 1, "addresses": [...]}
     {"id": 2, "do": "metrics", "name": "s"}                                         ->  {"id": 2, "metrics": {...}}
     {"id": 3, "do": "sync", "name": "s"}                                            ->  {"id": 3}
     {"id": 4, "do": "close", "name": "s"}                                           ->  {"id": 4}
 
-A mistake is answered by {"id": ..., "error": [code, message, advice]}. Orders are carried out side by side; one that
-takes long is announced by {"id": ..., "progress": "..."} every second, so the hub knows that it is under way. Opening
-a stream that is open, or is being opened, gives its addresses. The end of the input is the end of the hub: the gateway
-then flushes its journals and ends too. It runs on uvloop where that is installed.
+The response to a failed order is {"id": ..., "error": [code, message, advice]}. Orders run concurrently. A long one
+sends {"id": ..., "progress": "..."} every second, so that the hub does not time out. Opening an open stream returns its
+addresses. When the input ends, the hub has ended: the gateway then flushes its journals and exits. It runs on uvloop if
+that is installed.
 """
 
 from __future__ import annotations
@@ -42,22 +41,22 @@ from headrace.ingress.tcp import TcpPeer, stay_connected
 from headrace.model.codec import load
 from headrace.model.program import StreamDef
 
-BACKLOG = 4096  # connections that wait to be accepted
-OPENERS = 4  # journals that are opened at the same time
+BACKLOG = 4096  # connections waiting to be accepted
+OPENERS = 4  # journals opened at the same time
 PROGRESS_SECONDS = 1.0
 Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpServer:
-    """One address that serves the streams which name it."""
+    """The server of one HTTP address."""
 
     site: Site
     server: asyncio.Server
 
 
 class OpenStream:
-    """A stream and what must be closed with it."""
+    """An open stream, and the servers and tasks that close with it."""
 
     def __init__(self, ingress: StreamIngress) -> None:
         self.ingress = ingress
@@ -67,7 +66,7 @@ class OpenStream:
         self.addresses: list[str] = []
 
     def metrics(self) -> dict[str, Any]:
-        """What DESCRIBE STREAM shows."""
+        """The facts that DESCRIBE STREAM shows."""
         found = self.ingress.metrics()
         if self.http is not None:
             found["classes"] = {**found["classes"], "http_address": self.http.site.metrics()}
@@ -75,7 +74,7 @@ class OpenStream:
 
 
 class Gateway:
-    """See the module. Lives in the event loop's thread."""
+    """The gateway; see the module. Runs in the event loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -87,7 +86,8 @@ class Gateway:
         self._openers = ThreadPoolExecutor(OPENERS, "headrace-open")
 
     async def open(self, stream: StreamDef, directory: Path, settings: GatewaySettings) -> list[str]:
-        """Begin to take bytes for a stream; where. The other streams go on while its journal is opened."""
+        """Start taking bytes for a stream. Returns its addresses. Other streams continue while its journal is
+        opened."""
         async with self._turns[stream.name.lower()]:
             found = self.streams.get(stream.name.lower())
             return found.addresses if found is not None else await self._open(stream, directory, settings)
@@ -151,7 +151,7 @@ class Gateway:
             ) from None
 
     async def close(self, name: str) -> None:
-        """Stop taking bytes for a stream. What came is in its journal."""
+        """Stop taking bytes for a stream. Received bytes are in its journal."""
         async with self._turns[name.lower()]:
             await self._close(name)
 
@@ -171,11 +171,11 @@ class Gateway:
                 found.http.site.close()
         for connection in list(found.ingress.peers):
             connection.abort()
-        await asyncio.sleep(0)  # connections are told that they are lost
+        await asyncio.sleep(0)  # lets the loop call `connection_lost`
         await found.ingress.close()
 
     async def do(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Carry out an order of the hub."""
+        """Execute an order of the hub."""
         if order["do"] == "open":
             stream = load(StreamDef, order["stream"].encode())
             settings = load(GATEWAY_SETTINGS[stream.source], order["settings"].encode())
@@ -195,8 +195,7 @@ class Gateway:
 
 
 def _open_journal(directory: Path, segment_bytes: int) -> Journal:
-    """Not in the loop: besides reading the journal, it may take seconds to compile the kernels on a new machine. After
-    this, no buffer has to wait for one."""
+    """Open a journal and compile the kernels. Runs outside of the event loop, because both may take seconds."""
     shredder.warm()
     delimiting.warm()
     return Journal(directory, segment_bytes)
@@ -205,7 +204,7 @@ def _open_journal(directory: Path, segment_bytes: int) -> Journal:
 def _unwritable(stream: str, problem: OSError) -> JournalUnwritable:
     return JournalUnwritable(
         f"the journal of stream {stream} cannot be written: {problem.strerror or problem}",
-        advice="Make room on the disk of the state directory, or see what the system says about it. Then it goes on.",
+        advice="Free space on the disk of the state directory, or check that disk. The stream then resumes by itself.",
         stream=stream,
     )
 
@@ -216,7 +215,7 @@ def _shown(address: Any) -> str:
 
 
 async def serve() -> None:
-    """Carry out orders from the standard input until it ends."""
+    """Execute orders from the standard input until it ends."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 26)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -236,11 +235,11 @@ async def serve() -> None:
 
 
 async def _carry_out(gateway: Gateway, order: dict[str, Any]) -> None:
-    """Answer an order, and say every second that it is under way."""
+    """Execute an order and respond. Reports progress every second."""
     work = asyncio.ensure_future(gateway.do(order))
     try:
         while not (await asyncio.wait([work], timeout=PROGRESS_SECONDS))[0]:
-            _say({"id": order["id"], "progress": f"{order['do']} is under way"})
+            _say({"id": order["id"], "progress": f"{order['do']} is running"})
         answer = work.result()
     except HeadraceError as problem:
         answer = {"error": [problem.code, problem.message, problem.advice]}
@@ -257,7 +256,7 @@ def _say(message: dict[str, Any]) -> None:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop where it is installed."""
+    """Run on uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -268,7 +267,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 def raise_file_limit() -> None:
-    """Every connection is an open file: allow as many as the system lets us."""
+    """Raise the limit of open files to the maximum, because every connection is one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -276,8 +275,8 @@ def raise_file_limit() -> None:
 
 def main() -> None:
     raise_file_limit()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the hub, which then ends our input
-    gc.freeze()  # what is loaded by now stays
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the hub handles Ctrl-C and then closes our input
+    gc.freeze()  # objects of loaded modules never become garbage
     run(serve())
 
 

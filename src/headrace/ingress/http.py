@@ -1,12 +1,13 @@
-"""HTTP ingest: `POST /ingest/{stream}` with records as the body. One connection; `headrace.ingress.requests` reads its
-bytes, `headrace.ingress.site` knows the streams.
+"""HTTP ingest: one connection that sends `POST /ingest/{stream}` with records as the body. `headrace.ingress.requests`
+parses its bytes, and `headrace.ingress.site` finds the stream.
 
-A request is journaled whole or not at all: the answer 204 means that it is in the journal (synced, with fsync =
-'always'), and any other that nothing of it is. The end of the body ends its last record.
+A request is journaled completely or not at all. The response 204 means that it is in the journal (synced, with fsync =
+'always'). Any other response means that nothing of it is. The end of the body ends its last record.
 
-What holds, whatever is sent: a connection keeps one body and one read in memory. Its unread answers are bounded:
-nothing is read from it while they wait. One turn in the loop takes milliseconds: many small chunks or requests give way
-to other connections, and decompression has its own threads. No connection stays open longer than the timeouts say."""
+Limits that hold for any input: a connection keeps one body and one read in memory. Its unread responses are bounded,
+because nothing is read from it while they wait. One turn in the event loop takes milliseconds, because many small
+chunks or requests yield to other connections, and decompression has its own threads. No connection outlives its
+timeouts."""
 
 from __future__ import annotations
 
@@ -20,19 +21,19 @@ from headrace.ingress import refusals
 from headrace.ingress.bodies import DECOMPRESSORS, ENCODINGS, unpack
 from headrace.ingress.peers import Origin
 from headrace.ingress.refusals import Refusal
-from headrace.ingress.requests import Head, Refused, RequestReader, Step
+from headrace.ingress.requests import BodyStep, Refused, RequestHead, RequestReader
 from headrace.ingress.site import Route, Site
 from headrace.ingress.tcp import keep_alive
 
-MAX_PIPELINED = 32  # requests of one connection that wait for their answers
-REQUESTS_PER_TURN = 32  # then other connections have theirs
+MAX_PIPELINED = 32  # requests of one connection that wait for their responses
+REQUESTS_PER_TURN = 32  # then other connections get a turn
 MAX_UNREAD = 64 << 10  # bytes of answers
-DRAINED = 256 << 10  # of a refused body are read over, so that the connection can be kept
+DRAINED = 256 << 10  # bytes of a refused body that are skipped to keep the connection
 LINGER_SECONDS = 5.0  # for the other side to take its last answer
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection. It is an origin of every stream that it sends to."""
+    """One connection. It has an origin in every stream that it sends to."""
 
     def __init__(self, site: Site) -> None:
         self._site, self._loop = site, site.loop
@@ -40,25 +41,27 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._origins: dict[Route, Origin] = {}
         self._recent: Route | None = None  # the stream of the last accepted request
-        self._answers: deque[list[bytes | None]] = deque()  # in the order of the requests; None until it is known
-        self._since = self._loop.time()  # when what it waits for now began
-        self._reading = True  # as the transport knows it
-        self._eof = False  # the other side sends no more
-        self._unread = False  # the other side does not read its answers
-        self._working = False  # a body is decompressed
-        self._turning = False  # it is the turn of others
+        self._answers: deque[list[bytes | None]] = (
+            deque()
+        )  # in the order of the requests; None until the response is known
+        self._since = self._loop.time()  # when the current wait began
+        self._reading = True  # whether the transport is reading
+        self._eof = False  # the peer sends no more
+        self._unread = False  # the peer does not read its responses
+        self._working = False  # a body is being decompressed
+        self._turning = False  # waiting for its next turn in the loop
         self._advancing = False  # `_advance` is running
-        self._last = self._rude = False  # no more requests are read; though the other side may go on sending
-        self._over = False  # everything is answered
+        self._last = self._rude = False  # no more requests are read; the peer may still be sending
+        self._over = False  # all responses are sent
         self._forget()
 
     def _forget(self) -> None:
-        """No request is under way."""
-        self._head: Head | None = None
+        """Reset the state of the current request."""
+        self._head: RequestHead | None = None
         self._route: Route | None = None
         self._refusal: Refusal | None = None
         self._body = bytearray()
-        self._counted = 0  # bytes of the body that the stream has counted
+        self._counted = 0  # bytes of the body in the count of the stream
 
     # --- the connection ---------------------------------------------------------------------------
 
@@ -87,14 +90,14 @@ class HttpConnection(asyncio.Protocol):
         self._origins.clear()
 
     def leave(self, route: Route) -> None:
-        """A stream is closed. When it is opened again, it knows nothing of our origin."""
+        """End the origin in a stream that closes. When the stream is reopened, it does not know this origin."""
         self._origins.pop(route, None)
         route.part(self)
         if self._recent is route:
             self._recent = None
         if self._route is route and self._refusal is None:
             self._refuse(refusals.OVERLOADED)
-        if self._answers:  # a journal that could not be written to the end owes some of them for ever
+        if self._answers:  # if the journal could not be written, some responses never come
             self._loop.call_later(LINGER_SECONDS, self._abandon, self._answers[0])
 
     def _abandon(self, place: list[bytes | None]) -> None:
@@ -102,7 +105,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def abort(self) -> None:
-        """Close: the gateway stops. The other side has some seconds to take its answers."""
+        """Close, because the gateway stops. The peer has some seconds to read its responses."""
         if self._transport is not None:
             self._transport.close()
             self._loop.call_later(LINGER_SECONDS, self._transport.abort)
@@ -112,20 +115,20 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._last:
-            return  # read over
+            return  # skip the bytes
         if not self._reader.begun:
             self._since = self._loop.time()
         self._reader.feed(data)
         self._advance()
 
     def eof_received(self) -> bool:
-        """The other side sends no more; it still gets its answers."""
+        """The peer sends no more. It still gets its responses."""
         self._eof = True
         self._settle()
         return True
 
     def pause_writing(self) -> None:
-        """The other side does not read its answers: nothing more is read from it."""
+        """The peer does not read its responses: stop reading from it."""
         self._unread = True
         self._since = self._loop.time()
         self._regulate()
@@ -136,7 +139,7 @@ class HttpConnection(asyncio.Protocol):
         self._go_on()
 
     def expire(self, now: float) -> None:
-        """Close if the request, the next one, or the other side's reading is overdue."""
+        """Close if the current request, the next request, or the peer's reading takes too long."""
         transport, waited = self._transport, now - self._since
         if transport is None:
             return
@@ -148,7 +151,7 @@ class HttpConnection(asyncio.Protocol):
                 self._counters(self._recent)["timeouts"] += 1
                 transport.abort()
         elif self._answers or self._working:
-            pass  # it waits for us
+            pass  # the peer waits for the gateway
         elif self._reader.begun:
             if waited > (self._route or self._site).request_timeout:
                 self._counters(self._route)["timeouts"] += 1
@@ -162,18 +165,18 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def _held(self) -> bool:
-        """Whether something must happen before more is read."""
+        """True if the connection must not be read now."""
         return self._unread or self._working or self._turning or len(self._answers) >= MAX_PIPELINED
 
     def _go_on(self) -> None:
-        """Something that held us may be over."""
+        """Resume if nothing holds the connection any more."""
         if not (self._advancing or self._held or self._last or self._transport is None):
             self._advance()
         self._regulate()
         self._settle()
 
     def _regulate(self) -> None:
-        """Read from the socket, or not."""
+        """Start or stop reading from the socket."""
         wanted = self._last or not self._held
         if self._transport is None or self._transport.is_closing() or self._eof or wanted == self._reading:
             return
@@ -184,7 +187,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _settle(self) -> None:
-        """Close when everything is answered and no more will be."""
+        """Close if all responses are sent and no request will follow."""
         if self._transport is None or self._answers or self._working or self._advancing:
             return
         if self._over:
@@ -194,13 +197,13 @@ class HttpConnection(asyncio.Protocol):
             self._over = True
             self._since = self._loop.time()
             if self._rude and not self._eof:
-                # Closing with bytes unread would reset the connection, and the answer might be lost with it.
+                # A close with unread bytes resets the connection, and the response may be lost.
                 self._transport.write_eof()
             else:
                 self._transport.close()
 
     def _give_way(self) -> None:
-        """Go on after other connections had their turn."""
+        """Yield to other connections, then continue."""
 
         def turn() -> None:
             self._turning = False
@@ -212,7 +215,7 @@ class HttpConnection(asyncio.Protocol):
     # --- requests ---------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Work on what is here, until more must come."""
+        """Process the received bytes until more are needed."""
         self._advancing = True
         try:
             for _ in range(REQUESTS_PER_TURN):
@@ -230,13 +233,13 @@ class HttpConnection(asyncio.Protocol):
         self._settle()
 
     def _fail(self) -> None:
-        """A defect of ours must not leave the connection open."""
+        """Close the connection after a bug in this class."""
         traceback.print_exc()
         if self._transport is not None:
             self._transport.abort()
 
     def _read(self) -> bool:
-        """Read a request as far as it is here. Whether it is complete."""
+        """Read the received part of a request. True if it is complete."""
         head = self._head
         if head is None:
             self._head = head = self._reader.head()
@@ -250,17 +253,17 @@ class HttpConnection(asyncio.Protocol):
                 return False
         step = self._reader.body(None if self._refusal else self._body)
         self._count_body()
-        if step is Step.END:
+        if step is BodyStep.END:
             self._complete(head)
             return True
         if self._refusal is not None and self._reader.moved > DRAINED:
             self._give_up(self._refusal)
-        elif step is Step.BUSY:
+        elif step is BodyStep.BUSY:
             self._give_way()
         return False
 
-    def _judge(self, head: Head) -> Refusal | None:
-        """Why the request cannot be taken, as far as its head tells."""
+    def _judge(self, head: RequestHead) -> Refusal | None:
+        """The reason to refuse a request by its head, or None."""
         self._route = route = self._site.find(head.target)
         if route is None:
             return refusals.UNKNOWN_STREAM
@@ -286,7 +289,7 @@ class HttpConnection(asyncio.Protocol):
         return None
 
     def _count_body(self) -> None:
-        """See to the bounds of what the body has become."""
+        """Count the body, and refuse it if it exceeds a limit."""
         if self._route is None or self._refusal is not None:
             return
         self._route.body_bytes += len(self._body) - self._counted
@@ -305,8 +308,8 @@ class HttpConnection(asyncio.Protocol):
             self._route.body_bytes -= self._counted
         self._body, self._counted = bytearray(), 0
 
-    def _complete(self, head: Head) -> None:
-        """All of a request is here."""
+    def _complete(self, head: RequestHead) -> None:
+        """Handle a complete request."""
         place = self._place()
         self._last = not head.keep_alive
         if self._route is not None and self._body and head.encodings:
@@ -317,10 +320,10 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._take(head, place, self._body)
 
-    def _unpacked(self, head: Head, place: list[bytes | None], found: bytes | Refusal) -> None:
+    def _unpacked(self, head: RequestHead, place: list[bytes | None], found: bytes | Refusal) -> None:
         self._working = False
         if self._transport is None:
-            return  # nobody waits for the answer any more: the request is given up, and counted as cut
+            return  # the peer is gone: the request is discarded and was counted as cut
         try:
             if isinstance(found, Refusal):
                 self._refusal = self._refusal or found
@@ -329,8 +332,8 @@ class HttpConnection(asyncio.Protocol):
             self._fail()
         self._go_on()
 
-    def _take(self, head: Head, place: list[bytes | None], body: bytes | bytearray) -> None:
-        """Journal the body and answer, or answer why not."""
+    def _take(self, head: RequestHead, place: list[bytes | None], body: bytes | bytearray) -> None:
+        """Journal the body and respond, or respond with the refusal."""
         route, refusal = self._route, self._refusal
         self._drop_body()
         self._forget()
@@ -352,13 +355,13 @@ class HttpConnection(asyncio.Protocol):
     # --- answers ----------------------------------------------------------------------------------
 
     def _place(self) -> list[bytes | None]:
-        """Where the answer to the next request will be."""
+        """A slot for the response to the next request."""
         place: list[bytes | None] = [None]
         self._answers.append(place)
         return place
 
     def _answer(self, place: list[bytes | None], text: bytes) -> None:
-        """Put an answer in its place, and send those that are due."""
+        """Fill the slot of a response, and send the responses that are due."""
         place[0] = text
         due = []
         while self._answers and self._answers[0][0] is not None:
@@ -369,7 +372,7 @@ class HttpConnection(asyncio.Protocol):
         self._go_on()
 
     def _give_up(self, refusal: Refusal) -> None:
-        """Answer and close: what follows cannot be understood, will not come, or is not wanted."""
+        """Respond and close, because the next bytes are invalid, late or unwanted."""
         bodiless = self._head is not None and self._head.method == b"HEAD"
         self._counters(self._route)["refused"] += 1
         self._drop_body()
@@ -378,8 +381,8 @@ class HttpConnection(asyncio.Protocol):
         self._answer(self._place(), refusal.answer(last=True, bodiless=bodiless))
 
 
-def _authorized(head: Head, token: str) -> bool:
-    """Whether the request has the token. The comparison takes the same time wherever they differ."""
+def _authorized(head: RequestHead, token: str) -> bool:
+    """True if the request has the token. Compares in constant time."""
     if len(head.authorization) != 1:
         return False
     scheme, _, given = head.authorization[0].partition(b" ")

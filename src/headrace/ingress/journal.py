@@ -1,10 +1,11 @@
-"""The journal of one stream, as its one writer sees it: buffers in, blocks of them and what they complete on the disk.
+"""The writer of a stream's journal: collects buffers and writes them to disk in blocks.
 
-Buffers are collected in an *arena*, which sockets read into directly; `flush` writes it to the segment as one block,
-asks the shredder what the block completes, and writes that to the ready log. What `flush` has returned for survives the
-end of this process; with `sync` also that of the machine. `headrace.ingress.recovery` opens what another process left.
+Sockets read directly into an *arena*. `flush` writes the arena to the segment as one block, asks the shredder which
+units the block completes, and writes these to the ready log. After `flush` the data survives the end of this process;
+after `sync` it also survives a crash of the machine. `headrace.ingress.recovery` opens the files of an earlier process.
 
-Origins do not outlive the process (their connections do not), so the shredder begins empty; an open record is given up.
+Origins end with the process, because their connections do. So the shredder starts empty, and unfinished records are
+discarded.
 """
 
 from __future__ import annotations
@@ -29,35 +30,38 @@ from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
 from headrace.ingress.kernels.layout import U_BYTES
 from headrace.ingress.losses import add_loss, read_losses
-from headrace.ingress.mark import MarkFile, Place, boot, read_consumer
+from headrace.ingress.mark import JournalPosition, MarkFile, boot, read_consumer
 from headrace.ingress.recovery import LogFacts, recover, scan
 from headrace.ingress.shredder import SequenceShredder
 
-ARENA = 1 << 20  # a block is at most this, a larger buffer aside; small blocks spread well over tasks
+ARENA = 1 << 20  # the largest block, unless one buffer is larger; small blocks spread well over tasks
 LARGEST_READ = 64 << 10
 LOCK_SECONDS = 10.0
-# A journal that may have lost its end goes on this many addresses later: more than any disk has in its cache.
+# A journal that may have lost its end continues this many addresses later: more than any disk has in its cache.
 JUMP = 1 << 40
-RESERVE = 256 << 10  # kept on the disk, and given back when it is full: for positions and new files
+RESERVE = 256 << 10  # disk space that is freed when the disk is full, for positions and new files
 MARK_SECONDS = 1.0
-IDLE_SECONDS, IDLE_BYTES = 1.0, 1 << 20  # a segment that was all read is freed after so long, if it is so large
+IDLE_SECONDS, IDLE_BYTES = (
+    1.0,
+    1 << 20,
+)  # a segment of this size is freed when it was read completely and no data came for this long
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ARRIVAL = struct.Struct("<7q")
 
 
 @dataclass(slots=True)
 class Sync:
-    """Files to be synced, and the place before which everything is on the disk then, for the mark. After a failure
-    `problem` is set; the handles are closed in any case."""
+    """Files to sync, and the position for the mark: everything before it is on disk after the sync. Sets `problem`
+    after a failure. Closes the handles in any case."""
 
-    place: Place
+    place: JournalPosition
     mark: MarkFile
     files: list[tuple[Path, int]] = field(default_factory=list)
     problem: OSError | None = None
 
     def run(self, really: bool = True, mark: bool = True) -> None:
-        """Sync and close, then move the mark. Any thread. A file that could not be synced must not be tried again: the
-        system may have dropped what it could not write, and then says that all is well."""
+        """Sync and close the files, then move the mark. Any thread may call it. A file whose sync failed must not be
+        synced again: the kernel may have dropped the dirty pages, and the second fsync would then succeed."""
         for _, handle in self.files:
             try:
                 if really and self.problem is None:
@@ -67,33 +71,32 @@ class Sync:
             finally:
                 os.close(handle)
         if really and mark and self.problem is None:
-            with contextlib.suppress(OSError):  # then it says less than there is
+            with contextlib.suppress(OSError):  # the mark is then older than the files, which is safe
                 self.mark.write(synced=self.place)
 
 
 class Journal:
-    """See the module. One thread. `held` is how many bytes were taken and neither read by every consumer nor given up;
-    `lost` counts bytes that were on the disk and are gone. Raises JournalDamaged when the files are not what was
-    written."""
+    """The writer; see the module. For one thread. `held` counts bytes that were taken, and that some consumer has not
+    read yet. `lost` counts bytes that were on disk and are gone. Raises JournalDamaged if the files are damaged."""
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
         private_directory(directory / "consumers")
         self.directory, self.segment_bytes = directory, segment_bytes
         self.shredder = SequenceShredder()
-        self._logs: dict[int, LogFacts] = {}  # those before the newest
+        self._logs: dict[int, LogFacts] = {}  # all but the newest
         self._lowest = 0  # the lowest segment that the newest log refers to
-        self._consumed = Place()  # every consumer is past it
+        self._consumed = JournalPosition()  # every consumer is past it
         self._arena = bytearray(ARENA)
         self._at = 0
         self._arrivals = bytearray(_ARRIVAL.size * 4096)
         self._count = 0
-        self._block = xxhash.xxh3_64()  # of what was written to the segment since the last record
+        self._block = xxhash.xxh3_64()  # checksum of the bytes written to the segment since the last record
         self._block_begin = 0
-        self._unwritten = b""  # a ready record that did not fit on the disk
+        self._unwritten = b""  # a ready record that the full disk refused
         self._dirty = False
-        self._full: list[tuple[Path, int]] = []  # files that are not synced and that nothing is written to
-        self._suspect: list[Path] = []  # files that could not be synced
-        self._listed = True  # whether the names of the newest files are synced
+        self._full: list[tuple[Path, int]] = []  # finished files that are not synced yet
+        self._suspect: list[Path] = []  # files whose sync failed
+        self._listed = True  # true if the directory entries of the newest files are synced
         self._unwritable = self._unsyncable = ""
         self._reserved = False
         self._marked = self._written = 0.0  # when
@@ -108,7 +111,7 @@ class Journal:
     # --- opening ----------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """Cut the newest file after its last whole record, and go on after it in files of a new number."""
+        """Truncate the newest file after its last intact record, and continue in files with a new number."""
         self._mark = MarkFile(self.directory)
         self._consumed = self._mark.value.consumed
         self._read_consumers()
@@ -125,13 +128,13 @@ class Journal:
             self.address += JUMP
         self._mark.open()
         try:
-            gone = disk.Head(address_end=self._consumed.address)  # without any log, what was read is all that was
+            gone = disk.LogHead(address_end=self._consumed.address)  # without any log, all data was read
             self._open(found.newest + 1, newest.head_of_next() if newest else gone)
             self._list()
             for handle in (self._segment, self._ready):
                 os.fdatasync(handle)
             self._mark.write(synced=self._end, boot=boot(), closed=False)
-            with contextlib.suppress(OSError):  # the first flush says so
+            with contextlib.suppress(OSError):  # the first flush reports it
                 self._keep_reserve()
         except BaseException:
             self._mark.close()
@@ -139,12 +142,14 @@ class Journal:
         self.held = self._taken - self._taken_at(self._consumed)
         self._delete()
 
-    def _open(self, number: int, before: disk.Head) -> None:
-        """Go on in files of a new number; if they cannot be had, nothing has happened."""
+    def _open(self, number: int, before: disk.LogHead) -> None:
+        """Continue in files with a new number. If they cannot be created, nothing changes."""
         first = disk.encode_record(0, disk.Block(), self.address, disk.NOTHING, self.counters.to_array(), before)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         path = disk.ready_path(self.directory, number)
-        hidden = path.with_name(f".{path.name}")  # readers leave the log before as soon as they see the next one
+        hidden = path.with_name(
+            f".{path.name}"
+        )  # hidden until it has its head: readers leave a log as soon as they see the next one
         handles: list[int] = []
         try:
             for name in (disk.segment_path(self.directory, number), hidden):
@@ -162,7 +167,7 @@ class Journal:
         self._listed = False
 
     def _list(self) -> None:
-        """Make the names of the newest files survive the machine."""
+        """Fsync the directory, so that the newest files survive a crash of the machine."""
         if not self._listed:
             fsync(self.directory)
             self._listed = True
@@ -178,8 +183,8 @@ class Journal:
             self.number, self._first, self.address, self._ready_end, self._segment_end, self._taken_before, self._lowest
         )
 
-    def _taken_at(self, place: Place) -> int:
-        """The bytes of all units before a place."""
+    def _taken_at(self, place: JournalPosition) -> int:
+        """The bytes of all units before a position."""
         facts = self._facts() if place.file == self.number else self._logs.get(place.file)
         if facts is not None:
             return facts.taken + max(0, min(place.address, facts.address_end) - facts.address)
@@ -189,8 +194,8 @@ class Journal:
     # --- buffers ----------------------------------------------------------------------------------
 
     def room(self, size: int = LARGEST_READ) -> memoryview:
-        """A place for the bytes of the next buffer, at least `size` long. Valid until the next call of anything. When
-        the arena is full and so is the disk, the arena grows and `problem` says why: stop sending then."""
+        """Memory for the next buffer, at least `size` bytes, valid until the next call of any method. If arena and disk
+        are both full, the arena grows and `problem` says why: the caller must then stop reading."""
         if self._at + disk.ENTRY.size + size > len(self._arena):
             self.flush()
             need = self._at + disk.ENTRY.size + size
@@ -201,7 +206,7 @@ class Journal:
 
     @property
     def incoming(self) -> tuple[bytearray, int]:
-        """The arena, and where in it the bytes of the next buffer are."""
+        """The arena, and the offset of the next buffer in it."""
         return self._arena, self._at + disk.ENTRY.size
 
     def append(self, origin: int, sequence: int, length: int, first: int, last: int, ends: bool = False) -> None:
@@ -222,13 +227,12 @@ class Journal:
     def put(
         self, origin: int, sequence: int, data: bytes | bytearray, first: int, last: int, ends: bool = False
     ) -> None:
-        """As `room` and `append`, for bytes that are elsewhere."""
+        """As `room` and `append`, for bytes that are not in the arena."""
         self.room(len(data))[: len(data)] = data
         self.append(origin, sequence, len(data), first, last, ends)
 
     def close_origin(self, origin: int) -> int:
-        """No more of an origin will come, and what came is flushed; the bytes of its open record, which are given
-        up."""
+        """End an origin whose bytes are flushed. Returns the size of its unfinished record, which is discarded."""
         lost = self.shredder.close(origin)
         self.held -= lost
         return lost
@@ -237,12 +241,12 @@ class Journal:
 
     @property
     def problem(self) -> str:
-        """Why the disk does not take what came; empty when it does."""
+        """Why the journal cannot be written. Empty if it can."""
         return self._unwritable or self._unsyncable
 
     def flush(self) -> bool:
-        """Write what was appended, and what it completes. If the disk does not take it, nothing is lost: `problem` says
-        why, and the next flush tries again. Whether everything is written."""
+        """Write the appended buffers and the units that they complete. Returns True if everything is written. If the
+        disk fails, nothing is lost: `problem` says why, and the next flush tries again."""
         try:
             try:
                 self._flush()
@@ -251,10 +255,10 @@ class Journal:
                     raise
                 self._spend_reserve()
                 if self._unwritten:
-                    self._write_ready()  # so that what is in the files can be read, and then deleted
+                    self._write_ready()  # so that readers can finish these files, which can then be deleted
                 if not self._all_read():
                     raise
-                self._roll()  # the segment that was read can be deleted then
+                self._roll()  # the old segment can be deleted then
                 self._flush()
         except OSError as problem:
             self._unwritable = f"the journal cannot be written: {problem.strerror or problem}"
@@ -265,13 +269,13 @@ class Journal:
     def _flush(self) -> None:
         if self._suspect:
             raise OSError(self._unsyncable)
-        self._keep_reserve()  # what comes must not use it up
-        self._list()  # before anything that a reader could plan
+        self._keep_reserve()  # new data must not use it up
+        self._list()  # before a reader can plan an epoch with these files
         if self._unwritten:
             self._write_ready()
         if self._count:
             self._write_block()
-        # Only now: buffers in the arena refer to the segment that they will be written to.
+        # Only now, because buffers in the arena refer to the segment that they are written to.
         if self._segment_end and max(self._segment_end, self._ready_end) >= self.segment_bytes:
             self._roll()
 
@@ -301,7 +305,7 @@ class Journal:
         self._written = time.monotonic()
 
     def _roll(self) -> None:
-        """Go on in files of the next number."""
+        """Continue in files with the next number."""
         facts, full = self._facts(), self._current()
         meant = disk.reference(self.number, self._segment_end)
         self._open(self.number + 1, facts.head_of_next())
@@ -312,7 +316,7 @@ class Journal:
             self._list()
             self._tidy()
         finally:
-            if self._count:  # what is in the arena referred to the segment that it was meant for
+            if self._count:  # correct the references of buffers in the arena to the new segment
                 arrivals = np.frombuffer(self._arrivals, np.int64, 7 * self._count).reshape(-1, 7)
                 arrivals[:, 2] += disk.reference(self.number, self._segment_end) - meant
 
@@ -323,7 +327,7 @@ class Journal:
     # --- a full disk ------------------------------------------------------------------------------
 
     def _all_read(self) -> bool:
-        """Whether every consumer is past all units in the files, so that only open records are needed of them."""
+        """True if every consumer has read all units, so that the files are only needed for unfinished records."""
         self._read_consumers()
         return self._segment_end > 0 and not self._unwritten and self._consumed.address >= self.address
 
@@ -331,19 +335,19 @@ class Journal:
         return self.directory / "reserve"
 
     def _spend_reserve(self) -> None:
-        """Give back the room that was kept: a consumer may write its position, and a new file may be begun."""
+        """Free the reserved space, so that a consumer can write its position and a new file can be created."""
         self._reserved = False
         with contextlib.suppress(OSError):
             self._reserve().unlink(missing_ok=True)
 
     def _keep_reserve(self) -> None:
-        """Take room that is given back when the disk is full. Raises OSError when there is none."""
+        """Reserve disk space that is freed when the disk is full. Raises OSError if there is none."""
         if self._reserved:
             return
         handle = os.open(self._reserve(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if os.fstat(handle).st_size < RESERVE:
-                _write(handle, memoryview(os.urandom(RESERVE)), 0)  # a file system may compress anything else
+                _write(handle, memoryview(os.urandom(RESERVE)), 0)  # random bytes, which no file system can compress
         finally:
             os.close(handle)
         self._reserved = True
@@ -351,8 +355,8 @@ class Journal:
     # --- syncing ----------------------------------------------------------------------------------
 
     def unsynced(self) -> Sync | None:
-        """What was flushed and not synced; None if nothing is. Another thread may run it; `synced` must get it back.
-        Raises OSError, without effect, when there are no handles left."""
+        """The files that were flushed but not synced, or None. Another thread may run the result; pass it to `synced`
+        afterwards. Raises OSError, without effect, if the process has no file handles left."""
         self._unsyncable = self._unsyncable if self._suspect else ""
         if self._suspect or not (self._dirty or self._full):
             return None
@@ -369,24 +373,23 @@ class Journal:
         return sync
 
     @property
-    def _end(self) -> Place:
-        return Place(self.number, self._ready_end, self.address)
+    def _end(self) -> JournalPosition:
+        return JournalPosition(self.number, self._ready_end, self.address)
 
     def synced(self, sync: Sync) -> None:
-        """A sync has ended. If it failed, `problem` says why, and nothing more is written until `rewrite` has put what
-        it was about into new files."""
+        """Take back a sync that has run. If it failed, `problem` says why, and nothing more is written until `rewrite`
+        has copied the files."""
         if sync.problem is not None:
             self._suspect = [path for path, _ in sync.files]
             self._unsyncable = f"the journal cannot be synced: {sync.problem.strerror or sync.problem}"
 
     def not_synced(self, problem: OSError) -> None:
-        """Nothing could be synced, and nothing was tried: the next `unsynced` has all of it."""
+        """Record that a sync could not start. The next `unsynced` covers the same files."""
         self._unsyncable = f"the journal cannot be synced: {problem.strerror or problem}"
 
     def rewrite(self) -> None:
-        """Write the files that could not be synced again, as new ones under their names. Raises OSError when the disk
-        still does not take them; `problem` stays then. Another thread may call it while nothing else is called but
-        `append`, `flush` and `poll`."""
+        """Copy the files whose sync failed to new files with the same names. Raises OSError if the disk still fails;
+        `problem` then stays. Another thread may call it, as long as only `append`, `flush` and `poll` run meanwhile."""
         if not self._suspect:
             return
         for path in dict.fromkeys(self._suspect):
@@ -401,20 +404,21 @@ class Journal:
         self._suspect, self._unsyncable = [], ""
 
     def _verify(self, path: Path) -> None:
-        """Raise OSError unless the system still has what was written to a file: it may have dropped it."""
+        """Raise OSError unless the system still has the bytes of a file: it may have dropped them after a failed
+        sync."""
         number = int(path.stem.rpartition("-")[2])
         wanted = self._facts() if number == self.number else self._logs.get(number)
         found = scan(self.directory, number, self._consumed)
         if found.problem is not None or (wanted and (not found.facts or found.facts.ready_end != wanted.ready_end)):
-            raise OSError(errno.EIO, f"{path.name} could not be synced, and has lost what was written to it")
+            raise OSError(errno.EIO, f"{path.name} could not be synced and has lost data")
 
     @property
     def suspect(self) -> bool:
-        """Whether `rewrite` has something to do."""
+        """True if `rewrite` has files to copy."""
         return bool(self._suspect)
 
     def sync(self) -> None:
-        """Make everything that was flushed survive the machine. Raises OSError when the disk does not."""
+        """Fsync everything that was flushed. Raises OSError if the disk fails."""
         self.rewrite()
         sync = self.unsynced()
         if sync is None:
@@ -428,7 +432,7 @@ class Journal:
             raise sync.problem
 
     def close(self) -> None:
-        """Flush, sync, and let go of the directory. Raises OSError when the disk does not take it."""
+        """Flush, sync, and unlock the directory. Raises OSError if the disk fails."""
         try:
             if not self.flush():
                 raise OSError(self.problem)
@@ -442,14 +446,14 @@ class Journal:
     # --- consumers --------------------------------------------------------------------------------
 
     def poll(self) -> bool:
-        """Look how far the consumers are; delete what all are past. Whether they moved."""
+        """Read the positions of the consumers, and delete files that all are past. Returns True if they moved."""
         before = self._consumed
         self._read_consumers()
         moved = self._consumed != before
         if moved:
             self.held -= self._taken_at(self._consumed) - self._taken_at(before)
             with contextlib.suppress(OSError):
-                self._delete()  # needs no room, and a full disk gets some
+                self._delete()  # needs no disk space, and frees some
             if self.flush():
                 self._tidy()
         if not self.problem and not self._count:
@@ -457,10 +461,10 @@ class Journal:
         return moved
 
     def _when_idle(self) -> None:
-        """A segment that was all read is freed also when nothing comes that would fill it."""
+        """Free a segment that was read completely, although no new data fills it."""
         idle = time.monotonic() - self._written > IDLE_SECONDS
         if idle and self._segment_end >= IDLE_BYTES and self._all_read():
-            with contextlib.suppress(OSError):  # it stays until the next time
+            with contextlib.suppress(OSError):  # retried at the next poll
                 self._roll()
 
     def _read_consumers(self) -> None:
@@ -474,16 +478,16 @@ class Journal:
 
     @property
     def lost_bytes(self) -> int:
-        """Bytes that were taken, and are gone without anybody having read them."""
+        """Bytes that were taken and are gone before a consumer read them."""
         return self.lost + self._lost_by_consumers
 
     def _needed(self) -> int:
-        """The lowest log that holds units which a consumer is not past."""
+        """The lowest log with units that a consumer has not read."""
         past = self._consumed
         return min([n for n, facts in self._logs.items() if facts.address_end > past.address], default=self.number)
 
     def _delete(self) -> None:
-        """Remove the files that no consumer, no record to be read and no open record needs."""
+        """Delete the files that no consumer, no unread record and no unfinished record needs."""
         at = self._needed()
         gone = [n for n in disk.numbers(self.directory) if n < at]
         lowest = self.shredder.lowest()
@@ -493,9 +497,11 @@ class Journal:
         if not gone and not segments:
             return
         if self._suspect:
-            raise OSError(self._unsyncable)  # they are being written again
+            raise OSError(self._unsyncable)  # `rewrite` is copying them
         if self._mark.value.consumed != self._consumed:
-            self._mark.write(consumed=self._consumed)  # first: else they would seem to be missing
+            self._mark.write(
+                consumed=self._consumed
+            )  # before the deletion: otherwise recovery would report them as missing
         for number in gone:
             disk.ready_path(self.directory, number).unlink(missing_ok=True)
             self._logs.pop(number, None)
@@ -503,15 +509,15 @@ class Journal:
             path.unlink(missing_ok=True)
 
     def _tidy(self) -> None:
-        """Delete, and carry what keeps segments from being deleted. Only after a flush: what is carried goes where the
-        arena would. If the disk refuses, files stay until the next time."""
+        """Copy unfinished records out of old segments, then delete files. Only after a flush, because the copies go
+        where the arena would. If the disk fails, the files stay until the next call."""
         with contextlib.suppress(OSError):
             self._carry()
             self._delete()
 
     def _carry(self) -> None:
-        """Copy the beginnings of open records out of segments that nobody else needs: a client that sends a byte an
-        hour must not keep a segment of 64 MB."""
+        """Copy unfinished records out of segments that are not needed otherwise: a client that sends one byte per hour
+        must not keep a segment of 64 MB."""
         waiting = self.shredder.waiting_below(disk.reference(self._needed(), 0))
         if not len(waiting):
             return
@@ -529,21 +535,21 @@ class Journal:
 
     @property
     def disk_bytes(self) -> int:
-        """What the journal takes on the disk."""
+        """The size of the journal on disk."""
         return sum(p.stat().st_size for p in self.directory.iterdir() if p.is_file())
 
 
 def _cut(directory: Path, lost: int) -> JournalCut:
     return JournalCut(
-        f"the newest file of the journal {directory} had lost {lost} bytes that were synced",
-        advice="The disk did not keep what it had promised. Nothing can be done but to send it again.",
+        f"the newest file of the journal {directory} has lost {lost} synced bytes",
+        advice="The disk lost data that it had confirmed. Send the data again.",
         path=str(directory),
         bytes=lost,
     )
 
 
 def _copy_over(path: Path) -> None:
-    """Write a file again under its name: its bytes are on the disk when this returns."""
+    """Replace a file by a synced copy of itself."""
     temporary = path.with_name(f".{path.name}")
     try:
         shutil.copyfile(path, temporary)
@@ -560,7 +566,7 @@ def _copy_over(path: Path) -> None:
 
 
 def _write(handle: int, data: memoryview, at: int) -> None:
-    """Write all of it at a place; if that fails, leave the file as it was."""
+    """Write all of `data` at an offset. If that fails, restore the length of the file."""
     done = 0
     try:
         while done < len(data):
@@ -571,7 +577,7 @@ def _write(handle: int, data: memoryview, at: int) -> None:
 
 
 def locked(directory: Path) -> int:
-    """The lock of the one writer. The gateway of a hub that was killed lives some moments longer: it is waited for."""
+    """Take the writer's lock. Waits a while, because the gateway of a killed hub lives some moments longer."""
     handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     end = time.monotonic() + LOCK_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""What a journal has lost: a small file that adds it up, so that it is shown until the stream is dropped."""
+"""The losses of a journal, summed in a small file, so that they are shown until the stream is dropped."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NAME = "losses.json"
 
 
 def add_loss(directory: Path, code: str, size: int) -> None:
-    """`size` bytes that were acknowledged are gone, for a reason that has a code."""
+    """Record that `size` acknowledged bytes are gone. `code` is the error code of the reason."""
     total, newest = _read(directory)
     newest.append({"code": code, "bytes": size, "at": time.time()})
     write_atomic(directory / _NAME, json.dumps({"bytes": total + size, "newest": newest[-KEPT:]}).encode())
 
 
 def read_losses(directory: Path) -> int:
-    """All bytes that were lost."""
+    """The sum of all lost bytes."""
     return _read(directory)[0]
 
 
@@ -28,5 +28,5 @@ def _read(directory: Path) -> tuple[int, list[dict[str, object]]]:
     try:
         found = json.loads((directory / _NAME).read_bytes())
         return int(found["bytes"]), list(found["newest"])
-    except (OSError, ValueError, KeyError, TypeError):  # only a statistic: a damaged one begins again
+    except (OSError, ValueError, KeyError, TypeError):  # only a statistic: a damaged one starts at 0
         return 0, []

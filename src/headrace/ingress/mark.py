@@ -1,8 +1,7 @@
-"""Small facts about a journal that must be durable, and must be written when the disk is full: the mark and the
-positions of consumers.
+"""Small durable facts about a journal that must be writable even on a full disk: the mark and the consumer positions.
 
-The mark says how far the files are synced, so that a lost end is told from damage. It has two slots of its own bytes in
-a file that never grows: a write that is cut short leaves the slot before it."""
+The mark records how far the files are synced, which distinguishes a lost end from damage. It has two slots in a file
+that never grows. Writes alternate between the slots, so an interrupted write leaves the previous value intact."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ MARK = "synced"  # the name of its file
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place between two records: byte `pos` of the ready log `file`, after the units below `address`."""
+class JournalPosition:
+    """A position between two records: byte `pos` of the ready log `file`, after the units below `address`."""
 
     file: int = 0
     pos: int = 0
@@ -35,22 +34,23 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Everything before `synced` is on the disk; every consumer is past `consumed`, and files before it may be gone.
-    `boot` is the run of the machine that wrote it; `closed` says that the writer ended well and wrote nothing more."""
+    """Everything before `synced` is on disk. Every consumer is past `consumed`, so files before it may be deleted.
+    `boot` identifies the boot of the machine that wrote the mark. `closed` is true if the writer ended cleanly after
+    it."""
 
-    synced: Place = Place()
-    consumed: Place = Place()
+    synced: JournalPosition = JournalPosition()
+    consumed: JournalPosition = JournalPosition()
     boot: str = ""
     closed: bool = False
 
 
 class MarkFile:
-    """The mark of a journal. Any thread may call; the newest of `value` is always the one on the disk."""
+    """The mark of a journal. Thread-safe. `value` always equals the mark on disk."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / MARK
         self._lock = threading.Lock()
-        self.found = self._read()  # None in a new journal, and in a copy of one
+        self.found = self._read()  # None in a new journal and in a copied one
         self.value = self.found or Mark()
         self._handle = -1
 
@@ -64,21 +64,21 @@ class MarkFile:
         self._turn = found[0]
         if found[1] is None and data.strip(b"\0"):
             raise JournalDamaged(
-                f"{self._path} is not what was written",
-                advice="Remove this file: the journal is then opened without it. Whether its newest file lost its end "
-                "is not noticed then.",
+                f"{self._path} is damaged",
+                advice="Delete this file: the journal then opens without it, and cannot detect whether its newest file "
+                "lost its end.",
                 path=str(self._path),
             )
         return found[1]
 
     def open(self) -> None:
-        """Take the room that all writes need."""
+        """Allocate the space that all later writes need."""
         self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if os.fstat(self._handle).st_size < 2 * _SLOT:
             os.pwrite(self._handle, bytes(2 * _SLOT), 0)
 
     def write(self, **changes: Any) -> None:
-        """Change some values: on the disk when this returns."""
+        """Change some values. They are on disk when this returns."""
         with self._lock:
             value = replace(self.value, **changes)
             text = json.dumps(asdict(value)).encode()
@@ -102,21 +102,23 @@ def _slot(data: bytes, at: int) -> tuple[int, Mark | None]:
     if not length or xxhash.xxh3_64_intdigest(text, seed=turn) != digest:
         return 0, None
     values = json.loads(text)
-    return turn, Mark(Place(**values["synced"]), Place(**values["consumed"]), values["boot"], values["closed"])
+    return turn, Mark(
+        JournalPosition(**values["synced"]), JournalPosition(**values["consumed"]), values["boot"], values["closed"]
+    )
 
 
 def boot() -> str:
-    """Which run of the machine this is: what was written since it began is in the page cache, synced or not. Empty
-    where the system does not say."""
+    """The id of this boot of the machine. Data written since then is at least in the page cache, synced or not. Empty
+    if the system has no such id."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
 
 
-def commit(directory: Path, consumer: str, place: Place, lost: int = 0) -> None:
-    """A consumer is past `place` and will never ask for anything before it. `lost` are bytes that it had planned to
-    read and that were gone."""
+def commit(directory: Path, consumer: str, place: JournalPosition, lost: int = 0) -> None:
+    """Store that a consumer is past `place` and never reads anything before it again. `lost` counts bytes that it had
+    planned to read and that were gone."""
     text = json.dumps([asdict(place), lost])
     digest = xxhash.xxh3_64_hexdigest(text.encode())
     write_atomic(consumer_path(directory, consumer), json.dumps({"at": text, "digest": digest}).encode())
@@ -126,15 +128,16 @@ def consumer_path(directory: Path, consumer: str) -> Path:
     return directory / "consumers" / f"{consumer}.json"
 
 
-def read_consumer(path: Path) -> tuple[Place, int] | None:
-    """What `commit` has written; None if there is none, or if it is damaged: the mark holds a position too."""
+def read_consumer(path: Path) -> tuple[JournalPosition, int] | None:
+    """The position that `commit` stored, and the lost bytes. None if there is no file or it is damaged: the mark has a
+    position too."""
     try:
         found = json.loads(path.read_bytes())
         if found.keys() == {"file", "pos", "address"}:  # of an earlier version
-            return Place(**found), 0
+            return JournalPosition(**found), 0
         if xxhash.xxh3_64_hexdigest(found["at"].encode()) != found["digest"]:
             return None
         at, lost = json.loads(found["at"])
-        return Place(**at), int(lost)
+        return JournalPosition(**at), int(lost)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

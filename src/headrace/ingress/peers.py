@@ -1,15 +1,15 @@
-"""What a stream's ingress and its connections know of each other."""
+"""The interface between a stream's ingress and its connections."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-# Why the rest of a record is thrown away: not at all, because it is too long, because it was dropped under overload.
+# Why the rest of a record is discarded: it is not; the record is too long; the record was dropped under overload.
 KEEP, LONG, DROPPED = 0, 1, 2
 
 
 class Peer(Protocol):
-    """A connection, as the stream sees it."""
+    """The part of a connection that the stream uses."""
 
     origin: Origin
 
@@ -22,13 +22,13 @@ class Peer(Protocol):
         ...
 
     def abort(self) -> None:
-        """Close: the gateway stops."""
+        """Close, because the gateway stops."""
         ...
 
 
 class Origin:
-    """The bytes of one connection. `open` counts those of the record that has not ended; `skip` says why the rest of a
-    record is thrown away. `total` is how many bytes came."""
+    """The bytes of one connection. `open` counts the bytes of the unfinished record, `total` all received bytes. `skip`
+    says why the rest of a record is discarded."""
 
     __slots__ = ("_from", "counters", "dropped", "number", "open", "sequence", "skip", "state", "stretches", "total")
 
@@ -37,13 +37,13 @@ class Origin:
         self.sequence = self.state = self.open = self.total = 0
         self.skip = KEEP
         self.dropped = 0  # records
-        # What was dropped and not reported yet, as [begin, end, records]; None if nobody will be told.
+        # Dropped stretches that are not acknowledged yet, as [begin, end, records]; None without acknowledgements.
         self.stretches: list[list[int]] | None = None
-        self._from = 0  # with skip DROPPED: where the record begins that is being dropped
+        self._from = 0  # with skip DROPPED: the beginning of the record that is being dropped
 
     def drop(self, begin: int, end: int, records: int, open_end: bool) -> None:
-        """The bytes from `begin` to `end` of the connection are dropped, and with them the end of so many records. With
-        `open_end` the next record is dropped too, as far as it is not here."""
+        """Record that bytes [begin, end) of the connection are dropped, in which `records` records end. With `open_end`
+        the record that begins at `end` is dropped too, including its bytes that arrive later."""
         if records:
             self.dropped += records
             if self.stretches and self.stretches[-1][1] == begin:
@@ -55,10 +55,11 @@ class Origin:
             self._from = end
 
     def finish_drop(self, end: int) -> None:
-        """The record that is being dropped ends at `end`."""
+        """Record that the record being dropped ends at `end`."""
         self.drop(self._from, end, 1, open_end=False)
 
     @property
     def settled(self) -> int:
-        """How many bytes of the connection were taken or dropped for good: of a record that is being dropped, none."""
+        """Bytes of the connection that were taken or dropped for good. A record that is still being dropped does not
+        count."""
         return self._from if self.skip == DROPPED else self.total

@@ -1,5 +1,5 @@
-"""Reading a journal: the planner follows the ready log, tasks turn its records into bytes. Nothing here writes to it.
-Every record and every buffer is verified by its checksum before it is used."""
+"""Reads a journal: the planner follows the ready log, and tasks turn its records into bytes. Nothing here writes to it.
+The checksum of every record and every buffer is verified before use."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import NamedTuple
 from headrace.errors import JournalUnwritable
 from headrace.ingress import entries as disk
 from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
-from headrace.ingress.mark import Place
+from headrace.ingress.mark import JournalPosition
 
 _READ = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes [begin, end) of one ready log; the units in it begin at `address`."""
+    """Bytes [begin, end) of one ready log. Its units begin at `address`."""
 
     file: int
     begin: int
@@ -31,30 +31,30 @@ class Stretch:
 
 
 class Known(NamedTuple):
-    """A record with units. `before` are the bytes of the known units before it."""
+    """A record with units. `before` counts the bytes of the known units before it."""
 
-    place: Place
-    end: Place
+    place: JournalPosition
+    end: JournalPosition
     before: int
 
 
 class ReadyLog:
-    """Follows the ready log of a journal that another process writes. One thread. Raises JournalDamaged when a record
-    between two places cannot be read: nothing is skipped.
+    """Follows the ready log of a journal while another process writes it. For one thread. Raises JournalDamaged for an
+    unreadable record; it never skips one.
 
-    A journal that had lost its end when it was opened again goes on at a later address. `lost` counts the bytes in such
-    gaps that this reader had seen, or begins after: units that were planned and are gone."""
+    A journal that lost its end continues at a later address when it is reopened. `lost` counts the bytes in such gaps
+    that this reader had seen or starts after: units that were planned and are gone."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._gaps: dict[tuple[int, int], int] = {}  # addresses that were never written again -> bytes that were lost
+        self._gaps: dict[tuple[int, int], int] = {}  # skipped addresses -> lost bytes
         self._known: list[Known] = []
         self._total = 0  # bytes of the units of all records that were read
-        self._end = Place()
+        self._end = JournalPosition()
 
-    def follow(self, start: Place) -> None:
-        """Read what is new; forget what is before `start`."""
-        if self._end == Place() or self._end.address < start.address:
+    def follow(self, start: JournalPosition) -> None:
+        """Read the new records, and forget those before `start`."""
+        if self._end == JournalPosition() or self._end.address < start.address:
             self._end, self._known = start, []
         self._known = self._known[self._index(start.address) :]
         for gap, size in self._gaps.items():
@@ -62,26 +62,26 @@ class ReadyLog:
                 self._gaps[gap] = max(size, start.address - gap[0])
         while True:
             at = self._end
-            # Looked for first: if there is a later log, then `at.file` is final.
+            # List the logs before reading: if there is a later log, `at.file` is final.
             later = [n for n in disk.numbers(self.directory) if n > at.file]
             fresh = self._read(at, final=bool(later))
             for record in fresh:
                 if record.size:
-                    begin = Place(record.number, record.begin, record.address)
-                    end = Place(record.number, record.end, record.address_end)
+                    begin = JournalPosition(record.number, record.begin, record.address)
+                    end = JournalPosition(record.number, record.end, record.address_end)
                     self._known.append(Known(begin, end, self._total))
                     self._total += record.size
             if fresh:
-                self._end = Place(fresh[-1].number, fresh[-1].end, max(at.address, fresh[-1].address_end))
+                self._end = JournalPosition(fresh[-1].number, fresh[-1].end, max(at.address, fresh[-1].address_end))
             elif later:
                 self._go_on(at, later[0])
             else:
                 return
 
-    def _go_on(self, at: Place, number: int) -> None:
-        """Go on in the next log, which says where the one before it ended."""
+    def _go_on(self, at: JournalPosition, number: int) -> None:
+        """Continue in the next log. Its head stores where the previous one ended."""
         record = disk.read_head(self.directory, number)
-        before = record.head or disk.Head()
+        before = record.head or disk.LogHead()
         if before.address_end > at.address:
             missing = disk.ready_path(self.directory, before.number)
             raise disk.damaged(missing, at.pos) if missing.exists() else disk.damaged(missing, 0, "is missing")
@@ -89,10 +89,11 @@ class ReadyLog:
             self._gaps[before.address_end, record.address] = at.address - before.address_end
             first = self._index(before.address_end)
             self._total, self._known = self._before(first), self._known[:first]
-        self._end = Place(number, 0, record.address)
+        self._end = JournalPosition(number, 0, record.address)
 
-    def _read(self, at: Place, final: bool) -> list[disk.ReadyRecord]:
-        """The whole records at a place. An unfinished one at the end is being written; anything else is damage."""
+    def _read(self, at: JournalPosition, final: bool) -> list[disk.ReadyRecord]:
+        """The intact records at a position. An unfinished record at the end is being written; anything else is
+        damage."""
         path = disk.ready_path(self.directory, at.file)
         for turn in range(3):
             try:
@@ -107,7 +108,7 @@ class ReadyLog:
                 return []
             if found or final or disk.may_be_unfinished(data, 0):
                 return found
-            time.sleep(0.01 * turn)  # a writer on a full disk may have taken back half a record
+            time.sleep(0.01 * turn)  # a writer on a full disk may have removed half a record again
         raise disk.damaged(path, at.pos)
 
     def _index(self, address: int) -> int:
@@ -121,12 +122,13 @@ class ReadyLog:
         """See the class."""
         return sum(self._gaps.values())
 
-    def backlog(self, at: Place) -> int:
-        """The bytes of all known units after a place."""
+    def backlog(self, at: JournalPosition) -> int:
+        """The bytes of all known units after a position."""
         return self._total - self._before(self._index(at.address))
 
-    def advance(self, start: Place, limit: int | None) -> Place:
-        """At most about `limit` bytes beyond `start`, at least one record; `start` itself if there is nothing."""
+    def advance(self, start: JournalPosition, limit: int | None) -> JournalPosition:
+        """The position about `limit` bytes after `start`, at least one record further. `start` itself if nothing
+        follows."""
         first = self._index(start.address)
         if first == len(self._known):
             return start
@@ -136,8 +138,8 @@ class ReadyLog:
             last = max(first + 1, bisect_left(self._known, beyond, key=lambda known: known.before))
         return self._known[last - 1].end
 
-    def stretches(self, start: Place, end: Place, count: int) -> list[list[Stretch]]:
-        """The records between two places, in at most `count` groups of about the same size."""
+    def stretches(self, start: JournalPosition, end: JournalPosition, count: int) -> list[list[Stretch]]:
+        """The records between two positions, in at most `count` groups of about equal size."""
         low, high = self._index(start.address), self._index(end.address)
         begin, total = self._before(low), max(1, self._before(high) - self._before(low))
         groups: list[list[Stretch]] = [[] for _ in range(count)]
@@ -151,7 +153,7 @@ class ReadyLog:
 
 
 def sync_files(directory: Path, first: int, last: int) -> None:
-    """Make the logs and segments of these numbers durable, as far as they are written now. Raises JournalUnwritable."""
+    """Fsync the current content of the logs and segments with these numbers. Raises JournalUnwritable."""
     paths = [path(directory, n) for n in range(first, last + 1) for path in (disk.segment_path, disk.ready_path)]
     for path in paths:
         try:
@@ -162,14 +164,14 @@ def sync_files(directory: Path, first: int, last: int) -> None:
         except OSError as problem:
             raise JournalUnwritable(
                 f"{path} cannot be synced: {problem.strerror or problem}",
-                advice="See what the system says about the disk of the state directory.",
+                advice="Check the disk of the state directory, for example with dmesg.",
                 path=str(path),
             ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Bytes of whole records that begin at `address`; `last` says that the record at the end lacks its delimiter."""
+    """Bytes of complete records, from `address` on. `last` is true if the final record lacks its delimiter."""
 
     address: int
     data: bytes
@@ -177,8 +179,8 @@ class Run:
 
 
 class UnitReader:
-    """Turns stretches into bytes. The checksum of every buffer is checked when it is first needed. Segments stay
-    mapped as long as the reader lives."""
+    """Turns stretches into bytes. Verifies the checksum of a buffer when it is first needed. Segments stay mapped while
+    the reader exists."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -186,7 +188,7 @@ class UnitReader:
         self._checked: set[int] = set()
 
     def runs(self, stretch: Stretch, chunk: int) -> Iterator[Run]:
-        """The units of a stretch, joined to runs of about `chunk` bytes."""
+        """The units of a stretch, joined into runs of about `chunk` bytes."""
         path = disk.ready_path(self.directory, stretch.file)
         with open(path, "rb") as file:
             data = os.pread(file.fileno(), stretch.end - stretch.begin, stretch.begin)
@@ -218,7 +220,7 @@ class UnitReader:
             yield Run(begin, b"".join(parts), False)
 
     def bytes_of(self, ref: int, begin: int, end: int) -> memoryview:
-        """Bytes [begin, end) of a buffer. Raises JournalDamaged when it is not what was written."""
+        """Bytes [begin, end) of a buffer. Raises JournalDamaged if the buffer is damaged."""
         segment, place = disk.place_of(ref)
         view = self._maps.get(segment)
         if view is None or place + end > len(view):

@@ -1,11 +1,12 @@
-"""Opening a journal that another process has written: what is whole, where to go on, and what was lost.
+"""Opens a journal that another process has written: finds the intact records, where to continue, and what was lost.
 
-Only the end of the newest log and segment may be cut: there a write was under way. Every other log ends where the head
-of the next one says; if it does not, that is JOURNAL_DAMAGED, and every file stays as it is. The bytes of older files
-are not read here: their checksums are verified when they are read, so opening takes as long as the newest file needs.
+Only the newest log and segment may be truncated, at their end, where a write was interrupted. Every other log must end
+where the head of the next one says. If it does not, that is JOURNAL_DAMAGED, and no file is changed. Older files are
+not read here: their checksums are verified when they are read. So opening takes only as long as reading the newest
+file.
 
-What a file lost *below* the synced mark is reported (`lost`), because the disk had promised to keep it. After a restart
-of the machine (another boot id) files that were not synced yet may be torn anywhere beyond the mark."""
+`lost` reports bytes that are missing *before* the synced mark, because the disk had promised to keep them. After a
+reboot (another boot id), files beyond the mark may be torn anywhere."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ import xxhash
 from headrace.base.durable import fsync
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
-from headrace.ingress.mark import Mark, Place, boot
+from headrace.ingress.mark import JournalPosition, Mark, boot
 from headrace.ingress.shredder import Ints
 
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """One ready log: its units are [address, address_end), after `taken` bytes of units in the logs before it; `lowest`
+    """One ready log with the units [address, address_end). `taken` counts the bytes of units in earlier logs. `lowest`
     is the lowest segment that it refers to."""
 
     number: int
@@ -38,15 +39,15 @@ class LogFacts:
     taken: int
     lowest: int
 
-    def head_of_next(self) -> disk.Head:
+    def head_of_next(self) -> disk.LogHead:
         taken = self.taken + self.address_end - self.address
-        return disk.Head(self.number, self.ready_end, self.segment_end, self.address_end, taken, self.lowest)
+        return disk.LogHead(self.number, self.ready_end, self.segment_end, self.address_end, taken, self.lowest)
 
 
 @dataclass(slots=True)
 class Recovered:
-    """`logs` are those that are left, oldest first; `newest` is the highest number that was ever used; `clean` says
-    that nothing can have been lost; `lost` counts bytes that were synced and are gone."""
+    """The result of a recovery. `logs` are the remaining logs, oldest first. `newest` is the highest number ever used.
+    `clean` is true if nothing can have been lost. `lost` counts synced bytes that are gone."""
 
     logs: dict[int, LogFacts] = field(default_factory=dict)
     newest: int = 0
@@ -56,9 +57,9 @@ class Recovered:
 
 
 @dataclass(slots=True)
-class Scan:
-    """A log up to its last whole record. What follows is not whole because the file `problem` ends there (`short`) or
-    holds something else."""
+class LogScan:
+    """A log up to its last intact record. `problem` is the file that ends the scan: it is too short (`short`) or has
+    other bytes there."""
 
     facts: LogFacts | None
     counters: Ints | None
@@ -66,9 +67,9 @@ class Scan:
     short: bool = False
 
 
-def recover(directory: Path, consumed: Place, mark: Mark | None) -> Recovered:
-    """Find the whole records and cut what follows them in the newest file. Doing it again changes nothing. Raises
-    JournalDamaged, before anything is changed, when anything else is not what was written."""
+def recover(directory: Path, consumed: JournalPosition, mark: Mark | None) -> Recovered:
+    """Find the intact records, and truncate the newest file after them. Idempotent. Raises JournalDamaged for any other
+    damage, before it changes a file."""
     known = mark or Mark()
     if known.consumed.address > consumed.address:
         consumed = known.consumed
@@ -88,7 +89,7 @@ def recover(directory: Path, consumed: Place, mark: Mark | None) -> Recovered:
                 _check_closed(directory, number, follower.head, consumed)
                 found.logs[number] = _closed_facts(heads[i], follower.head)
                 continue
-            # The newest has no head: it was just begun, and this one is read instead.
+            # The newest log has no head yet, so this one is scanned instead.
         seen = scan(directory, number, consumed)
         _judge(directory, number, seen, known, mark is not None)
         if seen.facts is not None:
@@ -102,13 +103,13 @@ def recover(directory: Path, consumed: Place, mark: Mark | None) -> Recovered:
         found.clean and mark is not None and mark.closed and found.logs
         and _end(found.logs) == (mark.synced.file, mark.synced.pos)
     )  # fmt: skip
-    if mark is None and not numbers and consumed == Place():
+    if mark is None and not numbers and consumed == JournalPosition():
         found.clean = True  # a new journal
     return found
 
 
-def _reaches(directory: Path, seen: Scan, following: int) -> bool:
-    """Whether a log ends where the next one says; a next one that was only begun says nothing."""
+def _reaches(directory: Path, seen: LogScan, following: int) -> bool:
+    """True if a log ends where the head of the next one says, or if the next one has no head yet."""
     after = _head_or_none(directory, following)
     return (
         after is None or after.head is None or (seen.facts is not None and seen.facts.ready_end >= after.head.ready_end)
@@ -120,24 +121,24 @@ def _end(logs: dict[int, LogFacts]) -> tuple[int, int]:
     return newest.number, newest.ready_end
 
 
-def _refuse_older(directory: Path, numbers: list[int], consumed: Place) -> None:
-    """Raise JournalDamaged when an earlier version has left records that nobody has read: their form is not known here,
-    and they must not be taken for a torn end."""
+def _refuse_older(directory: Path, numbers: list[int], consumed: JournalPosition) -> None:
+    """Raise JournalDamaged if an earlier version left unread records. This version does not know their format, and must
+    not take them for a torn end."""
     for number in numbers:
         path, past = disk.ready_path(directory, number), consumed.pos if number == consumed.file else 0
         with open(path, "rb") as log:
             if log.read(len(disk.OLDER_RECORD)) == disk.OLDER_RECORD and path.stat().st_size > past:
                 raise JournalDamaged(
-                    f"{path} was written by an earlier version of headrace, and not all of it was read",
+                    f"{path} has unread records of an earlier version of headrace",
                     advice="Nothing was changed. Run the stream with the version that wrote it until it has read "
-                    "everything, then with this one. `headrace repair STREAM` gives up what was not read.",
+                    "everything, then with this one. `headrace repair STREAM` discards the unread records.",
                     path=str(path),
                     place=past,
                 )
 
 
-def _refuse_missing(directory: Path, numbers: list[int], consumed: Place, mark: Mark) -> None:
-    """Raise JournalDamaged when a log is missing before the first, or after the last."""
+def _refuse_missing(directory: Path, numbers: list[int], consumed: JournalPosition, mark: Mark) -> None:
+    """Raise JournalDamaged if a log is missing before the first or after the last."""
     if mark.synced.file > (numbers[-1] if numbers else 0) and mark.synced.address > consumed.address:
         raise disk.damaged(disk.ready_path(directory, mark.synced.file), 0, "is missing")
     for path in directory.glob("segment-????????.raw"):
@@ -145,7 +146,7 @@ def _refuse_missing(directory: Path, numbers: list[int], consumed: Place, mark: 
         if number > max([consumed.file, *numbers[-1:]]):
             if path.stat().st_size:
                 raise disk.damaged(disk.ready_path(directory, number), 0, "is missing")
-            path.unlink()  # it was about to be begun
+            path.unlink()  # the writer died before it began the log
     if len(numbers) > 1 or (numbers and disk.ready_path(directory, numbers[0]).stat().st_size):
         first = _head_or_none(directory, numbers[0])
         before = first.head if first is not None else None
@@ -164,35 +165,37 @@ def _head_or_none(directory: Path, number: int) -> disk.ReadyRecord | None:
         return None
 
 
-def _check_closed(directory: Path, number: int, after: disk.Head, consumed: Place) -> None:
-    """Raise JournalDamaged unless a log and its segment are as long as the next log's head says."""
+def _check_closed(directory: Path, number: int, after: disk.LogHead, consumed: JournalPosition) -> None:
+    """Raise JournalDamaged unless a log and its segment have the length that the next log's head stores."""
     if after.address_end <= consumed.address:
-        return  # nobody needs it
+        return  # every consumer is past it
     if after.number != number:
         raise disk.damaged(disk.ready_path(directory, after.number), 0, "is missing")
     ready, segment = disk.ready_path(directory, number), disk.segment_path(directory, number)
     if ready.stat().st_size != after.ready_end:
-        raise disk.damaged(ready, ready.stat().st_size, f"has not the {after.ready_end} bytes that were written")
+        raise disk.damaged(ready, ready.stat().st_size, f"does not have the {after.ready_end} bytes that were written")
     if not segment.exists():
         raise disk.damaged(segment, 0, "is missing")
     if segment.stat().st_size < after.segment_end:
-        raise disk.damaged(segment, segment.stat().st_size, f"has not the {after.segment_end} bytes that were written")
+        raise disk.damaged(
+            segment, segment.stat().st_size, f"does not have the {after.segment_end} bytes that were written"
+        )
 
 
-def _closed_facts(head: disk.ReadyRecord, after: disk.Head) -> LogFacts:
-    before = head.head or disk.Head()
+def _closed_facts(head: disk.ReadyRecord, after: disk.LogHead) -> LogFacts:
+    before = head.head or disk.LogHead()
     return LogFacts(
         head.number, head.address, max(head.address, after.address_end), after.ready_end, after.segment_end,
         before.taken, min(head.number, after.lowest or head.number),
     )  # fmt: skip
 
 
-def scan(directory: Path, number: int, consumed: Place) -> Scan:
-    """Read a log, and the blocks that its records name. What every consumer is past need not be whole."""
+def scan(directory: Path, number: int, consumed: JournalPosition) -> LogScan:
+    """Read a log and the blocks that its records name. Records that every consumer is past may be damaged."""
     path, segment = disk.ready_path(directory, number), disk.segment_path(directory, number)
     data = path.read_bytes()
     past = consumed.pos if number == consumed.file else 0
-    seen = Scan(None, None)
+    seen = LogScan(None, None)
     first = last = None
     lowest, at = number, 0
     with _mapped(segment) as blocks:
@@ -203,7 +206,7 @@ def scan(directory: Path, number: int, consumed: Place) -> Scan:
                     at = past
                     continue
                 seen.problem = path
-                # A damaged length may reach beyond the end too; but nothing was ever written after a torn record.
+                # A damaged length may also point beyond the end. But nothing is ever written after a torn record.
                 seen.short = disk.may_be_unfinished(data, at) and not disk.any_record(data, at + 1, number)
                 break
             if record.end > past and not _block_is_whole(blocks, record):
@@ -232,7 +235,7 @@ def _block_is_whole(blocks: memoryview | None, record: disk.ReadyRecord) -> bool
 
 @contextmanager
 def _mapped(segment: Path) -> Iterator[memoryview | None]:
-    """The bytes of a segment; None if it is missing."""
+    """The bytes of a segment, or None if it is missing."""
     try:
         with open(segment, "rb") as file:
             if not os.fstat(file.fileno()).st_size:
@@ -244,8 +247,8 @@ def _mapped(segment: Path) -> Iterator[memoryview | None]:
         yield None
 
 
-def _judge(directory: Path, number: int, seen: Scan, mark: Mark, marked: bool) -> None:
-    """Raise JournalDamaged when what a scan met cannot be the end of an interrupted write."""
+def _judge(directory: Path, number: int, seen: LogScan, mark: Mark, marked: bool) -> None:
+    """Raise JournalDamaged if the end of a scan cannot come from an interrupted write."""
     if seen.problem is None:
         return
     at = seen.facts.ready_end if seen.facts else 0
@@ -258,13 +261,13 @@ def _judge(directory: Path, number: int, seen: Scan, mark: Mark, marked: bool) -
 
 
 def _has_what_was_synced(number: int, at: int, path: Path, mark: Mark) -> bool:
-    """Whether a log has all bytes that were synced, and yet is not whole from `at` on."""
+    """True if a log has all its synced bytes, but is damaged from `at` on."""
     here = (number, at) < (mark.synced.file, mark.synced.pos)
     return here and path.suffix == ".log" and (mark.synced.file, mark.synced.pos) <= (number, path.stat().st_size)
 
 
-def _cut(directory: Path, numbers: list[int], seen: Scan, found: Recovered, mark: Mark) -> None:
-    """Cut the file `numbers[0]` after its last whole record; those after it were not synced and begin too late."""
+def _cut(directory: Path, numbers: list[int], seen: LogScan, found: Recovered, mark: Mark) -> None:
+    """Truncate log `numbers[0]` after its last intact record, and delete the later logs, which were never synced."""
     end = seen.facts.address_end if seen.facts else max([0, *(facts.address_end for facts in found.logs.values())])
     for number in numbers[1:]:
         head = _head_or_none(directory, number)

@@ -1,7 +1,7 @@
-"""Why an HTTP request is refused: a status, a code and advice, and the bytes of every answer.
+"""The HTTP responses of the gateway: success, and each reason to refuse a request.
 
-The answer to a refused request has a JSON body, `{"code": ..., "message": ..., "advice": ...}`. The codes are listed in
-docs/ingress.md."""
+The response to a refused request has a JSON body, `{"code": ..., "message": ..., "advice": ...}`. The codes are listed
+in docs/ingress.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from http import HTTPStatus
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason. `header` is an extra header line of the answer."""
+    """One reason to refuse a request. `header` is an extra header line of the response."""
 
     status: HTTPStatus
     code: str
@@ -21,7 +21,7 @@ class Refusal:
     header: str = ""
 
     def answer(self, last: bool, bodiless: bool = False) -> bytes:
-        """The whole answer; `last` announces that the connection closes, `bodiless` is for HEAD."""
+        """The bytes of the response. `last` announces that the connection closes. `bodiless` is for HEAD requests."""
         text = {"code": self.code, "message": self.message, "advice": self.advice}
         body = (json.dumps(text) + "\n").encode()
         lines = [
@@ -39,15 +39,15 @@ NO_CONTENT_LAST = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 BAD_REQUEST = Refusal(
-    HTTPStatus.BAD_REQUEST, "BAD_REQUEST", "these bytes are no HTTP/1.1 request",
+    HTTPStatus.BAD_REQUEST, "BAD_REQUEST", "this is not a valid HTTP/1.1 request",
     "Send POST /ingest/{stream} with HTTP/1.1, without TLS; end lines with CRLF; give one length for the body.",
 )  # fmt: skip
 BODY_DAMAGED = Refusal(
     HTTPStatus.BAD_REQUEST, "BODY_DAMAGED", "the body does not decompress",
-    "Compress the whole body by the codec that Content-Encoding names, or leave Content-Encoding out.",
+    "Compress the whole body with the codec that Content-Encoding names, or omit Content-Encoding.",
 )  # fmt: skip
 UNAUTHORIZED = Refusal(
-    HTTPStatus.UNAUTHORIZED, "UNAUTHORIZED", "the stream has a token, and the request does not have it",
+    HTTPStatus.UNAUTHORIZED, "UNAUTHORIZED", "the request lacks the token of the stream",
     "Send the header Authorization: Bearer TOKEN with the stream's option token.", "WWW-Authenticate: Bearer",
 )  # fmt: skip
 UNKNOWN_STREAM = Refusal(
@@ -55,11 +55,11 @@ UNKNOWN_STREAM = Refusal(
     "Send POST /ingest/{stream}; DESCRIBE STREAM shows a stream's address.",
 )  # fmt: skip
 METHOD_NOT_ALLOWED = Refusal(
-    HTTPStatus.METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "only POST is possible here",
+    HTTPStatus.METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "only POST is allowed here",
     "Send the records as the body of a POST.", "Allow: POST",
 )  # fmt: skip
 REQUEST_TIMEOUT = Refusal(
-    HTTPStatus.REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the request did not come to its end in time",
+    HTTPStatus.REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the request did not arrive in time",
     "Send it again, faster or in smaller requests; the limit is the stream's option request_timeout.",
 )  # fmt: skip
 LENGTH_REQUIRED = Refusal(
@@ -67,29 +67,29 @@ LENGTH_REQUIRED = Refusal(
     "Send Content-Length or Transfer-Encoding: chunked.",
 )  # fmt: skip
 BODY_TOO_LARGE = Refusal(
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "BODY_TOO_LARGE", "the body is too large, as it was sent or decompressed",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "BODY_TOO_LARGE", "the body is too large, compressed or decompressed",
     "Send fewer records in a request; the limit is the stream's option max_request_bytes.",
 )  # fmt: skip
 UNSUPPORTED_ENCODING = Refusal(
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the Content-Encoding is unknown, or there are several",
-    "Compress once, by gzip, zstd, lz4, snappy or bzip2, or not at all.",
+    "Compress once, with gzip, zstd, lz4, snappy or bzip2, or not at all.",
 )  # fmt: skip
 EXPECTATION_FAILED = Refusal(
-    HTTPStatus.EXPECTATION_FAILED, "EXPECTATION_FAILED", "the only expectation that can be met is 100-continue",
-    "Leave the header Expect out.",
+    HTTPStatus.EXPECTATION_FAILED, "EXPECTATION_FAILED", "the only supported expectation is 100-continue",
+    "Omit the header Expect.",
 )  # fmt: skip
 OVERLOADED = Refusal(
-    HTTPStatus.TOO_MANY_REQUESTS, "OVERLOADED", "there is no room for the body now",
-    "Send it again after a second: the pipelines are behind, or the disk is full. DESCRIBE STREAM says which.",
+    HTTPStatus.TOO_MANY_REQUESTS, "OVERLOADED", "there is no space for the body now",
+    "Send it again after a second: the pipelines are too slow, or the disk is full. DESCRIBE STREAM shows which.",
     "Retry-After: 1",
 )  # fmt: skip
 HEADERS_TOO_LARGE = Refusal(
-    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers or trailers are over 16 KiB",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers or trailers exceed 16 KiB",
     "Send fewer headers.",
 )  # fmt: skip
 UNSUPPORTED_TRANSFER = Refusal(
-    HTTPStatus.NOT_IMPLEMENTED, "UNSUPPORTED_TRANSFER", "the only transfer coding is chunked",
-    "Send Transfer-Encoding: chunked or Content-Length; say in Content-Encoding how a body is compressed.",
+    HTTPStatus.NOT_IMPLEMENTED, "UNSUPPORTED_TRANSFER", "the only supported transfer coding is chunked",
+    "Send Transfer-Encoding: chunked or Content-Length; name the compression in Content-Encoding.",
 )  # fmt: skip
 TOO_MANY_CONNECTIONS = Refusal(
     HTTPStatus.SERVICE_UNAVAILABLE, "TOO_MANY_CONNECTIONS", "too many connections send to this stream",

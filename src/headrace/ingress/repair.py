@@ -1,9 +1,8 @@
-"""A way on for a journal that is damaged: leave out what cannot be read, and say how much that is.
+"""Repairs a damaged journal: removes the unreadable parts and reports their size.
 
-Ready logs are written again in place, so every position in them, and every address, stays what it was. A stretch of a
-log that cannot be read becomes a record without units; a unit whose bytes cannot be read gets the flag GONE. Readers
-pass over both. Segments are only made as long as they were, and the logs as they were are kept in the directory
-`damaged`."""
+Ready logs are rewritten in place, so all positions and addresses stay the same. An unreadable range of a log becomes a
+record without units. A unit with unreadable bytes gets the flag GONE. Readers skip both. Segments are only extended to
+their former length. The original logs are kept in the directory `damaged`."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from headrace.ingress.counters import Counters
 from headrace.ingress.journal import JUMP, locked
 from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS
 from headrace.ingress.losses import add_loss
-from headrace.ingress.mark import Mark, MarkFile, Place, consumer_path, read_consumer
+from headrace.ingress.mark import JournalPosition, Mark, MarkFile, consumer_path, read_consumer
 from headrace.ingress.ready import UnitReader
 from headrace.ingress.shredder import Ints, Shredded
 
@@ -32,31 +31,31 @@ _SMALLEST = disk.RECORD.size + disk.FIXED.size
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Bytes that cannot be read, because of a file."""
+    """The unreadable bytes of a file."""
 
     path: Path
     size: int
 
 
-def repair(directory: Path, read_to: Place = Place(), consumer: str = "stream") -> list[Loss]:  # noqa: B008
-    """Make a journal readable that nobody has open; what was lost with it. Doing it again finds nothing. What the
-    consumer is past is not looked at. Committed epochs have read up to `read_to`: a journal of which nothing is left
-    goes on after that. Raises StateInUse when somebody has it open."""
+def repair(directory: Path, read_to: JournalPosition = JournalPosition(), consumer: str = "stream") -> list[Loss]:  # noqa: B008
+    """Repair a journal that no process has open. Returns the losses. Idempotent. Skips data that the consumer has read.
+    Committed epochs have read up to `read_to`: a journal that is completely gone continues there. Raises StateInUse if
+    a process has the journal open."""
     lock = locked(directory)
     try:
         mark = _mark(directory)
         known = read_consumer(consumer_path(directory, consumer))
-        consumed = max((known[0] if known else Place(), mark.consumed), key=lambda place: place.address)
+        consumed = max((known[0] if known else JournalPosition(), mark.consumed), key=lambda place: place.address)
         losses: list[Loss] = []
-        before = disk.Head(address_end=consumed.address)
+        before = disk.LogHead(address_end=consumed.address)
         numbers = _wanted(directory, consumed, mark.synced)
-        if not numbers and consumed == Place() != read_to:
+        if not numbers and consumed == JournalPosition() != read_to:
             _begin_after(directory, read_to)
             losses.append(Loss(directory, 0))
         for number, following in pairwise([*numbers, 0]):
             after = _head(directory, following) if following else None
-            if after is None and not disk.ready_path(directory, number).exists():  # the newest, of which the mark knows
-                after = disk.Head(number, mark.synced.pos, 0, mark.synced.address)
+            if after is None and not disk.ready_path(directory, number).exists():  # the newest, known from the mark
+                after = disk.LogHead(number, mark.synced.pos, 0, mark.synced.address)
             log = _Log(directory, number, consumed, before, after if after and after.number == number else None)
             log.repair()
             losses += log.losses
@@ -70,8 +69,8 @@ def repair(directory: Path, read_to: Place = Place(), consumer: str = "stream") 
         os.close(lock)
 
 
-def _begin_after(directory: Path, place: Place) -> None:
-    """Leave a mark, from which the next opening takes its first number and address."""
+def _begin_after(directory: Path, place: JournalPosition) -> None:
+    """Write a mark. The next writer continues after its number and address."""
     mark = MarkFile(directory)
     mark.open()
     try:
@@ -81,7 +80,7 @@ def _begin_after(directory: Path, place: Place) -> None:
 
 
 def _put_aside(directory: Path, newest: int) -> list[Loss]:
-    """Segments after the newest log, of which nothing is known."""
+    """Move segments without a log to the directory `damaged`."""
     found = [p for p in directory.glob("segment-????????.raw") if int(p.name[8:16]) > newest]
     for path in found:
         private_directory(directory / KEPT)
@@ -90,7 +89,7 @@ def _put_aside(directory: Path, newest: int) -> list[Loss]:
 
 
 def _mark(directory: Path) -> Mark:
-    """The mark; one that is damaged is removed."""
+    """The mark. Deletes a damaged one."""
     try:
         return MarkFile(directory).value
     except JournalDamaged as problem:
@@ -98,15 +97,15 @@ def _mark(directory: Path) -> Mark:
         return Mark()
 
 
-def _head(directory: Path, number: int) -> disk.Head | None:
+def _head(directory: Path, number: int) -> disk.LogHead | None:
     try:
         return disk.read_head(directory, number).head
     except JournalDamaged:
         return None
 
 
-def _wanted(directory: Path, consumed: Place, synced: Place) -> list[int]:
-    """The logs that there must be: those that are here, and those that the mark and the heads of others name."""
+def _wanted(directory: Path, consumed: JournalPosition, synced: JournalPosition) -> list[int]:
+    """The logs that must exist: those on disk, and those that the mark and the heads of other logs name."""
     present = [n for n in disk.numbers(directory) if n >= consumed.file]
     heads = (_head(directory, number) for number in present)
     named = {head.number for head in heads if head is not None and head.address_end > consumed.address}
@@ -117,14 +116,14 @@ def _wanted(directory: Path, consumed: Place, synced: Place) -> list[int]:
 
 @dataclass(slots=True)
 class _Log:
-    """One log. `before` is the end of the log before it; `after` is what the next one says about the end of this one,
-    None for the newest."""
+    """The repair of one log. `before` is the end of the previous log. `after` is the end of this log according to the
+    next one; None for the newest."""
 
     directory: Path
     number: int
-    consumed: Place
-    before: disk.Head
-    after: disk.Head | None
+    consumed: JournalPosition
+    before: disk.LogHead
+    after: disk.LogHead | None
     losses: list[Loss] = field(default_factory=list)
     _parts: list[bytes] = field(default_factory=list)
     _counters: Ints = field(default_factory=lambda: Counters().to_array())
@@ -148,7 +147,7 @@ class _Log:
                 at = record.end
                 continue
             following = next((r for p in range(at + 8, end, 8) if (r := disk.record_at(data, p, self.number))), None)
-            if following is None and self.after is None:  # the end of the newest, which may be cut
+            if following is None and self.after is None:  # the newest log may be truncated
                 self.losses.append(Loss(path, 0))
                 break
             self._skip(at, end if following is None else following.begin, following)
@@ -158,7 +157,7 @@ class _Log:
             self._replace(path, content)
 
     def _lengthen(self, data: bytes) -> None:
-        """A segment that is shorter than it was gets zeros, which are no buffers."""
+        """Extend a truncated segment with zeros, which are no valid buffers."""
         path = disk.segment_path(self.directory, self.number)
         ends = (
             [r.block_end for r in disk.records(data, self.number)]
@@ -171,13 +170,13 @@ class _Log:
             os.truncate(path, max(size, path.stat().st_size))
 
     def _take(self, record: disk.ReadyRecord, reader: UnitReader) -> None:
-        """Keep a whole record; units whose bytes cannot be read are gone."""
+        """Keep an intact record. Flags its units with unreadable bytes as GONE."""
         if self._begin is None:
             self._begin = record.address
             self._taken = record.head.taken if record.head is not None else self._taken
         units, fragments = record.units.copy(), record.fragments
         past = record.end <= self.consumed.pos and self.number == self.consumed.file
-        past = past or (self.after is None and record.block_end > self._segment_size())  # opening cuts it
+        past = past or (self.after is None and record.block_end > self._segment_size())  # recovery truncates it
         at = 0
         for unit in units if not past else ():
             rows = fragments[at : at + int(unit[U_FRAGMENTS])].tolist()
@@ -208,7 +207,7 @@ class _Log:
         return disk.segment_path(self.directory, self.number).stat().st_size
 
     def _digest(self, record: disk.ReadyRecord) -> int:
-        """The checksum of a block as it is: its buffers have checksums of their own."""
+        """The checksum of a block as it is now. Its buffers have their own checksums."""
         if record.block_begin == record.block_end:
             return record.digest
         with open(disk.segment_path(self.directory, self.number), "rb") as file:
@@ -216,7 +215,7 @@ class _Log:
         return xxhash.xxh3_64_intdigest(block)
 
     def _skip(self, at: int, end: int, following: disk.ReadyRecord | None) -> None:
-        """Fill a stretch with records that have no units."""
+        """Fill an unreadable range with records without units."""
         assert following is not None or self.after is not None
         if following is not None:
             address, block = following.address, following.block_begin
@@ -224,7 +223,7 @@ class _Log:
             assert self.after is not None
             address, block = self.after.address_end, self.after.segment_end
         lost = max(0, address - self._address)
-        if lost >= JUMP // 2:  # the head is gone, and with it the address that the log began with
+        if lost >= JUMP // 2:  # the head is gone, and with it the first address of the log
             lost = max(0, block - self._block)
         self._address = address - lost
         if at == 0:
@@ -239,7 +238,7 @@ class _Log:
         self._address, self._block = address, block
         self.losses.append(Loss(disk.ready_path(self.directory, self.number), lost))
 
-    def _filling(self, at: int, length: int, lost: int, head: disk.Head | None = None) -> bytes:
+    def _filling(self, at: int, length: int, lost: int, head: disk.LogHead | None = None) -> bytes:
         block = disk.Block(self._block, self._block, 0)
         fits = head is not None or length >= _SMALLEST + self._counters.nbytes
         counters = self._counters if fits else self._counters[:0]
@@ -253,7 +252,7 @@ class _Log:
                 shutil.copy2(path, kept)
         write_atomic(path, content)
 
-    def end(self) -> disk.Head:
-        """What the head of the next log should say, if that one is gone."""
+    def end(self) -> disk.LogHead:
+        """The end of this log, for the head of the next one."""
         taken = self._taken + self._address - (self._begin or 0)
-        return disk.Head(self.number, sum(map(len, self._parts)), self._block, self._address, taken, self._lowest)
+        return disk.LogHead(self.number, sum(map(len, self._parts)), self._block, self._address, taken, self._lowest)

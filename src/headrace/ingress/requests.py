@@ -1,9 +1,9 @@
-"""HTTP/1.1 requests out of bytes, bounded in memory and in time. No I/O.
+"""Parses HTTP/1.1 requests with bounded memory and time. No I/O.
 
-llhttp (httptools) reads the heads, and only whole heads of at most 16 KiB: it would keep an endless header or trailer
-and copy it for every piece, and it throws the body of a request away that offers an upgrade. Where a body ends is
-decided here, strictly: by one Content-Length, or by chunks. Anything that two readers could understand differently is
-refused. An offered upgrade is ignored, as RFC 9110 (7.8) allows."""
+llhttp (httptools) parses only complete heads of at most 16 KiB. Given parts, it would keep an endless header or trailer
+and copy it for every part; it also discards the body of a request that offers an upgrade. This module finds the end of
+a body itself, strictly: by one Content-Length, or by chunks. It refuses everything that two parsers could understand
+differently (request smuggling). It ignores an offered upgrade, as RFC 9110 (7.8) allows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.ingress.refusals import Refusal
 MAX_HEAD_BYTES = 16 << 10
 MAX_TRAILER_BYTES = 16 << 10
 MAX_CHUNK_LINE = 256
-# Chunks that one call of `body` reads: about a millisecond's work when they are of a byte or two.
+# Chunks that one call of `body` reads: about a millisecond of work for chunks of one or two bytes.
 CHUNKS_PER_CALL = 1000
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]{0,240})?\r\n")
 _CHUNKED = -1
@@ -27,16 +27,16 @@ _WANTED = frozenset((b"authorization", b"content-encoding", b"content-length", b
 
 
 class Refused(Exception):
-    """The bytes cannot be read as requests any more."""
+    """The bytes are no valid requests, and the connection cannot continue."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.code)
         self.refusal = refusal
 
 
-class Head(NamedTuple):
-    """What the gateway wants to know of a request before its body. `length` is None if nothing says how long the body
-    is, -1 for chunks. Encodings (other than identity) and expectations are in lower case."""
+class RequestHead(NamedTuple):
+    """The parts of a request's head that the gateway needs. `length` is the length of the body: None if the head does
+    not say, -1 for chunks. Encodings (other than identity) and expectations are in lower case."""
 
     method: bytes
     target: bytes
@@ -47,7 +47,7 @@ class Head(NamedTuple):
     keep_alive: bool
 
 
-class Step(Enum):
+class BodyStep(Enum):
     """Where `body` stopped."""
 
     HUNGRY = "more bytes must come"
@@ -56,7 +56,7 @@ class Step(Enum):
 
 
 class _Fields:
-    """What llhttp finds in one head: the headers that matter here, by their names in lower case."""
+    """The headers of one head that matter here, by lower-case name. llhttp calls the `on_` methods."""
 
     def __init__(self) -> None:
         self.url = b""
@@ -80,22 +80,22 @@ class _Fields:
         return self.headers.get(name, [])
 
     def listed(self, name: bytes) -> list[bytes]:
-        """The members of a header that is a list, in lower case."""
+        """The members of a list header, in lower case."""
         if name not in self.headers:
             return []
         return [part.strip(b" \t").lower() for part in b",".join(self.headers[name]).split(b",")]
 
 
 class RequestReader:
-    """The requests of one connection, in turn: `feed` bytes, then `head` until there is one, then `body` until its end.
-    Holds at most a head and what was fed last. After Refused it must not be used any more."""
+    """Reads the requests of one connection: `feed` it bytes, call `head` until it returns one, then `body` until its
+    end. Holds at most one head and the bytes of the last `feed`. Do not use it after Refused."""
 
     def __init__(self) -> None:
         self._data: bytes = b""
         self._at = 0
-        self._scanned = 0  # up to here there is no end of a head
+        self._scanned = 0  # no head ends before this
         self._skipped = False  # an empty line before the request
-        self._left = 0  # bytes of the body or of the chunk that are to come
+        self._left = 0  # missing bytes of the body or of the chunk
         self._chunked = self._ended_chunk = False
         self._trailer: int | None = None  # bytes of trailers so far
         self._in_body = False
@@ -103,7 +103,7 @@ class RequestReader:
 
     @property
     def begun(self) -> bool:
-        """Whether a part of a request is here."""
+        """True if part of a request has arrived."""
         return self._in_body or self._at < len(self._data)
 
     def feed(self, data: bytes) -> None:
@@ -118,8 +118,8 @@ class RequestReader:
 
     # --- heads ------------------------------------------------------------------------------------
 
-    def head(self) -> Head | None:
-        """The head of the next request; None until it is complete. Raises Refused."""
+    def head(self) -> RequestHead | None:
+        """The head of the next request, or None until it is complete. Raises Refused."""
         data = self._data
         if not self._skipped and data.startswith(b"\r\n", self._at):  # RFC 9112, 2.2: one empty line is ignored
             self._at += 2
@@ -137,7 +137,7 @@ class RequestReader:
         return self._begin(_parse(text))
 
     def _doubt(self, at: int) -> None:
-        """Refuse the beginning of a head that cannot become one, rather than wait for its end."""
+        """Refuse bytes that cannot become a head, instead of waiting for its end."""
         data = self._data
         if len(data) - at > MAX_HEAD_BYTES:
             raise Refused(refusals.HEADERS_TOO_LARGE)
@@ -146,8 +146,8 @@ class RequestReader:
         if alone or (len(data) > at and not (65 <= data[at] <= 90) and data[at:] != b"\r"):
             raise Refused(refusals.BAD_REQUEST)
 
-    def _begin(self, fields: _Fields) -> Head:
-        """Decide where the body ends."""
+    def _begin(self, fields: _Fields) -> RequestHead:
+        """Find out where the body ends."""
         transfer, lengths = fields.listed(b"transfer-encoding"), fields.all(b"content-length")
         modern = fields.parser.get_http_version() == "1.1"
         length: int | None = None
@@ -164,7 +164,7 @@ class RequestReader:
         self._in_body = True
         self._chunked, self._ended_chunk, self._trailer = length == _CHUNKED, False, None
         self._left, self.moved = max(0, length or 0), 0
-        return Head(
+        return RequestHead(
             method=fields.parser.get_method(),
             target=fields.url,
             length=length,
@@ -176,14 +176,14 @@ class RequestReader:
 
     # --- bodies -----------------------------------------------------------------------------------
 
-    def body(self, into: bytearray | None) -> Step:
-        """Move what is here of the body to `into`, or nowhere. Raises Refused."""
+    def body(self, into: bytearray | None) -> BodyStep:
+        """Move the bytes of the body that have arrived to `into`, or discard them if that is None. Raises Refused."""
         if self._chunked:
             step = self._chunks(into)
         else:
             self._move(into)
-            step = Step.HUNGRY if self._left else Step.END
-        if step is Step.END:
+            step = BodyStep.HUNGRY if self._left else BodyStep.END
+        if step is BodyStep.END:
             self._in_body = False
         return step
 
@@ -195,18 +195,18 @@ class RequestReader:
         self._left -= count
         self.moved += count
 
-    def _chunks(self, into: bytearray | None) -> Step:
+    def _chunks(self, into: bytearray | None) -> BodyStep:
         for _ in range(CHUNKS_PER_CALL):
             if self._trailer is not None:
                 return self._trailers()
             if self._left:
                 self._move(into)
                 if self._left:
-                    return Step.HUNGRY
+                    return BodyStep.HUNGRY
                 self._ended_chunk = True
             if self._ended_chunk:
                 if len(self._data) - self._at < 2:
-                    return Step.HUNGRY
+                    return BodyStep.HUNGRY
                 if not self._data.startswith(b"\r\n", self._at):
                     raise Refused(refusals.BAD_REQUEST)
                 self._at += 2
@@ -215,27 +215,27 @@ class RequestReader:
             if size is None:
                 if self._line(MAX_CHUNK_LINE, refusals.BAD_REQUEST) is not None:
                     raise Refused(refusals.BAD_REQUEST)
-                return Step.HUNGRY
+                return BodyStep.HUNGRY
             self._at = size.end()
             self._left = int(size[1], 16)
             if not self._left:
                 self._trailer = 0
-        return Step.BUSY
+        return BodyStep.BUSY
 
-    def _trailers(self) -> Step:
-        """Trailers have no meaning here: they are read over."""
+    def _trailers(self) -> BodyStep:
+        """Skip the trailers, which have no meaning here."""
         for _ in range(CHUNKS_PER_CALL):
             assert self._trailer is not None
             line = self._line(MAX_TRAILER_BYTES - self._trailer, refusals.HEADERS_TOO_LARGE)
             if line is None:
-                return Step.HUNGRY
+                return BodyStep.HUNGRY
             if not line:
-                return Step.END
+                return BodyStep.END
             self._trailer += len(line) + 2
-        return Step.BUSY
+        return BodyStep.BUSY
 
     def _line(self, most: int, refusal: Refusal) -> bytes | None:
-        """A line without its end; None until it is complete."""
+        """A line without its CRLF, or None until it is complete."""
         end = self._data.find(b"\r\n", self._at, self._at + most + 2)
         if end < 0:
             if len(self._data) - self._at > most + 1:
@@ -247,9 +247,9 @@ class RequestReader:
 
 
 def _parse(text: bytes) -> _Fields:
-    """The fields of a whole head. Raises Refused."""
+    """The fields of a complete head. Raises Refused."""
     fields = _Fields()
-    # llhttp takes some single CRs and LFs for ends of lines: with those it might end the head elsewhere than we did.
+    # llhttp accepts some single CRs and LFs as line ends. It could then see another end of the head than this module.
     if not text.count(b"\r") == text.count(b"\n") == text.count(b"\r\n"):
         raise Refused(refusals.BAD_REQUEST)
     try:

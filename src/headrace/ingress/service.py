@@ -1,5 +1,5 @@
-"""The hub's handle on its gateway process: starts it with the first pushed stream, ends it with the last, and starts it
-again when it dies. Any thread may call."""
+"""Runs the gateway process for the hub: starts it with the first pushed stream, stops it with the last, and restarts it
+when it dies. Thread-safe."""
 
 from __future__ import annotations
 
@@ -22,31 +22,35 @@ from headrace.ingress.settings import GatewaySettings
 from headrace.model.codec import dump
 from headrace.model.program import StreamDef
 
-ANSWER_SECONDS = 60.0  # without a sign of life; importing the kernels on a busy machine takes some
+ANSWER_SECONDS = 60.0  # without a response or progress; importing the kernels takes long on a busy machine
 RESTART_SECONDS = 1.0
 _ENDED: dict[str, Any] = {}
 _Answers = queue.Queue[dict[str, Any]]
 
 
 class GatewayService:
-    """See the module. `log` is where the process writes what goes wrong; `reveal` gives the value of a secret. Opening
-    a stream may take long: the others are not kept waiting."""
+    """The gateway of a hub; see the module. The process writes its errors to `log`. `reveal` returns the value of a
+    secret. Opening a stream may take long, and does not delay the others."""
 
     def __init__(self, log: Path, reveal: Callable[[str], str] = str) -> None:
         self._log, self.reveal = log, reveal
-        self._lock = threading.RLock()  # for what is below; never held while an answer is waited for
-        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)  # one opens or closes a stream
+        self._lock = threading.RLock()  # protects the fields below; never held while waiting for a response
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(
+            threading.Lock
+        )  # serializes open and close of a stream
         self._process: subprocess.Popen[bytes] | None = None
-        self._waiting: dict[int, tuple[object, _Answers]] = {}  # who waits for which answer, from which process
-        self._orders: dict[str, dict[str, Any]] = {}  # what to open again
+        self._waiting: dict[
+            int, tuple[object, _Answers]
+        ] = {}  # by order id: the process, and the queue of its responses
+        self._orders: dict[str, dict[str, Any]] = {}  # the orders that opened streams, for a restart
         self._addresses: dict[str, list[str]] = {}
-        self._lost: dict[str, str] = {}  # what a new process has not opened yet, and why
+        self._lost: dict[str, str] = {}  # streams that a new process has not reopened yet, and why
         self._id = 0
-        self.restarts = 0
+        self._restarts = 0
 
     def open(self, stream: StreamDef, directory: Path, settings: GatewaySettings) -> list[str]:
-        """Take bytes for a stream; the addresses. Raises what the gateway says. Waits as long as the gateway says that
-        it is at work."""
+        """Start taking bytes for a stream. Returns its addresses. Raises the errors of the gateway. Waits as long as
+        the gateway reports progress."""
         name = stream.name.lower()
         with self._turns[name]:
             if name not in self._orders:
@@ -57,7 +61,7 @@ class GatewayService:
             return self._addresses[name]
 
     def close(self, name: str) -> None:
-        """Stop taking bytes for a stream; ends the process with the last one."""
+        """Stop taking bytes for a stream. Stops the process after the last one."""
         with self._turns[name.lower()]:
             with self._lock:
                 if self._orders.pop(name.lower(), None) is None:
@@ -68,30 +72,30 @@ class GatewayService:
             if last:
                 self.stop()
             else:
-                with contextlib.suppress(errors.HeadraceError):  # it takes no bytes any more; its log says what failed
+                with contextlib.suppress(errors.HeadraceError):  # the stream takes no more bytes; the log has the error
                     self._ask({"do": "close", "name": name})
 
     def addresses(self, name: str) -> list[str]:
-        """Where a stream takes bytes now."""
+        """The addresses of a stream."""
         return self._addresses.get(name.lower(), [])
 
     def metrics(self, name: str) -> dict[str, Any] | None:
-        """What the gateway counts for a stream; None when it is not open. One that a new process could not open again
-        yet is closed, and `problem` says why."""
+        """The metrics of a stream, or None if it is not open. If a restarted gateway has not reopened it yet, its state
+        is closed and `problem` says why. `gateway_restarts` counts the restarts since the hub was opened."""
         if name.lower() not in self._orders:
             return None
         found: dict[str, Any] | None = self._ask_about(name, "metrics")["metrics"]
         if found is None and name.lower() in self._orders:
-            return {"state": "closed", "problem": self._lost.get(name.lower(), "")}
-        return found
+            found = {"state": "closed", "problem": self._lost.get(name.lower(), "")}
+        return None if found is None else {**found, "gateway_restarts": self._restarts}
 
     def sync(self, name: str) -> None:
-        """Return when everything that the gateway has taken for a stream survives the machine."""
+        """Sync everything that the gateway has taken for a stream."""
         if name.lower() in self._orders:
             self._ask_about(name, "sync")
 
     def stop(self) -> None:
-        """End the process: what it has taken is in the journals."""
+        """Stop the process. It flushes its journals first."""
         with self._lock:
             process, self._process = self._process, None
             self._orders.clear()
@@ -106,12 +110,12 @@ class GatewayService:
                 process.wait()
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Give an order to the process, which is started if there is none."""
+        """Send an order to the process. Starts the process if necessary."""
         self._ensure_running()
         return self._exchange(order)
 
     def _ask_about(self, name: str, what: str) -> dict[str, Any]:
-        """Ask about one stream, which is opened again first if the process is new."""
+        """Send an order about one stream. Reopens the stream first if the process is new."""
         self._ensure_running()
         self._reopen(name.lower())
         return self._exchange({"do": what, "name": name})
@@ -122,7 +126,7 @@ class GatewayService:
                 self._start()
 
     def _exchange(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Send an order and wait for its answer. Every sign that it is under way gives it more time."""
+        """Send an order and wait for its response. Every progress report extends the wait."""
         answers: _Answers = queue.Queue()
         with self._lock:
             process = self._process
@@ -141,7 +145,7 @@ class GatewayService:
                 raise OSError("it ended")
         except (OSError, ValueError, queue.Empty) as problem:
             raise errors.GatewayFailed(
-                f"the gateway does not answer: {problem or 'no answer in time'}", advice=f"See {self._log}."
+                f"the gateway does not respond: {problem or 'timeout'}", advice=f"See {self._log}."
             ) from None
         finally:
             with self._lock:
@@ -151,9 +155,9 @@ class GatewayService:
         return answer
 
     def _start(self) -> None:
-        """A new process takes bytes for all streams that the one before did, on the same addresses."""
+        """Start a process. It takes over the streams and addresses of the one before."""
         if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # what it did not read is lost with it
+            with contextlib.suppress(OSError):  # unread orders are lost with the old process
                 self._process.stdin.close()
         try:
             with open(self._log, "ab", opener=private_opener) as log:
@@ -162,21 +166,21 @@ class GatewayService:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    umask=0o077,  # it writes journals, and nothing else
+                    umask=0o077,  # it writes only journals
                 )
         except OSError as problem:
             raise errors.GatewayFailed(f"the gateway cannot be started: {problem}") from None
         watch = threading.Thread(target=self._listen, args=(self._process,), name="headrace-gateway", daemon=True)
         watch.start()
         if self._orders:
-            self.restarts += 1
-            self._lost = dict.fromkeys(self._orders, "the gateway was started again, and opens the journal")
+            self._restarts += 1
+            self._lost = dict.fromkeys(self._orders, "the gateway was restarted and is opening the journal")
             threading.Thread(
                 target=self._reopen_all, args=(self._process,), name="headrace-reopen", daemon=True
             ).start()
 
     def _reopen_all(self, process: subprocess.Popen[bytes]) -> None:
-        """Open what a new process does not have yet, until it has everything or is replaced."""
+        """Reopen streams in a new process until it has all of them or is replaced."""
         while True:
             for name in list(self._lost):
                 self._reopen(name)
@@ -185,8 +189,7 @@ class GatewayService:
             time.sleep(RESTART_SECONDS)
 
     def _reopen(self, name: str) -> None:
-        """Open a stream again if the process does not have it. If that fails, it is tried again, and `metrics` says
-        why."""
+        """Reopen a stream if the process does not have it. A failure is retried, and `metrics` shows it."""
         with self._turns[name]:
             order = self._orders.get(name)
             if order is None or name not in self._lost:
@@ -209,7 +212,7 @@ class GatewayService:
                 answer = json.loads(line)
                 with self._lock:
                     _, waiting = self._waiting.get(answer["id"], (None, None))
-                if waiting is not None:  # else who asked has given up
+                if waiting is not None:  # otherwise the caller has given up
                     waiting.put(answer)
         process.wait()
         with self._lock:
@@ -219,7 +222,7 @@ class GatewayService:
         self._revive(process)
 
     def _revive(self, process: subprocess.Popen[bytes]) -> None:
-        """The process died and nobody asked it to: see that there is a new one."""
+        """Start a new process after one died unexpectedly."""
         while True:
             time.sleep(RESTART_SECONDS)
             with self._lock:
@@ -235,7 +238,7 @@ def _open_order(stream: StreamDef, directory: Path, settings: GatewaySettings) -
 
 
 def _with_port(settings: GatewaySettings, addresses: list[str]) -> GatewaySettings:
-    """The settings that open the stream again on the same port, if the system picked one."""
+    """The settings that reopen the stream on the same port, if the system picked one."""
     if not settings.listen or settings.listen[1] or not addresses:
         return settings
     host, _, port = addresses[0].split("://")[1].split("/")[0].rpartition(":")

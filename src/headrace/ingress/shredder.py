@@ -1,25 +1,25 @@
-"""The sequence shredder: buffers in any order in, records exactly once out.
+"""The sequence shredder: takes buffers in any order and finds each record exactly once.
 
-Buffers of an *origin* carry sequence numbers 1, 2, 3, ... and may come in any order and from any thread. Of each the
-shredder learns where its first and its last delimiter end, never its bytes. A record that begins in one buffer and ends
-in another (*spanning*) is complete when both and all between them are here; the arrival that completes it gets it.
+Buffers of an *origin* have sequence numbers 1, 2, 3, ... They may arrive in any order and from any thread. The shredder
+knows where the first and the last delimiter of a buffer end, but never its bytes. A record that begins in one buffer
+and ends in another (*spanning*) is complete when both and all buffers between them have arrived. The last of these
+arrivals emits it.
 
-**The promise.** Every byte up to the last delimiter of the part that is here without a gap is in exactly one unit.
-The argument: a buffer has two bits, *delimiter* and *used*. One without a delimiter is used at once; one with a
-delimiter is used when the record that begins in it is complete. An arrival looks back and on from its place over
-buffers that are used and hold no delimiter, up to one that does. If it reaches one on both sides, the record is
-complete, and it was not before this arrival set its bit: nobody else finds it. A bitmap of 64 used buffers is done
-with and leaves the ring.
+**Guarantee.** Every byte up to the last delimiter of the gap-free part of an origin is in exactly one unit. Proof: a
+buffer has two bits, *delimiter* and *used*. A buffer without a delimiter is used at once. A buffer with one is used
+when the record that begins in it is complete. An arrival searches backward and forward from its position, over buffers
+that are used and have no delimiter, for one that has. If it finds one on both sides, the record is complete. It was not
+complete before this arrival set its bit, so no other arrival emits it. A bitmap of 64 used buffers leaves the ring.
 
-**Yes, no, maybe.** Where a delimiter is may depend on what came before: a delimiter of several bytes may be cut in
-two, a newline may stand inside quotes. The format's delimiter finder (`headrace.ingress.delimiting`) is then an
-automaton, and a buffer brings one outcome (first, last, end state) for each state that it may begin in. Outcomes that
-agree count at once; a buffer that only *may* hold a delimiter waits outside of the bitmaps until the buffer before it
-knows its end state.
+**Uncertain delimiters.** The position of a delimiter may depend on earlier bytes: a delimiter of several bytes may be
+split, and a newline may be inside quotes. The delimiter finder of the format (`headrace.ingress.delimiting`) is then an
+automaton, and a buffer has one outcome (first, last, end state) for each state that it may begin in. Outcomes that
+agree count at once. A buffer that only *may* have a delimiter waits outside of the bitmaps until the end state of the
+buffer before it is known.
 
-All state is in arrays: 128 bytes of bitmaps and 32 of header for an origin, 16 for its place in the map, 40 for each
-buffer that still waits. A ring holds 8 x 64 buffers at first. A number beyond it is refused without effect;
-`GROW_AFTER` refusals double the ring, up to `MAX_WINDOW`. Numbers wrap from `highest` to 1."""
+All state is in arrays. An origin takes 128 bytes of bitmaps, 32 of header and 16 in the map, and each waiting buffer
+takes 40. A ring covers 8 x 64 buffers at first. A number beyond the ring is refused without effect. After `GROW_AFTER`
+refusals the ring doubles, up to `MAX_WINDOW`. Numbers wrap from `highest` to 1."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _REASONS = {k.OK: "", k.OUT_OF_RANGE: "", k.DUPLICATE: "duplicate", k.ZERO: "not
 
 @dataclass(frozen=True, slots=True)
 class Shredded:
-    """What arrivals completed. A row of `units` is (origin, first position, last position, fragments, bytes, flags);
-    their fragments, rows of (reference, begin, end), follow each other in `fragments`. Units with the flag SPANNING
-    begin before the buffer that they end in; those with UNTERMINATED end without a delimiter.
+    """The units that arrivals completed. A row of `units` is (origin, first position, last position, fragments, bytes,
+    flags). `fragments` has their fragments in the same order, as rows of (reference, begin, end). A unit with the flag
+    SPANNING begins before the buffer in which it ends. A unit with UNTERMINATED ends without a delimiter.
 
-    `accepted` arrivals took effect; `refused` says why the next one did not, or is empty: `out_of_range` (offer it
-    again), `too_far` (its ring may not grow any more), `duplicate` or `not_a_sequence_number`."""
+    `accepted` arrivals took effect. `refused` is the reason why the next one did not, or empty: `out_of_range` (offer
+    it again), `too_far` (its ring cannot grow further), `duplicate` or `not_a_sequence_number`."""
 
     units: Ints
     fragments: Ints
@@ -63,14 +63,12 @@ class Shredded:
 
 
 class SequenceShredder:
-    """See the module. `states` is the number of states of the delimiter finder. Any thread may call anything."""
+    """The shredder; see the module. `states` is the number of states of the delimiter finder. Thread-safe."""
 
     def __init__(self, states: int = 1, highest: int = HIGHEST) -> None:
         if highest < 4 * (64 << k.BASE):
             raise ValueError("sequence numbers must reach further than a ring")
         self.states, self.highest = states, highest
-        self.refusals = 0
-        self.grown = 0
         self._lock = threading.Lock()
         self._keys, self._slots = np.full(64, -1, np.int64), np.zeros(64, np.int32)
         self._heads = np.zeros((0, k.HEAD_COLUMNS), np.int64)
@@ -89,11 +87,11 @@ class SequenceShredder:
 
     def offer(self, arrivals: Ints, outcomes: npt.NDArray[np.int32] | None = None, begin: int = 0) -> Shredded:
         """Process arrivals (rows of origin, sequence, reference, first, last, length, flags) in order, from `begin` on,
-        up to the first that is refused; that one had no effect, and may be offered again if it was out of range.
+        up to the first refused one. That one has no effect. If it was out of range, it may be offered again.
 
-        `first` and `last` are the places after the first and the last delimiter, -1 for none. With several states they
-        come from `outcomes`, rows of (first, last, end state) for each state. Flag 1: the buffer's end ends its last
-        record, so `last` is its length in every outcome.
+        `first` and `last` are the positions after the first and the last delimiter, -1 for none. With several states
+        they come from `outcomes`, rows of (first, last, end state) per state. Flag 1: the end of the buffer ends its
+        last record, so `last` is its length in every outcome.
         """
         found = _NO_OUTCOMES if outcomes is None else outcomes
         with self._lock:
@@ -110,14 +108,13 @@ class SequenceShredder:
             )  # fmt: skip
             refused = _REASONS[why]
             if why == k.OUT_OF_RANGE:
-                self.refusals += 1
                 refused = self._refuse(int(arrivals[at, k.A_ORIGIN]))
             return Shredded(units[: self._totals[k.T_UNITS]], fragments[: self._totals[k.T_FRAGMENTS]], at, refused)
 
     def arrive(self, arrivals: Ints, outcomes: npt.NDArray[np.int32] | None = None) -> Shredded:
-        """Process arrivals in order, offering again what is out of range until its ring has grown. What comes out
-        depends only on the order of all arrivals, not on how they are cut into calls. `refused` is never set: a
-        sequence number that cannot be is the error BAD_SEQUENCE, and those before it have taken effect."""
+        """Process arrivals in order. Repeats arrivals that are out of range until the ring has grown. The result
+        depends only on the order of all arrivals, not on their division into calls. `refused` is never set: an
+        impossible sequence number raises BadSequence, after the arrivals before it took effect."""
         parts: list[Shredded] = []
         at = 0
         while True:
@@ -136,14 +133,14 @@ class SequenceShredder:
     # --- ends -------------------------------------------------------------------------------------
 
     def close(self, origin: int) -> int:
-        """Forget an origin; how many of its bytes are in no record and are given up. An unknown one has none."""
+        """Forget an origin. Returns the number of its bytes that are in no record and are discarded."""
         with self._lock:
             ring, lost, _ = self._drop(origin, False)
             self._give_back(ring)
             return lost
 
     def close_if_complete(self, origin: int) -> int | None:
-        """As `close`, unless buffers of the origin still wait for missing ones: then None, and nothing happens."""
+        """As `close`. But if buffers of the origin still wait for missing ones, does nothing and returns None."""
         with self._lock:
             ring, lost, waiting = self._drop(origin, True)
             if waiting:
@@ -165,17 +162,24 @@ class SequenceShredder:
 
     @property
     def origins(self) -> int:
-        """How many origins are known."""
+        """The number of known origins."""
         return int(self._totals[k.T_ORIGINS])
 
     @property
     def waiting(self) -> int:
-        """How many buffers are kept because a record in them is not complete."""
+        """The number of buffers with an incomplete record."""
         return len(self._free) - int(self._totals[k.T_FREE_NODES])
 
+    def window(self, origin: int) -> int:
+        """How many consecutive buffers the ring of a known origin covers."""
+        return 64 << (int(self._heads[self._slot(origin), k.RING]) & 255)
+
+    def _slot(self, origin: int) -> int:
+        return int(self._slots[tables.find_origin(self._keys, origin)])
+
     def waiting_below(self, ref: int) -> Ints:
-        """(origin, reference, begin, end) of what is kept of the buffers whose reference is below `ref`: for owners
-        who want to move it."""
+        """(origin, reference, begin, end) of the kept parts of buffers with a reference below `ref`, for owners that
+        move them."""
         with self._lock:
             nodes = self._nodes
             found = np.flatnonzero((nodes[:, k.OWNER] > 0) & (nodes[:, k.REF] < ref))
@@ -184,13 +188,13 @@ class SequenceShredder:
             return np.stack([origins, nodes[found, k.REF], begin, nodes[found, k.REST] >> 16], axis=1)
 
     def lowest(self) -> int | None:
-        """The lowest reference that is still kept."""
+        """The lowest reference of a kept buffer."""
         with self._lock:
             live = self._nodes[self._nodes[:, k.OWNER] > 0, k.REF]
             return int(live.min()) if len(live) else None
 
     def move(self, old: Ints, new: Ints, shift: Ints) -> None:
-        """Buffers with the references `old` are now kept under `new`, without their first `shift` bytes."""
+        """Change the references of buffers from `old` to `new`, without their first `shift` bytes."""
         with self._lock:
             order = np.argsort(old)
             nodes = self._nodes
@@ -234,10 +238,10 @@ class SequenceShredder:
             self._keys, self._slots = keys, places
 
     def _refuse(self, origin: int) -> str:
-        """An origin's number was beyond its ring: double the ring if that happened often enough."""
-        slot = int(self._slots[tables.find_origin(self._keys, origin)])
-        if (128 << (int(self._heads[slot, k.RING]) & 255)) > min(MAX_WINDOW, self.highest // 4):
+        """Handle a sequence number beyond the ring of its origin: double the ring if that happened often enough."""
+        if 2 * self.window(origin) > min(MAX_WINDOW, self.highest // 4):
             return "too_far"
+        slot = self._slot(origin)
         if self._heads[slot, k.REFUSED] >= GROW_AFTER:
             self._grow(slot)
         return "out_of_range"
@@ -255,13 +259,12 @@ class SequenceShredder:
         old = self._base if ring & 255 == k.BASE else self._big
         shred.move_ring(self._heads, slot, *old, *self._big, offset, log)
         self._give_back(ring)
-        self.grown += 1
 
 
 def warm() -> None:
-    """Make ready every kernel that a shredder takes: compiling them takes many seconds on a new machine."""
+    """Compile every kernel of the shredder, which takes many seconds on a new machine."""
     shredder = SequenceShredder()
-    opened = 64 << k.BASE  # the buffers of a ring: the record that is open here makes it grow
+    opened = 64 << k.BASE  # the buffers of a ring: this unfinished record makes it grow
     long = [(0, i + 1, i, 1 if i == 0 else -1, 1 if i == 0 else -1, 2, 0) for i in range(opened + 64)]
     others = [(origin, 1, origin, 2, 2, 2, 0) for origin in range(1, 64)]  # so many that the map of origins grows
     shredder.arrive(np.array(long + others, np.int64))
@@ -269,11 +272,11 @@ def warm() -> None:
 
 
 def bad_sequence(arrival: Any, why: str) -> BadSequence:
-    """The error for a buffer whose sequence number cannot be."""
+    """The error for a buffer with an impossible sequence number."""
     origin, sequence = int(arrival[k.A_ORIGIN]), int(arrival[k.A_SEQUENCE])
     return BadSequence(
         f"buffer {sequence} of origin {origin}: {why.replace('_', ' ')}",
-        advice="Every buffer of an origin has a sequence number of its own: 1, 2, 3, ... in the order of its bytes.",
+        advice="Number the buffers of an origin 1, 2, 3, ... in the order of their bytes, each number once.",
         origin=origin,
         sequence=sequence,
         why=why,
@@ -281,15 +284,15 @@ def bad_sequence(arrival: Any, why: str) -> BadSequence:
 
 
 def _extended(array: Any, length: int) -> Any:
-    """A copy with more rows, which are zero and take no memory until they are used."""
+    """A copy with more rows. The new rows are zero and take no memory until they are used."""
     grown = _zeros((length, *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
     return grown
 
 
 def _zeros(shape: tuple[int, ...], kind: Any) -> Any:
-    """Zeros. Large arrays get pages of their own, which go back to the system when the array has grown: malloc would
-    keep up to 32 MB of each."""
+    """An array of zeros. Large arrays get their own pages, which return to the system when the array is replaced:
+    malloc would keep up to 32 MB of each."""
     count = math.prod(shape)
     if count * np.dtype(kind).itemsize < 1 << 20:
         return np.zeros(shape, kind)

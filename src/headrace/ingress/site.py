@@ -1,8 +1,8 @@
-"""One address that serves HTTP, and the streams that share it.
+"""An HTTP address and the streams that share it.
 
-Every stream has its own token, limits, timeouts and counters. A connection belongs to each stream that it has sent an
-accepted request to. What belongs to no stream (a connection before its first request, a request that names none) has
-the most generous timeouts of the streams at the address, and is counted for the address."""
+Every stream has its own token, limits, timeouts and counters. A connection belongs to every stream that accepted a
+request of it. A connection without any stream, or a request for an unknown stream, gets the longest timeouts of the
+streams at the address and is counted for the address."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from headrace.ingress.counters import NAMES
 from headrace.ingress.peers import Origin
 from headrace.ingress.stream import StreamIngress
 
-# Bytes of unfinished bodies, for each stream; a single body may be larger if the stream's options allow that.
+# Bytes of unfinished bodies per stream. A single body may be larger if the options of the stream allow it.
 MAX_BODIES = 256 << 20
 SWEEP_SECONDS = 0.5
 _PREFIX = b"/ingest/"
 
 
 class Connection(Protocol):
-    """A connection, as its address sees it."""
+    """The part of a connection that its address uses."""
 
     def expire(self, now: float) -> None:
-        """Close if it is overdue."""
+        """Close if a timeout is over."""
         ...
 
     def leave(self, route: Route) -> None:
-        """A stream is closed."""
+        """End the connection's part in a stream that closes."""
         ...
 
     def abort(self) -> None:
-        """Close: the gateway stops."""
+        """Close, because the gateway stops."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class Route:
-    """Where the requests for one stream go. `token` may be empty; times are in seconds. `connections` are those that
-    belong to the stream, `body_bytes` what their unfinished bodies take."""
+    """The requests for one stream. `token` may be empty. Times are in seconds. `connections` belong to the stream, and
+    their unfinished bodies take `body_bytes`."""
 
     ingress: StreamIngress
     token: str = field(repr=False)
@@ -56,28 +56,28 @@ class Route:
 
     @property
     def full(self) -> bool:
-        """Whether no more connections may send to the stream."""
+        """True if no further connection may send to the stream."""
         return len(self.connections) >= self.ingress.settings.max_connections
 
     def has_room(self) -> bool:
-        """Whether the bodies that are here do not exceed what all of them together may take."""
+        """True if the unfinished bodies are within their common limit."""
         return self.body_bytes <= max(MAX_BODIES, self.max_request_bytes)
 
     def join(self, connection: Connection) -> Origin:
-        """The connection sends to the stream from now on."""
+        """Add a connection to the stream."""
         self.connections.add(connection)
         self.counters["opened"] += 1
         return self.ingress.begin_origin("http")
 
     def part(self, connection: Connection) -> None:
-        """It does not any more."""
+        """Remove a connection from the stream."""
         if connection in self.connections:
             self.connections.remove(connection)
             self.counters["closed"] += 1
 
 
 class Site:
-    """See the module."""
+    """The address; see the module."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -90,19 +90,19 @@ class Site:
         self.routes[name] = route
 
     def remove(self, name: str) -> None:
-        """A stream is closed. Its connections stay: they may send to the others."""
+        """Remove a stream. Its connections stay, because they may send to the others."""
         route = self.routes.pop(name)
         for connection in list(route.connections):
             connection.leave(route)
 
     def close(self) -> None:
-        """The last stream is gone."""
+        """Close the address after its last stream."""
         self._timer.cancel()
         for connection in list(self.connections):
             connection.abort()
 
     def find(self, target: bytes) -> Route | None:
-        """The stream that a request's target names: a path, or a whole URL as proxies get it."""
+        """The route for the target of a request: a path, or a full URL as sent to proxies."""
         if not target.startswith(b"/"):
             scheme, separator, rest = target.partition(b"://")
             if not separator or scheme.lower() not in (b"http", b"https"):
@@ -126,7 +126,7 @@ class Site:
         return max((route.idle_timeout for route in self.routes.values()), default=0.0)
 
     def metrics(self) -> dict[str, Any]:
-        """What the address counts since it is served."""
+        """The counters of the address since it was opened."""
         return {"open": self.counters["opened"] - self.counters["closed"], **self.counters}
 
     def _sweep(self) -> None:

@@ -1,8 +1,9 @@
-"""One pushed stream inside the gateway: its journal, its connections, and what happens when the readers are behind.
+"""One pushed stream inside the gateway: its journal, its connections, and backpressure when its readers are too slow.
 
-Protocols (`headrace.ingress.tcp`, `headrace.ingress.http`) only do I/O: they put bytes where `room` says and tell how
-many came. Here the bytes become buffers of an origin; records that are too long or that overload drops are cut out at
-record boundaries, so that everything else stays whole and the loss is counted to the record."""
+Protocols (`headrace.ingress.tcp`, `headrace.ingress.http`) only do I/O: they read into the memory of `Journal.room` and
+report how many bytes arrived. This module turns the bytes into buffers of an origin. It removes records that are too
+long, or that overload drops, at record boundaries. So all other records stay complete, and every lost one is
+counted."""
 
 from __future__ import annotations
 
@@ -13,16 +14,16 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.formats import FORMATS
-from headrace.ingress.backpressure import Backpressure, Limits, Verdict
+from headrace.ingress.backpressure import Admission, Backpressure, Limits
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
 from headrace.ingress.journal import Journal, Sync
 from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer
 from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
 
-# How long a byte waits for others before it is written: blocks of 5 ms at 150 MB/s are 750 KB, near the largest there
-# are. When a sender waits for an answer, a flush comes as soon as a round of the loop brings no more bytes: one client
-# alone gets its answer at once, and those of many clients who wait are answered by one flush.
+# How long a byte waits for others before it is written. At 150 MB/s, 5 ms are blocks of 750 KB, close to the maximum.
+# When a sender waits for a response, a flush follows as soon as an iteration of the event loop brings no more bytes. So
+# a single client is answered at once, and one flush answers many waiting clients.
 FLUSH_SECONDS = 0.005
 POLL_SECONDS = 0.05  # how often the consumers' progress is read
 SWEEP_SECONDS = 1.0
@@ -31,7 +32,7 @@ RETRY_SECONDS = 1.0  # after a flush that failed
 
 
 class StreamIngress:
-    """See the module. Lives in the event loop's thread; the journal was opened in another one."""
+    """The ingress of one stream; see the module. Runs in the event loop's thread. Another thread opened the journal."""
 
     def __init__(
         self, stream: StreamDef, journal: Journal, settings: PushSettings, loop: asyncio.AbstractEventLoop
@@ -41,7 +42,7 @@ class StreamIngress:
         finder = finder_of(fmt)
         assert finder is not None, "the source's check refuses such formats"
         self.finder: Delimiting = finder
-        # A longer record is bad anyhow: of one that does not end, just enough is kept for the format to say so.
+        # A longer record is bad in any case. Of an endless one, just enough is kept for the format to reject it.
         self.longest = fmt.max_record_bytes + len(finder.delimiter) + 1
         limit = settings.max_journal_bytes
         self.journal = journal
@@ -50,10 +51,10 @@ class StreamIngress:
         self.peers: set[Peer] = set()
         self._waiting: list[Callable[[], None]] = []
         self._closing: list[int] = []
-        self._next, self._first = 0, self.journal.number  # a journal is opened with a new number each time
+        self._next, self._first = 0, self.journal.number  # a journal gets a new number each time it is opened
         self.paused = self._scheduled = self._closed = False
         self._arrived = 0  # buffers and bodies so far
-        self._watching = False  # whether a quiet round of the loop is waited for
+        self._watching = False  # true while waiting for a loop iteration without new bytes
         self._syncing: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -65,7 +66,7 @@ class StreamIngress:
     # --- connections ------------------------------------------------------------------------------
 
     def admit(self, peer: Peer, kind: str) -> bool:
-        """A connection begins; False when there are too many."""
+        """Register a new connection. False if there are too many."""
         counters = self.counters.of(kind)
         if len(self.peers) >= self.settings.max_connections:
             counters["refused"] += 1
@@ -74,7 +75,9 @@ class StreamIngress:
         counters["opened"] += 1
         self.peers.add(peer)
         if self.paused:
-            self.loop.call_soon(self._pause_new, peer)  # uvloop begins to read after this, whatever we say now
+            self.loop.call_soon(
+                self._pause_new, peer
+            )  # uvloop starts reading after this call, even if it is paused now
         return True
 
     def _pause_new(self, peer: Peer) -> None:
@@ -82,8 +85,8 @@ class StreamIngress:
             peer.pause()
 
     def leave(self, peer: Peer, clean: bool) -> None:
-        """A connection is over. A last record without its delimiter is kept if the stream wants that and the other
-        side ended on purpose."""
+        """Remove a connection. Its last record without a delimiter is kept if the stream is configured so and the peer
+        closed cleanly."""
         if peer not in self.peers:
             return
         self.peers.remove(peer)
@@ -97,24 +100,24 @@ class StreamIngress:
         self.end_origin(origin)
 
     def begin_origin(self, kind: str) -> Origin:
-        """A new origin; its number is never used again in this journal."""
+        """A new origin. Its number is never used again in this journal."""
         self._next += 1
         return Origin((self._first << 32) + self._next, self.counters.of(kind))
 
     def end_origin(self, origin: Origin) -> None:
-        """No more of it will come."""
+        """End an origin: it sends no more bytes."""
         self._closing.append(origin.number)
         self.schedule()
 
     @property
     def open(self) -> bool:
-        """Whether there is room for more."""
+        """True if the stream accepts more bytes."""
         return self.pressure.open and not (self.paused or self._closed or self.journal.problem)
 
     # --- bytes ------------------------------------------------------------------------------------
 
     def received(self, origin: Origin, count: int) -> None:
-        """`count` bytes came for `origin` and are where `journal.room` said."""
+        """Process `count` bytes of `origin`, which are in the memory that `journal.room` returned."""
         self._arrived += 1
         origin.total += count
         if origin.skip != KEEP:
@@ -122,15 +125,15 @@ class StreamIngress:
         if count:
             arena, start = self.journal.incoming
             found = self.finder.search(arena, start, start + count, origin.state)
-            if self.pressure.offer(0, count) is Verdict.DROP:
+            if self.pressure.offer(count) is Admission.DROP:
                 self._drop(origin, count, found)
             else:
                 self._take(origin, count, found)
         self.schedule()
 
     def _take(self, origin: Origin, count: int, found: Found) -> None:
-        if not self.pressure.open:  # it was refused, but it is here: it is taken, and no more is read
-            self.pressure.offer(0, count, control=True)
+        if not self.pressure.open:  # refused, but already read from the socket: take it and stop reading
+            self.pressure.offer(count, control=True)
             self._pause()
         origin.sequence += 1
         self.journal.append(origin.number, origin.sequence, count, found.first, found.last)
@@ -146,7 +149,7 @@ class StreamIngress:
             self._pause()
 
     def _skip(self, origin: Origin, count: int) -> int:
-        """Throw away the rest of a record; how many bytes are left after it, moved to where the room begins."""
+        """Discard the rest of a record. Returns the number of bytes after it, which move to the start of the room."""
         arena, start = self.journal.incoming
         found = self.finder.search(arena, start, start + count, origin.state)
         gone = count if found.first < 0 else found.first
@@ -163,7 +166,8 @@ class StreamIngress:
         return count - gone
 
     def _drop(self, origin: Origin, count: int, found: Found) -> None:
-        """Keep what completes the open record, drop the rest: whole records, and the beginning of the next."""
+        """Keep the bytes that complete the unfinished record. Drop the others: complete records, and the beginning of
+        the next one."""
         arena, start = self.journal.incoming
         kept = 0
         if origin.open:
@@ -172,7 +176,7 @@ class StreamIngress:
         origin.counters["dropped_records"] += dropped
         origin.counters["dropped_bytes"] += count - kept
         if kept:
-            self.pressure.offer(0, kept, control=True)
+            self.pressure.offer(kept, control=True)
             ended = found.first >= 0
             self._take(origin, kept, Found(kept, kept, 1, 0) if ended else Found(-1, -1, 0, found.state))
         if kept < count:
@@ -182,15 +186,15 @@ class StreamIngress:
             origin.skip, origin.state = (DROPPED, found.state) if open_end else (KEEP, 0)
 
     def _end_record(self, origin: Origin) -> None:
-        """An empty buffer whose end ends the open record."""
+        """Append an empty buffer that ends the unfinished record."""
         origin.sequence += 1
         self.journal.put(origin.number, origin.sequence, b"", 0, 0, ends=True)
         origin.open = origin.state = 0
 
     def take_body(self, origin: Origin, body: bytes | bytearray, done: Callable[[], None]) -> bool:
-        """A whole request: its end ends its last record. False, and nothing happens, when there is no room; else `done`
-        is called when it is in the journal."""
-        if not self.open or self.pressure.offer(0, len(body)) in (Verdict.DROP, Verdict.PAUSE):
+        """Take a complete request, whose end ends its last record. Calls `done` when it is in the journal. Returns
+        False, without effect, if there is no space."""
+        if not self.open or self.pressure.offer(len(body)) in (Admission.DROP, Admission.PAUSE):
             return False
         self._arrived += 1
         self.whole(origin, body)
@@ -198,11 +202,11 @@ class StreamIngress:
         return True
 
     def whole(self, origin: Origin, body: bytes | bytearray) -> None:
-        """Journal bytes that are whole records."""
+        """Append bytes that are complete records."""
         plain = self.finder.states == len(self.finder.delimiter)
         if plain and not body.endswith(self.finder.delimiter):
             body += self.finder.delimiter
-            self.pressure.offer(0, len(self.finder.delimiter), control=True)
+            self.pressure.offer(len(self.finder.delimiter), control=True)
         found = self.finder.search(body, 0, len(body), 0)
         first = found.first if found.first >= 0 else len(body)
         origin.sequence += 1
@@ -213,14 +217,14 @@ class StreamIngress:
     # --- time -------------------------------------------------------------------------------------
 
     def schedule(self) -> None:
-        """Flush soon."""
+        """Schedule a flush."""
         if not self._scheduled:
             self._scheduled = True
             self._timer = self.loop.call_later(FLUSH_SECONDS, self._flush)
 
     def when_flushed(self, done: Callable[[], None]) -> None:
-        """Call `done` when everything that came so far is in the journal. Somebody waits for that: flush as soon as
-        nothing else is coming."""
+        """Call `done` when everything received so far is in the journal. A client waits for that, so flush as soon as
+        no more bytes arrive."""
         self._waiting.append(done)
         self.schedule()
         if not self._watching and not self.journal.problem:
@@ -228,7 +232,7 @@ class StreamIngress:
             self.loop.call_soon(self._flush_when_quiet, self._arrived)
 
     def _flush_when_quiet(self, arrived: int) -> None:
-        """Flush if the round of the loop that now ends brought nothing; the timer of `schedule` bounds the wait."""
+        """Flush if the last iteration of the loop brought no bytes. The timer of `schedule` limits the wait."""
         self._watching = False
         if not self._waiting or self._closed:
             return
@@ -249,26 +253,26 @@ class StreamIngress:
             try:
                 self.journal.sync()
             except OSError as problem:
-                if not self.journal.problem:  # there was no handle to sync with
+                if not self.journal.problem:  # no file handle was left
                     self.journal.not_synced(problem)
-        if self.journal.problem:  # nothing is acknowledged
+        if self.journal.problem:  # acknowledge nothing
             self._flush_later()
             return
         closing, self._closing = self._closing, []
         lost = sum(map(self.journal.close_origin, closing))
         if lost:
-            self.pressure.release(0, lost)
+            self.pressure.release(lost)
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             try:
                 done()
-            except Exception:  # the others shall have their answers all the same
+            except Exception:  # the others still get their responses
                 traceback.print_exc()
         self._go_on()
 
     def _flush_later(self) -> None:
-        """The journal has a problem: take nothing more, and try again soon, whoever met it. The disk may have room
-        again, and only a flush finds out."""
+        """Pause all senders after a problem of the journal, and retry soon: only a flush shows whether the disk works
+        again."""
         self._pause()
         if self._retry is None:
             self._retry = self.loop.call_later(RETRY_SECONDS, self._try_again)
@@ -282,7 +286,7 @@ class StreamIngress:
         try:
             self.journal.poll()
         finally:
-            self.pressure.release(0, held - self.journal.held)
+            self.pressure.release(held - self.journal.held)
         if self.journal.problem:
             self._flush_later()
         self._go_on()
@@ -305,7 +309,7 @@ class StreamIngress:
             peer.expire(now)
 
     async def sync(self) -> None:
-        """Write and sync everything that came so far. Raises OSError when the disk does not take it."""
+        """Write and sync everything received so far. Raises OSError if the disk fails."""
         await self._wait_for_sync()
         if not self.journal.flush():
             raise OSError(self.journal.problem)
@@ -319,8 +323,8 @@ class StreamIngress:
             await asyncio.wait([self._syncing])
 
     def _sync(self, really: bool | None = None) -> None:
-        """In another thread: a disk may take its time, and connections should not notice. With fsync `never` files are
-        only closed, unless it is asked for."""
+        """Sync in another thread, so that a slow disk does not delay connections. With fsync = 'never' the files are
+        only closed, unless `really` is true."""
         if self._syncing is not None:
             return
         try:
@@ -337,7 +341,7 @@ class StreamIngress:
     def _begin_sync(self, work: Callable[..., None], done: Callable[[], None], *given: bool) -> None:
         def ended(future: asyncio.Future[None]) -> None:
             self._syncing = None
-            if future.exception() is None:  # else the journal's problem stays, and it is tried again
+            if future.exception() is None:  # otherwise the journal keeps its problem, and the next turn retries
                 done()
 
         self._syncing = self.loop.run_in_executor(None, work, *given)
@@ -349,7 +353,7 @@ class StreamIngress:
             self._pause()
 
     def _failed_to_sync(self, problem: OSError) -> None:
-        """There are no handles to sync with: nothing is lost, and the next turn tries again."""
+        """Handle a lack of file handles: nothing is lost, and the next turn retries."""
         self.journal.not_synced(problem)
         self._pause()
 
@@ -369,25 +373,25 @@ class StreamIngress:
     # --- the end ----------------------------------------------------------------------------------
 
     def metrics(self) -> dict[str, Any]:
-        """What DESCRIBE STREAM shows."""
-        now = self.pressure.now()
+        """The facts that DESCRIBE STREAM shows."""
         return {
             "classes": self.counters.used(),
-            "state": "paused" if self.paused else now.state,
+            "state": "paused" if self.paused else self.pressure.state,
             "journal_bytes": self.journal.held,
-            "journal_limit": now.limit_bytes,
+            "journal_limit": self.pressure.limits.total,
+            "spill_bytes": self.pressure.spilled,
             "disk_bytes": self.journal.disk_bytes,
-            "pauses": now.pauses,
+            "pauses": self.pressure.pauses,
             "lost_bytes": self.journal.lost_bytes,
             "problem": self.journal.problem,
         }
 
     async def close(self) -> None:
-        """After all connections are gone: flush and let go."""
+        """Flush and close the journal. Called after all connections are gone."""
         for timer in self._timers:
             timer.cancel()
         await self._wait_for_sync()
         self._flush()
         self._closed = True
-        with contextlib.suppress(OSError):  # what it did not take was not acknowledged
+        with contextlib.suppress(OSError):  # data that the disk refused was never acknowledged
             await self.loop.run_in_executor(None, self.journal.close)

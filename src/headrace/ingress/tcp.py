@@ -1,10 +1,10 @@
-"""TCP in both directions: clients that connect to us, and servers that we connect to. Bytes go from the socket
-straight into the journal's arena.
+"""TCP in both directions: clients that connect to the gateway, and servers that the gateway connects to. The socket
+reads directly into the journal's arena.
 
-With `acks`, the gateway answers with lines. `N` says that the first N bytes of the connection are in the journal. When
-overload drops records, `dropped BEGIN END RECORDS` names the bytes of each stretch that is not there, always before a
-line that goes past it; and from then on that line is `N RECORDS`, with all records dropped so far. So a line that is
-one number never covers a dropped record."""
+With `acks`, the gateway sends lines. `N` means that the first N bytes of the connection are in the journal. When
+overload drops records, `dropped BEGIN END RECORDS` names each dropped range of bytes, before any line with a larger N.
+From then on an acknowledgement is `N RECORDS`, with the number of records dropped so far. So a line with a single
+number never covers a dropped record."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import cast
 from headrace.ingress.peers import Origin
 from headrace.ingress.stream import StreamIngress
 
-MAX_STRETCHES = 1000  # dropped stretches that wait until the other side reads its acknowledgements
-LINGER_SECONDS = 5.0  # for the other side to take its last acknowledgement
+MAX_STRETCHES = 1000  # dropped ranges that wait until the peer reads its acknowledgements
+LINGER_SECONDS = 5.0  # for the peer to read its last acknowledgement
 RECONNECT_FIRST, RECONNECT_MOST = 0.1, 5.0  # seconds
 
 
 class TcpPeer(asyncio.BufferedProtocol):
-    """One connection. `idle` is after how many silent seconds it is closed, 0 for never."""
+    """One connection. It is closed after `idle` seconds without data; 0 is never."""
 
     origin: Origin
 
@@ -30,14 +30,14 @@ class TcpPeer(asyncio.BufferedProtocol):
         self.ingress, self.kind, self.idle, self.acks = ingress, kind, idle, acks
         self.closed: asyncio.Future[None] = ingress.loop.create_future()
         self._transport: asyncio.Transport | None = None
-        self._heard = ingress.loop.time()
-        self._admitted = self._ended = self._expired = self._deaf = False
-        self._told = (0, 0)
+        self._last_data = ingress.loop.time()
+        self._admitted = self._ended = self._expired = self._peer_blocked = False
+        self._acknowledged = (0, 0)
         self._asked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` is called when all is written
+        self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` is called when everything is written
         keep_alive(transport)
         self._admitted = self.ingress.admit(self, self.kind)
         if not self._admitted:
@@ -51,23 +51,23 @@ class TcpPeer(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if not self._admitted:
             return
-        self._heard = self.ingress.loop.time()
+        self._last_data = self.ingress.loop.time()
         self.ingress.received(self.origin, nbytes)
-        if self.ingress.paused:  # it may be new, or there was more to read at once
+        if self.ingress.paused:  # a new connection, or one whose socket had more data
             self.pause()
-        elif len(self.origin.stretches or ()) > MAX_STRETCHES:  # it does not read what was dropped
-            self._deaf = True
+        elif len(self.origin.stretches or ()) > MAX_STRETCHES:  # the peer does not read the reports of dropped records
+            self._peer_blocked = True
             self.pause()
         self._ask()
 
     def _ask(self) -> None:
-        """Acknowledge after the next flush."""
+        """Request an acknowledgement after the next flush."""
         if self.acks and not self._asked:
             self._asked = True
             self.ingress.when_flushed(self.flushed)
 
     def eof_received(self) -> bool:
-        """The other side has sent everything. We close when it is in the journal."""
+        """The peer has sent everything. The connection closes when its bytes are in the journal."""
         self._ended = True
         if self._admitted:
             self.ingress.leave(self, clean=True)
@@ -75,8 +75,8 @@ class TcpPeer(asyncio.BufferedProtocol):
         return True
 
     def resume_writing(self) -> None:
-        """The other side has read its acknowledgements. What came since the last flush is not in the journal yet, and
-        on a full disk it may never be: the next line has to wait for a flush too."""
+        """The peer has read its acknowledgements. The next line must wait for another flush, because newer bytes may
+        never reach the journal of a full disk."""
         self._ask()
 
     def _finish(self) -> None:
@@ -84,21 +84,21 @@ class TcpPeer(asyncio.BufferedProtocol):
         self.abort()
 
     def flushed(self, last: bool = False) -> None:
-        """Everything that came is in the journal, or dropped: say so."""
+        """Acknowledge: everything received is in the journal or dropped."""
         self._asked = False
         transport, origin = self._transport, self.origin
         if not self.acks or transport is None or transport.is_closing():
             return
         if transport.get_write_buffer_size() and not last:
-            return  # it does not read its acknowledgements; the next one says the same
-        told, self._told = self._told, (origin.settled, origin.dropped)
-        if self._told != told:
+            return  # the peer does not read; a later line covers this one
+        before, self._acknowledged = self._acknowledged, (origin.settled, origin.dropped)
+        if self._acknowledged != before:
             lines = [b"dropped %d %d %d\n" % tuple(stretch) for stretch in origin.stretches or ()]
             origin.stretches = []
-            lines.append(b"%d %d\n" % self._told if origin.dropped else b"%d\n" % origin.settled)
+            lines.append(b"%d %d\n" % self._acknowledged if origin.dropped else b"%d\n" % origin.settled)
             transport.write(b"".join(lines))
-        if self._deaf and not self.ingress.paused and not transport.get_write_buffer_size():
-            self._deaf = False
+        if self._peer_blocked and not self.ingress.paused and not transport.get_write_buffer_size():
+            self._peer_blocked = False
             self.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -115,25 +115,25 @@ class TcpPeer(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._heard = self.ingress.loop.time()
+            self._last_data = self.ingress.loop.time()
             self._transport.resume_reading()
 
     def expire(self, now: float) -> None:
-        if self.idle and now - self._heard > self.idle and self._transport is not None:
+        if self.idle and now - self._last_data > self.idle and self._transport is not None:
             self._expired = True
             self.origin.counters["timeouts"] += 1
             self._transport.abort()
 
     def abort(self) -> None:
-        """Close: the gateway stops, or the other side has sent everything. It has some seconds to take what it was
-        told; a transport that only closes would wait for that for ever."""
+        """Close, because the gateway stops or the peer has sent everything. The peer has some seconds to read its
+        acknowledgements; a plain close would wait for ever."""
         if self._transport is not None:
             self._transport.close()
             self.ingress.loop.call_later(LINGER_SECONDS, self._transport.abort)
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Notice within minutes that the other machine is gone."""
+    """Detect within minutes that the peer's machine is gone."""
     sock = transport.get_extra_info("socket")
     if sock is not None:
         with contextlib.suppress(OSError):
@@ -143,7 +143,7 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
 
 
 async def stay_connected(ingress: StreamIngress, host: str, port: int, idle: float) -> None:
-    """Connect, read until the other side ends, connect again; until cancelled."""
+    """Connect, read until the peer closes, and connect again, until cancelled."""
     wait = RECONNECT_FIRST
     counters = ingress.counters.of("tcp_client")
     while True:

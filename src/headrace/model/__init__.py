@@ -1,1 +1,1 @@
-"""The plain data that all rooms share: schemas, programs, status, and how they are stored as JSON."""
+"""Plain data that all packages share: schemas, programs, status, and their JSON encoding."""

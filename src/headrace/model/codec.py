@@ -1,7 +1,7 @@
-"""Frozen dataclasses to JSON and back, by their type hints: the one way plans and definitions are stored.
+"""Encodes frozen dataclasses as JSON and decodes them by their type hints. All plans and definitions are stored so.
 
-`dump` and `load` are inverse for the types of `headrace.model.program` and `headrace.model.schema`. Types are stored by
-their DDL.
+`load` is the inverse of `dump` for the types of `headrace.model.program` and `headrace.model.schema`. SQL types are
+stored as DDL text.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 def dump(value: object) -> str:
-    """`value` as JSON text, the same text for equal values."""
+    """`value` as JSON text. Equal values give equal texts."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
 
 
 def load(kind: type[T], text: str | bytes) -> T:
-    """The `kind` that `dump` wrote. Other text raises ValueError, TypeError or UnknownType."""
+    """The value that `dump` wrote. Raises ValueError, TypeError or UnknownType for any other text."""
     return typing.cast(T, _build(kind, json.loads(text)))
 
 
@@ -49,7 +49,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _require(data: Any, kind: type[T]) -> T:
     if not isinstance(data, kind):
-        raise ValueError(f"{data!r} stands where a {kind.__name__} belongs")
+        raise ValueError(f"expected a {kind.__name__}, found {data!r}")
     return data
 
 

@@ -1,12 +1,12 @@
-"""What a pipeline becomes: plain data that travels by value from the planner to the Spark tasks.
+"""Compiled pipelines: plain data that travels by value from the planner to the Spark tasks.
 
-The planner (`headrace.sql`) makes a `PipelineProgram`; Ring 0 (`headrace.ring0`) runs its `ring0` part on decoded
+The planner (`headrace.sql`) makes a `PipelineProgram`. Ring 0 (`headrace.ring0`) runs its `ring0` part on decoded
 batches, Ring 1 (`headrace.ring1`) its `ring1` part on partial aggregates. Nothing here imports an engine.
 
-**The relations that the SQL strings speak about** (all of it is DuckDB SQL):
+**The relations that the SQL strings refer to** (all SQL here is DuckDB SQL):
 
 - Ring 0 expressions see the relation `rows`: one column `c<i>` per column of the stream's full schema, `i` being
-  its index; columns that nobody needs are NULL of their type. `_t` (BIGINT) is the event time in microseconds
+  its index. Columns that no pipeline needs are NULL of their type. `_t` (BIGINT) is the event time in microseconds
   since 1970 UTC, NULL when the stream has none.
 - Ring 1 expressions see the relation `groups`: the keys as `k0, k1, ...`, the merged partials as `p0, p1, ...`, and,
   when there is a window, `window_start` and `window_end` (BIGINT microseconds). `p0` is always the number of rows
@@ -20,13 +20,13 @@ from typing import Literal
 
 from headrace.model.schema import BIGINT, BINARY, STRING, DataType, Field, Schema, View
 
-# When a group speaks: once, when its window closes; whenever an epoch changed it; once, when it is first seen.
+# When a group is emitted: once, when its window closes; in every epoch that changed it; once, when it first appears.
 Emit = Literal["close", "changes", "first"]
 MEMBER = "_member"
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
 
-# What a dead letter keeps of a rejected record. `column` is NULL for bad structure; `raw` is the record without its
-# delimiter, as it stood in `origin` from byte `offset` on.
+# The columns of a dead letter. `column` is NULL for bad structure. `raw` is the rejected record without its delimiter,
+# which begins at byte `offset` of `origin`.
 DEAD_LETTER = Schema(
     (
         Field("stream", STRING),
@@ -41,7 +41,7 @@ DEAD_LETTER = Schema(
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A named, typed DuckDB expression. Its result is cast to `type` where it leaves DuckDB."""
+    """A named, typed DuckDB expression. Its result is cast to `type` when it leaves DuckDB."""
 
     name: str
     type: DataType
@@ -50,12 +50,12 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """One aggregate's partial state: made in Ring 0 by `sql`, merged anywhere by `merge`.
+    """The partial state of one aggregate: Ring 0 computes it with `sql`, and both rings merge it with `merge`.
 
     `merge` is a DuckDB aggregate over the column `name` itself (for `p1`: `sum(p1)`), so merging is associative and
-    can be repeated; both sides have `type`. `filtered` is `sql` over only those rows for which the column `_member` is
-    true, without evaluating the arguments on the others: pipelines of one family fold the same rows in one pass. One
-    without it is folded alone.
+    can be repeated. Its input and output both have `type`. `filtered` is `sql` over only the rows whose column
+    `_member` is true; it does not evaluate its arguments on the others. With it, pipelines of one family aggregate the
+    same rows in one pass. A partial without `filtered` is aggregated alone.
     """
 
     name: str
@@ -67,10 +67,11 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """An event-time window; all lengths in microseconds.
+    """An event-time window. All lengths are in microseconds.
 
     tumble: `size` = `slide`. hop: a row is in size/slide windows. cumulate: `size` is the longest, `slide` the step.
-    session: `size` is the gap; a row exactly `gap` after the last one joins it. Windows are aligned to `offset`.
+    session: `size` is the gap; a row exactly one gap after the last one still joins its session. Windows are aligned to
+    `offset`.
     """
 
     kind: WindowKind
@@ -80,12 +81,12 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.size <= 0 or self.slide <= 0:
-            raise ValueError("a window's size and slide are positive")
+            raise ValueError("the size and the slide of a window must be positive")
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One of the conditions that a filter joins by AND, and the columns that it reads, by full-schema index."""
+    """One operand of a filter's AND, and the columns that it reads, by full-schema index."""
 
     sql: str
     columns: tuple[int, ...]
@@ -93,8 +94,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class SizedValue:
-    """A value that may be larger than what it is made of. `sql` is an upper bound of its bytes (DOUBLE), which is
-    computed without making the value; `expression` is how the user wrote it."""
+    """A value that may be larger than its inputs. `sql` computes an upper bound of its bytes (DOUBLE) without computing
+    the value. `expression` is the user's own text."""
 
     expression: str
     sql: str
@@ -102,11 +103,11 @@ class SizedValue:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How many bytes a program makes of a row: see `headrace.exec.sizing`, which acts on it.
+    """How many bytes a program makes of a row. `headrace.exec.sizing` uses it to bound memory.
 
     A row takes the sum of `values` and `plain`, the bytes (DOUBLE) of outputs that are as large as their columns.
-    `columns` bounds that without looking at rows: so many times the bytes of each column, and `fixed` bytes per row.
-    It is None when only the rows can tell. `in_filter` says that the filter itself makes such values.
+    `columns` bounds that sum without reading rows: a factor for the bytes of each column, and `fixed` bytes per row. It
+    is None when the bound depends on the rows. `in_filter` is true if the filter itself computes such values.
     """
 
     values: tuple[SizedValue, ...] = ()
@@ -121,7 +122,7 @@ class Ring0Program:
     """The stateless part: filter, then either `outputs` (no aggregate) or keys, window and partials.
 
     `filter_columns` are the columns that the filter reads, by full-schema index: they are decoded first. `conditions`
-    are the filter's parts: which of them a bad value touches decides whether the filter may speak about its row.
+    are the operands of its AND. A row with a bad value is filtered by the conditions that do not read that value.
     """
 
     filter: str | None
@@ -131,7 +132,7 @@ class Ring0Program:
     partials: tuple[Partial, ...] = ()
     filter_columns: tuple[int, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    # Not compared: it follows from the rest, but for the words that the user chose.
+    # Not compared: it follows from the other fields, except for the spelling of the user's expressions.
     growth: Growth = field(default_factory=Growth, compare=False)
 
 
@@ -150,7 +151,7 @@ class Ring1Program:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What SQL text means besides its words: stored with the plan, because a re-run must mean the same."""
+    """Session settings that change the meaning of SQL text. Stored with the plan, so that a re-run means the same."""
 
     ansi: bool = True
     time_zone: str = "UTC"
@@ -162,8 +163,7 @@ Family = tuple[Meaning, Window | None, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgram:
-    """All that running a pipeline takes. `view` is the planner's word on what must be decoded; nothing recomputes
-    it."""
+    """A compiled pipeline. `view` lists the columns that must be decoded. Only the planner computes it."""
 
     stream: str
     view: View
@@ -174,9 +174,10 @@ class PipelineProgram:
 
     @property
     def family(self) -> Family | None:
-        """What pipelines of one stream have in common that fold rows in one pass; None for one that runs alone.
+        """The key of the pipeline's family: pipelines of a stream with equal keys aggregate rows in one pass. None for
+        a pipeline that runs alone.
 
-        Sessions run alone: which rows form one depends on the filter.
+        Session windows run alone, because the filter decides which rows form a session.
         """
         window = self.ring0.window
         if self.ring1 is None or (window is not None and window.kind == "session"):
@@ -188,7 +189,7 @@ class PipelineProgram:
 
 @dataclass(frozen=True, slots=True)
 class StreamDef:
-    """A declared stream. Options are the raw `WITH (...)` strings, already checked against source and format.
+    """A declared stream. `options` are the texts of `WITH (...)`, already checked against source and format.
 
     `dead_letters` is where rejected records go under `on_error = 'dead_letter'`.
     """
@@ -216,7 +217,7 @@ class SinkDef:
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """Where a pipeline's late rows go, and which columns of the stream they have: those that the pipeline reads."""
+    """The sink for a pipeline's late rows. They have the columns of the stream that the pipeline reads."""
 
     sink: SinkDef
     outputs: tuple[Expression, ...]
@@ -227,11 +228,11 @@ MAX_GROUPS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class PipelineDef:
-    """A declared pipeline: one instance of it. `instance` is never reused (DESIGN section 8).
+    """One instance of a declared pipeline. `instance` is never reused (docs/design/2026-11-16-founding.md).
 
-    `heir_of` is the instance whose lanes it took over, state and all: it replaced one with the same Ring 1 program.
-    More than `max_groups` open groups stop it; `late` is None when late rows are only counted. `life` counts how often
-    it was started again: a sink that was detached in an earlier life is written to again.
+    `heir_of` is the instance whose lanes and state it took over, because it replaced a pipeline with the same Ring 1
+    program. More than `max_groups` open groups stop it. `late` is None when late rows are only counted. `life` counts
+    how often it was started again: a sink that was detached in an earlier life is written to again.
     """
 
     name: str
@@ -247,7 +248,7 @@ class PipelineDef:
 
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:
-        """Every sink it writes to, with the columns that go there; the first ones get its output."""
+        """Every sink it writes to, with the columns written there. The sinks of its output come first."""
         late = () if self.late is None else ((self.late.sink, _columns(self.late.outputs)),)
         return (*((sink, self.program.output) for sink in self.sinks), *late)
 
@@ -258,11 +259,11 @@ class PipelineDef:
 
     @property
     def lane(self) -> int:
-        """What its lanes are called, and its state is kept under."""
+        """The number that names its lanes and the key of its state."""
         return self.instance if self.heir_of is None else self.heir_of
 
     def inherits(self, old: PipelineDef) -> bool:
-        """Whether it can go on with the state of `old`: groups and partials mean the same in both."""
+        """True if it can continue with the state of `old`: groups and partials have the same meaning in both."""
         mine, theirs = self.program, old.program
         return (
             mine.ring1 is not None
@@ -293,11 +294,12 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class PlanVersion:
-    """The pipelines of a stream at one moment; immutable. `ending` closes every window: the finite source is over.
-    It does so once, in the first epoch under this version; should more input come, later epochs are like any other.
+    """The pipelines of a stream at one moment. Immutable. With `ending` the finite source is over, and the first epoch
+    of this version closes every window. If more input arrives, later epochs of this version are like any other.
 
     `left` are the instances that ended and whose eof may still be due: an epoch sends one to those in its plan's `left`
-    and not in its predecessor's. Instances in `alone` share no pass: what they cost is being measured.
+    and not in its predecessor's. Instances in `alone` are not aggregated with their family, while their cost is
+    measured.
     """
 
     version: int
@@ -309,12 +311,12 @@ class PlanVersion:
 
     @property
     def known(self) -> dict[int, PipelineDef]:
-        """Whom an epoch may be about, by instance: those who left, and those who run."""
+        """Every pipeline that an epoch may concern, by instance: those that left and those that run."""
         return {left.pipeline.instance: left.pipeline for left in self.left} | {p.instance: p for p in self.pipelines}
 
     @property
     def view(self) -> View:
-        """The union of what the pipelines need; the event time is always in."""
+        """The columns that any pipeline needs, and always the event time."""
         union = View.union(p.program.view for p in self.pipelines)
         event_time = self.stream.event_time
         return union if event_time is None else union | View.some([event_time])

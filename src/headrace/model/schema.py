@@ -1,7 +1,8 @@
 """Types, fields, schemas, and the view of a schema that a pipeline needs.
 
-A column *is* its index in the stream's declared schema, everywhere (DESIGN section 3). A `View` says which
-columns someone needs; ALL, SOME and NONE are three different values.
+A column *is* its index in the stream's declared schema, everywhere. A `View` says which columns a
+pipeline needs; ALL, SOME and NONE are three different values. docs/design/2026-11-16-founding.md says why columns are
+indexes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from headrace.errors import UnknownType
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A Spark SQL type. `ddl` is its one spelling; equality is structural."""
+    """A Spark SQL type. `ddl` is its canonical spelling. Equality is structural."""
 
     @property
     def ddl(self) -> str:
@@ -183,7 +184,7 @@ def _quote(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"
 
 
-MAX_DEPTH = 100  # of nested types; what is deeper is a mistake, and would exhaust Python's stack
+MAX_DEPTH = 100  # of nested types; a deeper type is a mistake and would exhaust Python's stack
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:])")
 
 
@@ -335,7 +336,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The columns someone needs, by full-schema index: `View.all()`, `View.some(...)` or `View.none()`.
+    """The columns a pipeline needs, by full-schema index: `View.all()`, `View.some(...)` or `View.none()`.
 
     `columns` is None for ALL. A view never changes what an index means.
     """
@@ -360,11 +361,11 @@ class View:
         return View(self.columns | other.columns)
 
     def covers(self, other: View, width: int) -> bool:
-        """Whether every column of `other` is in this view of a schema `width` columns wide."""
+        """True if this view has every column of `other`. The schema has `width` columns."""
         return set(other.indexes(width)) <= set(self.indexes(width))
 
     def indexes(self, width: int) -> tuple[int, ...]:
-        """The wanted indexes in order, for a schema `width` columns wide."""
+        """The indexes of the view in order. The schema has `width` columns."""
         return tuple(range(width)) if self.columns is None else tuple(sorted(self.columns))
 
     @property
@@ -376,5 +377,5 @@ class View:
 
     @staticmethod
     def union(views: Iterable[View]) -> View:
-        """What all of `views` together need; NONE when there are none."""
+        """The union of all `views`. NONE if there are none."""
         return reduce(View.__or__, views, View.none())

@@ -1,4 +1,4 @@
-"""Status objects: plain facts about streams and pipelines, for programs, terminals and notebooks."""
+"""Status of streams and pipelines, for programs, terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Literal
 
 State = Literal["created", "starting", "running", "stopping", "stopped", "failed", "finished"]
 
-# A pipeline as its status shows it: one whose stream is being restarted, or is dead, does not run.
+# The state of a pipeline as its status shows it. A pipeline does not run while its stream restarts or is dead.
 ShownState = Literal["created", "starting", "running", "stopping", "stopped", "failed", "finished", "retrying", "dead"]
 StreamState = Literal["stopped", "running", "retrying", "dead"]
 
 
 def to_datetime(micros: int | None) -> datetime | None:
-    """Microseconds since 1970 as a UTC datetime; None stays None, and so does what no datetime can hold."""
+    """Microseconds since 1970 as a UTC datetime. None for None, and for a value out of the range of datetime."""
     if micros is None:
         return None
     try:
@@ -26,31 +26,31 @@ def to_datetime(micros: int | None) -> datetime | None:
         return None
 
 
-# What the time of an epoch is spent on, in order; see `StreamStatus.phases`.
+# The phases of an epoch, in order; see `StreamStatus.phases`.
 PHASES = ("planning", "reading", "ring0", "state", "sinks")
 
-# A larger share of rejected rows is worth a warning: then the declaration does not fit the input.
+# A larger share of rejected rows gets a warning: the declaration probably does not fit the input.
 REJECTED_SHARE = 0.1
 
 
 def _too_many(part: int, rows: int) -> bool:
-    # More than there are: the rows were not counted yet when some of these were.
+    # `part` may exceed `rows` for a moment, because the two are not counted at the same time.
     return REJECTED_SHARE * rows < part <= rows
 
 
 def stream_warning(name: str, rows: int, rejected: int, nulled: int, bad: Mapping[str, int]) -> str:
-    """What to say about a stream that rejects many of its rows, or has NULLs for them; empty if it does not."""
+    """The warning for a stream that rejects many of its rows or reads them as NULLs. Empty if it does not."""
     what, part = ("rejected", rejected) if rejected >= nulled else ("has NULLs for", nulled)
     if not _too_many(part, rows):
         return ""
     return (
         f"stream {name} {what} {part:,} of {rows:,} rows ({_reasons(bad)}): check the declared columns and the "
-        "options of the format; on_error = 'dead_letter' keeps such records for a look"
+        "options of the format; on_error = 'dead_letter' keeps such records so that you can inspect them"
     )
 
 
 def untimed_warning(name: str, rows: int, bad: Mapping[str, int]) -> str:
-    """What to say about a stream whose rows often have no event time; empty if they have one."""
+    """The warning for a stream with many rows without an event time. Empty if they have one."""
     untimed = bad.get("null_event_time", 0)
     if not _too_many(untimed, rows):
         return ""
@@ -61,8 +61,8 @@ def untimed_warning(name: str, rows: int, bad: Mapping[str, int]) -> str:
 
 
 def pipeline_warning(name: str, rows: int, bad: int, rejects: bool) -> str:
-    """What to say about a pipeline that finds bad values in many of its rows; empty if it does not. `rejects` if it
-    does not get those rows at all."""
+    """The warning for a pipeline that finds bad values in many of its rows. Empty if it does not. With `rejects` the
+    pipeline does not get those rows at all."""
     if not _too_many(bad, rows):
         return ""
     what = "are rejected" if rejects else "have NULL instead"
@@ -76,14 +76,13 @@ def _reasons(bad: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in sorted(bad.items()))
 
 
-# The states of a pipeline that has work to do. Whether its stream can do it is another question: see
-# `StreamRuntime.raise_failure`.
+# The states of a pipeline that has work to do. `StreamRuntime.raise_failure` tells whether its stream can do it.
 ALIVE: tuple[ShownState, ...] = ("created", "starting", "running", "stopping", "retrying", "dead")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A pipeline came into `state` at `at` (seconds since 1970) because of `reason`."""
+class StateChange:
+    """A pipeline entered `state` at time `at` (seconds since 1970) because of `reason`."""
 
     state: State
     reason: str
@@ -92,8 +91,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """A stream that was stopped in order: the newest epoch it had planned, how long it was waited for, and whether
-    the epoch was done then."""
+    """A stream that was stopped gracefully: its newest planned epoch, how many seconds the hub waited for that epoch,
+    and whether it completed."""
 
     stream: str
     epoch: int
@@ -131,7 +130,7 @@ class StreamTotals:
 
 
 class HtmlTable:
-    """A dataclass that shows itself as a small table in a notebook."""
+    """Base of dataclasses that a notebook shows as a small table."""
 
     def _repr_html_(self) -> str:
         facts = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]  # type: ignore[arg-type]
@@ -141,8 +140,8 @@ class HtmlTable:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Messages over a pipeline's lanes, counted on one side: batches of rows and the rows (partial aggregates) in them,
-    watermarks, barriers, ends; `dropped` are input rows that were not sent because they were late."""
+    """Messages on a pipeline's lanes, as the sender or the receiver counts them: batches, the rows (partial aggregates)
+    in them, watermarks, barriers and ends. `dropped` counts input rows that were not sent because they were late."""
 
     batches: int = 0
     rows: int = 0
@@ -160,25 +159,29 @@ class Traffic:
 
 @dataclass(frozen=True)
 class StreamStatus(HtmlTable):
-    """A stream, as it really is: nothing here is planned or promised.
+    """The status of a stream. All values are facts about epochs that ran, not about plans.
 
-    `decoding_columns`, `projection_version` (a plan version) and `subscribers` (pipelines with the columns each needs,
-    `*` for all) are those of the newest planned epoch; `epoch` is the newest committed one, and `rows`, `bytes`, `bad`
-    and `watermark` are as of it; rates are over the last epochs. `rows` counts every record; `rejected` of them were no
-    row for any pipeline, and `nulled` were rows although their structure or event time is bad (mode PERMISSIVE). `bad`
-    counts by reason what was rejected for all or concerned a pipeline; `dead_letters` are in the stream's sink;
-    `far_future` rows did not move the watermark (option max_future). `dropped` records were given up by the gateway
-    under overload. `skipped_files` were left out (on_bad_file = 'skip'), and `bad_files` are the newest of them, with
-    the reason.
+    Of the newest planned epoch:
+    - `projection_version` is its plan version, and `decoding_columns` are the columns that it decodes.
+    - `subscribers` are its pipelines, each with the columns that it needs; `*` is all columns.
 
-    `state` is running, retrying (the query failed and is started again: `attempt` counts the tries in a row, `next_try`
-    is when the next one is), dead (it stays so until a pipeline of it is started) or stopped; `since` is when that
-    began. `phases` are the milliseconds of the newest epoch by phase: planning (by headrace and Spark), reading and
-    decoding, ring0 (pipelines in the slowest task), state (Spark's scheduling, the shuffle and Ring 1), sinks (the
-    commit). `barrier` is the newest barrier that somebody sent, with the epoch that carried it. `problem` is the newest
-    failure of the query, or what keeps the hub from doing its part. `epoch_age` is how many seconds the epoch in flight
-    has taken so far, and `waiting_for` what it waits for: planning, tasks, or the commit of a sink; None when there is
-    none.
+    Of the newest committed epoch, whose number is `epoch`:
+    - `rows` counts every record. `rejected` of them reached no pipeline. `nulled` reached pipelines although their
+      structure or event time is bad (mode PERMISSIVE).
+    - `bad` counts bad records by reason, if they were rejected for all pipelines or concern at least one.
+    - `dead_letters` counts the records in the dead letter sink. `far_future` rows did not move the watermark (option
+      max_future). The gateway dropped `dropped` records under overload.
+    - `skipped_files` counts files that were left out (on_bad_file = 'skip'). `bad_files` lists the newest of them with
+      the reason.
+    - Rates are averages over the last epochs.
+
+    `state` is running, stopped, retrying or dead; `since` is when that state began. While retrying, `attempt` counts
+    the failures in a row, and `next_try` is when the query starts again. A dead stream stays dead until one of its
+    pipelines is started. `problem` is the newest failure of the query or of the hub. `epoch_age` is how many seconds
+    the current epoch has taken so far, None between epochs. `waiting_for` says what it waits for: planning, tasks, or
+    the commit of a sink. `phases` are the milliseconds of the newest epoch by phase: planning (by headrace and Spark),
+    reading and decoding, ring0 (pipelines in the slowest task), state (Spark's scheduling, the shuffle and Ring 1), and
+    sinks (the commit). `barrier` is the newest barrier of a user, with the epoch that carried it.
     """
 
     name: str
@@ -215,7 +218,7 @@ class StreamStatus(HtmlTable):
 
     @property
     def losses(self) -> list[str]:
-        """What did not become rows, in words; empty if nothing."""
+        """The input that did not become rows, in words. Empty if all of it did."""
         bad = f"bad: {_reasons(self.bad)}"
         counts = {
             "rejected": self.rejected,
@@ -227,7 +230,7 @@ class StreamStatus(HtmlTable):
 
     @property
     def warnings(self) -> list[str]:
-        """What somebody should look at: many rejected rows, many without an event time, files that were left out."""
+        """Warnings for the user: many rejected rows, many rows without an event time, files that were left out."""
         rejected = stream_warning(self.name, self.rows, self.rejected, self.nulled, self.bad)
         untimed = untimed_warning(self.name, self.rows, self.bad)
         files = [f"stream {self.name} left out {path}: {why}" for path, why in self.bad_files.items()]
@@ -236,14 +239,16 @@ class StreamStatus(HtmlTable):
 
 @dataclass(frozen=True)
 class PipelineStatus(HtmlTable):
-    """A pipeline. `rows_out` are rows visible in its first sink; `late` rows came after all their windows had closed.
-    `groups` and `state_bytes` are its state; `sent` and `received` what crossed the bridge from Ring 0 to Ring 1.
+    """The status of a pipeline.
 
-    `missed_rows` are the stream's rows that passed while it was stopped or failed; each `gap` is a run of epochs that
-    it missed before it came back. `state` is retrying or dead when that is what its stream is. `changes` are the newest
-    of its states with reason and time; `detached` are sinks that failed and are no longer written to, with the
-    reason. `rows_in` are the stream's records in its epochs; `bad` of them had bad values that concern it, and
-    `rejected` it did not get for that (on_error 'skip' or 'dead_letter').
+    - `rows_in` counts the stream's records in its epochs. `bad` of them have bad values in columns that it reads; it
+      did not get the `rejected` ones (on_error 'skip' or 'dead_letter').
+    - `rows_out` counts the rows in its first sink. `late` rows arrived after all their windows had closed.
+    - `groups` and `state_bytes` measure its state. `sent` and `received` count the messages from Ring 0 to Ring 1.
+    - `missed_rows` counts the stream's rows that went by while it was stopped or failed. Each of `gaps` is a run of
+      epochs that it missed.
+    - `state` is retrying or dead when its stream is. `changes` lists its newest states with reason and time.
+    - `detached` lists sinks that failed and get no more rows, with the reason.
     """
 
     name: str
@@ -262,19 +267,19 @@ class PipelineStatus(HtmlTable):
     sent: Traffic = field(default_factory=Traffic)
     received: Traffic = field(default_factory=Traffic)
     detached: dict[str, str] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[StateChange] = field(default_factory=list)
     rows_in: int = 0
     rejected: int = 0
 
     @property
     def losses(self) -> list[str]:
-        """What did not become output although it was meant for the pipeline, in words; empty if nothing."""
+        """The rows for this pipeline that did not become output, in words. Empty if there are none."""
         nulled = self.bad - self.rejected
         counts = {"late": self.late, "rejected": self.rejected, "with bad values": nulled, "missed": self.missed_rows}
         return [f"{count:,} {what}" for what, count in counts.items() if count]
 
     @property
     def warnings(self) -> list[str]:
-        """What somebody should look at: bad values in many rows."""
+        """Warnings for the user: bad values in many rows."""
         found = pipeline_warning(self.name, self.rows_in, self.bad, rejects=self.rejected > 0)
         return [found] if found else []

@@ -1,9 +1,9 @@
-"""Small documents of a stream's directory: written whole, and checked when they are read.
+"""Small JSON documents in a stream's directory, with a checksum that is verified on every read.
 
-The first line is the document as JSON; the second says its format and the checksum of the first. So a file that was
-cut, overwritten or written by a newer headrace raises an error with its name: never a JSON error, and never a value
-that was not written. Files of earlier versions have no second line. They are accepted: a JSON object that was cut
-anywhere does not parse, and one that lost only its checksum is whole.
+The first line is the document as JSON. The second line has the format version and the checksum of the first. A file
+that was truncated, overwritten or written by a newer headrace therefore raises a coded error with its path. It never
+raises a JSON error and never yields a wrong value. Files of earlier versions have no second line and are accepted: a
+truncated JSON object does not parse, and one that lost only its checksum is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def store(path: Path, value: object) -> None:
 
 
 def store_text(path: Path, text: str) -> None:
-    """Write a text of one line durably, with its checksum."""
+    """Write one line of text durably, with its checksum."""
     line = text.encode()
     seal = json.dumps({"format": FORMAT, "crc": zlib.crc32(line)})
     with state_errors(path):
@@ -36,7 +36,7 @@ def store_text(path: Path, text: str) -> None:
 
 
 def stored(kind: type[T], path: Path) -> T | None:
-    """The `kind` that was stored at `path`; None when there is no file. Raises StateDamaged, StateTooNew and
+    """The value stored at `path`, or None if there is no file. Raises StateDamaged, StateTooNew and
     StateUnavailable."""
     return parsed(path, lambda text: load(kind, text))
 
@@ -52,8 +52,8 @@ def is_object(text: str) -> bool:
 
 
 def parsed(path: Path, parse: Callable[[str], T], unsealed: Callable[[str], bool] = is_object) -> T | None:
-    """What `parse` makes of the document at `path`; None when there is no file. A file of an earlier version has no
-    checksum: `unsealed` says of its text whether it can be whole."""
+    """The document at `path`, decoded by `parse`. None if there is no file. A file of an earlier version has no
+    checksum: `unsealed` decides by its text whether it can be complete."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def parsed(path: Path, parse: Callable[[str], T], unsealed: Callable[[str], bool
         if seal.strip():
             _check(path, line, json.loads(seal))
         elif not unsealed(line.decode()):
-            raise damaged(path, "has no checksum: it was cut, or not written by headrace")
+            raise damaged(path, "has no checksum: it was truncated, or headrace did not write it")
         return parse(line.decode())
     except (StateDamaged, StateTooNew):
         raise
@@ -76,21 +76,21 @@ def parsed(path: Path, parse: Callable[[str], T], unsealed: Callable[[str], bool
 def _check(path: Path, line: bytes, seal: dict[str, int]) -> None:
     if seal["format"] > FORMAT:
         raise StateTooNew(
-            f"{path} has format {seal['format']}; this headrace knows formats up to {FORMAT}",
+            f"{path} has format {seal['format']}; this version of headrace reads formats up to {FORMAT}",
             advice="Use a newer headrace, or restore a savepoint.",
             path=str(path),
             version=seal["format"],
         )
     if seal["crc"] != zlib.crc32(line):
-        raise damaged(path, "does not have the checksum that it was written with")
+        raise damaged(path, "does not match its checksum")
 
 
 def damaged(path: Path, how: str, version: int | None = None) -> StateDamaged:
-    """A file of a stream is not what was written."""
+    """The error for a damaged file of a stream."""
     return StateDamaged(
         f"{path} {how}",
-        advice="Put it back from a backup and start one of the stream's pipelines, restore a savepoint, or drop the "
-        "stream and its pipelines.",
+        advice="Restore the file from a backup and start one of the stream's pipelines, restore a savepoint, or drop "
+        "the stream and its pipelines.",
         path=str(path),
         version=version,
     )

@@ -10,21 +10,21 @@ from headrace.model.program import StreamDef
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """How the engine runs one stream. Durations are microseconds, sizes are bytes."""
+    """The engine's settings of one stream. Durations are in microseconds, sizes in bytes."""
 
     max_epoch_bytes: int = option(
         size,
         default=512 * 1024 * 1024,
-        help="how much one epoch reads at most; smaller epochs commit sooner, larger ones cost less per byte",
+        help="the most that one epoch reads; smaller epochs commit sooner, larger ones cost less per byte",
     )
     max_epoch_time: int | None = option(
         duration,
-        help="how long an epoch may take; one that takes longer is aborted and run again, and a pipeline that holds it "
-        "up is stopped",
+        help="the longest that an epoch may take; one that takes longer is aborted and runs again, and a pipeline that "
+        "delays it is stopped",
     )
     pipeline_time_budget: int | None = option(
         duration,
-        help="time per epoch, over all tasks, that a pipeline may take on average; one that takes more is stopped",
+        help="average time per epoch, over all tasks, that a pipeline may use; one that uses more is stopped",
     )
     pipeline_state_budget: int | None = option(
         size,
@@ -37,17 +37,17 @@ class StreamSettings:
     max_rows: int = option(
         integer(1, 1 << 31),
         default=65536,
-        help="an epoch is cut when about this many rows wait; a message between the rings holds at most this many",
+        help="an epoch starts when about this many rows wait; a message between the rings holds at most this many",
     )
     max_latency: int = option(
         duration,
         default=0,
-        help="an epoch is cut when rows have waited this long, however few; 0: as soon as there is any",
+        help="an epoch starts when rows have waited this long, however few; 0 starts one as soon as there is a row",
     )
     flush_on_watermark: bool = option(
         boolean,
         default=True,
-        help="after an epoch that closed windows the next one does not wait for max_latency",
+        help="the epoch after one that closed windows does not wait for max_latency",
     )
     max_future: int = option(
         duration,
@@ -56,7 +56,7 @@ class StreamSettings:
     )
     idle_advance: int | None = option(
         duration,
-        help="when no row has come for this long, the watermark goes on with the clock; off if absent",
+        help="when no row has arrived for this long, the watermark advances with the clock; off if absent",
     )
     close_at_end: bool = option(boolean, default=True, help="the end of a finite source closes every open window")
 
@@ -65,7 +65,7 @@ STREAM_OPTIONS = declared(StreamSettings)
 
 
 def stream_settings(stream: StreamDef) -> StreamSettings:
-    """The engine's own options of a stream. The other options belong to its source and format."""
+    """The engine's settings of a stream. Its other options belong to the source and the format."""
     names = {o.name for o in STREAM_OPTIONS}
     given = {k: v for k, v in stream.options.items() if k.lower() in names}
     return read_settings(StreamSettings, f"stream '{stream.name}'", given)

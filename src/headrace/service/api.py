@@ -24,6 +24,7 @@ from starlette.exceptions import HTTPException
 
 import headrace
 from headrace.base.logs import facts
+from headrace.base.unknown import unknown
 from headrace.errors import (
     BadRequest,
     HeadraceError,
@@ -255,7 +256,7 @@ class Routes:
     def get_stream(self, name: str) -> models.StreamInfo:
         stream = self._hub.catalog.stream(name)
         if stream is None:
-            raise UnknownStream(f"there is no stream {name}", name=name)
+            raise unknown(UnknownStream, "stream", name, self._hub.catalog.stream_names())
         handle = self._hub.streams[stream.name]
         time_column = stream.schema[stream.event_time].name if stream.event_time is not None else None
         return models.StreamInfo(
@@ -277,7 +278,7 @@ class Routes:
     def get_sink(self, name: str) -> models.SinkInfo:
         sink = self._hub.catalog.sink(name)
         if sink is None:
-            raise UnknownSink(f"there is no sink {name}", name=name)
+            raise unknown(UnknownSink, "sink", name, self._hub.catalog.sink_names())
         return models.SinkInfo(
             name=sink.name,
             type=sink.kind,
@@ -366,7 +367,7 @@ class Routes:
     def _stream(self, name: str) -> Stream:
         found = self._hub.catalog.stream(name)
         if found is None:
-            raise UnknownStream(f"there is no stream {name}", name=name)
+            raise unknown(UnknownStream, "stream", name, self._hub.catalog.stream_names())
         return self._hub.streams[found.name]
 
     # --- one pipeline -----------------------------------------------------------------------------
@@ -413,7 +414,7 @@ class Routes:
 
     def _require_pipeline(self, name: str) -> None:
         if self._hub.catalog.pipeline(name) is None:
-            raise UnknownPipeline(f"there is no pipeline {name}", name=name)
+            raise unknown(UnknownPipeline, "pipeline", name, self._hub.catalog.pipeline_names())
 
     # --- savepoints -------------------------------------------------------------------------------
 

@@ -25,7 +25,16 @@ import pyarrow as pa
 from headrace import errors
 from headrace.errors import HeadraceError, HubUnreachable, PipelineFailed, Span, StreamFailed
 from headrace.hub.results import Result
-from headrace.model.status import ALIVE, Change, Gap, PipelineStatus, SinkTotals, StreamStatus, StreamTotals, Traffic
+from headrace.model.status import (
+    ALIVE,
+    Gap,
+    PipelineStatus,
+    SinkTotals,
+    StateChange,
+    StreamStatus,
+    StreamTotals,
+    Traffic,
+)
 from headrace.service.server import SOCKET_NAME, SocketPath
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -282,7 +291,7 @@ def _build(kind: type[_T], found: dict[str, Any]) -> _T:
     for moment in ("watermark", "since", "next_try"):
         if values.get(moment) is not None:
             values[moment] = datetime.fromisoformat(values[moment])
-    for name, part in (("gaps", Gap), ("changes", Change)):
+    for name, part in (("gaps", Gap), ("changes", StateChange)):
         if name in values:
             values[name] = [part(**v) for v in values[name]]
     for name in ("sent", "received"):

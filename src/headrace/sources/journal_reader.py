@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.formats.base import Format
 from headrace.ingress.entries import damaged, numbers
-from headrace.ingress.mark import MARK, Place, commit, consumer_path, read_consumer
+from headrace.ingress.mark import MARK, JournalPosition, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
 from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
@@ -28,12 +28,13 @@ CONSUMER = "stream"
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 
 
-def place_of(offset: Any) -> Place:
+def place_of(offset: Any) -> JournalPosition:
     """The place of an offset of this source; the beginning for an offset of another source."""
-    return Place(**offset) if isinstance(offset, dict) and offset.keys() == asdict(Place()).keys() else Place()
+    ours = isinstance(offset, dict) and offset.keys() == asdict(JournalPosition()).keys()
+    return JournalPosition(**offset) if ours else JournalPosition()
 
 
-def require_journal(directory: Path, read_to: Place) -> None:
+def require_journal(directory: Path, read_to: JournalPosition) -> None:
     """Raise JournalDamaged if epochs have read up to `read_to` and the journal is gone. A new journal would begin with
     address 0, and no epoch would ever read it."""
     left = numbers(directory) or (directory / MARK).exists() or consumer_path(directory, CONSUMER).exists()
@@ -66,13 +67,13 @@ class JournalSource:
         self._keep = settings.fsync != "never"
         known = read_consumer(consumer_path(self.directory, CONSUMER))
         self._lost = known[1] if known is not None else 0  # bytes lost before this planning process started
-        self._committed = Place()
+        self._committed = JournalPosition()
 
     def initial(self) -> Offset:
-        return asdict(Place())
+        return asdict(JournalPosition())
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
-        place = Place(**start)
+        place = JournalPosition(**start)
         self._release(place)
         self.log.follow(place)
         found = self.log.advance(place, max_bytes)
@@ -83,7 +84,7 @@ class JournalSource:
         return asdict(found)
 
     def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
-        begin, stop = Place(**start), Place(**end)
+        begin, stop = JournalPosition(**start), JournalPosition(**end)
         self.log.follow(begin)
         count = max(1, min(parallelism, -(-(stop.address - begin.address) // SMALLEST_SPLIT)))
         groups = self.log.stretches(begin, stop, count)
@@ -93,12 +94,12 @@ class JournalSource:
         return False  # a client may connect at any time
 
     def backlog(self, at: Offset) -> int:
-        return self.log.backlog(Place(**at))
+        return self.log.backlog(JournalPosition(**at))
 
     def commit(self, end: Offset) -> None:
-        self._release(Place(**end))
+        self._release(JournalPosition(**end))
 
-    def _release(self, place: Place) -> None:
+    def _release(self, place: JournalPosition) -> None:
         """Let the journal delete everything before `place`, which is in a committed epoch. `commit` alone is not
         enough: Spark calls it only with the next epoch, which never comes if a full journal has paused all senders. But
         Spark asks for the offset after `place` only when that epoch is committed. On a full disk the position is

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.base.options import Option, check_options, closest
+from headrace.base.options import Option, check_options
+from headrace.base.unknown import unknown
 from headrace.errors import (
     BadOption,
     HeadraceError,
@@ -83,14 +84,8 @@ def _kind(
     if name is None:
         raise MissingOption(f"the option '{option}' is missing", advice=f"One of: {known}.", span=whole, option=option)
     if name.lower() not in registry:
-        hint = closest(name, registry)
-        raise error(
-            f"there is no {'sink type' if option == 'type' else option} '{name}'",
-            advice=(f"Did you mean '{hint}'? " if hint else "") + f"One of: {known}.",
-            span=spans.get(option, whole),
-            name=name,
-            did_you_mean=hint,
-        )
+        what = "sink type" if option == "type" else option
+        raise unknown(error, what, name, sorted(registry), span=spans.get(option, whole))
     return name.lower()
 
 

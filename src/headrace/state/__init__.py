@@ -1,1 +1,1 @@
-"""The state directory: catalog, plan versions, progress, checkpoints, savepoints."""
+"""The state directory of a hub: catalog, plan versions, progress, checkpoints, savepoints."""

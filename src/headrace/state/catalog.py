@@ -1,7 +1,7 @@
-"""What is declared: streams, sinks, pipelines. Durable, atomic, versioned; no half-registered thing is ever visible.
+"""The catalog: all declared streams, sinks and pipelines.
 
-A `Catalog` is immutable; a script works on a draft and `CatalogFile.save` replaces the old one whole, or nothing
-happens.
+A `Catalog` is immutable. A script changes a draft, and `CatalogFile.save` replaces the stored catalog atomically, so a
+script takes effect as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.base.durable import state_errors, write_atomic
 from headrace.errors import ExternalError, StateDamaged
 from headrace.model.codec import dump
 from headrace.model.program import Left, PipelineDef, SinkDef, StreamDef
-from headrace.model.status import Change, State
+from headrace.model.status import State, StateChange
 from headrace.model.stored import store_text, stored
 from headrace.state.lifecycle import Desired, desired_in, follow
 from headrace.state.secrets import Vault, names_in, read_vault
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PipelineRecord:
-    """A pipeline and what became of it. `detached` are the sinks that it goes on without, and why."""
+    """A declared pipeline with its state history. `detached` lists sinks that get no more rows, with the reason."""
 
     definition: PipelineDef
-    history: tuple[Change, ...] = (Change("created", "", 0.0),)
+    history: tuple[StateChange, ...] = (StateChange("created", "", 0.0),)
     detached: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -41,17 +41,17 @@ class PipelineRecord:
 
     @property
     def desired(self) -> Desired:
-        """Whether the plan has it."""
+        """Whether the stream's plan should run it."""
         return desired_in(self.state)
 
     @property
     def error(self) -> str:
-        """Why it failed, if it has."""
+        """The reason of its failure. Empty if it has not failed."""
         return self.history[-1].reason if self.state == "failed" else ""
 
     @property
     def attached(self) -> PipelineDef:
-        """The pipeline with the sinks that are written to."""
+        """The pipeline without its detached sinks."""
         late = self.definition.late
         return replace(
             self.definition,
@@ -60,17 +60,17 @@ class PipelineRecord:
         )
 
     def to(self, state: State, reason: str, at: float | None = None) -> PipelineRecord:
-        """The record after a change. Raises IllegalTransition."""
+        """The record after a change of state. Raises IllegalTransition."""
         now = time.time() if at is None else at
         return replace(self, history=follow(self.history, state, reason, now))
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All declarations, by name (lower case: names are compared without case). Methods return a changed copy.
+    """All declarations, by lower-case name, because names ignore case. Methods return a changed copy.
 
-    `ended` are instances that ended and whose lanes no plan version tells of it yet: stored with what ended them, so
-    that a crash before the plan is published leaves no state behind.
+    `ended` lists ended instances whose lanes still have to be told by a plan version. It is stored together with the
+    statement that ended them. So a crash before the plan is published does not leak their state.
     """
 
     version: int = CATALOG_VERSION
@@ -124,7 +124,7 @@ class Catalog:
         return replace(self, sinks={**self.sinks, sink.name.lower(): sink})
 
     def with_pipeline(self, record: PipelineRecord) -> Catalog:
-        """Add or change a pipeline; an instance number that was used is never given again."""
+        """Add or change a pipeline. An instance number is never assigned twice."""
         return replace(
             self,
             pipelines={**self.pipelines, record.definition.name.lower(): record},
@@ -132,7 +132,7 @@ class Catalog:
         )
 
     def marked(self, instances: Collection[int], state: State, reason: str) -> Catalog:
-        """The catalog after these instances have changed their state; without those for which that is nothing new."""
+        """The catalog with these instances in `state`. Skips those that are in it already."""
         changed = self
         for record in self.pipelines.values():
             if record.definition.instance in instances and record.state != state:
@@ -140,23 +140,23 @@ class Catalog:
         return changed
 
     def with_end(self, pipeline: PipelineDef, flush: bool, drop: bool = True) -> Catalog:
-        """Note that an instance ends here; it may begin anew, or go on if its state is not dropped."""
+        """Record the end of an instance. It can be started again later, with its state unless that is dropped."""
         left = Left(pipeline, flush, self.next_instance, drop)
         return replace(self, ended=(*self.ended, left), next_instance=self.next_instance + 1)
 
     def without_stop(self, instance: int) -> Catalog:
-        """It is started again before any plan told of its stop, which had kept its state."""
+        """Forget a stop that kept the state: the instance starts again before any plan version contains the stop."""
         kept = tuple(e for e in self.ended if e.drop or e.pipeline.instance != instance)
         return replace(self, ended=kept) if kept != self.ended else self
 
     def ended_on(self, stream: str) -> tuple[Left, ...]:
-        """The ends of a stream's pipelines that are still to be told."""
+        """The ends of a stream's pipelines that no plan version contains yet."""
         return tuple(e for e in self.ended if e.pipeline.program.stream.lower() == stream.lower())
 
     def without_ends(self, stream: str) -> Catalog:
-        """A plan version tells them now, or the stream is gone with all its state."""
-        told = self.ended_on(stream)
-        return replace(self, ended=tuple(e for e in self.ended if e not in told)) if told else self
+        """Forget the ends of a stream: a plan version contains them now, or the stream is dropped with its state."""
+        published = self.ended_on(stream)
+        return replace(self, ended=tuple(e for e in self.ended if e not in published)) if published else self
 
     def without(self, kind: Literal["stream", "sink", "pipeline"], name: str) -> Catalog:
         """Remove one declaration."""
@@ -173,10 +173,10 @@ def _omit(entries: dict[str, T], name: str) -> dict[str, T]:
 
 
 class CatalogFile:
-    """The catalog on disk, and the secrets that it names. One process, one lock around it: the hub's.
+    """The catalog on disk and the secrets that it names. Only the hub uses it, under its lock.
 
-    `catalog.previous.json` is the catalog before the newest change. A catalog that is missing or cannot be read is an
-    error wherever there are signs that there was one: an empty one would give up every stream.
+    `catalog.previous.json` is the catalog before the newest change. A missing or unreadable catalog is an error if the
+    directory shows that there was one: an empty catalog would abandon every stream.
     """
 
     def __init__(self, state_dir: Path, vault: Vault | None = None) -> None:
@@ -184,7 +184,7 @@ class CatalogFile:
         self._path, self._previous = state_dir / "catalog.json", state_dir / "catalog.previous.json"
         self.vault = vault or Vault()
         self.catalog = Catalog()
-        self._text: str | None = None  # what is stored; None when that was not read
+        self._text: str | None = None  # the stored text; None before `read`
 
     def read(self) -> Catalog:
         """The stored catalog, or an empty one in a new directory. Raises StateDamaged."""
@@ -203,7 +203,7 @@ class CatalogFile:
             signs = [self._previous] if self._previous.exists() else []
             signs += [e for e in streams.iterdir() if not e.name.startswith(".")] if streams.is_dir() else []
             if signs:
-                raise self._damaged(f"is missing, although there is {signs[0]}") from None
+                raise self._damaged(f"is missing, although {signs[0]} exists") from None
             return Catalog()
         if catalog.version not in READABLE_VERSIONS:
             raise self._damaged(f"has version {catalog.version}")
@@ -212,15 +212,15 @@ class CatalogFile:
     def _damaged(self, how: str) -> StateDamaged:
         return StateDamaged(
             f"{self._path} {how}",
-            advice=f"Nothing was changed. Put the file back from a backup, or copy {self._previous.name} over it: that "
+            advice=f"Nothing was changed. Restore the file from a backup, or copy {self._previous.name} over it: that "
             "is the catalog before its newest change.",
             path=str(self._path),
         )
 
     def save(self, catalog: Catalog) -> None:
-        """Replace the stored catalog. What it names is durable before, and streams that it does not have any more are
-        marked as dropped: only what bears that mark is ever deleted. Raises DiskFull or StateUnavailable: then the old
-        catalog stands."""
+        """Replace the stored catalog. The secrets that it names are made durable first. Directories of streams that it
+        no longer has are marked as dropped; only marked directories are ever deleted. Raises DiskFull or
+        StateUnavailable, and then keeps the old catalog."""
         text = dump(catalog)
         before = text if self._text is None else self._text
         with state_errors(self._path):

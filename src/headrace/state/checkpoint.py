@@ -1,4 +1,4 @@
-"""A stream's Spark checkpoint: its name, where it lies, and how it is brought to another place."""
+"""A stream's Spark checkpoint: its id, its location, and how to move it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SCHEMA_FILE = re.compile(r".*/(state/\d+/_stateSchema/.*)", re.DOTALL)
 
 
 def checkpoint_id(directory: Path, stream: str) -> str:
-    """The name of a stream's checkpoint, unique among all that ever were: a fresh checkpoint restarts epochs, and sinks
-    must not confuse them. Raises StateDamaged when a stream that has committed has lost its checkpoint, or its name."""
+    """The unique id of a stream's checkpoint. A fresh checkpoint restarts epoch numbers, and the id keeps sinks from
+    confusing them. Raises StateDamaged if a stream with committed epochs has lost its checkpoint or the id."""
     file, checkpoint = directory / ID, directory / CHECKPOINT
     if file.exists() != checkpoint.exists() and read_progress(directory).epoch >= 0:
         kept, gone = (file, checkpoint) if file.exists() else (checkpoint, file)
         raise StateDamaged(
-            f"stream {stream} has committed epochs, but {gone} is missing beside {kept}",
+            f"stream {stream} has committed epochs, but {gone} is missing while {kept} exists",
             advice="Restore it from a backup or a savepoint, or drop the stream and create it again.",
             path=str(gone),
         )
@@ -39,50 +39,50 @@ def checkpoint_id(directory: Path, stream: str) -> str:
         store_text(file, uuid.uuid4().hex)
     found = stored_text(file, lambda text: re.fullmatch(r"[0-9a-f]{32}", text) is not None) or ""
     if re.fullmatch(r"[\w-]{1,100}", found) is None:
-        raise damaged(file, "does not hold the name of a checkpoint")
+        raise damaged(file, "does not hold the id of a checkpoint")
     return found
 
 
 def location(checkpoint: Path) -> str:
-    """`checkpoint` as Spark's option checkpointLocation takes it.
+    """`checkpoint` as a value of Spark's option checkpointLocation.
 
-    Spark makes a Hadoop Path of the text, which escapes special characters itself: a URI, such as `as_uri` gives, would
-    be escaped twice and lead to another directory. The scheme stays: without it the checkpoint would lie wherever
-    fs.defaultFS points. A path that began with two slashes would be read as the name of a host.
+    Spark makes a Hadoop Path of the text, and that escapes special characters itself. A URI, such as `as_uri` returns,
+    would be escaped twice and name another directory. Without the scheme, the checkpoint would be wherever
+    fs.defaultFS points. Two leading slashes would be read as a host name.
     """
     return "file:/" + str(checkpoint.absolute()).lstrip("/")
 
 
 def misplaced(checkpoint: Path) -> Path:
-    """Where earlier versions made Spark put a checkpoint."""
+    """Where Spark put the checkpoint under earlier versions of headrace."""
     return Path(quote_from_bytes(os.fsencode(checkpoint.absolute())))
 
 
 def settle_checkpoint(directory: Path) -> None:
-    """Put the checkpoint of a stream where `location` says, and let its files name that place.
+    """Move the checkpoint of a stream to its `location`, and correct the paths inside its files.
 
-    Earlier versions handed Spark a URI, so that a path with a blank, a `%` or a letter outside ASCII led to a directory
-    whose name was escaped once more. A state directory that was moved as a whole is put right too.
+    Earlier versions passed a URI to Spark. A path with a space, a `%` or a non-ASCII letter then named a directory
+    that was escaped twice. This also corrects a state directory that was moved as a whole.
     """
     right = directory.absolute() / CHECKPOINT
     wrong = misplaced(right)
-    # A directory with a name of its own beside it is another stream's, of another state directory.
+    # A directory with an id file beside it belongs to a stream of another state directory.
     if not right.exists() and wrong != right and wrong.is_dir() and not (wrong.parent / ID).exists():
         _move(wrong, right)
     relocate(right, right)
 
 
 def relocate(checkpoint: Path, place: Path) -> None:
-    """Spark's metadata names the files of its state schema by their full path: let them be those at `place`."""
+    """Correct the absolute paths of state schema files in Spark's metadata: they must be below `place`."""
     for path in checkpoint.glob("state/*/_metadata/*/*"):
         if path.suffix == ".crc":
             continue
-        with contextlib.suppress(ValueError):  # torn or no text: Spark says so, and which file it is
+        with contextlib.suppress(ValueError):  # torn or not text: Spark reports it with the path
             version, _, body = path.read_text().partition("\n")
             facts = json.loads(body)
             moved = _at(facts, location(place))
             if moved != facts:
-                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # without one nothing is checked
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Spark checks nothing without this file
                 write_atomic(path, f"{version}\n{json.dumps(moved, separators=(',', ':'))}".encode())
 
 
@@ -96,7 +96,7 @@ def _at(facts: Any, place: str) -> Any:
 
 
 def _move(old: Path, new: Path) -> None:
-    """Move a directory so that `new` is there whole or not at all; they may be on different file systems."""
+    """Move a directory atomically, also between file systems: `new` is complete or absent."""
     aside = new.with_name(f".{new.name}.{uuid.uuid4().hex}")
     private_directory(new.parent)
     try:
@@ -106,5 +106,5 @@ def _move(old: Path, new: Path) -> None:
         os.rename(aside, new)
         shutil.rmtree(old, ignore_errors=True)
     fsync(new.parent)
-    with contextlib.suppress(OSError):  # empty, unless others use it
+    with contextlib.suppress(OSError):  # fails if it is not empty
         old.parent.rmdir()

@@ -1,4 +1,4 @@
-"""`headrace repair`: make the damaged journal of a stream readable again."""
+"""`headrace repair`: makes the damaged journal of a stream readable again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headrace.state.state_dir import StateDir
 
 
 def repair_journal(state_dir: Path, stream: str) -> dict[str, int]:
-    """The bytes that were lost, for each file that was damaged; 0 for a journal of which nothing is left.
-    Raises StateInUse while a hub is open."""
+    """Repair the journal of a stream. Returns the lost bytes of each damaged file; 0 for a journal that is completely
+    gone. Raises StateInUse while a hub is open."""
     if not (state_dir / "VERSION").exists():
         raise _unknown(state_dir, stream)
     state = StateDir.open(state_dir)

@@ -1,9 +1,9 @@
-"""State that epochs wrote and never committed: removed before a query starts.
+"""Removes state that epochs wrote but never committed. Runs before a query starts.
 
 Spark's tasks write the state of epoch N as version N + 1 before the epoch is committed. When the epoch runs again with
-other input (without a pipeline that killed its worker, or without a file that cannot be read), Spark 4.3 keeps the file
-that is already there instead of the new one. The state in memory is right, so nothing shows until the next start reads
-the wrong version. A version that no committed epoch wrote is therefore never worth keeping: the re-run makes it again.
+other input (without a pipeline that killed its worker, or without an unreadable file), Spark 4.3 keeps the existing
+file instead of the new one. The state in memory is right, so the error shows only when the next start reads the wrong
+version. A version that no committed epoch wrote is therefore always deleted: the re-run writes it again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _VERSIONED = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:changelog|zip|delta|snapshot)
 
 
 def remove_uncommitted_state(checkpoint: Path) -> int:
-    """Remove the state versions that no committed epoch of a checkpoint wrote; how many files that were. Call it while
-    no query uses the checkpoint."""
-    # Epoch N begins with version N. Where the log of commits is lost, the log of offsets still says what is needed.
+    """Delete the state versions that no committed epoch of a checkpoint wrote. Returns the number of files. Call it
+    only while no query uses the checkpoint."""
+    # Epoch N starts from version N. If the commit log is lost, the offset log still shows which versions are needed.
     newest = max(_newest(checkpoint / "commits") + 1, _newest(checkpoint / "offsets"))
     removed = 0
     for path in (checkpoint / "state").rglob("*"):

@@ -1,9 +1,9 @@
 """Short notices from the planning process to the hub, over a loopback datagram socket.
 
-Spark runs the planning side of a source in a process of its own. It tells the hub four things as they happen: an
-epoch was planned, or is only tried out, the source has nothing more, the source is held. A notice only wakes the hub;
-what is true stands in files (`headrace.state.progress`) or in the notice itself, and is repeated at every idle poll,
-so a lost one does no harm.
+Spark plans the epochs of a source in a process of its own. That process notifies the hub when an epoch was planned,
+when one is only probed, when the source has no more input, and when the source is held. A notice only wakes the hub.
+The facts are in files (`headrace.state.progress`) or in the notice itself. Every idle poll repeats the notice, so a
+lost one does no harm.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Handler = Callable[[dict[str, Any]], None]
 
 
 def send_notice(port: int, token: str, stream: str, kind: NoticeKind, **facts: Any) -> None:
-    """Tell the hub. Never blocks and never fails: the hub may be gone."""
+    """Send a notice to the hub. Never blocks and never fails, even if the hub is gone."""
     message = json.dumps({"token": token, "stream": stream, "kind": kind, **facts}).encode()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.sendto(message, ("127.0.0.1", port))
 
 
 def _parse(message: bytes) -> dict[str, Any]:
-    """A notice, or nothing: any local process may send to the port, and what it sends must not stop the thread."""
+    """The notice, or an empty one. Any local process can send to the port, and its data must not stop the thread."""
     try:
         notice = json.loads(message)
     except (ValueError, RecursionError):
@@ -42,7 +42,7 @@ class NoticeBoard:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
-        self.token = secrets.token_hex(16)  # so that another local process cannot speak for ours
+        self.token = secrets.token_hex(16)  # so that no other local process can send notices
         self._handler = handler
         self._closing = False
         self._thread = threading.Thread(target=self._listen, name="headrace-notices", daemon=True)

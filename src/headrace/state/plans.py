@@ -1,7 +1,7 @@
-"""Plan versions on disk: written by the hub, read by the process that plans epochs.
+"""Plan versions on disk. The hub writes them, and the planning process reads them.
 
-A version is immutable once written; `current` names the newest. A reader sees a version whole or not at all, because
-the pointer is replaced after the version is durable.
+A version is immutable once written. The file `current` names the newest. It is replaced after the version is durable,
+so a reader never sees part of a version.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ T = TypeVar("T")
 
 
 class PlanStore:
-    """The plan versions of one stream. Any number of readers; one writer, the hub."""
+    """The plan versions of one stream. The hub is the only writer; any process may read."""
 
     def __init__(self, stream_dir: Path) -> None:
         self.directory = stream_dir / "plans"
         self._pointer = stream_dir / "current"
 
     def publish(self, plan: PlanVersion) -> None:
-        """Make `plan` the newest version: in force from the next epoch on."""
+        """Make `plan` the newest version. It takes effect with the next epoch."""
         with state_errors(self.directory):
             private_directory(self.directory)
         store(self._file(plan.version), plan)
         store_text(self._pointer, str(plan.version))
 
     def current(self) -> int:
-        """The newest version; 0 when there is none. Raises StateDamaged."""
+        """The newest version, or 0 if there is none. Raises StateDamaged."""
         found = parsed(self._pointer, int, lambda text: text == str(max(self._versions(), default=0)))
         if found is None and any(self.directory.glob("*.json")):
-            raise damaged(self._pointer, "is missing beside the plans that it points to")
+            raise damaged(self._pointer, "is missing, although there are plans")
         return found or 0
 
     def load(self, version: int) -> PlanVersion:
-        """One version. Raises StateDamaged when it is not there: it is kept while an uncommitted epoch names it."""
+        """One version. Raises StateDamaged if it is missing: versions are kept while an uncommitted epoch names
+        them."""
         return self._loaded(version, lambda text: load(PlanVersion, text))
 
     def parsed(self, version: int) -> PlanVersion:
@@ -60,8 +61,8 @@ class PlanStore:
         return found
 
     def forgettable(self, before: int, now: int) -> dict[int, PipelineDef]:
-        """The pipelines, by instance, that versions on disk name and no epoch can: neither the newest committed one, if
-        it is run again from plan `before` to plan `now`, nor any that follows."""
+        """The pipelines, by instance, that only old versions name. No epoch can name them again: neither the newest
+        committed epoch, if it runs again from plan `before` to plan `now`, nor a later one."""
         plans = {version: self.parsed(version) for version in self._versions()}
         told = {version: {left.key for left in plan.left} for version, plan in plans.items()}
         named: set[int] = set()
@@ -74,16 +75,16 @@ class PlanStore:
         return {instance: p for instance, p in known.items() if instance not in named}
 
     def all(self) -> list[PipelineDef]:
-        """The pipelines that any version on disk names, each instance once."""
+        """All pipelines that a version on disk names, each instance once."""
         plans = [self.parsed(version) for version in self._versions()]
         return list({instance: p for plan in plans for instance, p in plan.known.items()}.values())
 
     def names(self, instance: int) -> bool:
-        """Whether a version on disk names the instance."""
+        """True if a version on disk names the instance."""
         return any(instance in self.parsed(version).known for version in self._versions())
 
     def prune(self, oldest_needed: int) -> None:
-        """Remove versions that no uncommitted epoch can name."""
+        """Delete the versions that no uncommitted epoch can name."""
         for version in self._versions():
             if version < oldest_needed:
                 file = self._file(version)
@@ -99,5 +100,5 @@ class PlanStore:
 
 @lru_cache(maxsize=8)
 def parse_plan(text: str) -> PlanVersion:
-    """A plan version from its text; parsed once per process, because tasks of many epochs bring the same text."""
+    """A plan version from its text. Cached, because the tasks of many epochs get the same text."""
     return load(PlanVersion, text)

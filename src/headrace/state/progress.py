@@ -1,7 +1,7 @@
-"""What really happened to a stream, as files: written after it happened, so they never promise.
+"""Files that record what happened to a stream. They are written after the fact, so they never promise anything.
 
-`Progress` is written by the hub inside the commit of an epoch, before Spark learns that the epoch is done. `Applied` is
-written by the planning process when an epoch is really planned: it is the only truth about what is being decoded.
+The hub writes `Progress` inside the commit of an epoch, before Spark logs the epoch as done. The planning process
+writes `Applied` when it has planned an epoch. Only `Applied` says which columns are being decoded.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from headrace.model.program import PipelineDef
 from headrace.model.status import Gap, Traffic
 from headrace.model.stored import store, stored
 
-# While a file of this name is in the stream's directory, no epoch is planned: none at all when it is empty, none behind
-# the barrier whose id it holds.
+# While a file of this name is in the stream's directory, the planner plans no epoch. If the file holds the id of a
+# barrier, it plans epochs up to that barrier.
 HOLD = "hold"
 KEPT_GAPS = 16
 T = TypeVar("T")
@@ -27,16 +27,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The stream after its newest committed epoch. `watermark` is in microseconds; counters are since the beginning.
+    """The stream after its newest committed epoch. `watermark` is in microseconds. Counters start with the stream.
 
-    `failures` are those that failed and are still in the plan, by `PipelineDef.run`: durable before the epoch is, so a
-    crash cannot let a pipeline go on with a hole in its output. `closed` counts the windows that the newest epoch
-    closed, `future` all rows that were too far ahead of the clock to move the watermark. `detached` are sinks that
-    failed and are still in the plan, by `PipelineDef.run`. `debts` are epochs that a sink has promised and not shown
-    yet. `rows` counts every record, `rejected` those that were no row for any pipeline, `nulled` broken ones that were
-    rows all the same (mode PERMISSIVE), `bad` all of these and bad values, by reason. `end` is the offset at which the
-    newest epoch ended, as the planner made it: should Spark lose its log of that epoch, it is planned again with the
-    same input.
+    - `rows` counts every record. `rejected` of them reached no pipeline. `nulled` are broken but reached pipelines
+      (mode PERMISSIVE). `bad` counts all of these and bad values, by reason.
+    - `failures` are pipelines that failed and are still in the plan, by `PipelineDef.run`. They are durable before the
+      epoch is, so after a crash no pipeline continues with a gap in its output.
+    - `detached` are sinks that failed and are still in the plan, by `PipelineDef.run`. `debts` are epochs that a sink
+      has promised but not committed.
+    - `closed` counts the windows that the newest epoch closed. `future` counts rows that were too far ahead of the
+      clock to move the watermark.
+    - `end` is the planner's end offset of the newest epoch. If Spark loses its log of that epoch, the planner plans it
+      again with the same input.
     """
 
     epoch: int = -1
@@ -59,7 +61,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """An epoch that one sink of a pipeline owes: its promise is durable, its commit failed."""
+    """An epoch that a sink of a pipeline still has to commit: it was promised durably, and the commit failed."""
 
     pipeline: PipelineDef
     sink: str
@@ -68,13 +70,15 @@ class Debt:
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
-    """One instance: rows that became visible in its sinks' first, rows that came too late, bad values met, what crossed
-    the bridge; `groups` and `bytes` are its state after the newest epoch. `rows_in` are the stream's records in the
-    epochs that it took part in.
+    """The progress of one pipeline instance.
 
-    `epoch` is the newest that it took part in, and `seen_rows` and `seen_bytes` are the stream's counters after it:
-    whatever the stream has beyond them, the instance has missed. `gaps` are the newest of those that it came back from;
-    the `missed` counters are over all of them.
+    `rows_out` counts the rows in its first sink, `late` the rows that arrived too late, and `bad` the rows with bad
+    values. `sent` and `received` count bridge messages. `groups` and `bytes` measure its state after the newest epoch.
+    `rows_in` counts the stream's records in the epochs that it took part in.
+
+    `epoch` is the newest epoch that it took part in, and `seen_rows` and `seen_bytes` are the stream's counters after
+    that epoch. The instance has missed everything that the stream counted since. `gaps` are the newest gaps that it
+    returned from; the `missed` counters cover all of them.
     """
 
     rows_out: int = 0
@@ -93,8 +97,8 @@ class PipelineProgress:
     rows_in: int = 0
 
     def back(self, stream: Progress, epoch: int) -> PipelineProgress:
-        """As of the moment before it takes part in `epoch`; `stream` is the stream before it. What came between is a
-        gap, unless the instance is new."""
+        """The progress just before the instance takes part in `epoch`; `stream` is the stream's progress at that
+        moment. Epochs in between are a gap, unless the instance is new."""
         if self.epoch is None:
             return replace(self, epoch=epoch - 1, seen_rows=stream.rows, seen_bytes=stream.bytes)
         rows, size = stream.rows - self.seen_rows, stream.bytes - self.seen_bytes
@@ -111,9 +115,8 @@ class PipelineProgress:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The projection of the newest planned epoch: which columns it decodes, under which plan version. Instances in
-    `out` are in that plan but on the quarantine list; those `leaving` end in that epoch, and their state is looked
-    at."""
+    """The projection of the newest planned epoch: the columns it decodes and its plan version. Instances in `out` are
+    in that plan but quarantined. Instances in `leaving` end in that epoch, and it reads their state."""
 
     version: int
     epoch: int
@@ -123,37 +126,38 @@ class Applied:
 
 
 def digest_of(end: dict[str, Any]) -> str:
-    """What tells an epoch from any other with the same number: a digest of the offset at which it ends."""
+    """A digest of an epoch's end offset. It distinguishes epochs with the same number."""
     return hashlib.sha256(json.dumps(end, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
 
 
 def require_same_epoch(before: Progress, epoch: int, digest: str) -> None:
-    """Raise EpochMismatch unless `epoch` is later than the newest committed one, or that one with the same input."""
+    """Raise EpochMismatch unless `epoch` is newer than the newest committed epoch, or equals it and has the same
+    input."""
     if before.epoch > epoch or (before.epoch == epoch and before.end and digest and digest_of(before.end) != digest):
         raise mismatch(
-            f"epoch {epoch} is not the one that was committed under this number; the newest committed epoch is "
+            f"epoch {epoch} differs from the epoch that was committed with this number; the newest committed epoch is "
             f"{before.epoch}",
             epoch,
         )
 
 
 def mismatch(message: str, epoch: int) -> EpochMismatch:
-    """An epoch is not the one that was committed under its number."""
+    """The error for an epoch that differs from the one committed with its number."""
     return EpochMismatch(
         message,
-        advice="Nothing of it was committed. Spark's checkpoint and the sinks are not of one piece: the checkpoint was "
-        "lost in part or put back by hand, or another hub writes under the same name. Restore a savepoint with "
-        "--rewind, or drop the stream and create it again.",
+        advice="Nothing of it was committed. Spark's checkpoint does not match the sinks: the checkpoint lost files or "
+        "was replaced by hand, or another hub writes with the same name. Restore a savepoint with --rewind, or drop "
+        "the stream and create it again.",
         epoch=epoch,
     )
 
 
 def lost_progress(found: Progress, epoch: int, stream_dir: Path) -> StateDamaged:
-    """Progress is stored before Spark logs an epoch as done, so it can never be older than Spark's log."""
+    """The error for progress that is older than Spark's log. Progress is stored first, so this means lost files."""
     path = stream_dir / "progress.json"
     return StateDamaged(
         f"{path} is missing or old: it ends with epoch {found.epoch}, but Spark's checkpoint with epoch {epoch}",
-        advice="Put it back from a backup, restore a savepoint, or drop the stream and create it again.",
+        advice="Restore it from a backup, restore a savepoint, or drop the stream and create it again.",
         path=str(path),
     )
 
@@ -164,8 +168,8 @@ def read_progress(stream_dir: Path) -> Progress:
 
 
 class ProgressView:
-    """Reads the progress of a stream and parses it only when it has changed: a status of hundreds of pipelines asks for
-    it hundreds of times. Any thread may call."""
+    """Reads the progress of a stream and parses it only when it has changed. The status of hundreds of pipelines reads
+    it hundreds of times. Thread-safe."""
 
     def __init__(self, stream_dir: Path) -> None:
         self._directory = stream_dir
@@ -185,13 +189,13 @@ class ProgressView:
 
 
 def write_progress(stream_dir: Path, progress: Progress) -> None:
-    """Store durably."""
+    """Store the progress durably."""
     store(stream_dir / "progress.json", progress)
 
 
 def read_applied(stream_dir: Path) -> Applied | None:
-    """What the planning process last applied; None before the first epoch, and when the file is damaged: nothing
-    depends on it but what is shown, and the next epoch writes it again."""
+    """The projection that the planner applied last. None before the first epoch, and if the file is damaged: it is only
+    shown to users, and the next epoch writes it again."""
     try:
         return stored(Applied, stream_dir / "applied.json")
     except (StateDamaged, StateTooNew):
@@ -199,5 +203,5 @@ def read_applied(stream_dir: Path) -> Applied | None:
 
 
 def write_applied(stream_dir: Path, applied: Applied) -> None:
-    """Publish what was applied."""
+    """Store the projection of the newest planned epoch."""
     store(stream_dir / "applied.json", applied)

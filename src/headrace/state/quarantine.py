@@ -1,8 +1,8 @@
-"""Pipelines that kill the Python worker they run in: who is left out of epochs that are already planned.
+"""The quarantine list: pipelines that are left out of epochs, even of epochs that are already planned.
 
-What kills a worker (out of memory, a crash in native code) cannot be caught there, and Spark would run the logged epoch
-with the logged plan again and again. So this list stands outside the plan versions: the hub writes it, and the planning
-process applies it whenever it hands out a plan (DESIGN section 6).
+A worker cannot catch its own death (out of memory, a crash in native code), and Spark would repeat the logged epoch
+with the logged plan for ever. Therefore this list is separate from the plan versions. The hub writes it, and the
+planning process applies it to every plan (docs/design/2026-11-16-founding.md).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from headrace.model.stored import store, stored
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """An instance that is left out of every epoch, or only of those with plan versions up to `until`: later ones were
-    made when it had been started again. With `ended` it did nothing wrong: it was stopped at once, or dropped, and what
-    an epoch in flight would bring of it is not wanted, also when that epoch is run again after a crash."""
+    """An instance that is left out of epochs: of all, or of those with plan versions up to `until`, because it was
+    started again after that version. With `ended` it did not fail: it was stopped at once or dropped. Its output of the
+    current epoch is discarded, also when that epoch runs again after a crash."""
 
     instance: int
     reason: str
@@ -36,29 +36,31 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """`out` are left out. With a `probe` only the instances in it run, and nothing is committed: somebody is guilty and
-    is being looked for."""
+    """The instances in `out` are left out. During a `probe` only its instances run, and nothing is committed: the hub
+    is searching for the pipeline that kills workers."""
 
     out: tuple[Quarantined, ...] = ()
     probe: tuple[int, ...] | None = None
 
     def reasons(self, version: int) -> dict[int, str]:
-        """Who is left out of epochs with this plan version, and why."""
+        """The instances that are left out of epochs with this plan version, and why."""
         return {q.instance: q.reason for q in self.out if q.until is None or version <= q.until}
 
     def ended(self, version: int) -> set[str]:
-        """Who was stopped at once or dropped before epochs with this plan version, by `PipelineDef.run`."""
+        """The pipelines that were stopped at once or dropped before epochs with this plan version, by
+        `PipelineDef.run`."""
         return {q.run for q in self.out if q.ended and (q.until is None or version <= q.until)}
 
     def ending(self, pipelines: Iterable[PipelineDef], version: int, reason: str) -> Quarantine:
-        """These were stopped at once or dropped: they are left out of epochs with plan versions up to `version`."""
+        """Leave these pipelines out of epochs with plan versions up to `version`: they were stopped at once or
+        dropped."""
         known = {(q.run, q.until) for q in self.out}
         new = (Quarantined(p.instance, reason, version, p.life, ended=True) for p in pipelines)
         return replace(self, out=(*self.out, *(q for q in new if (q.run, q.until) not in known)))
 
     def apply(self, plan: PlanVersion) -> PlanVersion:
-        """`plan` without those who may not run; `plan` itself when all may. Those who leave do so without a look at
-        their state."""
+        """`plan` without the quarantined pipelines, or `plan` itself if there are none. Quarantined pipelines that
+        leave the plan do so without reading their state."""
         out = self.reasons(plan.version)
 
         def may_run(pipeline: PipelineDef) -> bool:
@@ -69,7 +71,7 @@ class Quarantine:
         return plan if (kept, left) == (plan.pipelines, plan.left) else replace(plan, pipelines=kept, left=left)
 
     def without(self, instances: Collection[int], version: int) -> Quarantine:
-        """These were started again: they are left out of epochs up to `version` only."""
+        """Limit the quarantine of these instances to plan versions up to `version`: they were started again."""
         return replace(
             self,
             out=tuple(
@@ -78,12 +80,12 @@ class Quarantine:
         )
 
     def forgetting(self, instances: Collection[int]) -> Quarantine:
-        """Without these: no epoch can name them any more."""
+        """Forget these instances: no epoch can name them any more."""
         return replace(self, out=tuple(q for q in self.out if q.instance not in instances))
 
 
 def read_quarantine(stream_dir: Path) -> Quarantine:
-    """The list as it stands; empty when there never was one. Raises StateDamaged."""
+    """The stored list, or an empty one. Raises StateDamaged."""
     return stored(Quarantine, stream_dir / "quarantine.json") or Quarantine()
 
 
@@ -91,7 +93,7 @@ _changing = threading.Lock()
 
 
 def change_quarantine(stream_dir: Path, change: Callable[[Quarantine], Quarantine]) -> None:
-    """Store durably what `change` makes of the list. The hub's threads may call it at the same time."""
+    """Apply `change` to the list and store the result durably. Thread-safe within the hub."""
     with _changing:
         old = read_quarantine(stream_dir)
         new = change(old)

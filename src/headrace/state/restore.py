@@ -1,13 +1,13 @@
-"""A savepoint becomes a state directory, here or on another machine. Input before the cut is not needed any more.
+"""Makes a state directory from a savepoint, here or on another machine. Input before the savepoint is not needed.
 
-**Why nothing is lost or doubled.** Sinks know output by (checkpoint, instance, epoch), and a restored stream goes on
-with the checkpoint and the instances of the savepoint. So sinks must not hold anything of these instances from epochs
-after the cut, visible or not: a manifest that was left there would be taken for that of the epoch which the restored
-stream writes under the same key. Such output is refused, or removed on request, before the new directory appears; a
-restore that was killed on the way is run again and finds what is left.
+**Why no row is lost or duplicated.** Sinks identify output by (checkpoint, instance, epoch), and a restored stream
+continues with the checkpoint and the instances of the savepoint. Therefore sinks must not hold output of these
+instances from epochs after the savepoint, visible or staged: the restored stream writes these epochs again under the
+same keys, and would take an old manifest for its own. Such output is an error, or `rewind` deletes it, before the new
+directory appears. A restore that was killed can be run again: it finds the output that is still there.
 
-Pipelines that the old hub created after the cut have output under instance numbers that the savepoint does not know. So
-a restored catalog goes on counting from a number that no other hub comes to.
+Pipelines that the old hub created after the savepoint have instance numbers that the savepoint does not contain. A
+restored catalog therefore continues with a random high number that no other hub uses.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from headrace.state.state_dir import SAVEPOINTS, STREAMS, StateDir, write_versio
 
 
 def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint:
-    """Make the new state directory `state_dir` of a savepoint. Sinks that hold output of epochs after the cut would get
-    it twice: that is SinkAhead, or with `rewind` such output is removed."""
+    """Make the new state directory `state_dir` from a savepoint. Raises SinkAhead if sinks hold output of epochs after
+    the savepoint, which they would get twice. With `rewind` that output is deleted."""
     facts = read(savepoint)
     if state_dir.exists() and (not state_dir.is_dir() or any(state_dir.iterdir())):
         raise AlreadyExists(
@@ -50,8 +50,9 @@ def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint
     if ahead and not rewind:
         names = ", ".join(sorted({f"{sink} ({files} files)" for sink, files, _, _ in ahead}))
         raise SinkAhead(
-            f"there is output from after the savepoint in {names}",
-            advice="Restore with --rewind to remove it: the pipelines write it again. Or put the sinks back by hand.",
+            f"these sinks hold output written after the savepoint: {names}",
+            advice="Restore with --rewind to delete that output: the pipelines write it again. Or restore the sinks by "
+            "hand.",
             sinks=sorted({sink for sink, _, _, _ in ahead}),
         )
     _remove_halves(state_dir)
@@ -75,7 +76,7 @@ def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint
 
 
 def read(savepoint: Path) -> Savepoint:
-    """What a directory says it is a savepoint of. Raises BadSavepoint."""
+    """The description of the savepoint in a directory. Raises BadSavepoint."""
     try:
         facts = stored(Savepoint, savepoint / "savepoint.json")
         if facts is None:
@@ -93,26 +94,26 @@ def read(savepoint: Path) -> Savepoint:
 def _unusable(savepoint: Path, problem: object) -> BadSavepoint:
     return BadSavepoint(
         f"{savepoint} cannot be used as a savepoint: {problem}",
-        advice=f"Name a directory that SAVEPOINT made: <state directory>/{SAVEPOINTS}/<name>.",
+        advice=f"Name a directory that SAVEPOINT created: <state directory>/{SAVEPOINTS}/<name>.",
         path=str(savepoint),
     )
 
 
 def _counting_elsewhere(catalog: Catalog) -> Catalog:
-    """The hub that took the savepoint may have given the numbers that follow, and so may other hubs that were restored
-    from it. Among 2^48 places to go on from, two hubs do not meet."""
+    """Continue with a random instance number. The hub that took the savepoint may have assigned the next numbers, and
+    so may other hubs that were restored from it. With 2^48 starting points, two hubs do not collide."""
     return replace(catalog, next_instance=catalog.next_instance + 1 + secrets.randbits(48))
 
 
 def _remove_halves(state_dir: Path) -> None:
-    """Remove the copies of restores that were killed."""
+    """Delete the unfinished copies of killed restores."""
     for half in state_dir.absolute().parent.glob(".*"):
         if re.fullmatch(rf"\.{re.escape(state_dir.name)}\.[0-9a-f]{{32}}", half.name):
             shutil.rmtree(half, ignore_errors=True)
 
 
 def _ahead(catalog: Catalog, facts: Savepoint) -> Iterator[tuple[str, int, DriverSink, SinkKey]]:
-    """The sinks with output from after the cut, how much, and the key of the cut."""
+    """The sinks with output written after the savepoint: name, number of files, sink, and the key of the savepoint."""
     for cut in facts.cuts:
         for instance, definition, output in _written(catalog, cut.stream):
             key = SinkKey(cut.checkpoint, instance, cut.epoch)
@@ -122,7 +123,7 @@ def _ahead(catalog: Catalog, facts: Savepoint) -> Iterator[tuple[str, int, Drive
 
 
 def _written(catalog: Catalog, stream: str) -> Iterator[tuple[int, SinkDef, Schema]]:
-    """Every sink that a stream writes to: those of its pipelines, and that of its dead letters."""
+    """Every sink that a stream writes to: the sinks of its pipelines and its dead letter sink."""
     for record in catalog.of_stream(stream):
         for sink, output in record.definition.outlets:
             yield record.definition.instance, sink, output
@@ -132,13 +133,13 @@ def _written(catalog: Catalog, stream: str) -> Iterator[tuple[int, SinkDef, Sche
 
 
 def _refuse_living_owner(savepoint: Path) -> None:
-    """A hub that still runs on the directory where the savepoint was made would write to the same sinks."""
+    """Raise StateInUse if the hub that took the savepoint still runs: it would write to the same sinks."""
     owner = savepoint.absolute().parent.parent
     if (owner / "catalog.json").exists() and savepoint.absolute().parent.name == SAVEPOINTS:
         try:
             StateDir.open(owner).close()
         except StateInUse as problem:
-            problem.advice = "Stop the hub that made the savepoint first: both would write to the same sinks."
+            problem.advice = "Stop the hub that took the savepoint first: both would write to the same sinks."
             raise
         except HeadraceError:
-            return  # not one that could run
+            return  # no hub can run on that directory

@@ -1,14 +1,14 @@
-"""Savepoints: a consistent cut of streams and all their pipelines, as a directory of its own.
+"""Savepoints: a consistent copy of streams and all their pipelines, in a directory of its own.
 
-    savepoint.json          what it is a cut of: streams, epochs, checkpoint ids
+    savepoint.json          its streams, their epochs and checkpoint ids
     catalog.json            the declarations, as in a state directory
     secrets.json            the tokens that they name; only the owner can read a savepoint
-    streams/<name>/         the stream's directory as it stood behind the cut
+    streams/<name>/         the stream's directory as it was after the savepoint's epoch
 
-It is made while the streams stand still behind a `savepoint` barrier: every epoch up to it is committed, none behind it
-is planned. Whoever calls `take` sees to it that nobody starts, drops or stops them meanwhile
-(`headrace.hub.reservations`). A copy becomes visible when it is whole; one that fails is removed.
-`headrace.state.restore` makes a state directory of it.
+The streams pause after a `savepoint` barrier while they are copied: all epochs up to the barrier are committed, and no
+later epoch is planned. The caller of `take` makes sure that no other operation starts, stops or drops these streams
+meanwhile (`headrace.hub.reservations`). A savepoint becomes visible when it is complete; a failed copy is deleted.
+`headrace.state.restore` makes a state directory from a savepoint.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ READABLE_FORMATS = (1, FORMAT)
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One stream of a savepoint: everything up to and with `epoch` is in it. `directory` is below `streams`."""
+    """One stream of a savepoint, up to and including `epoch`. `directory` is its name below `streams`."""
 
     stream: str
     directory: str
@@ -50,7 +50,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """What a savepoint holds."""
+    """The description of a savepoint, stored as savepoint.json."""
 
     format: int
     name: str
@@ -58,11 +58,11 @@ class Savepoint:
     cuts: tuple[Cut, ...]
 
 
-Source = tuple[Path, Cut]  # what is to be copied of a stream, and what it is then
+Source = tuple[Path, Cut]  # the directory of a stream to copy, and its entry in the savepoint
 
 
 class Standing(Protocol):
-    """A stream that can be made to stand still."""
+    """A stream that can be paused."""
 
     @property
     def stream(self) -> StreamDef: ...
@@ -79,11 +79,11 @@ class Standing(Protocol):
     def checkpoint_id(self) -> str: ...
 
     def stand_still(self, timeout: float) -> int | None:
-        """Come to a stand behind a barrier; the epoch that carried it, None when that takes too long."""
+        """Pause after a barrier. Returns the epoch that carried it, or None if that takes too long."""
         ...
 
     def release(self) -> None:
-        """Go on."""
+        """Resume."""
         ...
 
 
@@ -94,16 +94,16 @@ def take(
     timeout: float,
     vault: Vault | None = None,
 ) -> Path:
-    """Take a savepoint of streams. Raises SavepointTimeout, naming those that do not pause in time. `vault` has the
-    secrets that the catalog names.
+    """Take a savepoint of streams. `vault` has the secrets that the catalog names. Raises SavepointTimeout, which names
+    the streams that did not pause in time.
 
-    Streams meet here: none is copied before all have come to their barriers, and none goes on before all are copied.
+    The streams are synchronized: none is copied before all have paused, and none resumes before all are copied.
     """
     refuse_existing(target)
     with unwritable(target):
         private_directory(target.parent)
     barrier = Barrier(SAVEPOINT.name, 1)
-    # Blocking: what is to be copied of a stream waits behind its barrier for the other streams.
+    # Blocking: a paused stream is not copied until the other streams have reached their barriers.
     aligner: BarrierAligner[Source] = BarrierAligner(f"savepoint {target.name}", streams, blocking=True, limit=timeout)
     aligner.expect(barrier)
     passed: list[Source | Signal] = []
@@ -126,11 +126,11 @@ def take(
 
 
 def too_late(streams: Iterable[str], timeout: float) -> SavepointTimeout:
-    """These streams did not come to a stand in time."""
+    """The error for streams that did not pause in time."""
     names = sorted(streams)
     return SavepointTimeout(
-        f"{', '.join(names)} did not come to a stand in {timeout:g} s; there is no savepoint",
-        advice="Nothing is lost and the streams go on. Try again, or give the epochs in flight more time with "
+        f"{', '.join(names)} did not pause within {timeout:g} s; no savepoint was taken",
+        advice="Nothing is lost, and the streams continue. Try again, or allow more time for the current epochs with "
         "hub.savepoint(name, timeout=seconds).",
         streams=names,
         timeout=timeout,
@@ -138,7 +138,7 @@ def too_late(streams: Iterable[str], timeout: float) -> SavepointTimeout:
 
 
 def collect(half: Path, name: str, catalog: Catalog, sources: Sequence[Source], vault: Vault | None = None) -> None:
-    """Copy streams that stand still to `half`; `finish` makes that the savepoint."""
+    """Copy paused streams to `half`. `finish` turns that directory into the savepoint."""
     for directory, cut in sources:
         copy_tree(directory, half / "streams" / cut.directory)
     CatalogFile(half, vault).save(_part_of(catalog, {cut.stream for _, cut in sources}))
@@ -148,7 +148,7 @@ def collect(half: Path, name: str, catalog: Catalog, sources: Sequence[Source], 
 
 @contextlib.contextmanager
 def half_of(target: Path) -> Iterator[Path]:
-    """A new directory beside `target`, to be renamed to it. It is removed when that does not come about."""
+    """A temporary directory beside `target` that the caller renames to `target`. It is deleted if the block fails."""
     half = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         with unwritable(target):
@@ -168,21 +168,21 @@ def unwritable(target: Path) -> Iterator[None]:
     except OSError as problem:
         raise UnwritablePath(
             f"{target} cannot be written: {problem.strerror or problem}",
-            advice="Check that its directory may be written to and has space, then try again.",
+            advice="Check that its directory is writable and has space, then try again.",
             path=str(target),
         ) from problem
 
 
 def refuse_existing(target: Path) -> None:
-    """Raise AlreadyExists when there is a savepoint of this name."""
+    """Raise AlreadyExists if there is a savepoint with this name."""
     if target.exists():
         raise AlreadyExists(
-            f"there is a savepoint {target.name}", advice="Choose another name, or remove it.", name=target.name
+            f"the savepoint {target.name} exists already", advice="Choose another name, or delete it.", name=target.name
         )
 
 
 def finish(half: Path, target: Path) -> Path:
-    """Make the copy durable, and then visible under its name."""
+    """Make the copy durable, then rename it to `target`."""
     for directory, _, files in os.walk(half):
         for name in files:
             fsync(Path(directory) / name)
@@ -193,15 +193,17 @@ def finish(half: Path, target: Path) -> Path:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a directory that its owner may be tidying up: what vanishes meanwhile was not needed any more."""
+    """Copy a directory whose owner may delete files meanwhile. A file that vanishes is no longer needed."""
     private_directory(target)
     for entry in list(os.scandir(source)) if source.exists() else ():
         with contextlib.suppress(FileNotFoundError):
             if entry.is_dir():
                 copy_tree(Path(entry.path), target / entry.name)
-            elif entry.name not in (HOLD, MARK):  # a journal's mark may be newer than the files that were copied
+            elif entry.name not in (HOLD, MARK):  # a journal's mark may be newer than the copied files
                 shutil.copy2(entry.path, target / entry.name)
-                (target / entry.name).chmod(0o600)  # Spark's files let others read them, behind a closed door
+                (target / entry.name).chmod(
+                    0o600
+                )  # Spark makes its files readable by others, inside of a private directory
 
 
 def _part_of(catalog: Catalog, streams: set[str]) -> Catalog:

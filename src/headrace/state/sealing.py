@@ -1,4 +1,4 @@
-"""Takes tokens and passwords out of what is declared: see `headrace.state.secrets`."""
+"""Replaces tokens and passwords in declarations by the names of secrets; see `headrace.state.secrets`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _log = logging.getLogger(__name__)
 
 
 def secrets_of(stream: StreamDef) -> set[str]:
-    """The options of a stream that hold a secret, as they are spelled there."""
+    """The options of a stream that hold a secret, in the stream's own spelling."""
     names = {o.name for o in SOURCES[stream.source].options if o.secret}
     return {option for option, value in stream.options.items() if option.lower() in names and value}
 
 
 def seal_stream(stream: StreamDef, vault: Vault) -> StreamDef:
-    """`stream` as it is stored: options name secrets, and its text hides them. `vault` knows them from now on."""
+    """`stream` as it is stored: its options name secrets, and its SQL text hides them. The values go to `vault`."""
     secret = secrets_of(stream)
     if not secret:
         return stream
@@ -36,8 +36,8 @@ def seal_stream(stream: StreamDef, vault: Vault) -> StreamDef:
 
 
 def supply(declared: StreamDef, sealed: StreamDef, vault: Vault) -> StreamDef:
-    """`sealed`, a new declaration, with the names of secrets that `declared` has and whose values were lost: they get
-    the values of the new ones."""
+    """Recover lost secrets of `declared` from `sealed`, a new declaration of the same stream. Returns `sealed` with the
+    old names of these secrets; `vault` gets their new values."""
     options = dict(sealed.options)
     for name in secrets_of(declared) & secrets_of(sealed):
         old = declared.options[name]
@@ -62,19 +62,19 @@ def seal_directory(root: Path) -> CatalogFile:
 
 
 def read_sealed(root: Path) -> tuple[Catalog, Vault]:
-    """The catalog of a state directory without secrets, and the secrets. Changes nothing on the disk."""
+    """The catalog of a state directory without secrets, and its secrets. Only reads the disk."""
     file = CatalogFile(root)
     return sealed(file.read(), file.vault), file.vault
 
 
 def seal_savepoints(state_dir: Path) -> None:
-    """Take secrets out of the catalogs and plans of savepoints that an earlier version took."""
+    """Remove secrets from the catalogs and plans of savepoints of earlier versions."""
     for savepoint in (state_dir / SAVEPOINTS).glob("[!.]*"):
         try:
             if (savepoint / "catalog.json").exists():
                 seal_directory(savepoint)
-        except (StateDamaged, DiskFull, StateUnavailable) as problem:  # no reason to keep the hub closed
-            _log.warning("tokens that savepoint %s may have stay as they are: %s", savepoint, problem.message)
+        except (StateDamaged, DiskFull, StateUnavailable) as problem:  # the hub opens anyway
+            _log.warning("tokens in savepoint %s, if any, stay readable there: %s", savepoint, problem.message)
 
 
 def sealed(catalog: Catalog, vault: Vault) -> Catalog:
@@ -86,14 +86,14 @@ def sealed(catalog: Catalog, vault: Vault) -> Catalog:
 
 
 def _seal_plan(path: Path, vault: Vault) -> None:
-    with contextlib.suppress(StateDamaged, StateTooNew):  # whoever needs it says so
+    with contextlib.suppress(StateDamaged, StateTooNew):  # the reader of this plan reports the damage
         plan = stored(PlanVersion, path)
         if plan is not None and secrets_of(plan.stream):
             store(path, replace(plan, stream=seal_stream(plan.stream, vault)))
 
 
 def _hidden(sql: str, secret: set[str]) -> str:
-    """The text of a CREATE STREAM as it may be shown: who reads it need not be who may send."""
+    """The text of a CREATE STREAM with its secrets hidden: its readers may not be allowed to send data."""
     statement = parse_script(sql)[0] if sql else None
     if isinstance(statement, CreateStream):
         found = [(span, name) for name, span in statement.spans.items() if name.lower() in secret]

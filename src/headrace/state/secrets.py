@@ -1,8 +1,8 @@
-"""Tokens and passwords, kept apart from catalog and plans: those only name them.
+"""Tokens and passwords. They are stored apart from catalog and plans, which contain only their names.
 
-A secret's name is `secret:` and a keyed digest of its value. So equal values have equal names, which lets a script that
-is run again be compared with what is declared; and a name, which every task gets with its plan, tells nothing about the
-value to those who do not have the key. Values and key are in `secrets.json`, which only the owner can read.
+The name of a secret is `secret:` and a keyed digest of its value. Equal values have equal names, so a script that runs
+again can be compared with the catalog. Every task gets the name with its plan, and without the key the name reveals
+nothing about the value. Values and key are in `secrets.json`, which only the owner can read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = re.compile(r"secret:[0-9a-f]{32}")
 
 
 class Vault:
-    """The secrets of one hub, in memory. `unsaved` says that a value was added since they were read or written."""
+    """The secrets of one hub, in memory. `unsaved` is true if a value was added since the last read or write."""
 
     def __init__(self, key: str = "", values: dict[str, str] | None = None) -> None:
         self._key = key or secrets.token_hex(32)
@@ -32,36 +32,36 @@ class Vault:
         self.unsaved = False
 
     def copy(self) -> Vault:
-        """A vault with the same secrets. What it learns stays there."""
+        """An independent vault with the same secrets."""
         return Vault(self._key, self._values)
 
     def seal(self, value: str) -> str:
-        """The name of a value, which the vault knows from now on."""
+        """Add a value to the vault. Returns its name."""
         digest = hmac.new(self._key.encode(), value.encode(), hashlib.sha256).hexdigest()[:32]
         self.learn(f"secret:{digest}", value)
         return f"secret:{digest}"
 
     def learn(self, name: str, value: str) -> None:
-        """Give a name its value, also one whose value was lost."""
+        """Add a value under a given name, for example one whose value was lost."""
         self.unsaved = self.unsaved or name not in self._values
         self._values.setdefault(name, value)
 
     def knows(self, name: str) -> bool:
-        """Whether the value of a name is here."""
+        """True if the vault has the value of a name."""
         return name in self._values
 
     def reveal(self, name: str) -> str:
-        """The value of a name. Raises StateDamaged when it was lost."""
+        """The value of a name. Raises StateDamaged if it was lost."""
         if name not in self._values:
             raise StateDamaged(
-                f"{FILE} has lost a token of the stream",
-                advice="Put the file back from a backup, or run the script again that creates the stream.",
+                f"{FILE} lacks a token of the stream",
+                advice="Restore the file from a backup, or run the script that creates the stream again.",
                 path=FILE,
             )
         return self._values[name]
 
     def write(self, directory: Path, names: Iterable[str]) -> None:
-        """Store the values of these names, durably, and forget the others."""
+        """Store the values of these names durably. Drops all others from the file."""
         kept = {name: self._values[name] for name in names if name in self._values}
         path = directory / FILE
         facts: dict[str, object] = {"key": self._key, "values": kept}
@@ -78,25 +78,25 @@ def _crc(facts: dict[str, object]) -> int:
 
 
 def names_in(text: str) -> set[str]:
-    """The names of secrets that a stored text has."""
+    """The names of secrets in a stored text."""
     return set(_NAME.findall(text))
 
 
 def read_vault(directory: Path) -> Vault:
-    """The secrets that are stored in a directory; none when there is no file."""
+    """The secrets that are stored in a directory. An empty vault if there is no file."""
     path = directory / FILE
     try:
         facts = json.loads(path.read_bytes())
         crc = facts.pop("crc", None)  # earlier versions wrote none
         if crc is not None and crc != _crc(facts):
-            raise ValueError("it does not have the checksum that it was written with")
+            raise ValueError("it does not match its checksum")
         return Vault(str(facts["key"]), {str(name): str(value) for name, value in facts["values"].items()})
     except FileNotFoundError:
         return Vault()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise StateDamaged(
             f"{path} cannot be read: {problem}",
-            advice="Put it back from a backup. Or remove it, and run the scripts again that create streams with a "
-            "token: the others need nothing from it.",
+            advice="Restore it from a backup. Or delete it, and run the scripts that create streams with a token "
+            "again: other streams do not need it.",
             path=str(path),
         ) from problem

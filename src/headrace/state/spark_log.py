@@ -1,8 +1,8 @@
-"""The logs of epochs in Spark's checkpoint: `offsets/N` before epoch N runs, `commits/N` when it is done.
+"""Spark's epoch logs in the checkpoint: Spark writes `offsets/N` before epoch N runs and `commits/N` when it is done.
 
-Spark writes them without fsync, so a power loss may take the newest ones, or leave them torn. What sinks have committed
-must not depend on that: the logs are made durable here before the first sink commits, and torn ones are removed before
-a query starts. Spark then plans the epoch again, or runs it again, and the planner makes sure that it is the same one.
+Spark does not fsync them, so a power loss may lose the newest entries or tear them. Output that sinks have committed
+must not depend on that. This module makes the logs durable before the first sink commits, and deletes torn entries
+before a query starts. Spark then plans or runs the epoch again, and the planner makes sure that its input is the same.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 
 
 def sync_epoch(checkpoint: Path, batch: int) -> None:
-    """Make durable what a re-run of Spark's batch needs: its offsets, the commit before it, and the state that it began
-    with. Called before the first sink commits the batch."""
+    """Fsync the files that a re-run of a batch needs: its offsets, the commit entry before it, and the state it started
+    from. Called before the first sink commits the batch."""
     offsets = checkpoint / OFFSETS / str(batch)
     if not offsets.exists():
         raise StateDamaged(f"{offsets} is missing while its epoch runs", path=str(offsets))
@@ -31,17 +31,17 @@ def sync_epoch(checkpoint: Path, batch: int) -> None:
 
 
 def sync_commit(checkpoint: Path, batch: int) -> None:
-    """Make Spark's word durable that a batch is done: what the batch has read may be deleted then."""
+    """Fsync the commit entry of a batch. After that, its input may be deleted."""
     file = checkpoint / COMMITS / str(batch)
     if file.exists():
         _sync([file])
 
 
 def mend_logs(checkpoint: Path, committed: int) -> None:
-    """Remove the newest entries if they are torn, and commits of epochs without offsets. Before a query starts.
+    """Delete the newest entries if they are torn, and commit entries without offsets. Called before a query starts.
 
-    Raises EpochMismatch when they end before the epoch that precedes `committed`, the newest committed one: only that
-    one can be planned again.
+    `committed` is the newest epoch that headrace committed. Raises EpochMismatch if the logs lost an epoch before it:
+    only the newest one can be planned again.
     """
     for name, lines in ((OFFSETS, 3), (COMMITS, 2)):
         if entries := _entries(checkpoint / name):
@@ -54,7 +54,7 @@ def mend_logs(checkpoint: Path, committed: int) -> None:
             _remove(checkpoint / COMMITS / str(entry), "has no offsets")
     if planned < committed - 1:
         raise mismatch(f"{checkpoint} ends with epoch {planned}, but epoch {committed} is committed", committed)
-    if planned < 0:  # what there is of state is of the first epoch, and Spark begins that one without
+    if planned < 0:  # any state is from the first epoch, which starts without state
         shutil.rmtree(checkpoint / "state", ignore_errors=True)
 
 
@@ -68,20 +68,20 @@ def _entries(directory: Path) -> list[int]:
 
 
 def _whole(path: Path, lines: int) -> bool:
-    """Whether an entry has a version and, on each further line, JSON. Its checksum was as little durable as itself, so
-    it is not asked for any more."""
+    """True if an entry has a version line and then only lines of JSON. Also deletes its checksum file: a power loss may
+    have damaged that one instead, and Spark would then refuse a good entry."""
     try:
         found = path.read_text().splitlines()
         for line in found[1:]:
             json.loads(line)
-    except ValueError:  # an OSError may pass: it is not a reason to delete anything
+    except ValueError:  # not OSError, which may be temporary and no reason to delete
         return False
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     return len(found) >= lines and found[0].startswith("v")
 
 
 def _remove(path: Path, why: str) -> None:
-    _log.warning("Spark's log entry %s %s and is removed; its epoch is run again", path, why)
+    _log.warning("Spark's log entry %s %s and is deleted; its epoch runs again", path, why)
     path.unlink()
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     fsync(path.parent)

@@ -1,6 +1,6 @@
-"""The state directory: one owner, one format version, one place for everything that must survive.
+"""The state directory of a hub: everything that must survive a restart. It has one owner process at a time.
 
-    VERSION                         the format of all below
+    VERSION                         the format of this directory
     lock                            held by the owner; names its process and its JVM
     catalog.json                    streams, sinks, pipelines (`headrace.state.catalog`)
     catalog.previous.json           the catalog before its newest change
@@ -8,11 +8,11 @@
     hub.log, hub.log.N              what the hub logged, newest first (`headrace.base.logs`)
     spark.log, spark.log.1          Spark's errors since it was last started, and of the run before
     streams/<name>/                 one stream: plans/, progress.json, applied.json, signals.json, source/, checkpoint/
-    savepoints/<name>/              a cut of streams (`headrace.state.savepoints`)
+    savepoints/<name>/              a copy of streams (`headrace.state.savepoints`)
 
-Any path will do that all machines mount: tasks write nothing here, only the owner and its planning processes do.
-Directories have mode 0700 and files 0600. What Spark writes below `checkpoint` has the modes that Spark gives it, in a
-directory that only the owner can enter.
+It may be on any path that all machines mount. Only the owner and its planning processes write here; tasks do not.
+Directories have mode 0700 and files 0600. Spark's files below `checkpoint` have the modes that Spark gives them, inside
+of a directory that only the owner can enter.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from headrace.state.checkpoint import CHECKPOINT, misplaced, settle_checkpoint
 FORMAT = 2
 SAVEPOINTS = "savepoints"
 STREAMS = "streams"
-# A file of this name is written into a stream's directory before the catalog forgets the stream.
+# The hub writes a file of this name into a stream's directory before it removes the stream from the catalog.
 DROPPED = "dropped"
 _GONE, _UNCLAIMED = ".gone-", ".unclaimed-"
 _log = logging.getLogger(__name__)
@@ -57,7 +57,8 @@ class StateDir:
 
     @staticmethod
     def open(path: Path, sleep: Callable[[float], None] = time.sleep) -> StateDir:
-        """Take ownership. Waits for a JVM that outlived a killed owner (it may still write), then raises StateInUse."""
+        """Take ownership. If the JVM of a killed owner is still alive, it may still write: waits for its end, and
+        raises StateInUse if that takes too long."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700, exist_ok=True)
@@ -88,7 +89,7 @@ class StateDir:
         return state
 
     def record_owner(self, jvm: int | None) -> None:
-        """Write who holds the directory; `jvm` is the pid of the Spark driver, when there is one."""
+        """Record this process as the owner. `jvm` is the pid of the Spark driver, if there is one."""
         owner = {"pid": os.getpid(), "started": _started(os.getpid())}
         if jvm is not None:
             owner |= {"jvm": jvm, "jvm_started": _started(jvm)}
@@ -101,27 +102,29 @@ class StateDir:
         return stream_directory(self.path, name)
 
     def sweep(self, streams: Collection[str]) -> None:
-        """Remove what dropped streams and unfinished savepoints have left: a crash may have kept a drop, or a copy,
-        from finishing. `streams` are those that the catalog declares; their checkpoints are put into place.
+        """Delete the leftovers of dropped streams and unfinished savepoints, whose removal or copy a crash interrupted.
+        `streams` are the declared streams; their checkpoints are moved to their right location.
 
-        The directory of a stream that is neither declared nor known to be dropped is renamed and kept: the catalog may
-        be an old one that was put back.
+        A directory whose stream is neither declared nor marked as dropped is renamed and kept: the catalog may be an
+        old copy that a user restored.
         """
         known = {self.stream(name) for name in streams}
         for own in known:
-            with contextlib.suppress(OSError):  # then the stream itself says what is missing
+            with contextlib.suppress(OSError):  # the stream reports the problem when it starts
                 settle_checkpoint(own)
         kept = known | {misplaced(own / CHECKPOINT).parent for own in known}
         directory = self.path / STREAMS
         for entry in list(directory.iterdir()) if directory.exists() else []:
             if entry in kept:
-                (entry / DROPPED).unlink(missing_ok=True)  # the catalog still has it: it was not dropped after all
+                (entry / DROPPED).unlink(
+                    missing_ok=True
+                )  # the catalog still has the stream, so the drop did not happen
             elif entry.name.startswith(_GONE) or (entry / DROPPED).exists():
                 shutil.rmtree(entry, ignore_errors=True)
             elif not entry.name.startswith(_UNCLAIMED):
                 aside = entry.with_name(f"{_UNCLAIMED}{entry.name[:MAX_COMPONENT]}-{uuid.uuid4().hex[:8]}")
                 entry.rename(aside)
-                _log.warning("%s belongs to no declared stream; it is kept as %s", entry, aside.name)
+                _log.warning("%s belongs to no declared stream; it is renamed to %s and kept", entry, aside.name)
         for half in (self.path / SAVEPOINTS).glob(".*"):
             shutil.rmtree(half, ignore_errors=True)
 
@@ -134,9 +137,9 @@ class StateDir:
 
 
 def stream_directory(root: Path, name: str) -> Path:
-    """The directory of a stream below the state directory `root`. A name may hold any character (backquotes allow it),
-    so those that mean something in a path are written as %XX: no name leads out of the state directory. What is then
-    too long for a file system is cut, and distinguished by a digest."""
+    """The directory of a stream below the state directory `root`. A quoted name may contain any character, so
+    characters with a meaning in paths are written as %XX: no name leads out of the state directory. A result that is
+    too long for a file system is truncated and gets a digest."""
     written = re.sub(r"^\.", "%2E", quote(name, safe=" "))
     if len(written) > MAX_COMPONENT:
         written = f"{written[: MAX_COMPONENT - 33]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
@@ -144,11 +147,11 @@ def stream_directory(root: Path, name: str) -> Path:
 
 
 def require_savepoint_name(name: str) -> str:
-    """`name`, if a savepoint can have it: it is a directory's name. Raises BadOption."""
+    """`name`, if it is valid for a savepoint, which is a directory. Raises BadOption."""
     if re.fullmatch(r"\w[\w.-]*", name) is None or len(os.fsencode(name)) > MAX_COMPONENT:
         raise BadOption(
             f"a savepoint cannot be called {name!r}",
-            advice="Its name is that of a directory: letters, digits, '_', '-' and '.', at most 200 bytes.",
+            advice="It becomes the name of a directory: use letters, digits, '_', '-' and '.', at most 200 bytes.",
             option="name",
             value=name,
         )
@@ -156,10 +159,10 @@ def require_savepoint_name(name: str) -> str:
 
 
 def tighten(root: Path) -> None:
-    """Let only the owner read, write and enter what is below `root`. Says so when that changes anything."""
+    """Restrict everything below `root` to its owner. Logs a warning if that changes anything."""
     changed: list[Path] = []
     for place, directories, files in os.walk(root):
-        if Path(place).name == CHECKPOINT:  # Spark's, behind a closed door
+        if Path(place).name == CHECKPOINT:  # Spark's own files, inside of a private directory
             directories.clear()
             files.clear()
         for path in (Path(place), *(Path(place) / name for name in files)):
@@ -169,7 +172,7 @@ def tighten(root: Path) -> None:
                     path.chmod(stat.S_IMODE(mode) & 0o700)
                     changed.append(path)
             except OSError as problem:
-                _log.warning("whether others can read %s cannot be changed: %s", path, problem)
+                _log.warning("the permissions of %s cannot be changed: %s", path, problem)
     if changed:
         _log.warning("others could read %d files and directories in %s; now only their owner can", len(changed), root)
 
@@ -177,7 +180,7 @@ def tighten(root: Path) -> None:
 def _in_use(path: Path, pid: object) -> StateInUse:
     return StateInUse(
         f"the state directory {path} is in use" + (f" by process {pid}" if pid else ""),
-        advice="Talk to it with headrace sql, headrace status or headrace top and the same --state-dir; or stop that "
+        advice="Use headrace sql, headrace status or headrace top with the same --state-dir to reach it. Or stop that "
         "process, or name another directory.",
         path=str(path),
         pid=pid,
@@ -185,7 +188,7 @@ def _in_use(path: Path, pid: object) -> StateInUse:
 
 
 def _read_owner(lock: int) -> dict[str, int]:
-    with contextlib.suppress(ValueError):  # a killed owner may have left half a line: then nobody is named
+    with contextlib.suppress(ValueError):  # a killed owner may have left half a line
         owner = json.loads(os.pread(lock, 4096, 0) or b"{}")
         if isinstance(owner, dict):
             return owner
@@ -193,7 +196,7 @@ def _read_owner(lock: int) -> dict[str, int]:
 
 
 def _started(pid: int) -> int | None:
-    """When a process began, so that a reused pid is not taken for it; None when it is gone or a zombie."""
+    """The start time of a process, to recognize a reused pid. None if the process is gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -212,14 +215,14 @@ def _await_jvm(path: Path, owner: dict[str, int], sleep: Callable[[float], None]
 
 
 def write_version(path: Path) -> None:
-    """Note which format a state directory has."""
+    """Write the format version of a state directory."""
     file = path / "VERSION"
     if not file.exists() or file.read_bytes().strip() != str(FORMAT).encode():
         write_atomic(file, f"{FORMAT}\n".encode())
 
 
 def require_known_format(path: Path) -> None:
-    """Raise StateTooNew or StateDamaged unless the directory has a format that we know, or none yet. Only reads."""
+    """Raise StateTooNew or StateDamaged unless the directory has a known format or none yet. Only reads the disk."""
     file = path / "VERSION"
     if not file.exists():
         return
@@ -228,7 +231,7 @@ def require_known_format(path: Path) -> None:
         raise StateDamaged(f"{file} does not hold a version", path=str(file))
     if int(text) > FORMAT:
         raise StateTooNew(
-            f"the state directory {path} has format {int(text)}; this headrace knows formats up to {FORMAT}",
+            f"the state directory {path} has format {int(text)}; this version of headrace reads formats up to {FORMAT}",
             advice="Use a newer headrace, or name another directory with --state-dir.",
             path=str(path),
             version=int(text),

@@ -1,6 +1,6 @@
-"""How the states of pipelines change with what happens to their streams.
+"""Changes of pipeline states that follow from events of their streams.
 
-Pure: a catalog in, a catalog out; the same object when nothing changes.
+Pure functions from catalog to catalog. They return the same object if nothing changes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.state.catalog import Catalog
 
 
 def reopened(catalog: Catalog) -> Catalog:
-    """The states as a hub finds them when it is opened."""
+    """The states after a hub was opened."""
     for name in catalog.streams:
         again = _instances_in(catalog, name, "created", "running", "finished")
         catalog = catalog.marked(again, "starting", "the hub was opened")
@@ -23,17 +23,17 @@ def reopened(catalog: Catalog) -> Catalog:
 
 
 def going_on(catalog: Catalog, stream: str) -> Catalog:
-    """A stream whose source had ended runs again."""
-    return catalog.marked(_instances_in(catalog, stream, "finished"), "starting", "its stream goes on")
+    """The states after a stream whose source had ended runs again."""
+    return catalog.marked(_instances_in(catalog, stream, "finished"), "starting", "its stream continues")
 
 
 def starting(catalog: Catalog, stream: str) -> list[str]:
-    """Who waits for a first epoch, by `PipelineDef.run`."""
+    """The pipelines that wait for their first epoch, by `PipelineDef.run`."""
     return [r.definition.run for r in catalog.of_stream(stream) if r.state == "starting"]
 
 
 def planned(catalog: Catalog, stream: str, runs: Collection[str]) -> Catalog:
-    """An epoch with these was planned: they run."""
+    """The states after an epoch with these pipelines was planned: they run."""
     waiting = [r.definition for r in catalog.of_stream(stream) if r.state == "starting"]
     return catalog.marked([d.instance for d in waiting if d.run in runs], "running", "its first epoch is planned")
 
@@ -46,20 +46,20 @@ def stopped(catalog: Catalog, pipelines: Sequence[PipelineDef], reason: str) -> 
 
 
 def failed(catalog: Catalog, stream: str, failures: Mapping[str, str]) -> Catalog:
-    """Without the pipelines of a stream that failed, by `PipelineDef.run`; their error is kept. One that was started
-    again since is left alone."""
+    """Mark pipelines of a stream as failed, by `PipelineDef.run`, with the reason. Skips a pipeline that was started
+    again since."""
     for record in list(catalog.of_stream(stream)):
         reason = failures.get(record.definition.run)
         if reason is None or not (record.desired == "running" or record.state == "stopping"):
             continue
         catalog = catalog.with_pipeline(record.to("failed", reason))
-        if record.desired == "running":  # the end of the others is told already
+        if record.desired == "running":  # the end of a stopping pipeline is recorded already
             catalog = catalog.with_end(record.definition, flush=False)
     return catalog
 
 
 def detached(catalog: Catalog, stream: str, lost: Mapping[str, dict[str, str]]) -> Catalog:
-    """Without the sinks that are `lost`, by `PipelineDef.run`; their pipelines go on with the others."""
+    """Detach the `lost` sinks, by `PipelineDef.run`. Their pipelines continue with the other sinks."""
     for record in list(catalog.of_stream(stream)):
         new = lost.get(record.definition.run, {})
         if record.desired == "running" and new.keys() - record.detached.keys():

@@ -1,6 +1,6 @@
-"""Taking a script back: its stream could not be started, so nothing that it declared may stay.
+"""Undoes a script whose stream could not be started: nothing that it declared may stay.
 
-Pure: three catalogs in, one out. Others may have changed the catalog meanwhile; what they did is left alone.
+A pure function of three catalogs. Keeps changes that other statements made in the meantime.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from headrace.state.catalog import Catalog, PipelineRecord
 
 
 def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
-    """`current` without what a script changed from `before` to `after`, as far as it still stands.
+    """`current` without the changes of a script from `before` to `after`, except those that were overwritten since.
 
-    Instances that the script created end here: an epoch of another stream may have known them. What a newer pipeline
-    uses stays.
+    Instances that the script created get an end, because an epoch of another stream may know them. Sinks and streams
+    that a newer pipeline uses stay.
     """
     catalog = current
     for name in _changed(*({n: _wanted(r) for n, r in c.pipelines.items()} for c in (before, after, current))):
@@ -41,11 +41,11 @@ def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
 
 
 def _wanted(record: PipelineRecord) -> object:
-    """What a script says about a pipeline; when it came to be running is not of it."""
+    """The part of a record that a script determines. The history of states is not part of it."""
     return record.definition, record.desired, record.detached
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
-    """The names that the script changed, and nobody else since."""
+    """The names that the script changed and no other statement has changed since."""
     names = dict.fromkeys([*before, *after])
     return (n for n in names if before.get(n) != after.get(n) and current.get(n) == after.get(n))

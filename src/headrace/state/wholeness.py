@@ -1,4 +1,4 @@
-"""Checks that what a stream goes on with can be read and fits together, before its query is started."""
+"""Checks the files of a stream before its query starts: they must be readable and consistent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.state.quarantine import read_quarantine
 
 
 def require_whole(directory: Path) -> None:
-    """Raise StateDamaged, StateTooNew or StateUnavailable, with the file that is to blame."""
+    """Raise StateDamaged, StateTooNew or StateUnavailable with the path of the bad file."""
     plans, progress = PlanStore(directory), read_progress(directory)
     read_quarantine(directory)
     SignalLog(directory).pending(0)
