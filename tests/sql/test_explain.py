@@ -25,7 +25,7 @@ from headrace.sql import (
     parse_script,
     plan_pipeline,
 )
-from headrace.sql.explain.live_stream import adding, batch_policy
+from headrace.sql.explain.live_stream import batch_policy, impact_of
 from tests.sql.support import MEANING, plan
 
 BY_K = "SELECT k, avg(temp) AS t FROM s WHERE ok GROUP BY window(ts, '1 minute'), k"
@@ -61,7 +61,7 @@ def test_adding_says_which_columns_are_new_whose_pass_is_shared_and_whether_the_
         "CREATE PIPELINE q INTO out AS SELECT k, max(hum) AS h, max(pos.lat) AS l FROM s WHERE id > 1 "
         "GROUP BY window(ts, '1 minute'), k"
     )
-    change = adding(plan(query), _live())
+    change = impact_of(plan(query), _live())
     assert change.decode == ("id", "hum", "pos")
     assert change.shares_with == ("p3",)
     assert change.filter == "filter of its own"
@@ -71,7 +71,7 @@ def test_adding_says_which_columns_are_new_whose_pass_is_shared_and_whether_the_
 
 
 def test_adding_knows_when_nothing_more_is_decoded_and_the_filter_is_known() -> None:
-    change = adding(plan("SELECT temp FROM s WHERE ok"), _live())
+    change = impact_of(plan("SELECT temp FROM s WHERE ok"), _live())
     assert (change.decode, change.filter, change.shares_with) == ((), "same filter as p3", ())
 
 

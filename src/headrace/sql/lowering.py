@@ -15,7 +15,7 @@ from headrace.model.program import (
 )
 from headrace.model.schema import Field, Schema, View
 from headrace.sinks import SINKS
-from headrace.sql.parse.syntax import Place
+from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import columns_of, conjuncts
 from headrace.sql.plan.physical import (
     Physical,
@@ -32,11 +32,11 @@ from headrace.sql.plan.physical import (
 )
 from headrace.sql.plan.shape import Shape
 from headrace.sql.render.duckdb import render, ring0_column
-from headrace.sql.rules.base import PlanContext
+from headrace.sql.rules.context import PlanContext
 
 
 def lower(
-    shape: Shape, sinks: tuple[SinkDef, ...], emit: Emit | None, emit_at: Place, ctx: PlanContext
+    shape: Shape, sinks: tuple[SinkDef, ...], emit: Emit | None, emit_at: TextRange, ctx: PlanContext
 ) -> PhysicalResultCollect:
     """The physical plan of a shape, before physical rules. `emit` is what the statement says, None for nothing."""
     node: Physical = PhysicalSharedStream(shape.scan.stream, shape.scan.view)
@@ -61,7 +61,7 @@ def lower(
     return PhysicalResultCollect(tuple(writers) or (node,))
 
 
-def _emit(shape: Shape, emit: Emit | None, emit_at: Place, ctx: PlanContext) -> Emit:
+def _emit(shape: Shape, emit: Emit | None, emit_at: TextRange, ctx: PlanContext) -> Emit:
     """Windows emit on close by default; without a window a group never closes, so only changes remain. Distinct rows
     leave when they are first seen, but for sessions, whose bounds are not known before they close."""
     distinct = shape.aggregate is not None and shape.aggregate.distinct

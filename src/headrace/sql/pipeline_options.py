@@ -23,14 +23,16 @@ PIPELINE_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class PipelineOptions:
     """What a pipeline's options say."""
 
     max_groups: int = MAX_GROUPS
     late: LateRows | None = None
 
 
-def read_settings(statement: CreatePipeline, program: PipelineProgram, stream: StreamDef, names: Names) -> Settings:
+def read_pipeline_options(
+    statement: CreatePipeline, program: PipelineProgram, stream: StreamDef, names: Names
+) -> PipelineOptions:
     """The settings of a pipeline. Raises coded errors at the option that is wrong, also at one without effect."""
     values = checked_options("a pipeline", PIPELINE_OPTIONS, statement.options, statement.span, statement.spans)
     if "max_groups" in statement.options and program.ring1 is None:
@@ -43,7 +45,7 @@ def read_settings(statement: CreatePipeline, program: PipelineProgram, stream: S
     late = (
         None if values["late_sink"] is None else _late_rows(statement, str(values["late_sink"]), program, stream, names)
     )
-    return Settings(int(values["max_groups"]), late)
+    return PipelineOptions(int(values["max_groups"]), late)
 
 
 def _late_rows(

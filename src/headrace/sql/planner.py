@@ -14,8 +14,8 @@ from headrace.sql.lowering import lower, program_of
 from headrace.sql.names import Names
 from headrace.sql.parse.script import too_deep
 from headrace.sql.parse.statements import CreatePipeline, Select
-from headrace.sql.pipeline_options import Settings, read_settings
-from headrace.sql.plan.limits import TooLong, planning_time
+from headrace.sql.pipeline_options import PipelineOptions, read_pipeline_options
+from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical
 from headrace.sql.plan.shape import shared_shape
@@ -39,7 +39,7 @@ class Planned:
     logical: Plan
     physical: Physical
     trace: Trace
-    settings: Settings
+    options: PipelineOptions
 
 
 def plan_pipeline(
@@ -55,7 +55,7 @@ def plan_pipeline(
             return _plan(statement, names, meaning, neighbours or {})
     except RecursionError:
         raise too_deep(statement.span) from None
-    except TooLong as problem:
+    except ExpressionTooLarge as problem:
         raise UnsupportedOnShared(
             f"{problem} cannot run on the shared host",
             advice="Split the query: compute a part in a pipeline of its own.",
@@ -86,10 +86,10 @@ def _plan(
     shape = shared_shape(logical, ctx.span)
     emit_at = (statement.emit_span.start, statement.emit_span.end) if statement.emit_span is not None else (0, 0)
     physical, physical_trace = optimize_physical(lower(shape, sinks, statement.emit, emit_at, ctx), ctx)
-    program, name, settings = program_of(physical, meaning), None, Settings()
+    program, name, options = program_of(physical, meaning), None, PipelineOptions()
     program = replace(program, ring0=replace(program.ring0, growth=ring0_growth(shape, ctx.span)))
     if isinstance(statement, CreatePipeline):
-        name, settings = statement.name, read_settings(statement, program, shape.scan.stream, names)
+        name, options = statement.name, read_pipeline_options(statement, program, shape.scan.stream, names)
     return Planned(
         name,
         program,
@@ -100,7 +100,7 @@ def _plan(
         logical,
         physical,
         (*logical_trace, *physical_trace),
-        settings,
+        options,
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.sql.functions import FUNCTIONS
-from headrace.sql.functions.base import Overload
 from headrace.sql.functions.casts import CASTS
+from headrace.sql.functions.overload import Overload
 from tests.sql.functions.edges import DECIMAL_TYPES
 
 _PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ ", "~": "~"}

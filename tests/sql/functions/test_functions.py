@@ -26,7 +26,7 @@ from tests.sql.functions.edges import frame
 from tests.sql.functions.harness import TIME_ZONE, Duck, Spark, differences, plan_expressions
 from tests.sql.functions.page import functions_page
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LIST = ROOT / "src/headrace/sql/functions/verified.txt"
 PAGE = ROOT / "docs/functions.md"
 REWRITE = os.environ.get("HEADRACE_REWRITE") == "1"

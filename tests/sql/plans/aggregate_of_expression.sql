@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project k, a := agg0, b := (cast((100 * agg1) as DOUBLE) / cast(agg2 as DOUBLE))
     Aggregate by [k] compute [agg0 := sum(((id * 2) + 1)), agg1 := sum(n), agg2 := count(*)]
-      Scan s shared_required_schema=SOME [0 id, 3 k, 5 n]
+      StreamScan s shared_required_schema=SOME [0 id, 3 k, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k, 5 n]

@@ -7,7 +7,7 @@ logical plan
   Project b, total := agg0
     Aggregate by [b := (id % 4)] compute [agg0 := sum((temp * 2.0))]
       Filter (ok and ((temp * 2.0) > 0.0))
-        Scan s shared_required_schema=SOME [0 id, 1 temp, 4 ok]
+        StreamScan s shared_required_schema=SOME [0 id, 1 temp, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 4 ok]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project a := agg0, b := agg1, c := agg2, d := (agg0 + agg3)
     Aggregate by [] compute [agg0 := sum(n), agg1 := avg(n), agg2 := count(n), agg3 := count(*)]
-      Scan s shared_required_schema=SOME [5 n]
+      StreamScan s shared_required_schema=SOME [5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [5 n]

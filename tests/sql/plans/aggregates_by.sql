@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project a := agg0, b := agg1
     Aggregate by [] compute [agg0 := max_by(k, temp), agg1 := min_by(id, ts)]
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 13 ts]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 13 ts]

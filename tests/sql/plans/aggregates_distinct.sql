@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project a := agg0, b := agg1
     Aggregate by [] compute [agg0 := count(distinct k), agg1 := count(distinct temp)]
-      Scan s shared_required_schema=SOME [1 temp, 3 k]
+      StreamScan s shared_required_schema=SOME [1 temp, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project a := agg0, b := agg1, c := agg2, d := agg3
     Aggregate by [] compute [agg0 := count(*) filter (where ok), agg1 := sum(n) filter (where (temp > 0.0)), agg2 := count(*) filter (where (temp > 30.0)), agg3 := bool_and(ok)]
-      Scan s shared_required_schema=SOME [1 temp, 4 ok, 5 n]
+      StreamScan s shared_required_schema=SOME [1 temp, 4 ok, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 4 ok, 5 n]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project k, a := agg0, b := agg1
     Aggregate by [k] compute [agg0 := first(temp), agg1 := last(temp)]
-      Scan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
+      StreamScan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k, 13 ts]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project a := agg0, b := agg1, c := agg2, d := agg3, e := agg4, f := agg5, g := agg6, h := agg7
     Aggregate by [] compute [agg0 := sum(id), agg1 := sum(temp), agg2 := sum(price), agg3 := avg(id), agg4 := avg(temp), agg5 := avg(price), agg6 := min(hum), agg7 := max(k)]
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 6 price]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 6 price]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 6 price]

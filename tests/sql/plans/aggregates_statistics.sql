@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project a := agg0, b := agg1, c := agg2, d := agg3
     Aggregate by [] compute [agg0 := stddev_samp(temp), agg1 := var_samp(cast(id as DOUBLE)), agg2 := stddev_pop(cast(hum as DOUBLE)), agg3 := var_pop(cast(price as DOUBLE))]
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]

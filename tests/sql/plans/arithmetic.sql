@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := (id + 1), b := (n * cast(id as BIGINT)), c := (temp / 2.0), d := (id % 7), e := negative(n), f := (cast(id as BIGINT) div 2)
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 5 n]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 5 n]

@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project c := case when (k = 'a') then 1 when (k = 'b') then 2 end
-    Scan s shared_required_schema=SOME [3 k]
+    StreamScan s shared_required_schema=SOME [3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k]

@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project c := case when (temp > 30.0) then 'hot' when (temp < 0.0) then 'cold' else 'fair' end
-    Scan s shared_required_schema=SOME [1 temp]
+    StreamScan s shared_required_schema=SOME [1 temp]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp]

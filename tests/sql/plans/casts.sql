@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := cast(temp as INT), b := try_cast(k as INT), c := cast(id as STRING), d := cast(n as DOUBLE), e := cast(ts as DATE)
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]

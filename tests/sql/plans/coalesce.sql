@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project t := coalesce(temp, cast(hum as DOUBLE), 0.0), k := coalesce(k, 'none'), o := case when ok then 1 else 0 end, i := nullif(id, 0)
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok]

@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project one := 1, x := 'x'
-    Scan s shared_required_schema=NONE
+    StreamScan s shared_required_schema=NONE
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=NONE

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project count(1) := agg0
     Aggregate by [] compute [agg0 := count(*)]
-      Scan s shared_required_schema=NONE
+      StreamScan s shared_required_schema=NONE
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=NONE

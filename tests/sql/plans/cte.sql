@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id, k
     Filter ((temp > 30.0) and ok)
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project k, tt := (temp * 2.0)
     Filter (id > 0)
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k]

@@ -7,7 +7,7 @@ logical plan
   Project window_start, window_end, p := agg0
     Aggregate by [window_start, window_end] compute [agg0 := sum(price)]
       AssignWindow cumulate 10 minutes up to 1 hour on ts
-        Scan s shared_required_schema=SOME [6 price, 13 ts]
+        StreamScan s shared_required_schema=SOME [6 price, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [6 price, 13 ts]

@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project y := year(ts), h := hour(ts), t := date_trunc('hour', ts), w := date_add(day, 7), d := datediff(day, 2024-01-01)
-    Scan s shared_required_schema=SOME [7 day, 13 ts]
+    StreamScan s shared_required_schema=SOME [7 day, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [7 day, 13 ts]

@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := (price * 2), b := (price + 1.5), c := (price / 3), d := (price - cast(id as DECIMAL(10,0)))
-    Scan s shared_required_schema=SOME [0 id, 6 price]
+    StreamScan s shared_required_schema=SOME [0 id, 6 price]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 6 price]

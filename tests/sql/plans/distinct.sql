@@ -7,7 +7,7 @@ logical plan
   Project k, hot
     Distinct [k, hot := (temp > 30.0)]
       Filter (n > 0)
-        Scan s shared_required_schema=SOME [1 temp, 3 k, 5 n]
+        StreamScan s shared_required_schema=SOME [1 temp, 3 k, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k, 5 n]

@@ -7,7 +7,7 @@ logical plan
   Project window_start, window_end, k
     Distinct [window_start, window_end, k]
       AssignWindow tumble 1 minute on ts
-        Scan s shared_required_schema=SOME [3 k, 13 ts]
+        StreamScan s shared_required_schema=SOME [3 k, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 13 ts]

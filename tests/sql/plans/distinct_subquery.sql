@@ -7,7 +7,7 @@ logical plan
   Project k := upper(k)
     Distinct [k, n]
       Filter (n > 3)
-        Scan s shared_required_schema=SOME [3 k, 5 n]
+        StreamScan s shared_required_schema=SOME [3 k, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 5 n]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project ts, k
     Distinct [ts, k]
-      Scan s shared_required_schema=SOME [3 k, 13 ts]
+      StreamScan s shared_required_schema=SOME [3 k, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 13 ts]

@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project y := year(ts), w := weekofyear(day)
-    Scan s shared_required_schema=SOME [7 day, 13 ts]
+    StreamScan s shared_required_schema=SOME [7 day, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [7 day, 13 ts]

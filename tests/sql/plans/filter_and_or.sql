@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter (((temp > 20.0) or (cast(hum as DOUBLE) < 0.5)) and (not isnull(k)))
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k]

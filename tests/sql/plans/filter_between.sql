@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter (((temp >= 1.0) and (temp <= 2.5)) and (not ((day >= 2024-01-01) and (day <= 2024-12-31))))
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 7 day]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 7 day]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 7 day]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter ((n != 0) and ((cast(id as DOUBLE) / cast(n as DOUBLE)) > 1.0))
-      Scan s shared_required_schema=SOME [0 id, 5 n]
+      StreamScan s shared_required_schema=SOME [0 id, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 5 n]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter ((k in ('a', 'b')) and (not (id in (1, 2, 3))))
-      Scan s shared_required_schema=SOME [0 id, 3 k]
+      StreamScan s shared_required_schema=SOME [0 id, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter (((k like 'a%') and (not (k like '%\_z'))) and (k rlike '^[a-z]+$'))
-      Scan s shared_required_schema=SOME [0 id, 3 k]
+      StreamScan s shared_required_schema=SOME [0 id, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]

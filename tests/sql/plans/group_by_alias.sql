@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project u, n := agg0
     Aggregate by [u := upper(k)] compute [agg0 := count(*)]
-      Scan s shared_required_schema=SOME [3 k]
+      StreamScan s shared_required_schema=SOME [3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k]

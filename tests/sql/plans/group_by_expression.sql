@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project u := upper(k), b := (id % 10), n := agg0
     Aggregate by [upper(k), (id % 10)] compute [agg0 := count(*)]
-      Scan s shared_required_schema=SOME [0 id, 3 k]
+      StreamScan s shared_required_schema=SOME [0 id, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]

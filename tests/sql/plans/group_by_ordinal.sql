@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project k, ok, n := agg0
     Aggregate by [k, ok] compute [agg0 := count(*)]
-      Scan s shared_required_schema=SOME [3 k, 4 ok]
+      StreamScan s shared_required_schema=SOME [3 k, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 4 ok]

@@ -7,7 +7,7 @@ logical plan
   Project k, t := agg0
     Filter ((agg0 > 20.0) and (agg1 > 10))
       Aggregate by [k] compute [agg0 := avg(temp), agg1 := count(*)]
-        Scan s shared_required_schema=SOME [1 temp, 3 k]
+        StreamScan s shared_required_schema=SOME [1 temp, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k]

@@ -7,7 +7,7 @@ logical plan
   Project k, total := agg0
     Filter (agg0 > 100)
       Aggregate by [k] compute [agg0 := sum(price)]
-        Scan s shared_required_schema=SOME [3 k, 6 price]
+        StreamScan s shared_required_schema=SOME [3 k, 6 price]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 6 price]

@@ -8,7 +8,7 @@ logical plan
     Filter (agg0 > 1)
       Aggregate by [k] compute [agg0 := count(*)]
         Filter (k != 'x')
-          Scan s shared_required_schema=SOME [3 k]
+          StreamScan s shared_required_schema=SOME [3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k]

@@ -7,7 +7,7 @@ logical plan
   Project start := window.start, end := window.end, total := agg0
     Aggregate by [window] compute [agg0 := sum(n)]
       AssignWindow hop 10 minutes every 5 minutes on ts
-        Scan s shared_required_schema=SOME [5 n, 13 ts]
+        StreamScan s shared_required_schema=SOME [5 n, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [5 n, 13 ts]

@@ -7,7 +7,7 @@ logical plan
   Project window_start, window_end, n := agg0
     Aggregate by [window_start, window_end] compute [agg0 := count(*)]
       AssignWindow hop 5 minutes every 1 minute on ts
-        Scan s shared_required_schema=SOME [13 ts]
+        StreamScan s shared_required_schema=SOME [13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [13 ts]

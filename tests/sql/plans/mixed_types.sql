@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := (cast(id as DOUBLE) + temp), b := (cast(hum as DOUBLE) + cast(id as DOUBLE)), c := (cast(price as DOUBLE) + temp), d := (cast(id as DECIMAL(11,1)) = 3.0)
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]

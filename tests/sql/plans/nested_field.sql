@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project lat := pos.lat, east := pos.lon
     Filter (pos.lat > 0.0)
-      Scan s shared_required_schema=SOME [8 pos]
+      StreamScan s shared_required_schema=SOME [8 pos]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [8 pos]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project b := (id + 1)
     Filter (((id > 1) and (id < 10)) and ((id + 1) != 5))
-      Scan s shared_required_schema=SOME [0 id]
+      StreamScan s shared_required_schema=SOME [0 id]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id]

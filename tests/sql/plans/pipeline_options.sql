@@ -9,7 +9,7 @@ logical plan
     Aggregate by [window, k] compute [agg0 := count(*)]
       AssignWindow tumble 1 minute on ts
         Filter (n > 3)
-          Scan s shared_required_schema=SOME [3 k, 5 n, 13 ts]
+          StreamScan s shared_required_schema=SOME [3 k, 5 n, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 5 n, 13 ts]

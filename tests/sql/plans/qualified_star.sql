@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project id, temp, hum, k, ok, n, price, day, pos, tags, attrs, raw, ... 2 more
-    Scan s shared_required_schema=ALL (14 columns)
+    StreamScan s shared_required_schema=ALL (14 columns)
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=ALL (14 columns)

@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a, b, c
-    Scan plain shared_required_schema=ALL (3 columns)
+    StreamScan plain shared_required_schema=ALL (3 columns)
 
 physical plan
   r0 := PhysicalSharedStream() stream=plain shared_required_schema=ALL (3 columns)

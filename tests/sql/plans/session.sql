@@ -7,7 +7,7 @@ logical plan
   Project start := session_window.start, end := session_window.end, k, n := agg0
     Aggregate by [session_window, k] compute [agg0 := count(*)]
       AssignWindow session, gap 5 minutes on ts
-        Scan s shared_required_schema=SOME [3 k, 13 ts]
+        StreamScan s shared_required_schema=SOME [3 k, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 13 ts]

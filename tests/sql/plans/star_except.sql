@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project id, temp, hum, k, ok, n, price, day, pos, at, ts
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok, 5 n, 6 price, 7 day, 8 pos, 12 at, 13 ts]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok, 5 n, 6 price, 7 day, 8 pos, 12 at, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok, 5 n, 6 price, 7 day, 8 pos, 12 at, 13 ts]

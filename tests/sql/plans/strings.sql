@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := upper(k), b := substring(k, 1, 3), c := concat(k, '-', cast(id as STRING)), d := (k || '!'), e := length(trim(k))
-    Scan s shared_required_schema=SOME [0 id, 3 k]
+    StreamScan s shared_required_schema=SOME [0 id, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project t2 := (temp * 2.0)
     Filter (ok and ((temp * 2.0) > 10.0))
-      Scan s shared_required_schema=SOME [1 temp, 4 ok]
+      StreamScan s shared_required_schema=SOME [1 temp, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 4 ok]

@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project id
-    Scan s shared_required_schema=SOME [0 id]
+    StreamScan s shared_required_schema=SOME [0 id]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter ((ts >= timestamp '2024-03-01 10:00:00Z') and (day < 2024-04-01))
-      Scan s shared_required_schema=SOME [0 id, 7 day, 13 ts]
+      StreamScan s shared_required_schema=SOME [0 id, 7 day, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 7 day, 13 ts]

@@ -5,7 +5,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project (id + 1), upper(k), n := cast(n as STRING), (- id) := negative(id), (NOT ok) := (not ok)
-    Scan s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]
+    StreamScan s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project id
-    Scan s shared_required_schema=SOME [0 id]
+    StreamScan s shared_required_schema=SOME [0 id]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id]
@@ -39,7 +39,7 @@ rules
   push_down_filter: no change
   prune_columns:
     Project id
-      Scan s shared_required_schema=SOME [0 id]
+      StreamScan s shared_required_schema=SOME [0 id]
   choose_host: no change
   split_aggregates: no change
   find_families: no change

@@ -10,7 +10,7 @@ logical plan
       Aggregate by [window, k] compute [agg0 := sum(temp)]
         AssignWindow tumble 1 minute on ts
           Filter ((k != 'a') and (k > 'b'))
-            Scan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
+            StreamScan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
@@ -57,28 +57,28 @@ rules
           AssignWindow tumble 1 minute on ts
             Filter (k != 'a')
               Project id, temp, hum, k, ok, n, price, day, pos, tags, attrs, raw, ... 2 more
-                Scan s shared_required_schema=ALL (14 columns)
+                StreamScan s shared_required_schema=ALL (14 columns)
   inline_projections:
     Project start := window.start, k, t := agg0
       Filter ((k > 'b') and (agg0 > 1.0))
         Aggregate by [window, k] compute [agg0 := sum(temp)]
           AssignWindow tumble 1 minute on ts
             Filter (k != 'a')
-              Scan s shared_required_schema=ALL (14 columns)
+              StreamScan s shared_required_schema=ALL (14 columns)
   push_down_filter:
     Project start := window.start, k, t := agg0
       Filter (agg0 > 1.0)
         Aggregate by [window, k] compute [agg0 := sum(temp)]
           AssignWindow tumble 1 minute on ts
             Filter ((k != 'a') and (k > 'b'))
-              Scan s shared_required_schema=ALL (14 columns)
+              StreamScan s shared_required_schema=ALL (14 columns)
   prune_columns:
     Project start := window.start, k, t := agg0
       Filter (agg0 > 1.0)
         Aggregate by [window, k] compute [agg0 := sum(temp)]
           AssignWindow tumble 1 minute on ts
             Filter ((k != 'a') and (k > 'b'))
-              Scan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
+              StreamScan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
   choose_host: no change
   split_aggregates:
     r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k, 13 ts]

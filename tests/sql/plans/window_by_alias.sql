@@ -7,7 +7,7 @@ logical plan
   Project w, n := agg0
     Aggregate by [w := window] compute [agg0 := count(*)]
       AssignWindow tumble 1 minute on ts
-        Scan s shared_required_schema=SOME [13 ts]
+        StreamScan s shared_required_schema=SOME [13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [13 ts]

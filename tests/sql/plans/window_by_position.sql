@@ -7,7 +7,7 @@ logical plan
   Project w, k, n := agg0
     Aggregate by [w := window, k] compute [agg0 := count(*)]
       AssignWindow tumble 1 minute on ts
-        Scan s shared_required_schema=SOME [3 k, 13 ts]
+        StreamScan s shared_required_schema=SOME [3 k, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 13 ts]

@@ -9,7 +9,7 @@ logical plan
       Aggregate by [window_start, window_end] compute [agg0 := count(*)]
         AssignWindow tumble 1 minute on ts
           Filter (temp > 0.0)
-            Scan s shared_required_schema=SOME [1 temp, 13 ts]
+            StreamScan s shared_required_schema=SOME [1 temp, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 13 ts]

@@ -7,7 +7,7 @@ logical plan
   Project start := window.start, total := agg0
     Aggregate by [window] compute [agg0 := sum(v)]
       AssignWindow tumble 1 minute on t
-        Scan local shared_required_schema=SOME [0 v, 2 t]
+        StreamScan local shared_required_schema=SOME [0 v, 2 t]
 
 physical plan
   r0 := PhysicalSharedStream() stream=local shared_required_schema=SOME [0 v, 2 t]

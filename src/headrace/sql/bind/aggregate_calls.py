@@ -12,7 +12,7 @@ from headrace.sql.plan.expr import AggCall, Expr, Literal
 from headrace.sql.plan.types import is_numeric
 
 if TYPE_CHECKING:
-    from headrace.sql.bind.expressions import ExprBinder
+    from headrace.sql.bind.expression_binder import ExprBinder
 
 
 def bind_aggregate(binder: ExprBinder, node: Apply, name: str) -> Expr:

@@ -14,7 +14,7 @@ from headrace.errors import (
 from headrace.model.program import Meaning
 from headrace.model.schema import DataType
 from headrace.sql.bind.column_names import column_name
-from headrace.sql.bind.expressions import ExprBinder
+from headrace.sql.bind.expression_binder import ExprBinder
 from headrace.sql.bind.groups import AboveAggregate, replace_aliases
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.windows import WindowReader
@@ -26,7 +26,7 @@ from headrace.sql.parse.syntax import (
     Item,
     Name,
     Node,
-    Query,
+    ParsedQuery,
     Relation,
     SelectQuery,
     Star,
@@ -35,14 +35,14 @@ from headrace.sql.parse.syntax import (
     Windowed,
     WithQuery,
 )
-from headrace.sql.plan.expr import AggCall, Column, Expr, walk
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, Scan, Union
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, walk
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, StreamScan, Union
 from headrace.sql.plan.types import Hidden, wider
 
 Ctes = dict[str, Plan]
 
 
-def bind_query(query: Query, names: Names, meaning: Meaning, text: str, statement: int | None) -> Plan:
+def bind_query(query: ParsedQuery, names: Names, meaning: Meaning, text: str, statement: int | None) -> Plan:
     """The logical plan of a query. Raises SqlError with the place."""
     binder = _Binder(names, meaning, text, statement)
     plan = binder.query(query, {})
@@ -60,7 +60,7 @@ class _Binder:
     def span(self, at: tuple[int, int]) -> Span:
         return Span(self.text, at[0], at[1], self.statement)
 
-    def check_outputs(self, plan: Plan, query: Query) -> None:
+    def check_outputs(self, plan: Plan, query: ParsedQuery) -> None:
         """Output names are distinct, and every output has a type that a sink can hold."""
         seen: set[str] = set()
         for field in plan.schema:
@@ -79,7 +79,7 @@ class _Binder:
                     span=self.span(self._item_place(query, field.name)),
                 )
 
-    def _item_place(self, query: Query, name: str) -> tuple[int, int]:
+    def _item_place(self, query: ParsedQuery, name: str) -> tuple[int, int]:
         """The last select item that has `name`."""
         while isinstance(query, WithQuery):
             query = query.body
@@ -90,7 +90,7 @@ class _Binder:
             return query.items[-1].at
         return query.at
 
-    def query(self, query: Query, ctes: Ctes) -> Plan:
+    def query(self, query: ParsedQuery, ctes: Ctes) -> Plan:
         if isinstance(query, WithQuery):
             inner = dict(ctes)
             for name, body in query.ctes:
@@ -147,7 +147,7 @@ class _Binder:
             return plan, Scope(plan.schema, relation.alias, f"'{relation.alias}'" if relation.alias else "the subquery")
         return self.window_table(relation, ctes)
 
-    def scan(self, table: Table) -> Scan:
+    def scan(self, table: Table) -> StreamScan:
         stream = self.names.stream(table.name)
         if stream is None:
             hint = closest(table.name, self.names.stream_names())
@@ -159,7 +159,7 @@ class _Binder:
                 name=table.name,
                 did_you_mean=hint,
             )
-        return Scan(stream)
+        return StreamScan(stream)
 
     def window_table(self, node: Windowed, ctes: Ctes) -> tuple[Plan, Scope]:
         plan, scope = self.relation(node.input, ctes)
@@ -174,7 +174,7 @@ class _Binder:
         if column is None:
             raise scope.unknown(node.time, span)
         window = self.windows.table(node.function, node.arguments, node.at)
-        index = column.index if isinstance(column, Column) else None
+        index = column.index if isinstance(column, ColumnRef) else None
         time = self.windows.require_event_time(plan, index, node.time.at)
         assigned = AssignWindow(plan, window, time, node.function, True, node.at)
         alias = node.alias or (node.input.name if isinstance(node.input, Table) else None)
@@ -206,7 +206,7 @@ class _SelectBinder:
         bound = [item if isinstance(item, Named) else Named(_name(item), self.exprs.bind(item.value)) for item in items]
         having = None if select.having is None else self._having(select.having, items)
         exprs = [named.expr for named in bound] + ([] if having is None else [having])
-        calls = [e for expr in exprs if not isinstance(expr, Column) for e in walk(expr) if isinstance(e, AggCall)]
+        calls = [e for expr in exprs if not isinstance(expr, ColumnRef) for e in walk(expr) if isinstance(e, AggCall)]
         self.exprs.aggregates = False
         if select.group_by is None and not calls:
             if select.having is not None:
@@ -245,13 +245,13 @@ class _SelectBinder:
         for excluded in star.excluded:
             span = self.exprs.span(excluded.at)
             found = scope.find(excluded, span)
-            if not isinstance(found, Column):
+            if not isinstance(found, ColumnRef):
                 raise scope.unknown(excluded, span)
             skipped.add(found.index)
         hidden = self.plan.width if isinstance(self.plan, AssignWindow) and not self.plan.flat else len(scope.schema)
         at = star.at
         return [
-            Named(field.name, Column(field.type, i, field.name, at=at))
+            Named(field.name, ColumnRef(field.type, i, field.name, at=at))
             for i, field in enumerate(scope.schema.fields)
             if i not in skipped and i < hidden
         ]
@@ -276,7 +276,7 @@ class _SelectBinder:
             windows.fail("the relation is already windowed", "Group by window_start, window_end.", call.at)
         window = windows.grouping(call.name, call.args, call.at)
         time = self.exprs.bind(call.args[0])
-        index = time.index if isinstance(time, Column) else None
+        index = time.index if isinstance(time, ColumnRef) else None
         index = windows.require_event_time(self.plan, index, call.args[0].at)
         self.plan = AssignWindow(self.plan, window, index, call.name, False, call.at)
         self.window_call = call
@@ -302,7 +302,7 @@ class _SelectBinder:
             if node.name != self.window_call.name or window != self.plan.window:
                 return None
         width = self.plan.width
-        return Column(self.plan.schema[width].type, width, self.plan.schema[width].name, at=node.at)
+        return ColumnRef(self.plan.schema[width].type, width, self.plan.schema[width].name, at=node.at)
 
     # --- aggregates -----------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class _SelectBinder:
                 if isinstance(item, Item) and item.alias is not None and item.alias.lower() == node.parts[0].lower():
                     return named
         expr = self.exprs.bind(node)
-        return Named(expr.name if isinstance(expr, Column) else column_name(node), expr)
+        return Named(expr.name if isinstance(expr, ColumnRef) else column_name(node), expr)
 
     def _aggregate(
         self, bound: list[Named], having: Expr | None, calls: list[AggCall], items: list[Item | Named]
@@ -361,7 +361,7 @@ class _SelectBinder:
         """The select list as the keys of groups."""
         self._check_window_keys(bound)
         rows = Aggregate(self.plan, tuple(bound), (), distinct=True)
-        return Project(rows, tuple(Named(k.name, Column(k.expr.type, i, k.name)) for i, k in enumerate(bound)))
+        return Project(rows, tuple(Named(k.name, ColumnRef(k.expr.type, i, k.name)) for i, k in enumerate(bound)))
 
     def _check_window_keys(self, keys: list[Named]) -> None:
         """A windowed relation is grouped by its window: both ends of it for the table functions."""
@@ -371,7 +371,7 @@ class _SelectBinder:
             flat = self.plan
         if flat is None or not flat.flat:
             return
-        used = {e.name.lower() for k in keys for e in walk(k.expr) if isinstance(e, Column)}
+        used = {e.name.lower() for k in keys for e in walk(k.expr) if isinstance(e, ColumnRef)}
         if not {"window_start", "window_end"} <= used:
             self.parent.windows.fail(
                 "a windowed stream is grouped by its window", "Add GROUP BY window_start, window_end.", flat.at

@@ -23,7 +23,7 @@ from headrace.model.schema import (
     DataType,
     Decimal,
 )
-from headrace.sql.parse.syntax import Constant, Place
+from headrace.sql.parse.syntax import Constant, TextRange
 from headrace.sql.plan.expr import Literal
 from headrace.sql.plan.types import VOID
 
@@ -56,7 +56,7 @@ def constant(node: Constant, time_zone: str) -> Literal:
     return timestamp(text, TIMESTAMP if node.kind == "timestamp" else TIMESTAMP_NTZ, time_zone, at)
 
 
-def number(text: str, at: Place) -> Literal:
+def number(text: str, at: TextRange) -> Literal:
     """A number literal. Raises ValueError with what is wrong."""
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -81,13 +81,13 @@ def number(text: str, at: Place) -> Literal:
     return _decimal(digits, at)
 
 
-def _whole(value: int, kind: DataType, text: str, at: Place) -> Literal:
+def _whole(value: int, kind: DataType, text: str, at: TextRange) -> Literal:
     if not -_LIMITS[kind] <= value < _LIMITS[kind]:
         raise ValueError(f"{text} is out of range for {kind}")
     return Literal(kind, value, at=at)
 
 
-def _decimal(text: str, at: Place) -> Literal:
+def _decimal(text: str, at: TextRange) -> Literal:
     value = decimal.Decimal(text)
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
@@ -103,7 +103,7 @@ def fits(value: int, kind: DataType) -> bool:
     return -_LIMITS[kind] <= value < _LIMITS[kind]
 
 
-def date(text: str, at: Place) -> Literal:
+def date(text: str, at: TextRange) -> Literal:
     """A date text. Raises ValueError."""
     return Literal(DATE, _date(text.strip()), at=at)
 
@@ -118,7 +118,7 @@ def _date(text: str) -> datetime.date:
         raise ValueError(f"{text!r} is not a date: {problem}") from None
 
 
-def timestamp(text: str, kind: DataType, time_zone: str, at: Place) -> Literal:
+def timestamp(text: str, kind: DataType, time_zone: str, at: TextRange) -> Literal:
     """A timestamp text as microseconds since 1970: an instant for TIMESTAMP, a wall-clock reading otherwise."""
     match = _MOMENT.fullmatch(text.strip())
     if match is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headrace.base.options import closest
 from headrace.errors import AmbiguousColumn, Span, UnknownColumn
 from headrace.model.schema import Schema, Struct
-from headrace.sql.parse.syntax import Name, Place
-from headrace.sql.plan.expr import Column, Expr, FieldOf
+from headrace.sql.parse.syntax import Name, TextRange
+from headrace.sql.plan.expr import ColumnRef, Expr, FieldOf
 
 
 class Scope:
@@ -18,10 +18,10 @@ class Scope:
         for index, field in enumerate(schema.fields):
             self.places.setdefault(field.name.lower(), []).append(index)
 
-    def column(self, index: int, at: Place) -> Column:
+    def column(self, index: int, at: TextRange) -> ColumnRef:
         """Column `index` as an expression."""
         field = self.schema.fields[index]
-        return Column(field.type, index, field.name, at=at)
+        return ColumnRef(field.type, index, field.name, at=at)
 
     def find(self, name: Name, span: Span) -> Expr | None:
         """What `name` means, or None. Raises AmbiguousColumn, and UnknownColumn for a missing struct field."""
@@ -33,7 +33,7 @@ class Scope:
         found = self._one(parts[0], span, name.at)
         return None if found is None else self._fields(found, parts[1:], span, name.at)
 
-    def _one(self, name: str, span: Span, at: Place) -> Column | None:
+    def _one(self, name: str, span: Span, at: TextRange) -> ColumnRef | None:
         indexes = self.places.get(name.lower(), [])
         if len(indexes) > 1:
             raise AmbiguousColumn(
@@ -44,7 +44,7 @@ class Scope:
             )
         return self.column(indexes[0], at) if indexes else None
 
-    def _fields(self, expr: Expr, parts: tuple[str, ...], span: Span, at: Place) -> Expr:
+    def _fields(self, expr: Expr, parts: tuple[str, ...], span: Span, at: TextRange) -> Expr:
         for part in parts:
             expr = field_of(expr, part, span, at)
         return expr
@@ -65,7 +65,7 @@ class Scope:
         )
 
 
-def field_of(expr: Expr, name: str, span: Span, at: Place) -> Expr:
+def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
     """Field `name` of a struct expression. Raises UnknownColumn."""
     if not isinstance(expr.type, Struct):
         raise UnknownColumn(

@@ -7,7 +7,7 @@ from typing import NoReturn
 from headrace.errors import BadWindow, Span
 from headrace.model.program import Window, WindowKind
 from headrace.sql.parse.intervals import parse_interval
-from headrace.sql.parse.syntax import Constant, IntervalConstant, Node, Place
+from headrace.sql.parse.syntax import Constant, IntervalConstant, Node, TextRange
 from headrace.sql.plan.logical import Plan, origin
 
 # A week by the minute has 10,080.
@@ -20,10 +20,10 @@ class WindowReader:
     def __init__(self, text: str, statement: int | None) -> None:
         self.text, self.statement = text, statement
 
-    def fail(self, message: str, advice: str, at: Place) -> NoReturn:
+    def fail(self, message: str, advice: str, at: TextRange) -> NoReturn:
         raise BadWindow(message, advice=advice, span=self.span(at))
 
-    def span(self, at: Place) -> Span:
+    def span(self, at: TextRange) -> Span:
         return Span(self.text, at[0], at[1], self.statement)
 
     def duration(self, node: Node) -> int:
@@ -41,7 +41,7 @@ class WindowReader:
             self.fail("months and years have no fixed length", "Use days or smaller units.", node.at)
         return micros
 
-    def grouping(self, name: str, args: tuple[Node, ...], at: Place) -> Window:
+    def grouping(self, name: str, args: tuple[Node, ...], at: TextRange) -> Window:
         """The window of `window(ts, ...)` or `session_window(ts, gap)`."""
         if name == "session_window":
             if len(args) != 2:
@@ -62,7 +62,7 @@ class WindowReader:
         self.limit(size, slide, at)
         return Window("tumble" if slide == size else "hop", size, slide, offset % slide)
 
-    def table(self, function: str, args: tuple[Node, ...], at: Place) -> Window:
+    def table(self, function: str, args: tuple[Node, ...], at: TextRange) -> Window:
         """The window of TUMBLE(..., size), HOP(..., slide, size), CUMULATE(..., step, size), SESSION(..., gap)."""
         counts = {"tumble": (1, 2), "hop": (2, 3), "cumulate": (2, 3), "session": (1, 1)}
         low, high = counts[function]
@@ -90,7 +90,7 @@ class WindowReader:
         kind: WindowKind = "cumulate" if function == "cumulate" else "tumble" if slide == size else "hop"
         return Window(kind, size, slide, offset % slide)
 
-    def limit(self, size: int, slide: int, at: Place) -> None:
+    def limit(self, size: int, slide: int, at: TextRange) -> None:
         """A row is in size / slide windows, and Ring 0 makes a row for each of them."""
         windows = -(-size // slide)
         if windows > MAX_WINDOWS:
@@ -103,7 +103,7 @@ class WindowReader:
             self.fail(f"{what} must be longer than zero", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
         return micros
 
-    def require_event_time(self, plan: Plan, index: int | None, at: Place) -> int:
+    def require_event_time(self, plan: Plan, index: int | None, at: TextRange) -> int:
         """The window's time column must be the stream's event time, unchanged; its index in `plan`."""
         found = None if index is None else origin(plan, index)
         if (

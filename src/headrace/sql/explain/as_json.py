@@ -11,7 +11,7 @@ from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.access import access_to
 from headrace.sql.explain.explain_text import HOST_REASON
-from headrace.sql.explain.live_stream import LiveStream, adding, asked_by, batch_policy
+from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
 from headrace.sql.explain.plan_text import show_node, show_plan
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, topological
@@ -136,7 +136,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
         }
         foot["subscribers"] = {name: _view(p.view, schema) for name, p in live.pipelines.items()}
         foot |= live.facts
-        change = adding(planned, live)
+        change = impact_of(planned, live)
         sharing = {"filter": change.filter or None, "shares_windowing_with": list(change.shares_with)}
         if planned.name in live.pipelines:
             foot["runs"] = sharing

@@ -8,7 +8,7 @@ from headrace.model.program import MAX_GROUPS, Expression, Partial
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.access import access_to
-from headrace.sql.explain.live_stream import LiveStream, adding, asked_by, batch_policy
+from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
 from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.plan.logical import Plan
@@ -112,8 +112,8 @@ def _ring1(planned: Planned) -> Iterator[str]:
         yield "emit: on change (implied: without a window a group never closes)"
     else:
         yield "emit: on change"
-    if planned.settings.max_groups != MAX_GROUPS:
-        yield f"limit: {planned.settings.max_groups} groups"
+    if planned.options.max_groups != MAX_GROUPS:
+        yield f"limit: {planned.options.max_groups} groups"
     yield f"having: {ring1.having or 'none'}"
     yield "outputs:"
     yield from _some(ring1.outputs)
@@ -137,7 +137,7 @@ def _sinks(planned: Planned) -> Iterator[str]:
         yield f"{sink.name}: {sink.kind}, {SINKS[sink.kind].guarantee}"
     if not planned.sinks:
         yield "none"
-    if (late := planned.settings.late) is not None:
+    if (late := planned.options.late) is not None:
         columns = ", ".join(o.name for o in late.outputs)
         yield f"{late.sink.name}: {late.sink.kind}, gets late rows ({columns})"
     barriers = [n for n in topological(planned.physical) if isinstance(n, PhysicalBarrier)]
@@ -176,7 +176,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     for name, program in sorted(live.pipelines.items()):
         yield f"  {name}: {show_view(program.view, schema)}"
     yield from (f"{fact}: {_shown(value)}" for fact, value in live.facts.items())
-    change = adding(planned, live)
+    change = impact_of(planned, live)
     if planned.name in live.pipelines:
         yield f"this pipeline runs: {'; '.join(change.shared) or 'shares the decoding only'}"
     else:

@@ -41,7 +41,7 @@ class LiveStream:
 
 
 @dataclass(frozen=True)
-class Change:
+class Impact:
     """What adding a pipeline to a running stream would change."""
 
     decode: tuple[str, ...]
@@ -92,7 +92,7 @@ def asked_by(live: LiveStream, schema: Schema) -> dict[int, tuple[str, ...]]:
     }
 
 
-def adding(planned: Planned, live: LiveStream) -> Change:
+def impact_of(planned: Planned, live: LiveStream) -> Impact:
     """What changes when `planned` joins the running stream; itself, if it already runs, does not count as another."""
     schema = planned.stream.schema
     width = len(schema)
@@ -107,4 +107,4 @@ def adding(planned: Planned, live: LiveStream) -> Change:
     condition = f"same filter as {', '.join(same_filter)}" if same_filter else "filter of its own"
     family = program_family(planned.program)
     shares = () if family is None else tuple(sorted(n for n, p in others.items() if program_family(p) == family))
-    return Change(fresh, condition if where is not None else "", shares)
+    return Impact(fresh, condition if where is not None else "", shares)

@@ -7,8 +7,15 @@ from functools import cache
 from importlib import resources
 
 from headrace.model.schema import DataType
-from headrace.sql.functions import collections, conditions, numbers, operators, strings, times
-from headrace.sql.functions.base import Overload
+from headrace.sql.functions import (
+    collection_functions,
+    condition_functions,
+    number_functions,
+    operator_functions,
+    string_functions,
+    time_functions,
+)
+from headrace.sql.functions.overload import Overload
 
 # other spellings of the same function
 ALIASES = {
@@ -19,9 +26,26 @@ ALIASES = {
 }  # fmt: skip
 
 
+_MODULES = (
+    operator_functions,
+    condition_functions,
+    string_functions,
+    number_functions,
+    time_functions,
+    collection_functions,
+)
+
+
 def _registry() -> dict[str, tuple[Overload, ...]]:
     found: dict[str, list[Overload]] = {}
-    for module in (operators, conditions, strings, numbers, times, collections):
+    for module in (
+        operator_functions,
+        condition_functions,
+        string_functions,
+        number_functions,
+        time_functions,
+        collection_functions,
+    ):
         for overload in module.OVERLOADS:
             found.setdefault(overload.name, []).append(overload)
     return {name: tuple(overloads) for name, overloads in found.items()}

@@ -7,7 +7,7 @@ from typing import NoReturn
 from headrace.base.options import closest
 from headrace.errors import Span, SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.dialect import Token
-from headrace.sql.parse.syntax import Place
+from headrace.sql.parse.syntax import TextRange
 
 # Words that end an expression or a table: they cannot be an alias without AS, nor a bare column name.
 RESERVED = frozenset(
@@ -129,7 +129,7 @@ class Cursor:
         advice = f"Did you mean {hint.upper()}? " if hint else ""
         self.fail(f"expected {what}", advice=advice + "One of: " + ", ".join(words) + ".")
 
-    def span(self, place: Place) -> Span:
+    def span(self, place: TextRange) -> Span:
         """`place` as a span with a caret."""
         return Span(self.text, place[0], place[1], self.statement)
 
@@ -142,6 +142,6 @@ class Cursor:
             f"{problem}, found {found}", advice=advice, span=self.span((token.start, end)), certain=certain
         )
 
-    def refuse(self, what: str, advice: str, place: Place) -> NoReturn:
+    def refuse(self, what: str, advice: str, place: TextRange) -> NoReturn:
         """Raises UnsupportedOnShared: valid Spark SQL that the shared host cannot run."""
         raise UnsupportedOnShared(f"{what} cannot run on the shared host", advice=advice, span=self.span(place))

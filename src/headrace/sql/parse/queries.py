@@ -9,13 +9,13 @@ from __future__ import annotations
 from headrace.errors import SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.dialect import spark_accepts
-from headrace.sql.parse.expressions import parse_expression
+from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.syntax import (
     Derived,
     Item,
     Name,
     Node,
-    Query,
+    ParsedQuery,
     Relation,
     SelectQuery,
     Star,
@@ -46,7 +46,7 @@ _REFUSED = {
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ANTI", "SEMI", ",")
 
 
-def parse_query(cursor: Cursor, stop: int) -> Query:
+def parse_query(cursor: Cursor, stop: int) -> ParsedQuery:
     """A query at the cursor; `stop` is where its text ends, for judging what we cannot read."""
     start = cursor.token.start
     try:
@@ -62,10 +62,10 @@ def parse_query(cursor: Cursor, stop: int) -> Query:
         raise
 
 
-def _query(cursor: Cursor) -> Query:
+def _query(cursor: Cursor) -> ParsedQuery:
     start = cursor.token.start
     if cursor.accept("WITH"):
-        ctes: list[tuple[str, Query]] = []
+        ctes: list[tuple[str, ParsedQuery]] = []
         while True:
             name = cursor.name("a name for the common table expression")
             cursor.expect("AS", "after the name")
@@ -87,7 +87,7 @@ def _query(cursor: Cursor) -> Query:
     return inputs[0] if len(inputs) == 1 else UnionQuery((start, cursor.previous_end), tuple(inputs))
 
 
-def _operand(cursor: Cursor) -> Query:
+def _operand(cursor: Cursor) -> ParsedQuery:
     if cursor.accept("("):
         inner = _query(cursor)
         cursor.expect(")", "after the query")

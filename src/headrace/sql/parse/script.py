@@ -18,7 +18,7 @@ from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 from headrace.sql.parse.cursor import Cursor
 from headrace.sql.parse.data_types import parse_data_type
 from headrace.sql.parse.dialect import Token, tokenize
-from headrace.sql.parse.expressions import parse_expression
+from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.queries import parse_query
 from headrace.sql.parse.statements import (
     CreatePipeline,
@@ -39,7 +39,7 @@ from headrace.sql.parse.statements import (
     StopPipeline,
     TakeSavepoint,
 )
-from headrace.sql.parse.syntax import Apply, IntervalConstant, Name, Query
+from headrace.sql.parse.syntax import Apply, IntervalConstant, Name, ParsedQuery
 
 MAX_NAME_BYTES = 255
 _KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline"}
@@ -312,7 +312,7 @@ class _Statements:
             places,
         )
 
-    def query(self) -> tuple[Query, str, Emit | None, Span | None]:
+    def query(self) -> tuple[ParsedQuery, str, Emit | None, Span | None]:
         cursor = self.cursor
         start = cursor.token.start
         parsed = parse_query(cursor, self.stop)

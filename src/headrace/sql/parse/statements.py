@@ -9,7 +9,7 @@ from typing import Literal
 from headrace.errors import Span
 from headrace.model.program import Emit
 from headrace.model.schema import Schema
-from headrace.sql.parse.syntax import Query
+from headrace.sql.parse.syntax import ParsedQuery
 
 DropKind = Literal["stream", "sink", "pipeline"]
 ShowKind = Literal["streams", "sinks", "pipelines"]
@@ -57,7 +57,7 @@ class CreatePipeline(Statement):
 
     name: str
     sinks: tuple[str, ...]
-    query: Query
+    query: ParsedQuery
     query_sql: str
     emit: Emit | None
     or_replace: bool = False
@@ -72,7 +72,7 @@ class CreatePipeline(Statement):
 class Select(Statement):
     """A bare query, to be explained or run into the console."""
 
-    query: Query
+    query: ParsedQuery
     query_sql: str
     emit: Emit | None
     emit_span: Span | None = None

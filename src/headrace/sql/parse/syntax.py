@@ -10,7 +10,7 @@ from typing import Literal
 
 from headrace.model.schema import DataType
 
-Place = tuple[int, int]
+TextRange = tuple[int, int]
 """[start, end) in the script's text."""
 
 
@@ -18,7 +18,7 @@ Place = tuple[int, int]
 class Node:
     """A piece of syntax at a place."""
 
-    at: Place
+    at: TextRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Table(Node):
 class Derived(Node):
     """A subquery in FROM."""
 
-    query: Query
+    query: ParsedQuery
     alias: str | None
 
 
@@ -145,22 +145,22 @@ class SelectQuery(Node):
     where: Node | None
     group_by: tuple[Node, ...] | None
     having: Node | None
-    distinct: Place | None = None
+    distinct: TextRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UnionQuery(Node):
     """UNION ALL of two or more."""
 
-    inputs: tuple[Query, ...]
+    inputs: tuple[ParsedQuery, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WithQuery(Node):
     """CTEs in order, each visible to the later ones and to `body`."""
 
-    ctes: tuple[tuple[str, Query], ...]
-    body: Query
+    ctes: tuple[tuple[str, ParsedQuery], ...]
+    body: ParsedQuery
 
 
-Query = SelectQuery | UnionQuery | WithQuery
+ParsedQuery = SelectQuery | UnionQuery | WithQuery

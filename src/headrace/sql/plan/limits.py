@@ -22,7 +22,7 @@ MAX_PARTS = 100_000
 _deadline: ContextVar[float] = ContextVar("_deadline", default=math.inf)
 
 
-class TooLong(Exception):
+class ExpressionTooLarge(Exception):
     """An expression is larger than can be run; `at` is its place in the script."""
 
     def __init__(self, what: str, at: tuple[int, int]) -> None:

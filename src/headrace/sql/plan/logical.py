@@ -8,8 +8,8 @@ from functools import cached_property
 
 from headrace.model.program import StreamDef, Window
 from headrace.model.schema import BOOLEAN, DataType, Field, Schema, Struct, View
-from headrace.sql.parse.syntax import Place
-from headrace.sql.plan.expr import AggCall, Column, Expr, columns_of, walk
+from headrace.sql.parse.syntax import TextRange
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, columns_of, walk
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Scan(Plan):
+class StreamScan(Plan):
     """The shared stream. Its schema is always the whole declared one; `view` says which columns this plan needs."""
 
     stream: StreamDef
@@ -121,7 +121,7 @@ class AssignWindow(Plan):
     time: int
     name: str
     flat: bool
-    at: Place = field(default=(0, 0), compare=False)
+    at: TextRange = field(default=(0, 0), compare=False)
 
     @property
     def inputs(self) -> tuple[Plan, ...]:
@@ -188,7 +188,7 @@ class Union(Plan):
     """The rows of all inputs, which have the same types."""
 
     parts: tuple[Plan, ...]
-    at: Place = field(default=(0, 0), compare=False)
+    at: TextRange = field(default=(0, 0), compare=False)
 
     def __post_init__(self) -> None:
         first = [f.type for f in self.parts[0].schema]
@@ -209,12 +209,12 @@ class Union(Plan):
 
 def require_bound(expr: Expr, schema: Schema) -> None:
     """Refuses an expression that reads a column the schema does not have, or has with another type."""
-    if isinstance(expr, Column):  # the common case, without a walk
+    if isinstance(expr, ColumnRef):  # the common case, without a walk
         if not 0 <= expr.index < len(schema) or schema.fields[expr.index].type != expr.type:
             raise TypeError(f"{expr.name} (column {expr.index}) is not in the input")
         return
     for node in walk(expr):
-        if isinstance(node, Column) and (
+        if isinstance(node, ColumnRef) and (
             not 0 <= node.index < len(schema) or schema.fields[node.index].type != node.type
         ):
             raise TypeError(f"{node.name} (column {node.index}) is not in the input")
@@ -236,9 +236,9 @@ def rewrite(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
     return change(plan)
 
 
-def origin(plan: Plan, index: int) -> tuple[Scan, int] | None:
+def origin(plan: Plan, index: int) -> tuple[StreamScan, int] | None:
     """The stream column that column `index` of `plan` is, if it is one unchanged."""
-    if isinstance(plan, Scan):
+    if isinstance(plan, StreamScan):
         return plan, index
     if isinstance(plan, Filter):
         return origin(plan.input, index)
@@ -246,7 +246,7 @@ def origin(plan: Plan, index: int) -> tuple[Scan, int] | None:
         return origin(plan.input, index) if index < plan.width else None
     if isinstance(plan, Project):
         expr = plan.outputs[index].expr
-        return origin(plan.input, expr.index) if isinstance(expr, Column) else None
+        return origin(plan.input, expr.index) if isinstance(expr, ColumnRef) else None
     return None
 
 

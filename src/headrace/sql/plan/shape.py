@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from headrace.errors import Span, UnsupportedOnShared
 from headrace.model.schema import Schema
-from headrace.sql.parse.syntax import Place
+from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, Scan, Union
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, StreamScan, Union
 
 
 @dataclass(frozen=True)
 class Shape:
     """The parts of a plan in the shared host's shape."""
 
-    scan: Scan
+    scan: StreamScan
     filter: Expr | None
     window: AssignWindow | None
     aggregate: Aggregate | None
@@ -30,7 +30,7 @@ class Shape:
     schema: Schema
 
 
-def shared_shape(plan: Plan, span: Callable[[Place], Span]) -> Shape:
+def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
     """The parts of `plan`. Raises UnsupportedOnShared at what does not fit."""
     if isinstance(plan, Union):
         raise UnsupportedOnShared(
@@ -64,7 +64,7 @@ def shared_shape(plan: Plan, span: Callable[[Place], Span]) -> Shape:
     predicate = None
     if isinstance(node, Filter):
         predicate, node = node.predicate, node.input
-    if isinstance(node, Scan):
+    if isinstance(node, StreamScan):
         return Shape(node, predicate, window, aggregate, having, plan.outputs, plan.schema)
     if isinstance(node, Union):
         what, at = "UNION ALL below an aggregate", node.at

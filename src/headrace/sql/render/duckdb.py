@@ -25,18 +25,18 @@ from headrace.model.schema import (
 )
 from headrace.sql.functions import find
 from headrace.sql.functions.casts import cast_throws, render_cast
-from headrace.sql.plan.expr import Call, CaseWhen, Cast, Column, Expr, FieldOf, Literal
-from headrace.sql.plan.limits import TooLong, check_time
+from headrace.sql.plan.expr import Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal
+from headrace.sql.plan.limits import ExpressionTooLarge, check_time
 from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID
 
-ColumnText = Callable[[Column], str]
+ColumnText = Callable[[ColumnRef], str]
 
 _DAY = 86_400_000_000
 # Some functions need an argument's text several times; nested deeply, that multiplies.
 LONGEST = 200_000
 
 
-def ring0_column(column: Column) -> str:
+def ring0_column(column: ColumnRef) -> str:
     """How Ring 0 calls a column of the stream."""
     return f"c{column.index}"
 
@@ -56,7 +56,7 @@ def throws(expr: Expr) -> bool:
 def render(expr: Expr, column: ColumnText) -> str:
     """`expr` as DuckDB text over columns written by `column`."""
     check_time()
-    if isinstance(expr, Column):
+    if isinstance(expr, ColumnRef):
         return column(expr)
     if isinstance(expr, Literal):
         return render_literal(expr)
@@ -87,7 +87,7 @@ def _render_call(expr: Call, column: ColumnText) -> str:
     simple = overload.simple(expr.args)
     text = overload.render(args, kinds, expr.type) if simple is None else simple.format(*args)
     if len(text) > LONGEST:
-        raise TooLong(f"an expression of more than {LONGEST} characters", expr.at)
+        raise ExpressionTooLarge(f"an expression of more than {LONGEST} characters", expr.at)
     return text
 
 

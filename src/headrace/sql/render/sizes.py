@@ -14,10 +14,10 @@ from headrace.errors import Span, UnsupportedOnShared, ValueTooLarge
 from headrace.exec.sizing import MAX_VALUE
 from headrace.model.program import Growth, SizedValue
 from headrace.model.schema import BINARY, STRING, Array, DataType, Map, Struct
-from headrace.sql.functions.strings import re2_literal
-from headrace.sql.parse.syntax import Place
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, FieldOf, Literal, columns_of, walk
-from headrace.sql.plan.limits import TooLong, check_time
+from headrace.sql.functions.string_functions import re2_literal
+from headrace.sql.parse.syntax import TextRange
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal, columns_of, walk
+from headrace.sql.plan.limits import ExpressionTooLarge, check_time
 from headrace.sql.plan.shape import Shape
 from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column, text_literal
 
@@ -66,8 +66,8 @@ def growth_of(
     others: Iterable[Expr],
     where: Expr | None,
     column: ColumnText,
-    names: Callable[[Column], Sequence[str]],
-    span: Callable[[Place], Span],
+    names: Callable[[ColumnRef], Sequence[str]],
+    span: Callable[[TextRange], Span],
 ) -> Growth:
     """The growth of a program that makes `outputs` (all of them, as columns) and evaluates `others` of the rows for
     which `where` holds. `column` writes a column and `names` says which columns of the relation it reads."""
@@ -93,14 +93,14 @@ def growth_of(
     if guard and plain:
         rest = f"CASE WHEN {guard} THEN {rest} ELSE 0 END"
     if max((len(v.sql) for v in values), default=0) + len(rest) > LONGEST:
-        raise TooLong(f"an expression of more than {LONGEST} characters", sizes.largest)
+        raise ExpressionTooLarge(f"an expression of more than {LONGEST} characters", sizes.largest)
     return Growth(values, rest, total.columns, total.fixed, in_filter)
 
 
-def ring0_growth(shape: Shape, span: Callable[[Place], Span]) -> Growth:
+def ring0_growth(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
     """The growth of a shape's Ring 0 part."""
 
-    def names(column: Column) -> Sequence[str]:
+    def names(column: ColumnRef) -> Sequence[str]:
         return (ring0_column(column),)
 
     if shape.aggregate is None:
@@ -123,11 +123,11 @@ class _Sizes:
     """Bounds of the expressions of one program. `values` are those that grow, with the user's text."""
 
     def __init__(
-        self, column: ColumnText, names: Callable[[Column], Sequence[str]], span: Callable[[Place], Span]
+        self, column: ColumnText, names: Callable[[ColumnRef], Sequence[str]], span: Callable[[TextRange], Span]
     ) -> None:
         self.column, self.names, self.span = column, names, span
         self.values: list[tuple[str, Bytes]] = []
-        self.largest: Place = (0, 0)
+        self.largest: TextRange = (0, 0)
 
     def collect(self, expr: Expr, guard: str) -> None:
         """Add every value inside `expr` that grows and is made for rows for which `guard` holds."""
@@ -192,7 +192,7 @@ class _Sizes:
             return constant(SHORT)
         if isinstance(expr, Literal):
             return constant(float(_length(expr)))
-        if isinstance(expr, Column):
+        if isinstance(expr, ColumnRef):
             return self._column(expr)
         if isinstance(expr, CaseWhen):
             return self._case(expr)
@@ -202,7 +202,7 @@ class _Sizes:
             return self._call(expr)
         return added([self.size(child) for child in expr.children] or [constant(SHORT)])
 
-    def _column(self, expr: Column) -> Bytes:
+    def _column(self, expr: ColumnRef) -> Bytes:
         text = self.column(expr)
         if expr.type == BINARY:
             length = f"octet_length({text})"

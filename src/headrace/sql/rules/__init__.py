@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.errors import HeadraceError, RuleBrokePlan
-from headrace.sql.plan.limits import TooLong, TooSlow
+from headrace.sql.plan.limits import ExpressionTooLarge, TooSlow
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, PhysicalAggregate, PhysicalMergeAggregate, PhysicalProject, topological
-from headrace.sql.rules.base import LogicalRule, PhysicalRule, PlanContext
 from headrace.sql.rules.choose_host import choose_host
+from headrace.sql.rules.context import LogicalRule, PhysicalRule, PlanContext
 from headrace.sql.rules.find_families import find_families
 from headrace.sql.rules.fold_constants import fold_constants
 from headrace.sql.rules.inline_projections import inline_projections
@@ -64,7 +64,7 @@ def _run(
         try:
             after = rule(plan, ctx)
             broken = after is not plan and outputs(after) != before
-        except (HeadraceError, RecursionError, TooLong, TooSlow):
+        except (HeadraceError, RecursionError, ExpressionTooLarge, TooSlow):
             raise
         except Exception as problem:
             raise RuleBrokePlan(f"rule {name} made an invalid plan: {problem}", rule=name) from problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.shape import shared_shape
-from headrace.sql.rules.base import PlanContext
+from headrace.sql.rules.context import PlanContext
 
 
 def choose_host(plan: Plan, ctx: PlanContext) -> Plan:

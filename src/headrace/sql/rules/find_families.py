@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from headrace.model.program import Expression, PipelineProgram, Window
 from headrace.sql.plan.physical import Family, Physical, PhysicalPartialAggregate, show_window
-from headrace.sql.rules.base import PlanContext, rewrite_physical
+from headrace.sql.rules.context import PlanContext, rewrite_physical
 
 
 def find_families(plan: Physical, ctx: PlanContext) -> Physical:

@@ -24,13 +24,13 @@ from headrace.model.schema import (
     Struct,
 )
 from headrace.sql.functions.evaluate import evaluate
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, Literal
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, Literal
 from headrace.sql.plan.limits import check_time
 from headrace.sql.plan.logical import Aggregate, Filter, Named, Plan, Project, rewrite
 from headrace.sql.plan.types import Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
-from headrace.sql.rules.base import PlanContext
+from headrace.sql.rules.context import PlanContext
 
 # A value of more bytes is not put into the plan.
 FOLDED_BYTES = 8192
@@ -135,7 +135,7 @@ def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
     return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)
 
 
-def _no_column(column: Column) -> str:
+def _no_column(column: ColumnRef) -> str:
     raise AssertionError(f"{column.name} is not constant")
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import replace
 
-from headrace.sql.plan.expr import AggCall, Column, substitute
+from headrace.sql.plan.expr import AggCall, ColumnRef, substitute
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, rewrite
-from headrace.sql.rules.base import PlanContext
+from headrace.sql.rules.context import PlanContext
 
 
 def inline_projections(plan: Plan, ctx: PlanContext) -> Plan:
@@ -42,8 +42,10 @@ def _inline(node: Plan) -> Plan:
 def _below_window(node: AssignWindow, below: Project) -> Plan:
     """The window is assigned first; the projection passes its columns through."""
     time = below.outputs[node.time].expr
-    assert isinstance(time, Column)  # binding admits nothing else
+    assert isinstance(time, ColumnRef)  # binding admits nothing else
     window = dataclasses.replace(node, input=below.input, time=time.index)
     width = window.width
-    added = tuple(Named(f.name, Column(f.type, width + i, f.name)) for i, f in enumerate(window.schema.fields[width:]))
+    added = tuple(
+        Named(f.name, ColumnRef(f.type, width + i, f.name)) for i, f in enumerate(window.schema.fields[width:])
+    )
     return Project(window, (*below.outputs, *added))

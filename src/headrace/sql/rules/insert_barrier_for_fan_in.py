@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.sql.plan.physical import Physical, PhysicalBarrier
-from headrace.sql.rules.base import PlanContext, rewrite_physical
+from headrace.sql.rules.context import PlanContext, rewrite_physical
 
 
 def insert_barrier_for_fan_in(plan: Physical, ctx: PlanContext) -> Physical:

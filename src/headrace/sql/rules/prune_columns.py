@@ -6,8 +6,8 @@ import dataclasses
 
 from headrace.model.schema import View
 from headrace.sql.plan.expr import columns_of
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, Scan, Union, used_columns
-from headrace.sql.rules.base import PlanContext
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan, Union, used_columns
+from headrace.sql.rules.context import PlanContext
 
 
 def prune_columns(plan: Plan, ctx: PlanContext) -> Plan:
@@ -18,7 +18,7 @@ def prune_columns(plan: Plan, ctx: PlanContext) -> Plan:
 
 def _prune(plan: Plan, needed: set[int]) -> Plan:
     """`needed` are the columns of `plan` that its parent reads."""
-    if isinstance(plan, Scan):
+    if isinstance(plan, StreamScan):
         view = View.all() if len(needed) == len(plan.schema) else View.some(needed)
         return plan if plan.view == view else dataclasses.replace(plan, view=view)
     below: list[set[int]]
@@ -43,7 +43,7 @@ def _ordering(plan: Aggregate) -> set[int]:
     if not any(call.name in ("first", "last") for call in plan.calls):
         return set()
     below = plan.input
-    while not isinstance(below, Scan):
+    while not isinstance(below, StreamScan):
         if len(below.inputs) != 1 or isinstance(below, Project | Aggregate):
             return set()
         below = below.inputs[0]

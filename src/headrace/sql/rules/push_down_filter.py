@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from headrace.sql.plan.expr import Column, Expr, columns_of, conjunction, conjuncts, substitute, transform
+from headrace.sql.plan.expr import ColumnRef, Expr, columns_of, conjunction, conjuncts, substitute, transform
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Union, rewrite
-from headrace.sql.rules.base import PlanContext
+from headrace.sql.rules.context import PlanContext
 
 
 def push_down_filter(plan: Plan, ctx: PlanContext) -> Plan:
@@ -75,7 +75,7 @@ def _lift_window_filter(node: Aggregate) -> Plan:
 
     def above(expr: Expr) -> Expr | None:
         if expr in positions:
-            return Column(expr.type, positions[expr], node.keys[positions[expr]].name, at=expr.at)
+            return ColumnRef(expr.type, positions[expr], node.keys[positions[expr]].name, at=expr.at)
         return None
 
     lifted = transform(below.predicate, above)

@@ -7,8 +7,8 @@ import re
 from headrace.errors import BadWindow, InternalError
 from headrace.model.program import MEMBER, Expression, Partial, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Field, Struct
-from headrace.sql.functions.aggregate_functions import Split, State, find_aggregate
-from headrace.sql.plan.expr import AggCall, Column, Expr, FieldOf, transform
+from headrace.sql.functions.aggregate_functions import PartialState, SplitAggregate, find_aggregate
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, FieldOf, transform
 from headrace.sql.plan.physical import (
     Physical,
     PhysicalAggregate,
@@ -18,7 +18,7 @@ from headrace.sql.plan.physical import (
 )
 from headrace.sql.render.duckdb import render, ring0_column
 from headrace.sql.render.sizes import growth_of
-from headrace.sql.rules.base import PlanContext, rewrite_physical
+from headrace.sql.rules.context import PlanContext, rewrite_physical
 
 # The presence count: how many rows a group has. Always first, so that Ring 1 and families can rely on it.
 PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)", f"count(CASE WHEN {MEMBER} THEN 1 END)")
@@ -66,7 +66,7 @@ class _Splitter:
         )
         return PhysicalMergeAggregate(bridge, fields, window, partials, self.node.emit, having, outputs, growth)
 
-    def _columns_read(self, column: Column) -> list[str]:
+    def _columns_read(self, column: ColumnRef) -> list[str]:
         """The columns of the relation `groups` that the text of a column reads."""
         return list(dict.fromkeys(re.findall(r"\b(?:[kp]\d+|window_start|window_end)\b", self._column(column))))
 
@@ -76,14 +76,14 @@ class _Splitter:
         stream = self.shape.scan.stream
         if not self.aggregate.distinct or stream.event_time is None:
             return None
-        if not any(isinstance(k.expr, Column) and k.expr.index == stream.event_time for k in self.aggregate.keys):
+        if not any(isinstance(k.expr, ColumnRef) and k.expr.index == stream.event_time for k in self.aggregate.keys):
             return None
         size = max(stream.delay_us, SHORTEST_MEMORY)
         return Window("tumble", size, size)
 
     def _key(self, expr: Expr) -> str:
         window = self.shape.window
-        if window is not None and isinstance(expr, Column) and expr.index >= window.width:
+        if window is not None and isinstance(expr, ColumnRef) and expr.index >= window.width:
             if isinstance(expr.type, Struct):
                 self.windows.add(len(self.texts))
             return self._window_text(expr)
@@ -91,7 +91,7 @@ class _Splitter:
         self.keys.append(Expression(name, expr.type, render(expr, ring0_column)))
         return name
 
-    def _window_text(self, expr: Column) -> str:
+    def _window_text(self, expr: ColumnRef) -> str:
         assert self.shape.window is not None
         make = "make_timestamptz" if self.shape.window.time_type == TIMESTAMP else "make_timestamp"
         if isinstance(expr.type, Struct):
@@ -102,13 +102,13 @@ class _Splitter:
         """Ring 1's text; `window.start` reads the start itself instead of taking a struct apart."""
 
         def end_of(node: Expr) -> Expr | None:
-            if isinstance(node, FieldOf) and isinstance(node.input, Column) and node.input.index in self.windows:
-                return Column(node.type, -1, f"window_{node.name}")
+            if isinstance(node, FieldOf) and isinstance(node.input, ColumnRef) and node.input.index in self.windows:
+                return ColumnRef(node.type, -1, f"window_{node.name}")
             return None
 
         return render(transform(expr, end_of) if self.windows else expr, self._column)
 
-    def _column(self, column: Column) -> str:
+    def _column(self, column: ColumnRef) -> str:
         return self._window_text(column) if column.index < 0 else self.texts[column.index]
 
     def _call(self, call: AggCall) -> str:
@@ -117,7 +117,7 @@ class _Splitter:
             if call.where is None:
                 return PRESENCE.name
             where = render(call.where, ring0_column)
-            split = Split((State(BIGINT, f"count(CASE WHEN {where} THEN 1 END)", "sum({p})"),), "{0}")
+            split = SplitAggregate((PartialState(BIGINT, f"count(CASE WHEN {where} THEN 1 END)", "sum({p})"),), "{0}")
             filtered = [f"count(CASE WHEN {MEMBER} THEN CASE WHEN {where} THEN 1 END END)"]
         else:
             kinds = [a.type for a in call.args]
@@ -143,7 +143,7 @@ class _Splitter:
                 span=self.ctx.span(call.at),
             )
 
-    def _partial(self, state: State, filtered: str) -> str:
+    def _partial(self, state: PartialState, filtered: str) -> str:
         for partial in self.partials:
             if partial.sql == state.sql and partial.type == state.type:
                 return partial.name

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import Span
 from headrace.model.program import Meaning, PipelineProgram
-from headrace.sql.parse.syntax import Place
+from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical
 
@@ -21,7 +21,7 @@ class PlanContext:
     statement: int | None = None
     neighbours: Mapping[str, PipelineProgram] = field(default_factory=dict)
 
-    def span(self, at: Place) -> Span:
+    def span(self, at: TextRange) -> Span:
         """A place of the text as a span."""
         return Span(self.text, at[0], at[1], self.statement)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import BOOLEAN, INT, Array, DataType, Map
-from headrace.sql.functions.base import Overload
+from headrace.sql.functions.overload import Overload
 
 
 def _element(kinds: Sequence[DataType]) -> DataType | None:

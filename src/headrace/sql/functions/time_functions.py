@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, DATE, INT, STRING, TIMESTAMP
-from headrace.sql.functions.base import Overload
+from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Literal
 
 _PARTS = {

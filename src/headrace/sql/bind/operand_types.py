@@ -6,18 +6,18 @@ import decimal
 from typing import TYPE_CHECKING
 
 from headrace.model.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, TIMESTAMP_NTZ, Decimal
-from headrace.sql.parse.syntax import Place
+from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr, Literal
 from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, VOID, as_decimal, is_numeric, wider
 
 if TYPE_CHECKING:
-    from headrace.sql.bind.expressions import ExprBinder
+    from headrace.sql.bind.expression_binder import ExprBinder
 
 ARITHMETIC = ("+", "-", "*", "/", "%", "div")
 _DAY = 86_400_000_000
 
 
-def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Place) -> Expr:
+def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:
     """An arithmetic, comparison or bit operator over operands of any types. Raises TypeMismatch and
     UnsupportedOnShared."""
     intervals = (INTERVAL_MICROS, INTERVAL_MONTHS)
@@ -33,7 +33,7 @@ def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Plac
     return binder.call(name, (left, right), at)
 
 
-def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Place) -> Expr:
+def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:
     kind = wider(left.type, right.type)
     if kind is None or not (is_numeric(kind) or kind == VOID):
         if isinstance(left.type, Decimal) or isinstance(right.type, Decimal):
@@ -62,7 +62,7 @@ def _decimal(binder: ExprBinder, expr: Expr) -> Expr:
     return binder.coerce(expr, target)
 
 
-def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Place) -> Expr:
+def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:
     if name == "+" and left.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
         left, right = right, left
     if name not in ("+", "-") or not isinstance(right, Literal):
@@ -85,7 +85,7 @@ def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: P
     return left
 
 
-def bind_round(binder: ExprBinder, value: Expr, digits: Expr, at: Place) -> Expr | None:
+def bind_round(binder: ExprBinder, value: Expr, digits: Expr, at: TextRange) -> Expr | None:
     """round(x, n): whole numbers stay, decimals are cast (which rounds half up); None leaves it to the table."""
     known = digits.value if isinstance(digits, Literal) and digits.type in INTEGRAL else None
     if known is None or known < 0:

@@ -8,8 +8,8 @@ from functools import lru_cache
 import duckdb
 
 from headrace.model.schema import BOOLEAN, INT, STRING
-from headrace.sql.functions.base import Overload, literal_int
 from headrace.sql.functions.evaluate import evaluate
+from headrace.sql.functions.overload import Overload, literal_int
 from headrace.sql.functions.regex import groups_of, like_is_valid, to_re2
 from headrace.sql.plan.expr import Expr, Literal
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.sql.functions.base import Overload, same
+from headrace.sql.functions.overload import Overload, same
 
 _KINDS = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY", "DATE",

@@ -14,9 +14,9 @@ from headrace.model.schema import DataType
 from headrace.sql.plan.expr import Expr, Literal
 from headrace.sql.plan.types import type_class
 
-Result = DataType | Callable[[Sequence[DataType]], DataType | None]
-Check = Callable[[Sequence[Expr]], str | None]
-Text = str | Callable[[Sequence[str], Sequence[DataType], DataType], str]
+ResultType = DataType | Callable[[Sequence[DataType]], DataType | None]
+ArgumentCheck = Callable[[Sequence[Expr]], str | None]
+SqlTemplate = str | Callable[[Sequence[str], Sequence[DataType], DataType], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Overload:
 
     name: str
     params: tuple[str, ...]
-    result: Result
-    sql: Text
+    result: ResultType
+    sql: SqlTemplate
     throws: bool = False
     variadic: bool = False
     constant: tuple[int, ...] = ()
-    check: Check | None = None
+    check: ArgumentCheck | None = None
     by_literal: str | None = None
 
     def accepts(self, kinds: Sequence[DataType]) -> bool:

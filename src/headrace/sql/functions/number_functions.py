@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, BOOLEAN, DOUBLE, DataType, Decimal
-from headrace.sql.functions.base import Overload, literal_int, same
+from headrace.sql.functions.overload import Overload, literal_int, same
 from headrace.sql.plan.expr import Expr, Literal
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")

@@ -35,12 +35,12 @@ from headrace.model.schema import (
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
-from headrace.sql.bind.operators import ARITHMETIC, bind_binary, bind_round
+from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.scope import Scope, field_of
 from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
-from headrace.sql.functions.base import Overload
 from headrace.sql.functions.casts import CASTS, cast_key
+from headrace.sql.functions.overload import Overload
 from headrace.sql.parse.dialect import knows_function
 from headrace.sql.parse.syntax import (
     Apply,
@@ -51,9 +51,9 @@ from headrace.sql.parse.syntax import (
     IntervalConstant,
     Name,
     Node,
-    Place,
     Star,
     Subscript,
+    TextRange,
 )
 from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, Literal
 from headrace.sql.plan.types import (
@@ -94,7 +94,7 @@ class ExprBinder:
         self.aggregates = False
         self.place = "here"
 
-    def span(self, at: Place) -> Span:
+    def span(self, at: TextRange) -> Span:
         """A place of the script as a span."""
         return Span(self.text, at[0], at[1], self.statement)
 
@@ -136,15 +136,15 @@ class ExprBinder:
 
     # --- errors -------------------------------------------------------------------------------
 
-    def mismatch(self, message: str, advice: str, at: Place) -> NoReturn:
+    def mismatch(self, message: str, advice: str, at: TextRange) -> NoReturn:
         raise TypeMismatch(message, advice=advice, span=self.span(at))
 
-    def unsupported(self, what: str, advice: str, at: Place) -> NoReturn:
+    def unsupported(self, what: str, advice: str, at: TextRange) -> NoReturn:
         raise UnsupportedOnShared(
             f"{what} cannot run on the shared host", advice=advice, span=self.span(at), expression=self.text[slice(*at)]
         )
 
-    def require(self, key: str, at: Place) -> None:
+    def require(self, key: str, at: TextRange) -> None:
         """Refuses what is not on the verified list."""
         if key not in verified():
             self.unsupported(key, "It is not on the verified list; see docs/functions.md.", at)
@@ -183,7 +183,7 @@ class ExprBinder:
             return Literal(DOUBLE, float(value), at=at)
         return None
 
-    def cast(self, expr: Expr, target: DataType, at: Place, attempt: bool) -> Expr:
+    def cast(self, expr: Expr, target: DataType, at: TextRange, attempt: bool) -> Expr:
         """CAST as the user or Spark asks for it."""
         if expr.type == target:
             return expr
@@ -206,7 +206,7 @@ class ExprBinder:
         self.require(cast_key(expr.type, target), at)
         return Cast(target, expr, attempt, at=at)
 
-    def common(self, exprs: list[Expr], what: str, at: Place) -> list[Expr]:
+    def common(self, exprs: list[Expr], what: str, at: TextRange) -> list[Expr]:
         """All of `exprs` in the one type in which they meet."""
         kind = exprs[0].type
         for expr in exprs[1:]:
@@ -377,7 +377,7 @@ class ExprBinder:
             did_you_mean=hint,
         )
 
-    def call(self, name: str, args: tuple[Expr, ...], at: Place) -> Expr:
+    def call(self, name: str, args: tuple[Expr, ...], at: TextRange) -> Expr:
         """A call on exact types; refuses what is not verified."""
         kinds = [a.type for a in args]
         overload = find(name, kinds)
