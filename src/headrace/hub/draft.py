@@ -305,8 +305,6 @@ class Draft:
             target = parsed
         planned = plan_pipeline(target, self.catalog, self.meaning)
         live = self.live(planned.program.stream)
-        if live is not None:
-            planned = plan_pipeline(target, self.catalog, self.meaning, live.pipelines)
         if statement.mode == "json":
             return Result(explain_json(planned, live))
         return Result(explain(planned, live, verbose=statement.mode == "verbose"))

@@ -15,8 +15,9 @@ batches, Ring 1 (`headrace.ring1`) its `ring1` part on partial aggregates. Nothi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from headrace.model.schema import BIGINT, BINARY, STRING, DataType, Field, Schema, View
 
@@ -150,11 +151,10 @@ class Ring1Program:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What SQL text means besides its words: stored with the plan, because a re-run must mean the same."""
+    """The session settings that change the result of a query. They are stored with the program: a re-run needs the
+    same ones. ANSI mode is always on, and names are never case-sensitive."""
 
-    ansi: bool = True
     time_zone: str = "UTC"
-    case_sensitive: bool = False
 
 
 Family = tuple[Meaning, Window | None, tuple[str, ...]]
@@ -174,9 +174,10 @@ class PipelineProgram:
 
     @property
     def family(self) -> Family | None:
-        """What pipelines of one stream have in common that fold rows in one pass; None for one that runs alone.
+        """The key of the family: pipelines of one stream with equal keys can share one aggregation pass in Ring 0.
 
-        Sessions run alone: which rows form one depends on the filter.
+        None for a pipeline that never shares a pass. Session windows never do: the filter decides which rows form a
+        session.
         """
         window = self.ring0.window
         if self.ring1 is None or (window is not None and window.kind == "session"):
@@ -184,6 +185,22 @@ class PipelineProgram:
         if not all(p.filtered for p in self.ring0.partials):
             return None
         return self.meaning, window, tuple(f"{k.sql} AS {k.type}" for k in self.ring0.keys)
+
+
+K = TypeVar("K")
+
+
+def families(programs: Mapping[K, PipelineProgram]) -> list[tuple[K, ...]]:
+    """The pipelines that share an aggregation pass in Ring 0: each family of two or more, in the given order.
+
+    Tasks, EXPLAIN and the budget all call this function. `programs` are the pipelines of one stream by any key. Only
+    the pass is shared: every pipeline has its own lanes and state.
+    """
+    found: dict[Family, list[K]] = {}
+    for key, program in programs.items():
+        if program.family is not None:
+            found.setdefault(program.family, []).append(key)
+    return [tuple(members) for members in found.values() if len(members) > 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +328,11 @@ class PlanVersion:
     def known(self) -> dict[int, PipelineDef]:
         """Whom an epoch may be about, by instance: those who left, and those who run."""
         return {left.pipeline.instance: left.pipeline for left in self.left} | {p.instance: p for p in self.pipelines}
+
+    @property
+    def families(self) -> list[tuple[int, ...]]:
+        """The instances that share a pass under this plan version, family by family."""
+        return families({p.instance: p.program for p in self.pipelines if p.instance not in self.alone})
 
     @property
     def view(self) -> View:

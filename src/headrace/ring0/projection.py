@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.model.program import Meaning, PlanVersion
-from headrace.ring0.families import families
 
 # With many filters hardly a row is wanted by none of them, and looking for such rows costs as much as it saves.
 MAX_FILTERS = 4
@@ -53,7 +52,7 @@ class Projection:
             first,
             plan.pipelines[0].program.meaning if plan.pipelines else None,
             all_filter and len(filters) <= MAX_FILTERS and len(first) < len(wanted),
-            tuple(tuple(members) for members in families(plan)),
+            tuple(plan.families),
         )
 
 

@@ -161,7 +161,7 @@ def start(master: str | None, log: Path | None, meaning: Meaning, java_options: 
         "spark.ui.retainedTasks": "500",
         "spark.sql.ui.retainedExecutions": "20",
         "spark.sql.session.timeZone": meaning.time_zone,
-        "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
+        "spark.sql.ansi.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         _TRACEBACKS: "false",
         "spark.python.worker.reuse": "true",
@@ -201,9 +201,9 @@ def _not_started(master: str, problem: Exception, log: Path | None) -> SparkNotS
 def adopt(spark: SparkSession, meaning: Meaning) -> Engine:
     """A session that was handed in. It must mean by SQL what the plans mean."""
     wanted = {
-        "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
+        "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": meaning.time_zone,
-        "spark.sql.caseSensitive": str(meaning.case_sensitive).lower(),
+        "spark.sql.caseSensitive": "false",
     }
     for key, value in wanted.items():
         found = str(spark.conf.get(key)).lower()

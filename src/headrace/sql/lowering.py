@@ -20,12 +20,11 @@ from headrace.sql.plan.expr import columns_of, conjuncts
 from headrace.sql.plan.physical import (
     Physical,
     PhysicalAggregate,
-    PhysicalBridge,
+    PhysicalCommit,
     PhysicalFilter,
     PhysicalMergeAggregate,
     PhysicalPartialAggregate,
     PhysicalProject,
-    PhysicalResultCollect,
     PhysicalSharedStream,
     PhysicalSink,
     topological,
@@ -37,8 +36,9 @@ from headrace.sql.rules.context import PlanContext
 
 def lower(
     shape: Shape, sinks: tuple[SinkDef, ...], emit: Emit | None, emit_at: TextRange, ctx: PlanContext
-) -> PhysicalResultCollect:
-    """The physical plan of a shape, before physical rules. `emit` is what the statement says, None for nothing."""
+) -> Physical:
+    """The physical plan of a shape, before physical rules. `emit` is the statement's EMIT clause, None without one.
+    The plan of a bare query has no sinks and no commit."""
     node: Physical = PhysicalSharedStream(shape.scan.stream, shape.scan.view)
     if shape.filter is not None:
         parts = tuple(
@@ -54,11 +54,14 @@ def lower(
                 span=ctx.span(emit_at),
             )
         outputs = tuple(Expression(o.name, o.expr.type, render(o.expr, ring0_column)) for o in shape.outputs)
-        node = PhysicalBridge(PhysicalProject(node, outputs), (), False)
+        node = PhysicalProject(node, outputs)
     else:
         node = PhysicalAggregate(node, shape, _emit(shape, emit, emit_at, ctx))
-    writers: list[Physical] = [PhysicalSink(node, sink, SINKS[sink.kind].guarantee) for sink in sinks]
-    return PhysicalResultCollect(tuple(writers) or (node,))
+    if not sinks:
+        return node
+    in_lanes = shape.aggregate is not None
+    writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes) for sink in sinks)
+    return PhysicalCommit(writers, in_lanes)
 
 
 def _emit(shape: Shape, emit: Emit | None, emit_at: TextRange, ctx: PlanContext) -> Emit:

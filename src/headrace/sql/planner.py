@@ -1,8 +1,7 @@
-"""From a statement to a program: bind, optimize, lower. No I/O, no JVM; the same input gives the same program."""
+"""Plans a statement: bind, optimize, lower. No I/O and no JVM. The same input always gives the same program."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.base.options import closest
@@ -25,9 +24,10 @@ from headrace.sql.rules import PlanContext, Trace, optimize, optimize_physical
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned query: its program, and every step on the way for EXPLAIN.
+    """A planned query: its program, and for EXPLAIN the plan after every step.
 
-    `emit` is what the statement says (None: nothing). `trace` has each rule's name and the plan after it, or None.
+    `emit` is the EMIT clause of the statement, None without one. `trace` has each rule's name and the plan after it,
+    None when the rule changed nothing.
     """
 
     name: str | None
@@ -42,17 +42,11 @@ class Planned:
     options: PipelineOptions
 
 
-def plan_pipeline(
-    statement: CreatePipeline | Select,
-    names: Names,
-    meaning: Meaning,
-    neighbours: Mapping[str, PipelineProgram] | None = None,
-) -> Planned:
-    """Plans a pipeline or a bare query. Raises SqlError, or ValueTooLarge for a constant. `neighbours` are the
-    pipelines that already run on the stream, by name: they change nothing but who EXPLAIN says shares a pass."""
+def plan_pipeline(statement: CreatePipeline | Select, names: Names, meaning: Meaning) -> Planned:
+    """Plans a pipeline or a bare query. Raises SqlError, or ValueTooLarge for a constant."""
     try:
         with planning_time(statement.span):
-            return _plan(statement, names, meaning, neighbours or {})
+            return _plan(statement, names, meaning)
     except RecursionError:
         raise too_deep(statement.span) from None
     except ExpressionTooLarge as problem:
@@ -63,23 +57,15 @@ def plan_pipeline(
         ) from None
 
 
-def _plan(
-    statement: CreatePipeline | Select, names: Names, meaning: Meaning, neighbours: Mapping[str, PipelineProgram]
-) -> Planned:
+def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) -> Planned:
     span = statement.span
-    if not meaning.ansi or meaning.case_sensitive:
-        raise UnsupportedOnShared(
-            "a session without ANSI mode, or with case-sensitive names, cannot run on the shared host",
-            advice="Leave spark.sql.ansi.enabled on and spark.sql.caseSensitive off, as they are by default.",
-            span=span,
-        )
     if not knows_time_zone(meaning.time_zone):
         raise UnsupportedOnShared(
             f"the session's time zone {meaning.time_zone!r} is not known to DuckDB",
             advice="Use the name of a region, such as Europe/Berlin, or UTC.",
             span=span,
         )
-    ctx = PlanContext(meaning, span.text, span.statement, neighbours)
+    ctx = PlanContext(meaning, span.text, span.statement)
     sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
     bound = bind_query(statement.query, names, meaning, span.text, span.statement)
     logical, logical_trace = optimize(bound, ctx)
@@ -91,16 +77,16 @@ def _plan(
     if isinstance(statement, CreatePipeline):
         name, options = statement.name, read_pipeline_options(statement, program, shape.scan.stream, names)
     return Planned(
-        name,
-        program,
-        shape.scan.stream,
-        sinks,
-        statement.emit,
-        bound,
-        logical,
-        physical,
-        (*logical_trace, *physical_trace),
-        options,
+        name=name,
+        program=program,
+        stream=shape.scan.stream,
+        sinks=sinks,
+        emit=statement.emit,
+        bound=bound,
+        logical=logical,
+        physical=physical,
+        trace=(*logical_trace, *physical_trace),
+        options=options,
     )
 
 

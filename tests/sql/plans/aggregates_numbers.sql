@@ -11,9 +11,8 @@ logical plan
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 6 price]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=none partials=10
-  r2 := PhysicalBridge(r1) lane=pipeline payload=partial states
+  r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=8
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -32,7 +31,7 @@ ring 0
 bridge
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

@@ -10,8 +10,6 @@ logical plan
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
   r1 := PhysicalProject(r0) ring=0 columns=4
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -20,14 +18,6 @@ ring 0
     b DOUBLE = (CAST(c2 AS DOUBLE) + CAST(c0 AS DOUBLE))
     c DOUBLE = (CAST(CAST(c6 AS VARCHAR) AS DOUBLE) + c1)
     d BOOLEAN = (CAST(c0 AS DECIMAL(11,1)) = '3.0'::DECIMAL(11,1))
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

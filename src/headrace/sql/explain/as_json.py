@@ -1,4 +1,4 @@
-"""EXPLAIN as JSON: the same facts as `explain`, for programs. Keys are stable."""
+"""EXPLAIN as JSON: the same facts as `explain`, for programs. The keys are stable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.sql.planner import Planned
 
 
 def explain_json(planned: Planned, live: LiveStream | None) -> str:
-    """What running the query means, as JSON text with sorted keys."""
+    """Describes how the query runs, as JSON text with sorted keys."""
     document = {
         "pipeline": planned.name,
         "host": {"name": "shared", "reason": HOST_REASON},
@@ -126,8 +126,8 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
         "dead_letters": None if planned.stream.dead_letters is None else _sink(planned.stream.dead_letters),
         "view": _view(view, schema),
     }
-    if told := batch_policy(planned.stream, live):
-        foot["batch_policy"] = told
+    if lines := batch_policy(planned.stream, live):
+        foot["batch_policy"] = lines
     if live is not None:
         foot["applied"] = {
             "version": live.version,

@@ -1,12 +1,12 @@
-"""What a rule gets besides the plan, and the walk over physical plans that rules share."""
+"""The context that a rule gets with its plan, and the traversal of physical plans that rules share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from headrace.errors import Span
-from headrace.model.program import Meaning, PipelineProgram
+from headrace.model.program import Meaning
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical
@@ -14,15 +14,14 @@ from headrace.sql.plan.physical import Physical
 
 @dataclass(frozen=True)
 class PlanContext:
-    """The meaning of the SQL, its text for carets, and the programs that already run on the stream, by pipeline."""
+    """The session settings of the query, and its text for carets."""
 
     meaning: Meaning
     text: str = ""
     statement: int | None = None
-    neighbours: Mapping[str, PipelineProgram] = field(default_factory=dict)
 
     def span(self, at: TextRange) -> Span:
-        """A place of the text as a span."""
+        """A range of the text as a span."""
         return Span(self.text, at[0], at[1], self.statement)
 
 
@@ -31,8 +30,10 @@ PhysicalRule = Callable[[Physical, PlanContext], Physical]
 
 
 def rewrite_physical(root: Physical, change: Callable[[Physical], Physical]) -> Physical:
-    """Applies `change` to every operator once, from the bottom up, keeping shared operators shared; the same object
-    when nothing changes."""
+    """Applies `change` to every operator once, from the bottom up. Shared operators stay shared.
+
+    Returns the same object when nothing changes.
+    """
     done: dict[int, Physical] = {}
 
     def visit(node: Physical) -> Physical:

@@ -59,7 +59,7 @@ class _Splitter:
         outputs = tuple(Expression(o.name, o.expr.type, self._render(o.expr)) for o in shape.outputs)
         partials, keys = tuple(self.partials), tuple(self.keys)
         partial = PhysicalPartialAggregate(self.node.input, keys, window, partials)
-        bridge = PhysicalBridge(partial, tuple(k.name for k in keys), True)
+        bridge = PhysicalBridge(partial, tuple(k.name for k in keys))
         fields = tuple(Field(k.name, k.type) for k in keys)
         growth = growth_of(
             [o.expr for o in shape.outputs], (), shape.having, self._column, self._columns_read, self.ctx.span
