@@ -67,7 +67,7 @@ class Observed:
         """The rows that passed the filter: rows in the partial states, or rows that tasks staged for one sink."""
         if events := self.to_lanes(Kind.EVENTS):
             table = decode_rows([m.payload for m in events], schema_of(self.pipeline.program.ring0))
-            return sum(table.column("p0").to_pylist())
+            return sum(count or 0 for count in table.column("p0").to_pylist())
         return self.staged(self.from_tasks)["out"]
 
     def staged(self, messages: list[Row]) -> dict[str, int]:

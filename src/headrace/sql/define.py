@@ -1,4 +1,4 @@
-"""CREATE STREAM and CREATE SINK to definitions: kinds and options are checked against the registries, with carets."""
+"""Turns CREATE STREAM and CREATE SINK into definitions. Checks kinds and options against the registries."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ from headrace.sql.parse.statements import CreateSink, CreateStream
 
 
 def define_stream(statement: CreateStream) -> StreamDef:
-    """The stream that the statement declares. Raises coded errors at the option that is wrong. No I/O: whether a path
-    exists is for the hub to see."""
+    """The stream that the statement declares. Raises a coded error at the wrong option.
+
+    Does no I/O: the hub checks whether a path exists.
+    """
     given = dict(statement.options)
     source = _kind(given, "source", SOURCES, UnknownSource, statement.span, statement.spans)
     fmt = _kind(given, "format", FORMATS, UnknownFormat, statement.span, statement.spans)
@@ -45,25 +47,25 @@ def define_stream(statement: CreateStream) -> StreamDef:
 
 
 def _check_dead_letters(given: Mapping[str, str]) -> None:
-    """`on_error = 'dead_letter'` and `dead_letter_sink` belong together."""
+    """Requires `on_error = 'dead_letter'` and `dead_letter_sink` together, or neither."""
     wanted, sink = given.get("on_error", "").lower() == "dead_letter", given.get("dead_letter_sink")
     if wanted and not sink:
         raise MissingOption(
             "on_error = 'dead_letter' needs the option 'dead_letter_sink'",
-            advice="Create a sink for the rejected records and name it.",
+            advice="Create a sink for the rejected records, and set dead_letter_sink to its name.",
             option="on_error",
         )
     if sink is not None and not wanted:
         raise BadOption(
             "dead_letter_sink has no effect without on_error = 'dead_letter'",
-            advice="Set on_error = 'dead_letter', or remove it.",
+            advice="Set on_error = 'dead_letter', or remove dead_letter_sink.",
             option="dead_letter_sink",
             value=sink,
         )
 
 
 def define_sink(statement: CreateSink) -> SinkDef:
-    """The sink that the statement declares. Raises coded errors at the option that is wrong."""
+    """The sink that the statement declares. Raises a coded error at the wrong option."""
     given = dict(statement.options)
     kind = _kind(given, "type", SINKS, UnknownSinkKind, statement.span, statement.spans)
     declared = (*SINKS[kind].options, *DELIVERY_OPTIONS)
@@ -79,7 +81,7 @@ def _kind(
     whole: Span,
     spans: Mapping[str, Span],
 ) -> str:
-    """Takes the option that names the kind out of `given`."""
+    """Removes the option that names the kind from `given`, and returns its value."""
     known = ", ".join(sorted(registry))
     name = given.pop(option, None)
     if name is None:
@@ -99,7 +101,7 @@ def _kind(
 def checked_options(
     owner: str, declared: tuple[Option, ...], given: Mapping[str, str], whole: Span, spans: Mapping[str, Span]
 ) -> dict[str, Any]:
-    """The values of the options; an error has the place of the option that it is about."""
+    """The values of the options. An error points at its option."""
     try:
         return check_options(owner, declared, given)
     except (UnknownOption, BadOption, MissingOption) as problem:
@@ -107,7 +109,7 @@ def checked_options(
 
 
 def _placed(problem: HeadraceError, whole: Span, spans: Mapping[str, Span]) -> HeadraceError:
-    """The same error with the place of the option it is about."""
+    """The same error, pointing at its option."""
     if problem.span is None:
         option = str(problem.params.get("option", ""))
         problem.span = spans.get(option.lower(), whole)

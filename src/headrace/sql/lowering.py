@@ -1,4 +1,4 @@
-"""Logical to physical, and physical to the `PipelineProgram` that the runtime takes."""
+"""Turns a logical plan into a physical plan, and that into the `PipelineProgram` that the runtime executes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lower(
     if shape.aggregate is None:
         if emit is not None:
             raise BadEmit(
-                "EMIT belongs to aggregates: rows of this query leave as they come",
+                "EMIT needs an aggregate: this query emits each row as it arrives",
                 advice="Remove EMIT.",
                 span=ctx.span(emit_at),
             )
@@ -65,8 +65,9 @@ def lower(
 
 
 def _emit(shape: Shape, emit: Emit | None, emit_at: TextRange, ctx: PlanContext) -> Emit:
-    """Windows emit on close by default; without a window a group never closes, so only changes remain. Distinct rows
-    leave when they are first seen, but for sessions, whose bounds are not known before they close."""
+    """When the query emits. Windows emit on close by default. Without a window a group never closes, so it emits
+    changes. Distinct rows are emitted at their first occurrence. Distinct rows of sessions wait for the close: only
+    then are the bounds of a session known."""
     distinct = shape.aggregate is not None and shape.aggregate.distinct
     if shape.window is not None:
         if distinct and emit != "close" and shape.window.window.kind != "session":
@@ -82,7 +83,7 @@ def _emit(shape: Shape, emit: Emit | None, emit_at: TextRange, ctx: PlanContext)
 
 
 def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
-    """The program of a finished physical plan: each operator becomes its part of Ring 0 or Ring 1."""
+    """The program of a finished physical plan. Each operator sets its part of Ring 0 or Ring 1."""
     stream, view = "", View.none()
     where: str | None = None
     read: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""What the planner asks of the catalog, and the catalog that a script's own statements make."""
+"""Name lookup for the planner, and an implementation over the statements of one script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.model.program import SinkDef, StreamDef
 
 
 class Names(Protocol):
-    """Looks names up, without case. Planning does no I/O: whoever implements this answers from memory."""
+    """Looks up names, ignoring case. Planning does no I/O, so an implementation answers from memory."""
 
     def stream(self, name: str) -> StreamDef | None:
         """The stream of that name."""
@@ -31,7 +31,7 @@ class Names(Protocol):
 
 @dataclass(slots=True)
 class ScriptNames:
-    """Names declared by the statements seen so far, on top of an optional `base` (a hub's catalog)."""
+    """The names that the statements of a script have declared so far, on top of an optional `base` catalog."""
 
     base: Names | None = None
     streams: dict[str, StreamDef] = field(default_factory=dict)

@@ -52,7 +52,7 @@ def plan_pipeline(statement: CreatePipeline | Select, names: Names, meaning: Mea
     except ExpressionTooLarge as problem:
         raise UnsupportedOnShared(
             f"{problem} cannot run on the shared host",
-            advice="Split the query: compute a part in a pipeline of its own.",
+            advice="Split the query: compute a part of it in a separate pipeline.",
             span=Span(statement.span.text, *problem.at, statement.span.statement),
         ) from None
 
@@ -61,7 +61,7 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
     span = statement.span
     if not knows_time_zone(meaning.time_zone):
         raise UnsupportedOnShared(
-            f"the session's time zone {meaning.time_zone!r} is not known to DuckDB",
+            f"DuckDB does not know the session time zone {meaning.time_zone!r}",
             advice="Use the name of a region, such as Europe/Berlin, or UTC.",
             span=span,
         )

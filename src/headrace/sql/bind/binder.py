@@ -1,4 +1,4 @@
-"""Syntax to logical plans: resolves names and makes a plan valid; rules (`rules/`) change it, keeping its meaning."""
+"""Turns queries into logical plans and resolves their names. The rules in `rules/` rewrite the plan afterwards."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Ctes = dict[str, Plan]
 
 
 def bind_query(query: ParsedQuery, names: Names, meaning: Meaning, text: str, statement: int | None) -> Plan:
-    """The logical plan of a query. Raises SqlError with the place."""
+    """The logical plan of a query. Raises SqlError with its position."""
     binder = _Binder(names, meaning, text, statement)
     plan = binder.query(query, {})
     binder.check_outputs(plan, query)
@@ -51,7 +51,7 @@ def bind_query(query: ParsedQuery, names: Names, meaning: Meaning, text: str, st
 
 
 class _Binder:
-    """Binds one query; `ctes` are the plans of the names that WITH declares."""
+    """Binds one query. `ctes` has the plan of each name that WITH declares."""
 
     def __init__(self, names: Names, meaning: Meaning, text: str, statement: int | None) -> None:
         self.names, self.meaning, self.text, self.statement = names, meaning, text, statement
@@ -61,7 +61,7 @@ class _Binder:
         return Span(self.text, at[0], at[1], self.statement)
 
     def check_outputs(self, plan: Plan, query: ParsedQuery) -> None:
-        """Output names are distinct, and every output has a type that a sink can hold."""
+        """Requires distinct output names, and output types that sinks can store."""
         seen: set[str] = set()
         for field in plan.schema:
             if field.name.lower() in seen:
@@ -74,13 +74,13 @@ class _Binder:
             seen.add(field.name.lower())
             if isinstance(field.type, Hidden):
                 raise TypeMismatch(
-                    f"the output column '{field.name}' has the type {field.type}, which no sink can hold",
+                    f"the output column '{field.name}' has the type {field.type}, which no sink can store",
                     advice="Cast it, as in CAST(NULL AS STRING).",
                     span=self.span(self._item_place(query, field.name)),
                 )
 
     def _item_place(self, query: ParsedQuery, name: str) -> tuple[int, int]:
-        """The last select item that has `name`."""
+        """The position of the last select item named `name`."""
         while isinstance(query, WithQuery):
             query = query.body
         if isinstance(query, SelectQuery):
@@ -219,7 +219,7 @@ class _SelectBinder:
         if select.distinct is not None:
             raise UnsupportedOnShared(
                 "DISTINCT over groups cannot run on the shared host",
-                advice="Groups differ already if the select list holds all their keys: leave DISTINCT out.",
+                advice="Remove DISTINCT: groups are distinct when the select list has all their keys.",
                 span=self.exprs.span(select.distinct),
             )
         return self._aggregate(bound, having, calls, items)
@@ -259,7 +259,7 @@ class _SelectBinder:
     # --- windows --------------------------------------------------------------------------------
 
     def _assign_window(self) -> None:
-        """Puts an AssignWindow below the aggregate for the window call of GROUP BY."""
+        """Adds an AssignWindow below the aggregate for the window call in GROUP BY."""
         grouped = [self._selected(node) for node in self.select.group_by or ()]
         calls = [
             node
@@ -271,7 +271,7 @@ class _SelectBinder:
         windows = self.parent.windows
         call = calls[0]
         if len(calls) > 1:
-            windows.fail("a query has one window", "Use one pipeline per window.", calls[1].at)
+            windows.fail("a query can have only one window", "Create one pipeline per window.", calls[1].at)
         if isinstance(self.plan, AssignWindow) or any(isinstance(p, AssignWindow) for p in _chain(self.plan)):
             windows.fail("the relation is already windowed", "Group by window_start, window_end.", call.at)
         window = windows.grouping(call.name, call.args, call.at)
@@ -284,7 +284,7 @@ class _SelectBinder:
         self.exprs = self._binder()
 
     def _selected(self, node: Node) -> Node:
-        """What a group key means when it is an alias or a position of the select list."""
+        """The select item that a group key refers to by alias or position, else the key itself."""
         items = self.select.items
         if isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() not in self.scope.places:
             named = [i.value for i in items if i.alias is not None and i.alias.lower() == node.parts[0].lower()]
@@ -294,7 +294,7 @@ class _SelectBinder:
         return node
 
     def _window_of(self, node: Apply) -> Expr | None:
-        """The window column, for a call that says the same as the one in GROUP BY."""
+        """The window column, if the call equals the window call in GROUP BY."""
         if self.window_call is None or not isinstance(self.plan, AssignWindow):
             return None
         if node is not self.window_call:
@@ -307,7 +307,7 @@ class _SelectBinder:
     # --- aggregates -----------------------------------------------------------------------------
 
     def _having(self, node: Node, items: list[Item | Named]) -> Expr:
-        """HAVING sees the aliases of the select list first, then the input's columns; aggregates see only these."""
+        """Binds HAVING. Aliases of the select list hide input columns, except inside an aggregate."""
         aliases = {i.alias.lower(): i.value for i in items if isinstance(i, Item) and i.alias is not None}
         return self.exprs.predicate(replace_aliases(node, aliases), "HAVING")
 
@@ -330,7 +330,7 @@ class _SelectBinder:
             if not 1 <= position <= len(bound):
                 raise TypeMismatch(
                     f"GROUP BY {position}: the select list has {len(bound)} columns",
-                    advice="Use a position from 1 on.",
+                    advice="Positions start at 1.",
                     span=self.exprs.span(node.at),
                 )
             return bound[position - 1]
@@ -358,13 +358,13 @@ class _SelectBinder:
         return Project(plan, tuple(Named(named.name, above.rewrite(named.expr)) for named in bound))
 
     def _distinct(self, bound: list[Named]) -> Plan:
-        """The select list as the keys of groups."""
+        """SELECT DISTINCT: an aggregate whose keys are the select list."""
         self._check_window_keys(bound)
         rows = Aggregate(self.plan, tuple(bound), (), distinct=True)
         return Project(rows, tuple(Named(k.name, ColumnRef(k.expr.type, i, k.name)) for i, k in enumerate(bound)))
 
     def _check_window_keys(self, keys: list[Named]) -> None:
-        """A windowed relation is grouped by its window: both ends of it for the table functions."""
+        """Requires that a windowed relation is grouped by its window: by start and end for the table functions."""
         if not isinstance(self.plan, AssignWindow):
             flat = next((p for p in _chain(self.plan) if isinstance(p, AssignWindow)), None)
         else:
@@ -374,7 +374,7 @@ class _SelectBinder:
         used = {e.name.lower() for k in keys for e in walk(k.expr) if isinstance(e, ColumnRef)}
         if not {"window_start", "window_end"} <= used:
             self.parent.windows.fail(
-                "a windowed stream is grouped by its window", "Add GROUP BY window_start, window_end.", flat.at
+                "a windowed stream must be grouped by its window", "Add GROUP BY window_start, window_end.", flat.at
             )
 
 
@@ -383,7 +383,7 @@ def _name(item: Item) -> str:
 
 
 def _chain(plan: Plan) -> list[Plan]:
-    """The nodes below `plan` as far as there is one input each and no aggregate."""
+    """Yields the nodes below `plan`, down to the first that is an aggregate or has several inputs."""
     found: list[Plan] = []
     while len(plan.inputs) == 1 and not isinstance(plan, Aggregate):
         plan = plan.inputs[0]

@@ -1,4 +1,4 @@
-"""Syntax to typed expressions: resolves names, gives operands Spark's types, admits only what is verified."""
+"""Turns syntax into typed expressions: resolves names, adds Spark's implicit casts, allows only verified functions."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ WindowOf = Callable[[Apply], Expr | None]
 
 
 class ExprBinder:
-    """Binds expressions of one SELECT. Aggregates are admitted only while `aggregates` is true; `window_of` answers
-    for `window(...)` and `session_window(...)` calls."""
+    """Binds the expressions of one SELECT. Aggregates are allowed only while `aggregates` is true. `window_of` resolves
+    calls of `window(...)` and `session_window(...)`."""
 
     def __init__(self, scope: Scope, meaning: Meaning, text: str, statement: int | None, window_of: WindowOf) -> None:
         self.scope, self.meaning = scope, meaning
@@ -95,7 +95,7 @@ class ExprBinder:
         self.place = "here"
 
     def span(self, at: TextRange) -> Span:
-        """A place of the script as a span."""
+        """A range of the script as a span."""
         return Span(self.text, at[0], at[1], self.statement)
 
     def bind(self, node: Node) -> Expr:
@@ -120,18 +120,20 @@ class ExprBinder:
             return self._subscript(node)
         if isinstance(node, IntervalConstant):
             if node.months and node.micros:
-                self.unsupported("an interval of both months and days", "Add the two one after the other.", node.at)
+                self.unsupported(
+                    "an interval with both months and days", "Add two intervals one after the other.", node.at
+                )
             if node.months:
                 return Literal(INTERVAL_MONTHS, node.months, at=node.at)
             return Literal(INTERVAL_MICROS, node.micros, at=node.at)
         assert isinstance(node, Star)
-        self.mismatch("* stands only in a select list and in count(*)", "Name the columns.", node.at)
+        self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
 
     def predicate(self, node: Node, clause: str) -> Expr:
-        """A condition: a boolean expression (a NULL literal is one too)."""
+        """Binds a condition: a boolean expression or a NULL literal."""
         bound = self.bind(node)
         if bound.type not in (BOOLEAN, VOID):
-            self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with something.", node.at)
+            self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with a value.", node.at)
         return self.coerce(bound, BOOLEAN)
 
     # --- errors -------------------------------------------------------------------------------
@@ -145,14 +147,14 @@ class ExprBinder:
         )
 
     def require(self, key: str, at: TextRange) -> None:
-        """Refuses what is not on the verified list."""
+        """Raises UnsupportedOnShared if `key` is not on the verified list."""
         if key not in verified():
             self.unsupported(key, "It is not on the verified list; see docs/functions.md.", at)
 
     # --- types --------------------------------------------------------------------------------
 
     def coerce(self, expr: Expr, target: DataType) -> Expr:
-        """`expr` as `target`, cast the way Spark casts by itself."""
+        """`expr` implicitly cast to `target`, as in Spark."""
         if expr.type == target:
             return expr
         if isinstance(expr, Literal):
@@ -184,7 +186,7 @@ class ExprBinder:
         return None
 
     def cast(self, expr: Expr, target: DataType, at: TextRange, attempt: bool) -> Expr:
-        """CAST as the user or Spark asks for it."""
+        """An explicit or implicit CAST."""
         if expr.type == target:
             return expr
         if expr.type == VOID:
@@ -201,13 +203,13 @@ class ExprBinder:
             assert folded is not None
             return folded
         if (type_class(expr.type), type_class(target)) not in CASTS:
-            advice = "See docs/functions.md for the casts that run here."
+            advice = "See docs/functions.md for the list of casts."
             self.unsupported(f"a cast from {expr.type} to {target}", advice, at)
         self.require(cast_key(expr.type, target), at)
         return Cast(target, expr, attempt, at=at)
 
     def common(self, exprs: list[Expr], what: str, at: TextRange) -> list[Expr]:
-        """All of `exprs` in the one type in which they meet."""
+        """All of `exprs`, cast to their common type."""
         kind = exprs[0].type
         for expr in exprs[1:]:
             met = wider(kind, expr.type)
@@ -245,7 +247,7 @@ class ExprBinder:
             return self.call("element", (subject, self.coerce(index, BIGINT)), node.at)
         if isinstance(subject.type, Map):
             return self.call("element", (subject, self.coerce(index, subject.type.key)), node.at)
-        self.mismatch(f"{subject.type} has no elements by {index.type}", "Use an ARRAY or a MAP.", node.at)
+        self.mismatch(f"{subject.type} cannot be indexed by {index.type}", "Index an ARRAY or a MAP.", node.at)
 
     # --- functions ------------------------------------------------------------------------------
 
@@ -255,7 +257,9 @@ class ExprBinder:
             found = self.window_of(node)
             if found is None:
                 advice = f"Write GROUP BY {node.name}(...) with the same arguments."
-                raise MisplacedAggregate(f"{node.name}() stands in GROUP BY", advice=advice, span=self.span(node.at))
+                raise MisplacedAggregate(
+                    f"{node.name}() must match a window in GROUP BY", advice=advice, span=self.span(node.at)
+                )
             return found
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
@@ -264,7 +268,7 @@ class ExprBinder:
             if name not in FUNCTIONS:
                 self._unknown(node)
             raise WrongArguments(
-                f"{node.name} is no aggregate: DISTINCT, * and FILTER do not fit it",
+                f"{node.name} is not an aggregate: it takes no DISTINCT, * or FILTER",
                 advice="Remove them.",
                 span=self.span(node.at),
             )
@@ -275,7 +279,7 @@ class ExprBinder:
         return special if special is not None else self._resolve(name, args, node)
 
     def _special(self, name: str, args: list[Expr], node: Apply) -> Expr | None:
-        """Functions whose operands need more than a table of types."""
+        """Binds functions whose operand types do not follow a table of types."""
         at = node.at
         if name in (*ARITHMETIC, *_COMPARISONS, *_BITS) and len(args) == 2:
             return bind_binary(self, name, args[0], args[1], at)
@@ -323,7 +327,7 @@ class ExprBinder:
         return self.coerce(expr, BOOLEAN)
 
     def _resolve(self, name: str, args: list[Expr], node: Apply) -> Expr:
-        """A function by the table: exact types first, then what Spark casts by itself."""
+        """Binds a function by its overloads: exact types first, then types that Spark casts implicitly."""
         overloads = FUNCTIONS.get(name)
         if overloads is None:
             self._unknown(node)
@@ -371,28 +375,30 @@ class ExprBinder:
         hint = closest(node.name, [*FUNCTIONS, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"])
         raise UnknownFunction(
             f"there is no function {node.name}",
-            advice=f"Did you mean {hint}?" if hint else "See docs/functions.md for the functions that run here.",
+            advice=f"Did you mean {hint}?" if hint else "See docs/functions.md for the list of functions.",
             span=self.span(node.at),
             name=node.name,
             did_you_mean=hint,
         )
 
     def call(self, name: str, args: tuple[Expr, ...], at: TextRange) -> Expr:
-        """A call on exact types; refuses what is not verified."""
+        """A call on exact types. Raises UnsupportedOnShared if it is not verified."""
         kinds = [a.type for a in args]
         overload = find(name, kinds)
         shown = f"{name}({', '.join(k.ddl for k in kinds)})"
         if overload is None:
-            self.unsupported(shown, "See docs/functions.md for what runs here.", at)
+            self.unsupported(shown, "See docs/functions.md for the list of functions.", at)
         self.require(overload.key, at)
         for position in overload.constant:
             if position < len(args) and not isinstance(args[position], Literal):
                 self.unsupported(
-                    f"{name} with a changing argument {position + 1}", "Write a literal there.", args[position].at
+                    f"{name} with a non-constant argument {position + 1}",
+                    "Use a literal for this argument.",
+                    args[position].at,
                 )
         refused = None if overload.check is None else overload.check(args)
         if refused is not None:
-            self.unsupported(f"{name} with {refused}", "See docs/functions.md for what runs here.", at)
+            self.unsupported(f"{name} with {refused}", "See docs/functions.md for the list of functions.", at)
         result = overload.result_type(kinds)
         if result is None:
             self.unsupported(shown, "The exact result may not fit 38 digits; cast to a smaller type.", at)

@@ -1,4 +1,4 @@
-"""What stands above GROUP BY: expressions over groups instead of rows, and the aliases that HAVING may use."""
+"""Expressions above GROUP BY: they read groups instead of rows. HAVING may use aliases of the select list."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AboveAggregate:
             return ColumnRef(expr.type, position, f"agg{self.calls[expr]}", at=expr.at)
         if isinstance(expr, ColumnRef):
             raise NotGrouped(
-                f"'{expr.name}' is neither grouped nor in an aggregate",
+                f"'{expr.name}' is neither in GROUP BY nor inside an aggregate",
                 advice=f"Add it to GROUP BY, or use first({expr.name}), min({expr.name}), ...",
                 span=self.span(expr.at),
                 name=expr.name,
@@ -43,7 +43,7 @@ class AboveAggregate:
 
 
 def replace_aliases(node: Node, aliases: dict[str, Node]) -> Node:
-    """Puts the select list's expressions where HAVING uses their aliases."""
+    """Replaces aliases of the select list in HAVING by their expressions."""
     if isinstance(node, Name) and len(node.parts) == 1:
         return aliases.get(node.parts[0].lower(), node)
     if isinstance(node, Apply) and AGGREGATE_ALIASES.get(node.name, node.name) not in AGGREGATE_NAMES:

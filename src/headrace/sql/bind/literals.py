@@ -1,4 +1,4 @@
-"""Literals of Spark SQL as typed values: numbers with suffixes, dates, timestamps in the session's time zone."""
+"""Turns Spark SQL literals into typed values: numbers with suffixes, dates, timestamps in the session time zone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def constant(node: Constant, time_zone: str) -> Literal:
-    """The typed value of a literal as it was written. Raises ValueError with what is wrong."""
+    """The typed value of a literal. Raises ValueError with the reason."""
     text, at = node.text, node.at
     if node.kind == "number":
         return number(text, at)
@@ -57,7 +57,7 @@ def constant(node: Constant, time_zone: str) -> Literal:
 
 
 def number(text: str, at: TextRange) -> Literal:
-    """A number literal. Raises ValueError with what is wrong."""
+    """A number literal. Raises ValueError with the reason."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a number")
@@ -99,7 +99,7 @@ def _decimal(text: str, at: TextRange) -> Literal:
 
 
 def fits(value: int, kind: DataType) -> bool:
-    """Whether a whole number is in the range of an integral type."""
+    """True if a whole number is in the range of an integral type."""
     return -_LIMITS[kind] <= value < _LIMITS[kind]
 
 

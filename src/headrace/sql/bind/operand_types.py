@@ -1,4 +1,4 @@
-"""Binary operators: which types their operands meet in, by Spark's ANSI rules, and what intervals do to times."""
+"""Binds binary operators: casts the operands to their common type, and adds intervals to times."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ _DAY = 86_400_000_000
 
 
 def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:
-    """An arithmetic, comparison or bit operator over operands of any types. Raises TypeMismatch and
-    UnsupportedOnShared."""
+    """Binds an arithmetic, comparison or bit operator. Raises TypeMismatch and UnsupportedOnShared."""
     intervals = (INTERVAL_MICROS, INTERVAL_MONTHS)
     if right.type in intervals or left.type in intervals:
         return _with_interval(binder, name, left, right, at)
@@ -54,7 +53,7 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
 
 
 def _decimal(binder: ExprBinder, expr: Expr) -> Expr:
-    """An operand of decimal arithmetic: a whole literal counts only the digits it has."""
+    """The type of an operand of decimal arithmetic. A whole literal has only as many digits as it is written with."""
     if isinstance(expr, Literal) and expr.type in INTEGRAL and expr.value is not None:
         return Literal(Decimal(len(str(abs(expr.value))), 0), decimal.Decimal(expr.value), at=expr.at)
     target = as_decimal(expr.type)
@@ -78,7 +77,7 @@ def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: T
     amount = -right.value if name == "-" else right.value
     if right.type == INTERVAL_MONTHS:
         return binder.call("+", (left, Literal(INTERVAL_MONTHS, amount, at=right.at)), at)
-    whole = abs(amount) // _DAY * _DAY * (1 if amount > 0 else -1)  # calendar days, added before the rest
+    whole = abs(amount) // _DAY * _DAY * (1 if amount > 0 else -1)  # Spark adds calendar days before the rest.
     for part in (whole, amount - whole):
         if part or not amount:
             left = binder.call("+", (left, Literal(INTERVAL_MICROS, part, at=right.at)), at)
@@ -86,7 +85,7 @@ def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: T
 
 
 def bind_round(binder: ExprBinder, value: Expr, digits: Expr, at: TextRange) -> Expr | None:
-    """round(x, n): whole numbers stay, decimals are cast (which rounds half up); None leaves it to the table."""
+    """Binds round(x, n): whole numbers stay, decimals are cast, which rounds half up. None for other types."""
     known = digits.value if isinstance(digits, Literal) and digits.type in INTEGRAL else None
     if known is None or known < 0:
         return None

@@ -1,4 +1,4 @@
-"""What names mean at one point of a query: the columns of its relation, by name and by qualifier."""
+"""Resolves names at one point of a query: the columns of its relation, by name and by qualifier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.sql.plan.expr import ColumnRef, Expr, FieldOf
 
 
 class Scope:
-    """The columns of one relation. `qualifier` is its alias or name; names are compared without case."""
+    """The columns of one relation. `qualifier` is its alias or name. Names ignore case."""
 
     def __init__(self, schema: Schema, qualifier: str | None, what: str) -> None:
         self.schema, self.qualifier, self.what = schema, qualifier, what
@@ -24,7 +24,7 @@ class Scope:
         return ColumnRef(field.type, index, field.name, at=at)
 
     def find(self, name: Name, span: Span) -> Expr | None:
-        """What `name` means, or None. Raises AmbiguousColumn, and UnknownColumn for a missing struct field."""
+        """The expression that `name` refers to, or None. Raises AmbiguousColumn and, for a field, UnknownColumn."""
         parts = name.parts
         if len(parts) > 1 and self.qualifier is not None and parts[0].lower() == self.qualifier.lower():
             found = self._one(parts[1], span, name.at)
@@ -50,7 +50,7 @@ class Scope:
         return expr
 
     def unknown(self, name: Name, span: Span) -> UnknownColumn:
-        """The error for a name that nothing here has."""
+        """The error for a name that does not exist here."""
         text = ".".join(name.parts)
         qualified = len(name.parts) > 1 and self.qualifier and name.parts[0].lower() == self.qualifier.lower()
         hint = closest(name.parts[1] if qualified else name.parts[0], self.schema.names)
@@ -69,7 +69,7 @@ def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
     """Field `name` of a struct expression. Raises UnknownColumn."""
     if not isinstance(expr.type, Struct):
         raise UnknownColumn(
-            f"this is {expr.type} and has no field '{name}'",
+            f"{expr.type} has no field '{name}'",
             advice="Only STRUCT columns have fields; use m['key'] for a MAP.",
             span=span,
             name=name,

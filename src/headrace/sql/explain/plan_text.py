@@ -21,7 +21,7 @@ _MANY = 12
 
 
 def show_expr(expr: Expr) -> str:
-    """An expression in the user's terms: column names, Spark's function names."""
+    """An expression with the user's column names and Spark's function names."""
     if isinstance(expr, ColumnRef):
         return expr.name
     if isinstance(expr, Literal):

@@ -1,4 +1,4 @@
-"""The scalar functions of the shared host: `find` resolves a call, `VERIFIED` is the committed list of what may run."""
+"""The scalar functions of the shared host. `find` resolves a call. `verified` is the list of functions that may run."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def find(name: str, kinds: Sequence[DataType]) -> Overload | None:
 
 @cache
 def verified() -> frozenset[str]:
-    """The keys of the committed list: functions, casts (`cast(A -> B)`) and aggregates that agreed with Spark."""
+    """The keys of `verified.txt`: the functions, casts (`cast(A -> B)`) and aggregates that agree with Spark."""
     text = resources.files("headrace.sql.functions").joinpath("verified.txt").read_text("utf-8")
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))

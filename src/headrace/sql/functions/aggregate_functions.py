@@ -1,7 +1,7 @@
-"""Aggregates: what Ring 0 computes of one (partial states), how states merge, and the result Ring 1 makes of them.
+"""Aggregates as partial states: Ring 0 computes states, both rings merge them, Ring 1 computes the result.
 
-Every merge is associative and may be repeated. Sums of whole numbers are exact (DECIMAL(38,0)) and checked against
-BIGINT at the end; sums of DOUBLE are compensated (`fsum`) beside a plain sum that is right for NaN and infinities.
+Every merge is associative and may be repeated. Sums of whole numbers are exact (DECIMAL(38,0)), and checked against
+BIGINT at the end. Sums of DOUBLE are compensated (`fsum`). A plain sum beside it is right for NaN and infinities.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBERS = _ORDERED[1:8]
 
 @dataclass(frozen=True, slots=True)
 class PartialState:
-    """One partial: `sql` makes it from rows; `merge` has `{p}` where the state's column stands."""
+    """One partial state. `sql` computes it from rows. `merge` has `{p}` in place of the state's column."""
 
     type: DataType
     sql: str
@@ -32,7 +32,7 @@ class PartialState:
 
 @dataclass(frozen=True, slots=True)
 class SplitAggregate:
-    """An aggregate as states, and its result as a template over {0}, {1}, ... = the merged states."""
+    """An aggregate as states. `result` is a template over the merged states {0}, {1}, ..."""
 
     states: tuple[PartialState, ...]
     result: str
@@ -43,7 +43,7 @@ Splitter = Callable[[Sequence[str], Sequence[DataType], DataType], SplitAggregat
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate on given argument types. `ordered` needs the stream's event time: `split` gets its text, too."""
+    """An aggregate on given argument types. An `ordered` one also gets the event time as its last argument."""
 
     name: str
     params: tuple[str, ...]
@@ -53,11 +53,11 @@ class AggregateFunction:
 
     @property
     def key(self) -> str:
-        """How the entry is written in the verified list."""
+        """The entry in the verified list."""
         return f"{self.name}({', '.join(self.params) or '*'})"
 
     def result_type(self, kinds: Sequence[DataType]) -> DataType | None:
-        """The type of the result; None when the argument types are out of range."""
+        """The type of the result. None when the argument types are out of range."""
         return self.result if isinstance(self.result, DataType) else self.result(kinds)
 
 
@@ -66,7 +66,7 @@ def _count(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> 
 
 
 def _exact_sum(text: str) -> PartialState:
-    # DuckDB sums whole numbers as 128-bit ones, without a cast for every row; the sum is cast to the state's type
+    # DuckDB sums whole numbers in 128 bits, so only the sum is cast to the state's type, not every row.
     return PartialState(_EXACT, f"sum({text})", "sum({p})")
 
 
@@ -79,7 +79,7 @@ def _float_sum(text: str, kind: DataType) -> tuple[PartialState, PartialState]:
     return PartialState(DOUBLE, f"fsum({x})", "fsum({p})"), PartialState(DOUBLE, f"sum({x})", "sum({p})")
 
 
-# fsum's compensation turns infinities into NaN; the plain sum has the right one
+# The compensation of fsum turns infinities into NaN. The plain sum keeps them.
 _FLOAT_SUM = "CASE WHEN isfinite({0}) THEN {0} ELSE {1} END"
 
 
@@ -141,7 +141,7 @@ def _moments(result: str) -> Splitter:
         x = args[0]
         finite = f"CASE WHEN isfinite({x}) THEN {x} END"
         n = f"CAST(count({x}) AS DOUBLE)"
-        odd = f"count({x}) > count({finite})"  # NaN or an infinity makes every moment NaN; DuckDB would fail
+        odd = f"count({x}) > count({finite})"  # With NaN or an infinity every moment is NaN. DuckDB would fail.
         state = (
             f"CASE WHEN count({x}) > 0 THEN struct_pack(n := {n}, "
             f"m := CASE WHEN {odd} THEN 'nan'::DOUBLE ELSE avg({finite}) END, "
@@ -159,8 +159,8 @@ def _moments(result: str) -> Splitter:
 
 
 def _by_time(function: str) -> Splitter:
-    """first and last: the value beside the smallest or largest event time. Among equal times the smallest or largest
-    value counts, so that the result does not depend on how the rows were cut."""
+    """first and last: the value of the row with the smallest or largest event time. Among equal times, the smallest or
+    largest value wins, so the result does not depend on how rows are divided among tasks."""
 
     def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> SplitAggregate:
         state = Struct((Field("t", BIGINT), Field("v", kinds[0])))
@@ -172,8 +172,8 @@ def _by_time(function: str) -> Splitter:
 
 
 def _by_value(function: str) -> Splitter:
-    """min_by and max_by: the value beside the smallest or largest key; rows without a key do not count. Among equal
-    keys the smallest or largest value counts."""
+    """min_by and max_by: the value of the row with the smallest or largest key. Rows with a NULL key are ignored. Among
+    equal keys, the smallest or largest value wins."""
 
     def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> SplitAggregate:
         state = Struct((Field("k", kinds[1]), Field("v", kinds[0])))
@@ -187,7 +187,7 @@ def _count_distinct(args: Sequence[str], kinds: Sequence[DataType], result: Data
     x = args[0]
     if kinds[0] in FRACTIONAL:
         x = f"({x} + 0)"  # -0.0 and 0.0 are one value
-    # sorted, so that a re-run leaves the same bytes in the state
+    # Sorted, so that a re-run writes the same bytes to the state.
     state = PartialState(
         Array(kinds[0]),
         f"list_sort(list(DISTINCT {x}) FILTER (WHERE {x} IS NOT NULL))",

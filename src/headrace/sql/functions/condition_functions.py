@@ -1,4 +1,4 @@
-"""Functions that choose: coalesce, nullif, and their kin. IF, IFNULL and NVL become CASE or coalesce in `bind`."""
+"""Conditional functions: coalesce and nullif. `bind` turns IF, IFNULL and NVL into CASE or coalesce."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The grammar of queries: WITH, SELECT, FROM, WHERE, GROUP BY, HAVING, UNION ALL.
 
-What Spark knows and the shared host cannot run is named and refused here; `headrace.sql.parse.dialect.spark_accepts`
-tells the rest of Spark's grammar from typing mistakes.
+Known Spark clauses that the shared host cannot run are refused here by name. For any other text,
+`headrace.sql.parse.dialect.spark_accepts` decides if it is unsupported or a syntax error.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from headrace.sql.parse.syntax import (
 WINDOW_TABLES = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 _REFUSED = {
-    "ORDER": ("ORDER BY", "A stream has no last row to sort; sort where you read the sink."),
-    "SORT": ("SORT BY", "A stream has no last row to sort; sort where you read the sink."),
+    "ORDER": ("ORDER BY", "A stream has no end, so it cannot be sorted. Sort when you read the sink."),
+    "SORT": ("SORT BY", "A stream has no end, so it cannot be sorted. Sort when you read the sink."),
     "CLUSTER": ("CLUSTER BY", "Leave it out."),
     "DISTRIBUTE": ("DISTRIBUTE BY", "Leave it out."),
-    "LIMIT": ("LIMIT", "A stream does not end; limit where you read the sink."),
-    "OFFSET": ("OFFSET", "A stream does not end; limit where you read the sink."),
+    "LIMIT": ("LIMIT", "A stream has no end. Limit the rows when you read the sink."),
+    "OFFSET": ("OFFSET", "A stream has no end. Limit the rows when you read the sink."),
     "INTERSECT": ("INTERSECT", "Use a filter."),
     "EXCEPT": ("EXCEPT", "Use a filter."),
     "MINUS": ("MINUS", "Use a filter."),
@@ -47,7 +47,7 @@ _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ANTI", 
 
 
 def parse_query(cursor: Cursor, stop: int) -> ParsedQuery:
-    """A query at the cursor; `stop` is where its text ends, for judging what we cannot read."""
+    """Parses the query at the cursor. `stop` is the end of its text, for `spark_accepts`."""
     start = cursor.token.start
     try:
         return _query(cursor)
@@ -55,8 +55,8 @@ def parse_query(cursor: Cursor, stop: int) -> ParsedQuery:
         rest = cursor.text[start:stop]
         if not problem.params.get("certain") and spark_accepts(rest):
             raise UnsupportedOnShared(
-                f"Spark may know this, but the shared host does not: {problem.message}",
-                advice="See docs/sql.md for what a pipeline on the shared host may use.",
+                f"the shared host does not support this syntax: {problem.message}",
+                advice="See docs/sql.md for the supported SQL.",
                 span=problem.span,
             ) from None
         raise
@@ -81,7 +81,9 @@ def _query(cursor: Cursor) -> ParsedQuery:
         here = (cursor.token.start, cursor.token.end)
         cursor.advance()
         if not cursor.accept("ALL"):
-            cursor.refuse("UNION without ALL", "Use UNION ALL: a stream cannot wait for all duplicates.", here)
+            cursor.refuse(
+                "UNION without ALL", "UNION would have to wait for all duplicates, and a stream has no end.", here
+            )
         inputs.append(_operand(cursor))
     _refuse_tail(cursor)
     return inputs[0] if len(inputs) == 1 else UnionQuery((start, cursor.previous_end), tuple(inputs))
@@ -198,7 +200,7 @@ def _relation(cursor: Cursor) -> Relation:
         return _window_table(cursor)
     name = cursor.name("the name of a stream")
     if cursor.at("."):
-        cursor.fail("streams have plain names, without a database")
+        cursor.fail("the name of a stream has no database")
     if cursor.at("("):
         cursor.fail(f"there is no table function {name}; there are {', '.join(WINDOW_TABLES)}")
     place = (start, cursor.previous_end)

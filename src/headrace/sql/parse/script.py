@@ -1,4 +1,4 @@
-"""The grammar of statements: a script's text to `statements`. All errors of a script are found at once."""
+"""The grammar of statements. Reports the errors of all statements of a script at once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FIRST = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "START", "STOP", "SAVEPO
 
 
 def parse_script(text: str) -> tuple[Statement, ...]:
-    """The statements of `text`. Raises the one error there is, or ScriptErrors with all of them."""
+    """The statements of `text`. Raises the only error, or ScriptErrors with all of them."""
     statements: list[Statement] = []
     errors: list[HeadraceError] = []
     for number, tokens in enumerate(_split(tokenize(text)), start=1):
@@ -63,13 +63,13 @@ def parse_script(text: str) -> tuple[Statement, ...]:
 
 
 def too_deep(span: Span) -> SyntaxProblem:
-    """The error for a statement that nests further than it can be read or planned."""
+    """The error for a statement that is nested too deeply to parse or plan."""
     advice = "Use IN (...) instead of many ORs, and WITH instead of nested subqueries."
     return SyntaxProblem("the statement is nested too deeply", advice=advice, span=span)
 
 
 def raise_all(errors: list[HeadraceError]) -> None:
-    """Raises nothing, the only error, or all of them as ScriptErrors."""
+    """Raises the only error, or all of them as ScriptErrors. Does nothing without errors."""
     if len(errors) == 1:
         raise errors[0]
     if errors:
@@ -77,7 +77,7 @@ def raise_all(errors: list[HeadraceError]) -> None:
 
 
 def _split(tokens: list[Token]) -> list[list[Token]]:
-    """Cuts at semicolons; empty statements vanish; each piece gets an end token at its semicolon."""
+    """Splits the tokens at semicolons, and drops empty statements. Each part ends with an end token."""
     pieces: list[list[Token]] = []
     piece: list[Token] = []
     for token in tokens:
@@ -99,7 +99,7 @@ class _Statements:
         self.stop = cursor.tokens[-1].start
 
     def statement(self) -> Statement:
-        """The whole statement; anything left over is an error."""
+        """Parses the whole statement. Remaining tokens are an error."""
         cursor = self.cursor
         if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("("):
             parsed: Statement = self.select()
@@ -135,13 +135,13 @@ class _Statements:
         kind = cursor.one_of("STREAM, SINK or PIPELINE after CREATE", *_KINDS)
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         if or_replace and if_not_exists:
-            cursor.fail("OR REPLACE and IF NOT EXISTS exclude each other")
+            cursor.fail("OR REPLACE and IF NOT EXISTS cannot be combined")
         place = cursor.token
         name = cursor.name(f"the name of the {kind.lower()}")
         if len(name.encode()) > MAX_NAME_BYTES:
             raise BadName(
                 f"the name of the {kind.lower()} has {len(name.encode())} bytes",
-                advice=f"A name has at most {MAX_NAME_BYTES}.",
+                advice=f"Use at most {MAX_NAME_BYTES} bytes.",
                 span=cursor.span((place.start, place.end)),
                 name=name,
             )
@@ -167,7 +167,7 @@ class _Statements:
                 if column.lower() in seen:
                     raise DuplicateName(
                         f"column '{column}' is declared twice",
-                        advice="Names are compared without case.",
+                        advice="Names ignore case. Rename one of the columns.",
                         span=cursor.span((token.start, token.end)),
                         name=column,
                     )
@@ -181,7 +181,7 @@ class _Statements:
         cursor.expect(")", "after the columns")
         schema = Schema(tuple(fields))
         if not fields:
-            cursor.fail("a stream has at least one column")
+            cursor.fail("a stream needs at least one column")
         event_time, delay = self.resolve_watermark(name, schema, watermark)
         options, spans = self.options()
         return CreateStream(
@@ -204,13 +204,13 @@ class _Statements:
             node, delay = node.args[0], interval.micros
             if interval.months or delay < 0:
                 raise BadWatermark(
-                    "the watermark's delay is zero or more, in days or smaller units",
+                    "the delay of a watermark must be zero or more, in days or smaller units",
                     advice="Write WATERMARK FOR ts AS ts - INTERVAL 10 SECONDS.",
                     span=place,
                 )
         if not (isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() == column.lower()):
             raise BadWatermark(
-                "a watermark is its column minus an interval",
+                "a watermark must be its column minus an interval",
                 advice=f"Write WATERMARK FOR {column} AS {column} - INTERVAL 10 SECONDS.",
                 span=place,
             )
@@ -234,14 +234,14 @@ class _Statements:
             )
         if schema[index].type not in (TIMESTAMP, TIMESTAMP_NTZ):
             raise BadWatermark(
-                f"column '{token.text}' is {schema[index].type}; event time is TIMESTAMP or TIMESTAMP_NTZ",
-                advice="Declare it TIMESTAMP: epoch numbers and ISO texts are read as timestamps too.",
+                f"column '{token.text}' is {schema[index].type}; event time must be TIMESTAMP or TIMESTAMP_NTZ",
+                advice="Declare it TIMESTAMP. Epoch numbers and ISO 8601 texts are parsed as timestamps, too.",
                 span=span,
             )
         return index, delay
 
     def options(self) -> tuple[dict[str, str], dict[str, Span]]:
-        """`WITH (name = 'value', ...)`; values are strings, numbers or words; names may have dots."""
+        """Parses `WITH (name = 'value', ...)`. Values are strings, numbers or words. Names may have dots."""
         cursor = self.cursor
         cursor.expect("WITH", "and the options")
         cursor.expect("(", "before the options")
@@ -351,7 +351,7 @@ class _Statements:
         kind = None
         if self.cursor.token.upper in _KINDS and self.cursor.peek().kind != "end":
             kind = _KINDS[self.cursor.advance().upper]
-        return Describe(self.sql(), self.whole(), kind, self.cursor.name("the name of what to describe"))
+        return Describe(self.sql(), self.whole(), kind, self.cursor.name("the name of a stream, sink or pipeline"))
 
     def start_pipeline(self) -> StartPipeline:
         self.cursor.expect("PIPELINE", "after START")

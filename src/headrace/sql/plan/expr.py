@@ -1,6 +1,7 @@
-"""Typed expressions over the columns of a plan node. Frozen; equality ignores where the text stood.
+"""Typed expressions over the columns of a plan node. They are frozen. Equality ignores their position in the text.
 
-A `ColumnRef` is an index in its input's schema. Nothing here knows DuckDB (`render`) or functions (`functions`).
+A `ColumnRef` is an index into the schema of the input. This module knows nothing of DuckDB (`render`) or of functions
+(`functions`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ NOWHERE: TextRange = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """A typed expression; `at` is its place in the script, for carets."""
+    """A typed expression. `at` is its position in the script, for carets."""
 
     type: DataType
     at: TextRange = field(default=NOWHERE, compare=False, kw_only=True)
@@ -66,7 +67,7 @@ class Call(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Expr):
-    """CAST to `type`; `attempt` is TRY_CAST: NULL instead of an error."""
+    """CAST to `type`. With `attempt` it is TRY_CAST: NULL instead of an error."""
 
     input: Expr
     attempt: bool = False
@@ -154,7 +155,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Replaces, from the top, every node for which `change` returns one; the same object when nothing changes."""
+    """Replaces, from the top, every node for which `change` returns another. Returns the same object if none does."""
     check_time()
     changed = change(expr)
     if changed is not None:
@@ -186,7 +187,7 @@ def conjuncts(expr: Expr) -> Iterator[Expr]:
 
 
 def conjunction(parts: list[Expr]) -> Expr | None:
-    """The parts joined by AND, from left to right; None when there are none."""
+    """The parts joined by AND, from left to right. None without parts."""
     if not parts:
         return None
     joined = parts[0]

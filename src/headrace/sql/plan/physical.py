@@ -95,7 +95,7 @@ class PhysicalProject(_Unary):
 
 @dataclass(frozen=True)
 class PhysicalAggregate(_Unary):
-    """An aggregate before `split_aggregates`. It never stands in a finished plan."""
+    """An aggregate before `split_aggregates`. A finished plan has none."""
 
     shape: Shape
     emit: Emit

@@ -1,8 +1,8 @@
-"""The one shape of plan that the shared host runs, and the reason when a plan has another.
+"""The plan shape that the shared host runs, and the error for any other shape.
 
-    Project( Filter( Aggregate( AssignWindow( Filter( Scan ) ) ) ) )
+    Project( Filter( Aggregate( AssignWindow( Filter( StreamScan ) ) ) ) )
 
-Everything but the projection and the scan may be absent.
+Only the projection and the scan are required.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Shape:
 
 
 def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
-    """The parts of `plan`. Raises UnsupportedOnShared at what does not fit."""
+    """The parts of `plan`. Raises UnsupportedOnShared at the part that does not fit."""
     if isinstance(plan, Union):
         raise UnsupportedOnShared(
             "UNION ALL cannot run on the shared host",
-            advice="Use one pipeline per part, into the same kind of sink.",
+            advice="Create one pipeline per part, each with its own sink.",
             span=span(plan.at),
         )
     assert isinstance(plan, Project), "binding ends every query with a projection"
@@ -50,7 +50,7 @@ def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
     if isinstance(node, Filter) and isinstance(node.input, AssignWindow):
         raise UnsupportedOnShared(
             "a filter that mixes the window with other columns cannot run on the shared host",
-            advice="Filter on the window in HAVING and on columns in WHERE.",
+            advice="Filter on the window in HAVING, and on other columns in WHERE.",
             span=span(node.predicate.at),
         )
     if isinstance(node, AssignWindow):
@@ -72,5 +72,5 @@ def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
         inner = next((e for e in node.expressions), None)
         what, at = "an aggregate of an aggregate", (0, 0) if inner is None else inner.at
     raise UnsupportedOnShared(
-        f"{what} cannot run on the shared host", advice="Use one pipeline per step.", span=span(at)
+        f"{what} cannot run on the shared host", advice="Create one pipeline per step.", span=span(at)
     )

@@ -1,4 +1,4 @@
-"""Rule: which columns of the shared stream this pipeline needs. The schema stays whole; only the view is recorded."""
+"""Rule: record the columns that this pipeline needs in the view of its scan. The schema does not change."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headrace.sql.rules.context import PlanContext
 
 
 def prune_columns(plan: Plan, ctx: PlanContext) -> Plan:
-    """Set each scan's view to the top-level columns that anything above reads: ALL, SOME or NONE. A window needs the
-    event time. Returns `plan` itself when the view is already that."""
+    """Sets the view of each scan to the top-level columns that the nodes above read: ALL, SOME or NONE. A window reads
+    the event time. Returns `plan` itself when the view is already set."""
     return _prune(plan, set(range(len(plan.schema))))
 
 
@@ -39,7 +39,7 @@ def _prune(plan: Plan, needed: set[int]) -> Plan:
 
 
 def _ordering(plan: Aggregate) -> set[int]:
-    """first and last read the event time without naming it."""
+    """The event time, if `first` or `last` needs it. They read it implicitly."""
     if not any(call.name in ("first", "last") for call in plan.calls):
         return set()
     below = plan.input

@@ -1,4 +1,4 @@
-"""Rule: an aggregate becomes partial states in Ring 0, a bridge, and a merge in Ring 1."""
+"""Rule: split an aggregate into partial states in Ring 0, a bridge, and a merge in Ring 1."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from headrace.sql.render.duckdb import render, ring0_column
 from headrace.sql.render.sizes import growth_of
 from headrace.sql.rules.context import PlanContext, rewrite_physical
 
-# The presence count: how many rows a group has. Always first, so that Ring 1 and families can rely on it.
+# The number of rows in a group. It is always the first partial: Ring 1 and families rely on that.
 PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)", f"count(CASE WHEN {MEMBER} THEN 1 END)")
-# Few windows are open at a time, and each is a hash table of its own: short ones would make many small tables.
+# Each open window has its own hash table, so short windows would mean many small tables.
 SHORTEST_MEMORY = 10_000_000  # microseconds
 
 
 def split_aggregates(plan: Physical, ctx: PlanContext) -> Physical:
-    """Replace each aggregate by its two halves. Equal partial states are computed once. Returns `plan` itself when
+    """Replaces each aggregate by its two halves. Equal partial states are computed once. Returns `plan` itself when
     there is no aggregate."""
 
     def split(node: Physical) -> Physical:
@@ -37,7 +37,7 @@ def split_aggregates(plan: Physical, ctx: PlanContext) -> Physical:
 
 
 class _Splitter:
-    """Splits one aggregate; `texts` is Ring 1's text of each column of the logical aggregate."""
+    """Splits one aggregate. `texts` has the Ring 1 expression of each column of the logical aggregate."""
 
     def __init__(self, node: PhysicalAggregate, ctx: PlanContext) -> None:
         shape = node.shape
@@ -46,7 +46,7 @@ class _Splitter:
         self.partials: list[Partial] = [PRESENCE]
         self.keys: list[Expression] = []
         self.texts: list[str] = []
-        self.windows: set[int] = set()  # the columns that are the window as a struct
+        self.windows: set[int] = set()  # the columns that hold the window as a struct
 
     def split(self) -> Physical:
         shape = self.shape
@@ -67,12 +67,15 @@ class _Splitter:
         return PhysicalMergeAggregate(bridge, fields, window, partials, self.node.emit, having, outputs, growth)
 
     def _columns_read(self, column: ColumnRef) -> list[str]:
-        """The columns of the relation `groups` that the text of a column reads."""
+        """The columns of the relation `groups` that a column's Ring 1 expression reads."""
         return list(dict.fromkeys(re.findall(r"\b(?:[kp]\d+|window_start|window_end)\b", self._column(column))))
 
     def _forgetting(self) -> Window | None:
-        """Distinct rows that have the event time among their columns need not be kept for ever: equal rows are equally
-        old, so they fall into the same window of any length, and when it has closed a further one would be late."""
+        """A window that limits how long distinct rows are kept, if the event time is one of their columns.
+
+        Equal rows then have equal event times, so they fall into the same window. After it closes, a further equal row
+        is late and dropped anyway.
+        """
         stream = self.shape.scan.stream
         if not self.aggregate.distinct or stream.event_time is None:
             return None
@@ -99,7 +102,7 @@ class _Splitter:
         return f"{make}({expr.name})"
 
     def _render(self, expr: Expr) -> str:
-        """Ring 1's text; `window.start` reads the start itself instead of taking a struct apart."""
+        """The Ring 1 expression. `window.start` reads `window_start` directly instead of a field of the struct."""
 
         def end_of(node: Expr) -> Expr | None:
             if isinstance(node, FieldOf) and isinstance(node.input, ColumnRef) and node.input.index in self.windows:
@@ -112,7 +115,7 @@ class _Splitter:
         return self._window_text(column) if column.index < 0 else self.texts[column.index]
 
     def _call(self, call: AggCall) -> str:
-        """Ring 1's text of an aggregate's result; its states are added to the partials."""
+        """The Ring 1 expression of an aggregate's result. Adds the aggregate's states to the partials."""
         if call.name == "count" and not call.args:
             if call.where is None:
                 return PRESENCE.name
@@ -138,7 +141,7 @@ class _Splitter:
         stream = self.shape.scan.stream
         if stream.event_time is None:
             raise BadWindow(
-                f"{call.name} goes by event time, and stream '{stream.name}' has none",
+                f"{call.name} needs an event time, and stream '{stream.name}' has none",
                 advice="Declare WATERMARK FOR in CREATE STREAM, or use min, max, min_by or max_by.",
                 span=self.ctx.span(call.at),
             )
@@ -153,7 +156,7 @@ class _Splitter:
 
 
 def _guarded(args: list[str], call: AggCall) -> list[str]:
-    """FILTER as CASE: DuckDB would evaluate the argument on the rows that FILTER leaves out, too."""
+    """The arguments with FILTER written as CASE. DuckDB evaluates arguments even on rows that FILTER excludes."""
     if call.where is None:
         return args
     where = render(call.where, ring0_column)
