@@ -32,7 +32,7 @@ OVERLOADS: tuple[Overload, ...] = (
         "array_contains",
         ("ARRAY", "STRING"),
         BOOLEAN,
-        # SQL: not found, and there is a NULL, so the answer is NULL
+        # As in SQL: NULL when the value is not found and the array has a NULL element.
         "CASE WHEN {1} IS NULL THEN NULL WHEN list_contains({0}, {1}) THEN TRUE "
         "WHEN len(list_filter({0}, lambda x: x IS NULL)) > 0 THEN NULL ELSE list_contains({0}, {1}) END",
     ),
