@@ -18,11 +18,12 @@ from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.lowering import lower
 from headrace.sql.parse.script import parse_script
 from headrace.sql.parse.statements import CreatePipeline, Select
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import Literal
 from headrace.sql.plan.logical import Named, Plan, Project
 from headrace.sql.plan.physical import Physical, PhysicalCommit, PhysicalSink
 from headrace.sql.plan.shape import shared_shape
-from headrace.sql.rules import LOGICAL_RULES, PHYSICAL_RULES, PlanContext, optimize
+from headrace.sql.rules import LOGICAL_RULES, PHYSICAL_RULES, optimize
 from tests.sql.data import rows_of
 from tests.sql.execute import bag, run_plan
 from tests.sql.support import HERE, MEANING, REWRITE, names, plan
@@ -36,7 +37,7 @@ def _stages(query: str, rule: str) -> tuple[Plan | Physical, Plan | Physical, Pl
     (statement,) = parse_script(query)
     assert isinstance(statement, Select | CreatePipeline)
     ctx = PlanContext(MEANING, query, 1)
-    logical = bind_query(statement.query, names(), MEANING, query, 1)
+    logical = bind_query(statement.query, names(), ctx)
     for step in LOGICAL_RULES:
         after = step(logical, ctx)
         if step.__name__ == rule:
@@ -44,7 +45,7 @@ def _stages(query: str, rule: str) -> tuple[Plan | Physical, Plan | Physical, Pl
         logical = after
     found = [names().sink(s) for s in statement.sinks] if isinstance(statement, CreatePipeline) else []
     sinks = tuple(s for s in found if s is not None)
-    physical: Physical = lower(shared_shape(logical, ctx.span), sinks, statement.emit, (0, 0), ctx)
+    physical: Physical = lower(shared_shape(logical, ctx.span), sinks, statement)
     for turn in PHYSICAL_RULES:
         changed = turn(physical, ctx)
         if turn.__name__ == rule:

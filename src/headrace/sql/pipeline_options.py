@@ -34,7 +34,7 @@ def read_pipeline_options(
     statement: CreatePipeline, program: PipelineProgram, stream: StreamDef, names: Names
 ) -> PipelineOptions:
     """The options of a pipeline. Raises a coded error at an option that is wrong or has no effect."""
-    values = checked_options("a pipeline", PIPELINE_OPTIONS, statement.options, statement.span, statement.spans)
+    values = checked_options("a pipeline", PIPELINE_OPTIONS, statement, statement.options)
     if "max_groups" in statement.options and program.ring1 is None:
         raise BadOption(
             "max_groups has no effect: the query keeps no groups",
@@ -43,7 +43,9 @@ def read_pipeline_options(
             option="max_groups",
         )
     late = (
-        None if values["late_sink"] is None else _late_rows(statement, str(values["late_sink"]), program, stream, names)
+        None
+        if values["late_sink"] is None
+        else _late_rows(statement=statement, name=str(values["late_sink"]), program=program, stream=stream, names=names)
     )
     return PipelineOptions(int(values["max_groups"]), late)
 

@@ -14,12 +14,13 @@ from headrace.sql.names import Names
 from headrace.sql.parse.script import too_deep
 from headrace.sql.parse.statements import CreatePipeline, Select
 from headrace.sql.pipeline_options import PipelineOptions, read_pipeline_options
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical
 from headrace.sql.plan.shape import shared_shape
 from headrace.sql.render.sizes import ring0_growth
-from headrace.sql.rules import PlanContext, Trace, optimize, optimize_physical
+from headrace.sql.rules import Trace, optimize, optimize_physical
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,10 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
         )
     ctx = PlanContext(meaning, span.text, span.statement)
     sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
-    bound = bind_query(statement.query, names, meaning, span.text, span.statement)
+    bound = bind_query(statement.query, names, ctx)
     logical, logical_trace = optimize(bound, ctx)
     shape = shared_shape(logical, ctx.span)
-    emit_at = (statement.emit_span.start, statement.emit_span.end) if statement.emit_span is not None else (0, 0)
-    physical, physical_trace = optimize_physical(lower(shape, sinks, statement.emit, emit_at, ctx), ctx)
+    physical, physical_trace = optimize_physical(lower(shape, sinks, statement), ctx)
     program, name, options = program_of(physical, meaning), None, PipelineOptions()
     program = replace(program, ring0=replace(program.ring0, growth=ring0_growth(shape, ctx.span)))
     if isinstance(statement, CreatePipeline):

@@ -7,10 +7,10 @@ from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREG
 
 _INTRO = """# Functions, casts and aggregates on the shared host
 
-Expressions of a pipeline run in DuckDB inside Spark tasks, and must return what Spark 4 returns with ANSI mode on. So only
-the functions on this page are allowed. For every entry, `tests/sql/functions/` compares the two engines over edge values
-(NULL, NaN, signed zeros, infinities, the limits of every type, empty, long and non-ASCII texts, the changes to and from
-summer time). Any other function is refused with `UNSUPPORTED_ON_SHARED`, which points at the expression.
+Expressions of a pipeline run in DuckDB inside Spark tasks, and must return what Spark 4 returns with ANSI mode on. So
+only the functions on this page are allowed. For every entry, `tests/sql/functions/` compares the two engines over edge
+values (NULL, NaN, signed zeros, infinities, the limits of every type, empty, long and non-ASCII texts, the changes to
+and from summer time). Any other function is refused with `UNSUPPORTED_ON_SHARED`, which points at the expression.
 
 The tests generate this page from `src/headrace/sql/functions/verified.txt` (`HEADRACE_REWRITE=1`).
 
@@ -44,8 +44,8 @@ def functions_page() -> str:
             lines.append(f"| {_code(name)} | {types} | {others} |")
     lines += [
         "",
-        "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time minus",
-        "an interval is the time plus the negative interval. `a[i]` and `m[key]` are `element`.",
+        "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time",
+        "minus an interval is the time plus the negative interval. `a[i]` and `m[key]` are `element`.",
         "",
     ]
     lines += ["## Casts", "", "`TRY_CAST` supports the same pairs.", "", "| from | to |", "|---|---|"]

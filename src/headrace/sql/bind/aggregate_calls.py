@@ -42,7 +42,7 @@ def bind_aggregate(binder: ExprBinder, node: Apply, name: str) -> Expr:
         raise WrongArguments(
             f"{node.name} does not take *", advice="Only count takes *. Name a column.", span=binder.span(at)
         )
-    return _aggregate_call(binder, node, name, args, where)
+    return _aggregate_call(binder=binder, node=node, name=name, args=args, where=where)
 
 
 def _aggregate_call(binder: ExprBinder, node: Apply, name: str, args: list[Expr], where: Expr | None) -> Expr:

@@ -6,12 +6,10 @@ from headrace.base.options import closest
 from headrace.errors import (
     DuplicateName,
     MisplacedAggregate,
-    Span,
     TypeMismatch,
     UnknownStream,
     UnsupportedOnShared,
 )
-from headrace.model.program import Meaning
 from headrace.model.schema import DataType
 from headrace.sql.bind.column_names import column_name
 from headrace.sql.bind.expression_binder import ExprBinder
@@ -35,6 +33,7 @@ from headrace.sql.parse.syntax import (
     Windowed,
     WithQuery,
 )
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, walk
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, StreamScan, Union
 from headrace.sql.plan.types import Hidden, wider
@@ -42,9 +41,9 @@ from headrace.sql.plan.types import Hidden, wider
 Ctes = dict[str, Plan]
 
 
-def bind_query(query: ParsedQuery, names: Names, meaning: Meaning, text: str, statement: int | None) -> Plan:
+def bind_query(query: ParsedQuery, names: Names, ctx: PlanContext) -> Plan:
     """The logical plan of a query. Raises SqlError with its position."""
-    binder = _Binder(names, meaning, text, statement)
+    binder = _Binder(names, ctx)
     plan = binder.query(query, {})
     binder.check_outputs(plan, query)
     return plan
@@ -53,12 +52,9 @@ def bind_query(query: ParsedQuery, names: Names, meaning: Meaning, text: str, st
 class _Binder:
     """Binds one query. `ctes` has the plan of each name that WITH declares."""
 
-    def __init__(self, names: Names, meaning: Meaning, text: str, statement: int | None) -> None:
-        self.names, self.meaning, self.text, self.statement = names, meaning, text, statement
-        self.windows = WindowReader(text, statement)
-
-    def span(self, at: tuple[int, int]) -> Span:
-        return Span(self.text, at[0], at[1], self.statement)
+    def __init__(self, names: Names, ctx: PlanContext) -> None:
+        self.names, self.ctx, self.span = names, ctx, ctx.span
+        self.windows = WindowReader(ctx)
 
     def check_outputs(self, plan: Plan, query: ParsedQuery) -> None:
         """Requires distinct output names, and output types that sinks can store."""
@@ -130,7 +126,7 @@ class _Binder:
         if [f.type for f in plan.schema] == kinds and plan.schema.names == names:
             return plan
         scope = Scope(plan.schema, None, "this query")
-        binder = ExprBinder(scope, self.meaning, self.text, self.statement, lambda node: None)
+        binder = ExprBinder(scope, self.ctx, lambda node: None)
         outputs: list[Named] = []
         for i, name in enumerate(names):
             outputs.append(Named(name, binder.coerce(scope.column(i, (0, 0)), kinds[i])))
@@ -176,7 +172,7 @@ class _Binder:
         window = self.windows.table(node.function, node.arguments, node.at)
         index = column.index if isinstance(column, ColumnRef) else None
         time = self.windows.require_event_time(plan, index, node.time.at)
-        assigned = AssignWindow(plan, window, time, node.function, True, node.at)
+        assigned = AssignWindow(input=plan, window=window, time=time, name=node.function, flat=True, at=node.at)
         alias = node.alias or (node.input.name if isinstance(node.input, Table) else None)
         return assigned, Scope(assigned.schema, alias, "the windowed stream")
 
@@ -191,8 +187,7 @@ class _SelectBinder:
         self.exprs = self._binder()
 
     def _binder(self) -> ExprBinder:
-        parent = self.parent
-        return ExprBinder(self.scope, parent.meaning, parent.text, parent.statement, self._window_of)
+        return ExprBinder(self.scope, self.parent.ctx, self._window_of)
 
     def bind(self) -> Plan:
         select = self.select
@@ -278,7 +273,7 @@ class _SelectBinder:
         time = self.exprs.bind(call.args[0])
         index = time.index if isinstance(time, ColumnRef) else None
         index = windows.require_event_time(self.plan, index, call.args[0].at)
-        self.plan = AssignWindow(self.plan, window, index, call.name, False, call.at)
+        self.plan = AssignWindow(input=self.plan, window=window, time=index, name=call.name, flat=False, at=call.at)
         self.window_call = call
         self.scope = Scope(self.plan.schema, self.scope.qualifier, self.scope.what)
         self.exprs = self._binder()

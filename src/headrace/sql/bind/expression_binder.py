@@ -10,13 +10,11 @@ from headrace.base.options import closest
 from headrace.errors import (
     BadLiteral,
     MisplacedAggregate,
-    Span,
     TypeMismatch,
     UnknownFunction,
     UnsupportedOnShared,
     WrongArguments,
 )
-from headrace.model.program import Meaning
 from headrace.model.schema import (
     BIGINT,
     BINARY,
@@ -55,6 +53,7 @@ from headrace.sql.parse.syntax import (
     Subscript,
     TextRange,
 )
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, Literal
 from headrace.sql.plan.types import (
     INTEGRAL,
@@ -87,16 +86,11 @@ class ExprBinder:
     """Binds the expressions of one SELECT. Aggregates are allowed only while `aggregates` is true. `window_of` resolves
     calls of `window(...)` and `session_window(...)`."""
 
-    def __init__(self, scope: Scope, meaning: Meaning, text: str, statement: int | None, window_of: WindowOf) -> None:
-        self.scope, self.meaning = scope, meaning
-        self.text, self.statement = text, statement
-        self.window_of = window_of
+    def __init__(self, scope: Scope, ctx: PlanContext, window_of: WindowOf) -> None:
+        self.scope, self.ctx, self.window_of = scope, ctx, window_of
+        self.span = ctx.span
         self.aggregates = False
         self.place = "here"
-
-    def span(self, at: TextRange) -> Span:
-        """A range of the script as a span."""
-        return Span(self.text, at[0], at[1], self.statement)
 
     def bind(self, node: Node) -> Expr:
         """The typed expression of `node`."""
@@ -143,7 +137,10 @@ class ExprBinder:
 
     def unsupported(self, what: str, advice: str, at: TextRange) -> NoReturn:
         raise UnsupportedOnShared(
-            f"{what} cannot run on the shared host", advice=advice, span=self.span(at), expression=self.text[slice(*at)]
+            f"{what} cannot run on the shared host",
+            advice=advice,
+            span=self.span(at),
+            expression=self.ctx.text[slice(*at)],
         )
 
     def require(self, key: str, at: TextRange) -> None:
@@ -171,7 +168,7 @@ class ExprBinder:
             if expr.type == STRING and target == DATE:
                 return literals.date(value, at)
             if expr.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):
-                return literals.timestamp(value, target, self.meaning.time_zone, at)
+                return literals.timestamp(value, target, self.ctx.meaning.time_zone, at)
         except ValueError as problem:
             raise BadLiteral(str(problem), advice=f"A {target} is needed here.", span=self.span(at)) from None
         if expr.type in INTEGRAL:
@@ -227,7 +224,7 @@ class ExprBinder:
 
     def _constant(self, node: Constant) -> Expr:
         try:
-            return literals.constant(node, self.meaning.time_zone)
+            return literals.constant(node, self.ctx.meaning.time_zone)
         except ValueError as problem:
             raise BadLiteral(str(problem), advice="Correct the literal.", span=self.span(node.at)) from None
 
@@ -282,7 +279,7 @@ class ExprBinder:
         """Binds functions whose operand types do not follow a table of types."""
         at = node.at
         if name in (*ARITHMETIC, *_COMPARISONS, *_BITS) and len(args) == 2:
-            return bind_binary(self, name, args[0], args[1], at)
+            return bind_binary(binder=self, name=name, left=args[0], right=args[1], at=at)
         if name in ("and", "or") and node.operator:
             left, right = (self.boolean(a, name) for a in args)
             return self.call(name, (left, right), at)

@@ -21,13 +21,13 @@ def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
     """Binds an arithmetic, comparison or bit operator. Raises TypeMismatch and UnsupportedOnShared."""
     intervals = (INTERVAL_MICROS, INTERVAL_MONTHS)
     if right.type in intervals or left.type in intervals:
-        return _with_interval(binder, name, left, right, at)
+        return _with_interval(binder=binder, name=name, left=left, right=right, at=at)
     if name in ("+", "-") and left.type == DATE and right.type in INTEGRAL:
         return binder.call(name, (left, binder.coerce(right, INT)), at)
     if name == "-" and left.type in (DATE, TIMESTAMP) and right.type in (DATE, TIMESTAMP):
         binder.unsupported("the difference of two times", "Use datediff, or subtract unix_micros of both.", at)
     if name in ARITHMETIC:
-        return _arithmetic(binder, name, left, right, at)
+        return _arithmetic(binder=binder, name=name, left=left, right=right, at=at)
     left, right = binder.common([left, right], f"'{name}'", at)
     return binder.call(name, (left, right), at)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from headrace.errors import BadWindow, Span
+from headrace.errors import BadWindow
 from headrace.model.program import Window, WindowKind
 from headrace.sql.parse.intervals import parse_interval
 from headrace.sql.parse.syntax import Constant, IntervalConstant, Node, TextRange
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.logical import Plan, origin
 
 # A window of a week that slides by a minute puts each row into 10,080 windows.
@@ -17,14 +18,11 @@ MAX_WINDOWS = 20_000
 class WindowReader:
     """Reads the arguments of window functions."""
 
-    def __init__(self, text: str, statement: int | None) -> None:
-        self.text, self.statement = text, statement
+    def __init__(self, ctx: PlanContext) -> None:
+        self.span = ctx.span
 
     def fail(self, message: str, advice: str, at: TextRange) -> NoReturn:
         raise BadWindow(message, advice=advice, span=self.span(at))
-
-    def span(self, at: TextRange) -> Span:
-        return Span(self.text, at[0], at[1], self.statement)
 
     def duration(self, node: Node) -> int:
         """A duration in microseconds: an interval, or a text such as '1 minute'."""

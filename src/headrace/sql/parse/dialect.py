@@ -78,7 +78,11 @@ def tokenize(text: str) -> list[Token]:
             kind = "word" if body[0].isalnum() or body[0] == "_" else "symbol"
             for piece in _PIECES.finditer(body):  # sqlglot returns `GROUP BY` as one token
                 word = piece[0]
-                tokens.append(Token(kind, word, start + piece.start(), start + piece.end(), word.upper()))
+                tokens.append(
+                    Token(
+                        kind=kind, text=word, start=start + piece.start(), end=start + piece.end(), upper=word.upper()
+                    )
+                )
         elif kind == "number":
             if token.text[0] != "." and tokens and tokens[-1].upper == "." and tokens[-1].end == start:
                 before = tokens[-2] if len(tokens) > 1 else None

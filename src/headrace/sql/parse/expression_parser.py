@@ -302,7 +302,7 @@ class _Expressions:
         if cursor.at("WITHIN") or cursor.at("IGNORE") or cursor.at("RESPECT"):
             cursor.refuse(cursor.token.upper, "Leave it out.", self._here())
         place = (token.start, cursor.previous_end)
-        return Apply(place, token.text.lower(), tuple(args), distinct, star, where)
+        return Apply(at=place, name=token.text.lower(), args=tuple(args), distinct=distinct, star=star, where=where)
 
     def _argument(self) -> Node:
         node = self.disjunction()

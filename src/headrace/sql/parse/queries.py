@@ -123,7 +123,15 @@ def _select(cursor: Cursor) -> SelectQuery:
         cursor.expect("BY", "after GROUP")
         group_by = _group_by(cursor)
     having = parse_expression(cursor) if cursor.accept("HAVING") else None
-    return SelectQuery((start, cursor.previous_end), tuple(items), relation, where, group_by, having, distinct)
+    return SelectQuery(
+        at=(start, cursor.previous_end),
+        items=tuple(items),
+        relation=relation,
+        where=where,
+        group_by=group_by,
+        having=having,
+        distinct=distinct,
+    )
 
 
 def _refuse_tail(cursor: Cursor) -> None:
@@ -233,7 +241,15 @@ def _window_table(cursor: Cursor) -> Windowed:
         arguments.append(parse_expression(cursor))
     cursor.expect(")", f"after the arguments of {function.upper()}")
     place = (start, cursor.previous_end)
-    return Windowed(place, function, source, time, tuple(arguments), _alias(cursor), tuple(partition_by))
+    return Windowed(
+        at=place,
+        function=function,
+        input=source,
+        time=time,
+        arguments=tuple(arguments),
+        alias=_alias(cursor),
+        partition_by=tuple(partition_by),
+    )
 
 
 def _descriptor(cursor: Cursor) -> Name:

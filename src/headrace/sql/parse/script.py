@@ -149,7 +149,15 @@ class _Statements:
             return self.create_stream(name, or_replace, if_not_exists)
         if kind == "SINK":
             options, spans = self.options()
-            return CreateSink(self.sql(), self.whole(), name, options, or_replace, if_not_exists, spans)
+            return CreateSink(
+                sql=self.sql(),
+                span=self.whole(),
+                name=name,
+                options=options,
+                or_replace=or_replace,
+                if_not_exists=if_not_exists,
+                spans=spans,
+            )
         return self.create_pipeline(name, or_replace, if_not_exists)
 
     def create_stream(self, name: str, or_replace: bool, if_not_exists: bool) -> CreateStream:
@@ -185,7 +193,16 @@ class _Statements:
         event_time, delay = self.resolve_watermark(name, schema, watermark)
         options, spans = self.options()
         return CreateStream(
-            self.sql(), self.whole(), name, schema, event_time, delay, options, or_replace, if_not_exists, spans
+            sql=self.sql(),
+            span=self.whole(),
+            name=name,
+            schema=schema,
+            event_time=event_time,
+            delay_us=delay,
+            options=options,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+            spans=spans,
         )
 
     def watermark(self) -> tuple[Token, int]:
@@ -297,19 +314,19 @@ class _Statements:
         cursor.expect("AS", "before the query")
         query, query_sql, emit, emit_span = self.query()
         return CreatePipeline(
-            self.sql(),
-            self.whole(),
-            name,
-            tuple(sinks),
-            query,
-            query_sql,
-            emit,
-            or_replace,
-            if_not_exists,
-            tuple(spans),
-            emit_span,
-            options,
-            places,
+            sql=self.sql(),
+            span=self.whole(),
+            name=name,
+            sinks=tuple(sinks),
+            query=query,
+            query_sql=query_sql,
+            emit=emit,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+            sink_spans=tuple(spans),
+            emit_span=emit_span,
+            options=options,
+            spans=places,
         )
 
     def query(self) -> tuple[ParsedQuery, str, Emit | None, Span | None]:
@@ -332,13 +349,20 @@ class _Statements:
 
     def select(self, start: int | None = None) -> Select:
         query, query_sql, emit, emit_span = self.query()
-        return Select(self.sql(start), self.whole(start), query, query_sql, emit, emit_span)
+        return Select(
+            sql=self.sql(start),
+            span=self.whole(start),
+            query=query,
+            query_sql=query_sql,
+            emit=emit,
+            emit_span=emit_span,
+        )
 
     def drop(self) -> Drop:
         kind = self.cursor.one_of("STREAM, SINK or PIPELINE after DROP", *_KINDS)
         if_exists = self.cursor.accept("IF", "EXISTS")
         name = self.cursor.name(f"the name of the {kind.lower()}")
-        return Drop(self.sql(), self.whole(), _KINDS[kind], name, if_exists)
+        return Drop(sql=self.sql(), span=self.whole(), kind=_KINDS[kind], name=name, if_exists=if_exists)
 
     def show(self) -> Show | ShowCreate:
         if self.cursor.accept("CREATE"):
@@ -367,7 +391,7 @@ class _Statements:
             close = self.cursor.accept("CLOSE")
             if close or self.cursor.accept("KEEP"):
                 self.cursor.expect("WINDOWS", "after CLOSE or KEEP")
-        return StopPipeline(self.sql(), self.whole(), name, mode, close)
+        return StopPipeline(sql=self.sql(), span=self.whole(), name=name, mode=mode, close_windows=close)
 
     def savepoint(self) -> TakeSavepoint:
         name = self.cursor.name("a name for the savepoint")
@@ -387,7 +411,13 @@ class _Statements:
         start = cursor.token.start
         if cursor.at("PIPELINE") and cursor.peek().kind != "end":
             cursor.advance()
-            return Explain(self.sql(), self.whole(), mode, None, cursor.name("the name of the pipeline"))
+            return Explain(
+                sql=self.sql(),
+                span=self.whole(),
+                mode=mode,
+                target=None,
+                pipeline=cursor.name("the name of the pipeline"),
+            )
         if cursor.at("CREATE"):
             inner = _Statements(cursor)
             cursor.advance()

@@ -40,13 +40,11 @@ def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
         )
     assert isinstance(plan, Project), "binding ends every query with a projection"
     node = plan.input
-    having = None
-    aggregate = None
+    having = aggregate = window = predicate = None
     if isinstance(node, Filter) and isinstance(node.input, Aggregate):
         having, node = node.predicate, node.input
     if isinstance(node, Aggregate):
         aggregate, node = node, node.input
-    window = None
     if isinstance(node, Filter) and isinstance(node.input, AssignWindow):
         raise UnsupportedOnShared(
             "a filter that mixes the window with other columns cannot run on the shared host",
@@ -61,11 +59,23 @@ def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
                 advice="Add GROUP BY window_start, window_end.",
                 span=span(window.at),
             )
-    predicate = None
     if isinstance(node, Filter):
         predicate, node = node.predicate, node.input
+    return Shape(
+        scan=_scan(node, span),
+        filter=predicate,
+        window=window,
+        aggregate=aggregate,
+        having=having,
+        outputs=plan.outputs,
+        schema=plan.schema,
+    )
+
+
+def _scan(node: Plan, span: Callable[[TextRange], Span]) -> StreamScan:
+    """The scan below the other parts. Any other node there is an error."""
     if isinstance(node, StreamScan):
-        return Shape(node, predicate, window, aggregate, having, plan.outputs, plan.schema)
+        return node
     if isinstance(node, Union):
         what, at = "UNION ALL below an aggregate", node.at
     else:

@@ -96,7 +96,7 @@ def growth_of(
         rest = f"CASE WHEN {guard} THEN {rest} ELSE 0 END"
     if max((len(v.sql) for v in values), default=0) + len(rest) > LONGEST:
         raise ExpressionTooLarge(f"an expression of more than {LONGEST} characters", sizes.largest)
-    return Growth(values, rest, total.columns, total.fixed, in_filter)
+    return Growth(values=values, plain=rest, columns=total.columns, fixed=total.fixed, in_filter=in_filter)
 
 
 def ring0_growth(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
@@ -106,10 +106,24 @@ def ring0_growth(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
         return (ring0_column(column),)
 
     if shape.aggregate is None:
-        return growth_of([o.expr for o in shape.outputs], (), shape.filter, ring0_column, names, span)
+        return growth_of(
+            outputs=[o.expr for o in shape.outputs],
+            others=(),
+            where=shape.filter,
+            column=ring0_column,
+            names=names,
+            span=span,
+        )
     width = len(shape.scan.schema)
     keys = [k.expr for k in shape.aggregate.keys if not any(c >= width for c in columns_of(k.expr))]
-    return growth_of((), [*keys, *shape.aggregate.calls], shape.filter, ring0_column, names, span)
+    return growth_of(
+        outputs=(),
+        others=[*keys, *shape.aggregate.calls],
+        where=shape.filter,
+        column=ring0_column,
+        names=names,
+        span=span,
+    )
 
 
 def _is_variable(kind: DataType) -> bool:

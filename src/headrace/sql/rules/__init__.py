@@ -11,14 +11,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.errors import HeadraceError, RuleBrokePlan
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.limits import ExpressionTooLarge, TooSlow
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, PhysicalAggregate, PhysicalMergeAggregate, PhysicalProject, topological
-from headrace.sql.rules.context import LogicalRule, PhysicalRule, PlanContext
 from headrace.sql.rules.fold_constants import fold_constants
 from headrace.sql.rules.inline_projections import inline_projections
 from headrace.sql.rules.prune_columns import prune_columns
 from headrace.sql.rules.push_down_filter import push_down_filter
+from headrace.sql.rules.rule_types import LogicalRule, PhysicalRule
 from headrace.sql.rules.split_aggregates import split_aggregates
 
 LOGICAL_RULES: tuple[LogicalRule, ...] = (
@@ -84,7 +85,6 @@ __all__ = [
     "PHYSICAL_RULES",
     "LogicalRule",
     "PhysicalRule",
-    "PlanContext",
     "optimize",
     "optimize_physical",
 ]

@@ -24,13 +24,13 @@ from headrace.model.schema import (
     Struct,
 )
 from headrace.sql.functions.evaluate import evaluate
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, Literal
 from headrace.sql.plan.limits import check_time
 from headrace.sql.plan.logical import Aggregate, Filter, Named, Plan, Project, rewrite
 from headrace.sql.plan.types import Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
-from headrace.sql.rules.context import PlanContext
 
 # Larger values stay calls: the plan travels to every task.
 FOLDED_BYTES = 8192
@@ -124,7 +124,7 @@ def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
     it would exceed the limit for values."""
     if isinstance(expr.type, Hidden | Array | Map | Struct):
         return expr
-    made = growth_of((), (expr,), None, _no_column, lambda column: (), ctx.span)
+    made = growth_of(outputs=(), others=(expr,), where=None, column=_no_column, names=lambda column: (), span=ctx.span)
     if made.fixed > FOLDED_BYTES:
         return expr
     try:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import replace
 
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, substitute
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, rewrite
-from headrace.sql.rules.context import PlanContext
 
 
 def inline_projections(plan: Plan, ctx: PlanContext) -> Plan:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from headrace.model.schema import View
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import columns_of
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan, Union, used_columns
-from headrace.sql.rules.context import PlanContext
 
 
 def prune_columns(plan: Plan, ctx: PlanContext) -> Plan:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import ColumnRef, Expr, columns_of, conjunction, conjuncts, substitute, transform
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Union, rewrite
-from headrace.sql.rules.context import PlanContext
 
 
 def push_down_filter(plan: Plan, ctx: PlanContext) -> Plan:

@@ -8,6 +8,7 @@ from headrace.errors import BadWindow, InternalError
 from headrace.model.program import MEMBER, Expression, Partial, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Field, Struct
 from headrace.sql.functions.aggregate_functions import PartialState, SplitAggregate, find_aggregate
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, FieldOf, transform
 from headrace.sql.plan.physical import (
     Physical,
@@ -18,10 +19,12 @@ from headrace.sql.plan.physical import (
 )
 from headrace.sql.render.duckdb import render, ring0_column
 from headrace.sql.render.sizes import growth_of
-from headrace.sql.rules.context import PlanContext, rewrite_physical
+from headrace.sql.rules.rule_types import rewrite_physical
 
 # The number of rows in a group. It is always the first partial: Ring 1 and families rely on that.
-PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)", f"count(CASE WHEN {MEMBER} THEN 1 END)")
+PRESENCE = Partial(
+    name="p0", type=BIGINT, sql="count(*)", merge="sum(p0)", filtered=f"count(CASE WHEN {MEMBER} THEN 1 END)"
+)
 # Each open window has its own hash table, so short windows would mean many small tables.
 SHORTEST_MEMORY = 10_000_000  # microseconds
 
@@ -62,9 +65,23 @@ class _Splitter:
         bridge = PhysicalBridge(partial, tuple(k.name for k in keys))
         fields = tuple(Field(k.name, k.type) for k in keys)
         growth = growth_of(
-            [o.expr for o in shape.outputs], (), shape.having, self._column, self._columns_read, self.ctx.span
+            outputs=[o.expr for o in shape.outputs],
+            others=(),
+            where=shape.having,
+            column=self._column,
+            names=self._columns_read,
+            span=self.ctx.span,
         )
-        return PhysicalMergeAggregate(bridge, fields, window, partials, self.node.emit, having, outputs, growth)
+        return PhysicalMergeAggregate(
+            input=bridge,
+            keys=fields,
+            window=window,
+            partials=partials,
+            emit=self.node.emit,
+            having=having,
+            outputs=outputs,
+            growth=growth,
+        )
 
     def _columns_read(self, column: ColumnRef) -> list[str]:
         """The columns of the relation `groups` that a column's Ring 1 expression reads."""
@@ -151,7 +168,11 @@ class _Splitter:
             if partial.sql == state.sql and partial.type == state.type:
                 return partial.name
         name = f"p{len(self.partials)}"
-        self.partials.append(Partial(name, state.type, state.sql, state.merge.replace("{p}", name), filtered))
+        self.partials.append(
+            Partial(
+                name=name, type=state.type, sql=state.sql, merge=state.merge.replace("{p}", name), filtered=filtered
+            )
+        )
         return name
 
 

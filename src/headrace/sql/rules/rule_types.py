@@ -1,29 +1,12 @@
-"""The context that a rule gets with its plan, and the traversal of physical plans that rules share."""
+"""The types of rules, and the traversal of physical plans that rules share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from headrace.errors import Span
-from headrace.model.program import Meaning
-from headrace.sql.parse.syntax import TextRange
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical
-
-
-@dataclass(frozen=True)
-class PlanContext:
-    """The session settings of the query, and its text for carets."""
-
-    meaning: Meaning
-    text: str = ""
-    statement: int | None = None
-
-    def span(self, at: TextRange) -> Span:
-        """A range of the text as a span."""
-        return Span(self.text, at[0], at[1], self.statement)
-
 
 LogicalRule = Callable[[Plan, PlanContext], Plan]
 PhysicalRule = Callable[[Physical, PlanContext], Physical]
