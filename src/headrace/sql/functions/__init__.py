@@ -25,7 +25,6 @@ ALIASES = {
     "cardinality": "size",
 }  # fmt: skip
 
-
 _MODULES = (
     operator_functions,
     condition_functions,
@@ -38,14 +37,7 @@ _MODULES = (
 
 def _registry() -> dict[str, tuple[Overload, ...]]:
     found: dict[str, list[Overload]] = {}
-    for module in (
-        operator_functions,
-        condition_functions,
-        string_functions,
-        number_functions,
-        time_functions,
-        collection_functions,
-    ):
+    for module in _MODULES:
         for overload in module.OVERLOADS:
             found.setdefault(overload.name, []).append(overload)
     return {name: tuple(overloads) for name, overloads in found.items()}
