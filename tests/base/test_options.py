@@ -14,7 +14,6 @@ from headrace.base.options import (
     boolean,
     check_options,
     choice,
-    closest,
     duration,
     integer,
     number,
@@ -110,8 +109,3 @@ def test_no_text_makes_a_reader_fail_otherwise_than_by_a_bad_option(read: Reader
         check_options("sink 'x'", (Option("o", read),), {"o": raw})
     except BadOption as problem:
         assert problem.params["option"] == "o"
-
-
-def test_only_a_near_name_is_suggested() -> None:
-    assert closest("devce", ["device", "ts"]) == "device"
-    assert closest("qqqq", ["device", "ts"]) is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.base.options import closest
+from headrace.base.unknown import unknown
 from headrace.errors import HeadraceError, ScriptErrors, SqlError, UnknownPipeline, UnknownSink, UnknownStream
 from headrace.hub.draft import Draft
 from headrace.model.program import Meaning
@@ -87,13 +87,7 @@ def explain_script(text: str, *, pipeline: str | None = None, rules: bool = Fals
         if not isinstance(statement, Select):
             draft.apply(statement)
     if pipeline is not None and not shown:
-        hint = closest(pipeline, names)
-        raise UnknownPipeline(
-            f"the script declares no pipeline {pipeline}",
-            advice=(f"Did you mean {hint}? " if hint else "") + f"It declares: {', '.join(names) or 'none'}.",
-            name=pipeline,
-            did_you_mean=hint,
-        )
+        raise unknown(UnknownPipeline, "pipeline", pipeline, names, of="the script")
     return ("[" + ",\n".join(shown) + "]") if json else "\n\n".join(shown)
 
 

@@ -12,14 +12,14 @@ Help texts and docs are made from the declarations (`declared`), so an option th
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar
 
+from headrace.base.unknown import unknown
 from headrace.errors import BadOption, MissingOption, UnknownOption
 
 Reader = Callable[[str], Any]
@@ -139,12 +139,6 @@ def _whole(digits: str, unit: int, allowed: str) -> int:
     return value
 
 
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name nearest to `name`, if any is near."""
-    found = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
-    return found[0] if found else None
-
-
 def check_options(owner: str, declared: Sequence[Option], given: Mapping[str, str]) -> dict[str, Any]:
     """The value of every declared option. `owner` names them in errors, as in "sink 'parquet'"."""
     by_name = {o.name: o for o in declared}
@@ -152,15 +146,7 @@ def check_options(owner: str, declared: Sequence[Option], given: Mapping[str, st
     for name, raw in given.items():
         option = by_name.get(name.lower())
         if option is None:
-            hint = closest(name, by_name)
-            listed = ", ".join(sorted(by_name)) or "none"
-            raise UnknownOption(
-                f"{owner} has no option '{name}'",
-                advice=(f"Did you mean '{hint}'? " if hint else "") + f"Options: {listed}.",
-                option=name,
-                owner=owner,
-                did_you_mean=hint,
-            )
+            raise unknown(UnknownOption, "option", name, sorted(by_name), of=owner, param="option", owner=owner)
         try:
             values[option.name] = option.read(raw)
         except ValueError as problem:

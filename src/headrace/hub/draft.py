@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from headrace.base.options import closest
+from headrace.base.unknown import unknown
 from headrace.errors import (
     HeadraceError,
     InternalError,
@@ -203,7 +203,7 @@ class Draft:
     def _sink(self, name: str, span: Span) -> SinkDef:
         sink = self.catalog.sink(name)
         if sink is None:
-            raise _unknown(UnknownSink, "sink", name, self.catalog.sink_names(), span)
+            raise unknown(UnknownSink, "sink", name, self.catalog.sink_names(), span=span)
         return sink
 
     # --- DROP, START, STOP ------------------------------------------------------------------------
@@ -348,16 +348,16 @@ class Draft:
 
     def _require(self, kind: str, name: str, span: Span) -> None:
         if kind == "stream" and self.catalog.stream(name) is None:
-            raise _unknown(UnknownStream, kind, name, self.catalog.stream_names(), span)
+            raise unknown(UnknownStream, kind, name, self.catalog.stream_names(), span=span)
         if kind == "sink" and self.catalog.sink(name) is None:
-            raise _unknown(UnknownSink, kind, name, self.catalog.sink_names(), span)
+            raise unknown(UnknownSink, kind, name, self.catalog.sink_names(), span=span)
         if kind == "pipeline":
             self._pipeline(name, span)
 
     def _pipeline(self, name: str, span: Span) -> PipelineRecord:
         record = self.catalog.pipeline(name)
         if record is None:
-            raise _unknown(UnknownPipeline, "pipeline", name, self.catalog.pipeline_names(), span)
+            raise unknown(UnknownPipeline, "pipeline", name, self.catalog.pipeline_names(), span=span)
         return record
 
     def _text(self, kind: str, name: str) -> str:
@@ -399,17 +399,3 @@ def _with_absolute_path(stream: StreamDef) -> StreamDef:
     """`stream` as it can be stored: the planning process and later runs may have another working directory."""
     settled = {k: os.path.abspath(v) if k.lower() == "path" else v for k, v in stream.options.items()}
     return replace(stream, options=settled)
-
-
-def _unknown(
-    error: type[UnknownStream | UnknownSink | UnknownPipeline], kind: str, name: str, known: tuple[str, ...], span: Span
-) -> Exception:
-    hint = closest(name, known)
-    listed = ", ".join(known) or "none"
-    return error(
-        f"there is no {kind} {name}",
-        advice=(f"Did you mean {hint}? " if hint else "") + f"Known: {listed}.",
-        span=span,
-        name=name,
-        did_you_mean=hint,
-    )

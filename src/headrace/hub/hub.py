@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.base.durable import state_errors
+from headrace.base.unknown import unknown
 from headrace.errors import (
     BadOption,
     HeadraceError,
@@ -241,7 +242,7 @@ class Hub:
         """The declaration of a pipeline. Raises UnknownPipeline."""
         found = self.catalog.pipeline(name)
         if found is None:
-            raise UnknownPipeline(f"there is no pipeline {name}", name=name)
+            raise unknown(UnknownPipeline, "pipeline", name, self.catalog.pipeline_names())
         return found
 
     def runtime(self, stream: str) -> StreamRuntime:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.base.background import Chores
 from headrace.base.durable import state_errors
+from headrace.base.unknown import unknown
 from headrace.control.acks import Ack
 from headrace.control.signals import GRACEFUL_END
 from headrace.errors import (
@@ -148,7 +149,7 @@ class Conductor:
             found.stream = stream  # its changeable options may be others
         if found is None:
             if stream is None:
-                raise UnknownStream(f"there is no stream {name}", name=name)
+                raise unknown(UnknownStream, "stream", name, self.catalog.stream_names())
             directory = self._state.stream(name.lower())
             found = StreamRuntime(
                 stream,

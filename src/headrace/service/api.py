@@ -23,6 +23,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 import headrace
+from headrace.base.unknown import unknown
 from headrace.errors import (
     BadRequest,
     HeadraceError,
@@ -233,7 +234,7 @@ class Routes:
     def get_stream(self, name: str) -> models.StreamInfo:
         stream = self._hub.catalog.stream(name)
         if stream is None:
-            raise UnknownStream(f"there is no stream {name}", name=name)
+            raise unknown(UnknownStream, "stream", name, self._hub.catalog.stream_names())
         handle = self._hub.streams[stream.name]
         (created,) = self._hub.check(f"SHOW CREATE STREAM {_quoted(stream.name)}")
         time_column = stream.schema[stream.event_time].name if stream.event_time is not None else None
@@ -255,7 +256,7 @@ class Routes:
     def get_sink(self, name: str) -> models.SinkInfo:
         sink = self._hub.catalog.sink(name)
         if sink is None:
-            raise UnknownSink(f"there is no sink {name}", name=name)
+            raise unknown(UnknownSink, "sink", name, self._hub.catalog.sink_names())
         return models.SinkInfo(
             name=sink.name,
             type=sink.kind,
@@ -329,7 +330,7 @@ class Routes:
     def _stream_name(self, name: str) -> str:
         found = self._hub.catalog.stream(name)
         if found is None:
-            raise UnknownStream(f"there is no stream {name}", name=name)
+            raise unknown(UnknownStream, "stream", name, self._hub.catalog.stream_names())
         return found.name
 
     # --- one pipeline -----------------------------------------------------------------------------
@@ -379,7 +380,7 @@ class Routes:
 
     def _require_pipeline(self, name: str) -> None:
         if self._hub.catalog.pipeline(name) is None:
-            raise UnknownPipeline(f"there is no pipeline {name}", name=name)
+            raise unknown(UnknownPipeline, "pipeline", name, self._hub.catalog.pipeline_names())
 
     # --- savepoints -------------------------------------------------------------------------------
 

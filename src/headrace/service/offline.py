@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from headrace.base.unknown import unknown
 from headrace.errors import HubNotRunning, MissingFile, UnknownPipeline, UnknownStream
 from headrace.hub.describe import describe, show
 from headrace.hub.draft import Draft
@@ -81,13 +82,13 @@ class OfflineHub:
     def record(self, name: str) -> PipelineRecord:
         found = self.catalog.pipeline(name)
         if found is None:
-            raise UnknownPipeline(f"there is no pipeline {name}", name=name)
+            raise unknown(UnknownPipeline, "pipeline", name, self.catalog.pipeline_names())
         return found
 
     def runtime(self, name: str) -> OfflineRuntime:
         stream = self.catalog.stream(name)
         if stream is None:
-            raise UnknownStream(f"there is no stream {name}", name=name)
+            raise unknown(UnknownStream, "stream", name, self.catalog.stream_names())
         return OfflineRuntime(stream, StateDir(self.directory, -1).stream(name.lower()))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from headrace.base.options import closest
+from headrace.base.unknown import unknown
 from headrace.errors import UnknownSinkKind
 from headrace.model.program import SinkDef
 from headrace.sinks.base import DriverSink, SinkKey, SinkKind, Staged, TaskSink
@@ -22,13 +22,7 @@ def settle_sink(sink: SinkDef) -> SinkDef:
     absolute paths, because tasks and later runs may have another working directory. Touches nothing on disk."""
     kind = SINKS.get(sink.kind)
     if kind is None:
-        hint = closest(sink.kind, SINKS)
-        raise UnknownSinkKind(
-            f"there is no kind of sink '{sink.kind}'",
-            advice=(f"Did you mean '{hint}'? " if hint else "") + f"Kinds: {', '.join(sorted(SINKS))}.",
-            name=sink.kind,
-            did_you_mean=hint,
-        )
+        raise unknown(UnknownSinkKind, "sink type", sink.kind, sorted(SINKS))
     kind.check(sink.options)
     settled = {
         name: os.path.abspath(value) if name.lower() in kind.paths else value for name, value in sink.options.items()

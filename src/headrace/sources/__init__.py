@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.base.options import check_options, closest
+from headrace.base.options import check_options
+from headrace.base.unknown import unknown
 from headrace.errors import UnknownFormat, UnknownSource
 from headrace.formats import FORMATS
 from headrace.model.program import StreamDef
@@ -22,21 +23,9 @@ def check_stream(stream: StreamDef) -> None:
     neither has, bad values, missing paths."""
     source, fmt = SOURCES.get(stream.source), FORMATS.get(stream.format)
     if source is None:
-        hint = closest(stream.source, SOURCES)
-        raise UnknownSource(
-            f"there is no source '{stream.source}'",
-            advice=(f"Did you mean '{hint}'? " if hint else "") + f"Sources: {', '.join(sorted(SOURCES))}.",
-            name=stream.source,
-            did_you_mean=hint,
-        )
+        raise unknown(UnknownSource, "source", stream.source, sorted(SOURCES))
     if fmt is None:
-        hint = closest(stream.format, FORMATS)
-        raise UnknownFormat(
-            f"there is no format '{stream.format}'",
-            advice=(f"Did you mean '{hint}'? " if hint else "") + f"Formats: {', '.join(sorted(FORMATS))}.",
-            name=stream.format,
-            did_you_mean=hint,
-        )
+        raise unknown(UnknownFormat, "format", stream.format, sorted(FORMATS))
     owner = f"source '{source.name}' with format '{fmt.name}'"
     check_options(owner, (*source.options, *fmt.options), stream.options)
     fmt.make(stream.schema, stream.options)

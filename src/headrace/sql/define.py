@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.base.options import Option, check_options, closest
+from headrace.base.options import Option, check_options
+from headrace.base.unknown import unknown
 from headrace.errors import (
     BadOption,
     HeadraceError,
@@ -98,14 +99,9 @@ def _kind(statement: Declaration, given: dict[str, str], option: str, registry: 
             f"the option '{option}' is missing", advice=f"One of: {known}.", span=statement.span, option=option
         )
     if name.lower() not in registry:
-        hint = closest(name, registry)
-        raise _UNKNOWN_KIND[option](
-            f"there is no {'sink type' if option == 'type' else option} '{name}'",
-            advice=(f"Did you mean '{hint}'? " if hint else "") + f"One of: {known}.",
-            span=statement.spans.get(option, statement.span),
-            name=name,
-            did_you_mean=hint,
-        )
+        what = "sink type" if option == "type" else option
+        span = statement.spans.get(option, statement.span)
+        raise unknown(_UNKNOWN_KIND[option], what, name, sorted(registry), span=span)
     return name.lower()
 
 

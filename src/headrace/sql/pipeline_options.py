@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.base.options import Option, closest, integer, text
+from headrace.base.options import Option, integer, text
+from headrace.base.unknown import unknown
 from headrace.errors import BadOption, DuplicateName, UnknownSink
 from headrace.model.program import MAX_GROUPS, Expression, LateRows, PipelineProgram, StreamDef
 from headrace.sql.define import checked_options
@@ -56,14 +57,7 @@ def _late_rows(
     span = statement.spans["late_sink"]
     sink = names.sink(name)
     if sink is None:
-        hint = closest(name, names.sink_names())
-        raise UnknownSink(
-            f"there is no sink '{name}'",
-            advice=f"Did you mean '{hint}'?" if hint else f"Sinks: {', '.join(names.sink_names()) or 'none'}.",
-            span=span,
-            name=name,
-            did_you_mean=hint,
-        )
+        raise unknown(UnknownSink, "sink", name, names.sink_names(), span=span)
     if name.lower() in [s.lower() for s in statement.sinks]:
         raise DuplicateName(
             f"sink '{name}' already receives the results",

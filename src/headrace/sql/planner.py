@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.base.options import closest
+from headrace.base.unknown import unknown
 from headrace.errors import Span, UnknownSink, UnsupportedOnShared
 from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
 from headrace.sql.bind.binder import bind_query
@@ -95,14 +95,6 @@ def _sinks(statement: CreatePipeline, names: Names) -> tuple[SinkDef, ...]:
     for name, span in zip(statement.sinks, statement.sink_spans, strict=True):
         sink = names.sink(name)
         if sink is None:
-            hint = closest(name, names.sink_names())
-            known = ", ".join(names.sink_names()) or "none"
-            raise UnknownSink(
-                f"there is no sink '{name}'",
-                advice=f"Did you mean '{hint}'?" if hint else f"Sinks: {known}.",
-                span=span,
-                name=name,
-                did_you_mean=hint,
-            )
+            raise unknown(UnknownSink, "sink", name, names.sink_names(), span=span)
         found.append(sink)
     return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.options import closest
+from headrace.base.unknown import unknown
 from headrace.errors import (
     DuplicateName,
     MisplacedAggregate,
@@ -146,15 +146,8 @@ class _Binder:
     def scan(self, table: Table) -> StreamScan:
         stream = self.names.stream(table.name)
         if stream is None:
-            hint = closest(table.name, self.names.stream_names())
-            known = ", ".join(self.names.stream_names()) or "none"
-            raise UnknownStream(
-                f"there is no stream '{table.name}'",
-                advice=f"Did you mean '{hint}'?" if hint else f"Streams: {known}.",
-                span=self.span(table.at),
-                name=table.name,
-                did_you_mean=hint,
-            )
+            known = self.names.stream_names()
+            raise unknown(UnknownStream, "stream", table.name, known, span=self.span(table.at))
         return StreamScan(stream)
 
     def window_table(self, node: Windowed, ctes: Ctes) -> tuple[Plan, Scope]:

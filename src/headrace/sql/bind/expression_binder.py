@@ -6,7 +6,7 @@ import decimal
 from collections.abc import Callable
 from typing import NoReturn
 
-from headrace.base.options import closest
+from headrace.base.unknown import unknown
 from headrace.errors import (
     BadLiteral,
     MisplacedAggregate,
@@ -369,14 +369,9 @@ class ExprBinder:
             self.unsupported(
                 f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
             )
-        hint = closest(node.name, [*FUNCTIONS, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"])
-        raise UnknownFunction(
-            f"there is no function {node.name}",
-            advice=f"Did you mean {hint}?" if hint else "See docs/functions.md for the list of functions.",
-            span=self.span(node.at),
-            name=node.name,
-            did_you_mean=hint,
-        )
+        known = [*FUNCTIONS, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
+        advice = "See docs/functions.md for the list of functions."
+        raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=self.span(node.at))
 
     def call(self, name: str, args: tuple[Expr, ...], at: TextRange) -> Expr:
         """A call on exact types. Raises UnsupportedOnShared if it is not verified."""

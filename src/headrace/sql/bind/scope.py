@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.options import closest
+from headrace.base.unknown import unknown
 from headrace.errors import AmbiguousColumn, Span, UnknownColumn
 from headrace.model.schema import Schema, Struct
 from headrace.sql.parse.syntax import Name, TextRange
@@ -53,15 +53,15 @@ class Scope:
         """The error for a name that does not exist here."""
         text = ".".join(name.parts)
         qualified = len(name.parts) > 1 and self.qualifier and name.parts[0].lower() == self.qualifier.lower()
-        hint = closest(name.parts[1] if qualified else name.parts[0], self.schema.names)
-        listed = ", ".join(self.schema.names[:12]) + (", ..." if len(self.schema) > 12 else "")
-        return UnknownColumn(
-            f"{self.what} has no column '{text}'",
-            advice=f"Did you mean '{hint}'?" if hint else f"Columns: {listed}.",
+        return unknown(
+            UnknownColumn,
+            "column",
+            text,
+            self.schema.names,
+            of=self.what,
+            like=name.parts[1] if qualified else name.parts[0],
             span=span,
-            name=text,
             stream=self.what,
-            did_you_mean=hint,
         )
 
 
@@ -79,12 +79,5 @@ def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
         raise AmbiguousColumn(f"two fields are named '{name}'", advice="Rename one.", span=span, name=name)
     if not matches:
         names = [f.name for f in expr.type.fields]
-        hint = closest(name, names)
-        raise UnknownColumn(
-            f"{expr.type} has no field '{name}'",
-            advice=f"Did you mean '{hint}'?" if hint else "Fields: " + ", ".join(names) + ".",
-            span=span,
-            name=name,
-            did_you_mean=hint,
-        )
+        raise unknown(UnknownColumn, "field", name, names, of=str(expr.type), span=span)
     return FieldOf(matches[0].type, expr, matches[0].name, at=at)

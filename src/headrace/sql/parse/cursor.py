@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from headrace.base.options import closest
+from headrace.base.unknown import closest
 from headrace.errors import Span, SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.dialect import Token
 from headrace.sql.parse.syntax import TextRange
@@ -126,7 +126,7 @@ class Cursor:
         if self.token.upper in words:
             return self.advance().upper
         hint = closest(self.token.text, words) if self.token.kind == "word" else None
-        advice = f"Did you mean {hint.upper()}? " if hint else ""
+        advice = f"Did you mean {hint}? " if hint else ""
         self.fail(f"expected {what}", advice=advice + "One of: " + ", ".join(words) + ".")
 
     def span(self, place: TextRange) -> Span:

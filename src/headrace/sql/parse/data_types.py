@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.options import closest
+from headrace.base.unknown import closest
 from headrace.errors import UnknownType
 from headrace.model.schema import DataType, parse_type
 from headrace.sql.parse.cursor import Cursor
@@ -45,7 +45,7 @@ def parse_data_type(cursor: Cursor) -> DataType:
         return parse_type(cursor.text[slice(*place)])
     except UnknownType as problem:
         hint = closest(first.text, _TYPES)
-        advice = f"Did you mean {hint.upper()}? " if hint and hint.upper() != first.upper else ""
+        advice = f"Did you mean {hint}? " if hint and hint != first.upper else ""
         raise UnknownType(
             problem.message,
             advice=advice + (problem.advice or "Types: " + ", ".join(_TYPES) + "."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.options import closest
+from headrace.base.unknown import unknown
 from headrace.errors import (
     BadName,
     BadWatermark,
@@ -240,15 +240,8 @@ class _Statements:
         span = self.cursor.span((token.start, token.end))
         index = schema.index(token.text)
         if index is None:
-            hint = closest(token.text, schema.names)
-            raise UnknownColumn(
-                f"stream '{name}' has no column '{token.text}'",
-                advice=f"Did you mean '{hint}'?" if hint else "Name one of the declared columns.",
-                span=span,
-                name=token.text,
-                stream=name,
-                did_you_mean=hint,
-            )
+            owner = f"stream '{name}'"
+            raise unknown(UnknownColumn, "column", token.text, schema.names, of=owner, span=span, stream=name)
         if schema[index].type not in (TIMESTAMP, TIMESTAMP_NTZ):
             raise BadWatermark(
                 f"column '{token.text}' is {schema[index].type}; event time must be TIMESTAMP or TIMESTAMP_NTZ",
