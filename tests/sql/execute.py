@@ -1,4 +1,4 @@
-"""Two small executors, so that plans can be compared by the rows they make.
+"""Two small executors, to compare plans by their rows.
 
 `run_plan` executes a logical plan as it stands, node by node. `run_program` executes a compiled program the way the
 runtime does, but cut at random: rows into tasks, partial states merged in a random tree, sessions merged as they meet.
@@ -119,7 +119,7 @@ def split_call(call: AggCall, args: list[str], where: str | None) -> SplitAggreg
 
 
 def windowed(relation: str, window: Window) -> str:
-    """The rows once per window they are in, with window_start and window_end; rows without a time are in none."""
+    """Each row once per window, with window_start and window_end. Rows without a time are in no window."""
     count, slide, size = -(-window.size // window.slide), window.slide, window.size
     if window.kind == "cumulate":
         return (
@@ -280,5 +280,5 @@ def plain(value: Any) -> Any:
 
 
 def bag(rows: Sequence[Row]) -> list[str]:
-    """Rows without their order, comparable whatever they hold."""
+    """Rows without their order, in a comparable form."""
     return sorted(map(repr, rows))

@@ -89,7 +89,7 @@ def test_an_interval_text_is_months_and_microseconds(text: str, expected: tuple[
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1", "1 fortnight", "0.5 days", "1 hour and 2 minutes"])
-def test_what_is_no_interval_is_refused(text: str) -> None:
+def test_a_text_that_is_not_an_interval_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_interval(text)
 

@@ -31,9 +31,8 @@ class Names(Protocol):
 
 @dataclass(slots=True)
 class ScriptNames:
-    """The names that the statements of a script have declared so far, on top of an optional `base` catalog."""
+    """The names that the statements of one script declare. It plans scripts without a hub, in benchmarks and tests."""
 
-    base: Names | None = None
     streams: dict[str, StreamDef] = field(default_factory=dict)
     sinks: dict[str, SinkDef] = field(default_factory=dict)
 
@@ -46,17 +45,13 @@ class ScriptNames:
         self.sinks[sink.name.lower()] = sink
 
     def stream(self, name: str) -> StreamDef | None:
-        found = self.streams.get(name.lower())
-        return found if found is not None or self.base is None else self.base.stream(name)
+        return self.streams.get(name.lower())
 
     def sink(self, name: str) -> SinkDef | None:
-        found = self.sinks.get(name.lower())
-        return found if found is not None or self.base is None else self.base.sink(name)
+        return self.sinks.get(name.lower())
 
     def stream_names(self) -> Sequence[str]:
-        inherited = () if self.base is None else self.base.stream_names()
-        return sorted({*inherited, *(s.name for s in self.streams.values())})
+        return sorted(s.name for s in self.streams.values())
 
     def sink_names(self) -> Sequence[str]:
-        inherited = () if self.base is None else self.base.sink_names()
-        return sorted({*inherited, *(s.name for s in self.sinks.values())})
+        return sorted(s.name for s in self.sinks.values())

@@ -1,4 +1,4 @@
-"""Which SQL text stands for each entry of the verified list."""
+"""The SQL that exercises each entry of the verified list."""
 
 from __future__ import annotations
 
