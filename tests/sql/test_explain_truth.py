@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from headrace.bridge.messages import STREAM_LANE, Kind, Row, decode_json, decode_receipt
+from headrace.bridge.messages import STREAM_LANE, Kind, Receipt, Row, decode
+from headrace.bridge.reports import TaskReport
 from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import schema_of
 from headrace.model.program import PipelineDef
@@ -59,8 +60,7 @@ class Observed:
 
     @property
     def decoded(self) -> int:
-        reports = [decode_json(m.payload) for m in self.from_tasks if m.kind == Kind.REPORT]
-        return sum(int(report["rows"]) for report in reports)
+        return sum(decode(TaskReport, m.payload).rows for m in self.from_tasks if m.kind == Kind.REPORT)
 
     @property
     def kept(self) -> int:
@@ -73,9 +73,9 @@ class Observed:
     def staged(self, messages: list[Row]) -> dict[str, int]:
         """The rows that the sender of `messages` staged, by sink."""
         found: dict[str, int] = defaultdict(int)
-        for instance, sink, receipt in (decode_receipt(m.payload) for m in messages if m.kind == Kind.OUTPUT):
-            if instance == self.pipeline.instance:
-                found[sink] += receipt.rows
+        for receipt in (Receipt.decode(m.payload) for m in messages if m.kind == Kind.OUTPUT):
+            if receipt.instance == self.pipeline.instance:
+                found[receipt.sink] += receipt.staged.rows
         return found
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.hub.results import Result, table_result
 from headrace.model.schema import View
 from headrace.sinks import SINKS
-from headrace.sources.access import access_to
+from headrace.sources.read_description import describe_read
 from headrace.sql import LiveStream
 from headrace.state.catalog import Catalog
 from headrace.state.progress import read_applied
@@ -85,7 +85,7 @@ def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:
         facts = [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
         secret = secrets_of(stream)
         facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in stream.options.items()]
-        access = access_to(stream)
+        access = describe_read(stream)
         facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
         if hub.catalog.stream(name) is not None:
             status = hub.runtime(name).status()

@@ -20,7 +20,6 @@ from headrace.formats import FORMATS
 from headrace.model.program import SinkDef, StreamDef
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
-from headrace.sinks.base import DELIVERY_OPTIONS
 from headrace.sources import SOURCES
 from headrace.sql.parse.statements import CreatePipeline, CreateSink, CreateStream
 
@@ -78,8 +77,7 @@ def define_sink(statement: CreateSink) -> SinkDef:
     """The sink that the statement declares. Raises a coded error at the wrong option."""
     given = dict(statement.options)
     kind = _kind(statement, given, "type", SINKS)
-    declared = (*SINKS[kind].options, *DELIVERY_OPTIONS)
-    checked_options(f"sink '{kind}'", declared, statement, given)
+    checked_options(f"sink '{kind}'", SINKS[kind].all_options, statement, given)
     return SinkDef(statement.name, kind, given, statement.sql)
 
 

@@ -25,7 +25,7 @@ from headrace.control.signals import EPOCH, FLUSH, QUICK_END, SAVEPOINT, Signal,
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.ingress.service import GatewayService
 from headrace.model.program import Left, PipelineDef, StreamDef
-from headrace.model.status import StreamState, StreamStatus
+from headrace.model.status import StreamState, StreamStatus, StreamTotals
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.state.checkpoint import checkpoint_id
 from headrace.state.notices import NoticeBoard
@@ -248,7 +248,14 @@ class StreamRuntime:
             "token": self._board.token,
         }
         query = StreamQuery(
-            engine, self.stream.name, self.directory, self.committer, options, ended, lambda: self._watch.planner
+            engine,
+            self.stream.name,
+            self.directory,
+            self.committer,
+            options,
+            ended,
+            lambda: self._watch.planner,
+            lambda: [p.name for p in self.plans.parsed(self.plans.current()).pipelines],
         )
         if epoch_limit(self._settings, 0) is not None:
             threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
@@ -277,7 +284,8 @@ class StreamRuntime:
         return self._watch.in_flight(doing, self._settings.max_latency / 1e6)
 
     def _wake(self) -> None:
-        problem = self.keeper.problem
+        problem, retrying = self.keeper.problem, self.keeper.retrying
+        self._log.query(self.state, self.problem, 0 if retrying is None else retrying.attempt)
         if problem is not None:
             self.acks.fail(self._stream_failed(problem))
         self._watch.wake()
@@ -427,17 +435,20 @@ class StreamRuntime:
         """A notice from the planning process."""
         self._watch.on_notice(notice)
         self.keeper.well()
+        if self.state == "running":
+            self._log.query("running", "", 0)
 
     def _epoch_done(self, summary: EpochSummary) -> None:
         if summary.barrier.kind != EPOCH.name:
             self.signals.carried(summary.barrier.id)
         with self._watch.changed:
-            self._history.add(summary)
+            self._history.add(summary, self._watch.spent(summary.epoch))
             self._watch.done()
         self._log.add(
             summary,
             lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},
             self._intake.dropped,
+            self._history.phases,
         )
         self._owed.seen(summary.barrier, summary.epoch, summary.progress.debts)
         verdict = self._history.judge(summary)
@@ -462,6 +473,11 @@ class StreamRuntime:
     def recent(self) -> list[EpochSummary]:
         """The newest epochs since the hub was opened, oldest first."""
         return self._history.recent
+
+    @property
+    def totals(self) -> StreamTotals:
+        """Epochs, phases and sinks since the hub was opened."""
+        return self._history.totals
 
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """What is wrong with sinks that fail no epoch, such as a console that nobody reads."""
