@@ -71,7 +71,7 @@ micros: SearchStrategy[int] = st.integers(0, 10**12)
 
 expressions = st.builds(Expression, names, types, texts)
 partials = st.builds(Partial, names, types, texts, texts, texts)
-meanings = st.builds(Meaning, st.booleans(), texts, st.booleans())
+meanings = st.builds(Meaning, texts)
 
 
 def _few(item: SearchStrategy[object]) -> SearchStrategy[tuple[object, ...]]:

@@ -28,6 +28,20 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("app",),
     ("__main__",),
 )
+# Inside sql, from the bottom up: a statement passes through these in order.
+SQL_LEVELS: tuple[tuple[str, ...], ...] = (
+    ("parse",),
+    ("names", "define"),
+    ("plan",),
+    ("functions",),
+    ("bind",),
+    ("render",),
+    ("rules",),
+    ("lowering", "pipeline_options"),
+    ("planner",),
+    ("explain",),
+    ("__init__",),
+)
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 SPARK_PACKAGE = "spark"
 # Only here may sqlglot be imported: it breaks in minor releases.
@@ -93,6 +107,21 @@ def test_every_module_is_in_a_room() -> None:
 
 def test_imports_point_downwards_only() -> None:
     assert [problem for path in modules() for problem in violations(path)] == []
+
+
+def test_imports_inside_sql_follow_the_steps_of_planning() -> None:
+    level = {part: number for number, parts in enumerate(SQL_LEVELS) for part in parts}
+    found = []
+    for path in sorted((SOURCE / "sql").rglob("*.py")):
+        mine = path.relative_to(SOURCE / "sql").parts[0].removesuffix(".py")
+        for module, line in imports(path):
+            if module.startswith("headrace.sql."):
+                other = module.split(".")[2]
+                if other != mine and level[other] >= level[mine]:
+                    found.append(f"{path}:{line}: {mine} imports {other}")
+            elif module == "headrace.sql":
+                found.append(f"{path}:{line}: {mine} imports the top of sql")
+    assert found == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Two small executors, so that plans can be compared by the rows they make.
+"""Two small executors, to compare plans by their rows.
 
 `run_plan` executes a logical plan as it stands, node by node. `run_program` executes a compiled program the way the
 runtime does, but cut at random: rows into tasks, partial states merged in a random tree, sessions merged as they meet.
@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from headrace.model.program import Meaning, PipelineProgram, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Schema
-from headrace.sql.functions.aggregate_functions import Split, State, find_aggregate
-from headrace.sql.plan.expr import AggCall, Column
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, Scan
+from headrace.sql.functions.aggregate_functions import PartialState, SplitAggregate, find_aggregate
+from headrace.sql.plan.expr import AggCall, ColumnRef
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan
 from headrace.sql.render.duckdb import render
 
 Row = tuple[Any, ...]
@@ -45,13 +45,13 @@ def run_plan(plan: Plan, rows: pa.Table, meaning: Meaning) -> list[Row]:
     return _fetch(connection, f"SELECT {columns} FROM ({_sql(plan)})", plan.schema)
 
 
-def _column(column: Column) -> str:
+def _column(column: ColumnRef) -> str:
     return f"o{column.index}"
 
 
 def _sql(plan: Plan) -> str:
     """A query whose columns are o0, o1, ... and the event time `_t`."""
-    if isinstance(plan, Scan):
+    if isinstance(plan, StreamScan):
         columns = ", ".join(f"c{i} AS o{i}" for i in range(len(plan.schema)))
         return f"SELECT {columns}, _t FROM rows"
     if isinstance(plan, Filter):
@@ -104,10 +104,12 @@ def _aggregate(plan: Aggregate) -> str:
     return f"SELECT {', '.join(outer)} FROM ({inner}) WHERE present > 0"
 
 
-def split_call(call: AggCall, args: list[str], where: str | None) -> Split:
+def split_call(call: AggCall, args: list[str], where: str | None) -> SplitAggregate:
     """An aggregate as states, with its FILTER."""
     if call.name == "count" and not call.args:
-        return Split((State(BIGINT, f"count(CASE WHEN {where or 'TRUE'} THEN 1 END)", "sum({p})"),), "{0}")
+        return SplitAggregate(
+            (PartialState(BIGINT, f"count(CASE WHEN {where or 'TRUE'} THEN 1 END)", "sum({p})"),), "{0}"
+        )
     kinds = [a.type for a in call.args]
     function = find_aggregate(call.name, kinds)
     assert function is not None
@@ -117,7 +119,7 @@ def split_call(call: AggCall, args: list[str], where: str | None) -> Split:
 
 
 def windowed(relation: str, window: Window) -> str:
-    """The rows once per window they are in, with window_start and window_end; rows without a time are in none."""
+    """Each row once per window, with window_start and window_end. Rows without a time are in no window."""
     count, slide, size = -(-window.size // window.slide), window.slide, window.size
     if window.kind == "cumulate":
         return (
@@ -278,5 +280,5 @@ def plain(value: Any) -> Any:
 
 
 def bag(rows: Sequence[Row]) -> list[str]:
-    """Rows without their order, comparable whatever they hold."""
+    """Rows without their order, in a comparable form."""
     return sorted(map(repr, rows))

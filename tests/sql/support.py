@@ -1,4 +1,4 @@
-"""What the tests of the planner share: the declared names, and files that hold what is expected."""
+"""Shared by the tests of sql: the declared names, and golden files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def apply_script(text: str) -> None:
 
 
 def check_golden(path: Path, given: str, actual: str) -> None:
-    """The part of the file behind the separator must be `actual`; HEADRACE_REWRITE=1 writes it instead."""
+    """Requires that the part of the file after the separator is `actual`. HEADRACE_REWRITE=1 writes it instead."""
     if REWRITE:
         path.write_text(f"{given}{SEPARATOR}{actual}\n", "utf-8")
     expected = path.read_text("utf-8").partition(SEPARATOR)[2]

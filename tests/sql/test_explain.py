@@ -1,4 +1,4 @@
-"""EXPLAIN on a running hub: who asks for what, and what one more pipeline would change."""
+"""EXPLAIN on a running hub: which pipeline needs which column, and the effect of one more pipeline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.formats import FORMATS
-from headrace.model.program import SinkDef, StreamDef
+from headrace.model.program import PipelineDef, PlanVersion, SinkDef, StreamDef
 from headrace.model.schema import STRING, Field, Schema, View
 from headrace.model.status import StreamStatus
 from headrace.sql import (
@@ -25,7 +25,7 @@ from headrace.sql import (
     parse_script,
     plan_pipeline,
 )
-from headrace.sql.explain.live_stream import adding, batch_policy
+from headrace.sql.explain.live_stream import batch_policy, impact_of
 from tests.sql.support import MEANING, plan
 
 BY_K = "SELECT k, avg(temp) AS t FROM s WHERE ok GROUP BY window(ts, '1 minute'), k"
@@ -56,12 +56,12 @@ def _live() -> LiveStream:
     return LiveStream(4, View.some(indexes), {"p3": plan(BY_K).program})
 
 
-def test_adding_says_which_columns_are_new_whose_pass_is_shared_and_whether_the_filter_is_new() -> None:
+def test_the_impact_has_new_columns_the_shared_pass_and_whether_the_filter_is_new() -> None:
     query = (
         "CREATE PIPELINE q INTO out AS SELECT k, max(hum) AS h, max(pos.lat) AS l FROM s WHERE id > 1 "
         "GROUP BY window(ts, '1 minute'), k"
     )
-    change = adding(plan(query), _live())
+    change = impact_of(plan(query), _live())
     assert change.decode == ("id", "hum", "pos")
     assert change.shares_with == ("p3",)
     assert change.filter == "filter of its own"
@@ -70,12 +70,36 @@ def test_adding_says_which_columns_are_new_whose_pass_is_shared_and_whether_the_
     )
 
 
-def test_adding_knows_when_nothing_more_is_decoded_and_the_filter_is_known() -> None:
-    change = adding(plan("SELECT temp FROM s WHERE ok"), _live())
+def test_the_impact_is_empty_when_all_columns_are_decoded_and_the_filter_runs_already() -> None:
+    change = impact_of(plan("SELECT temp FROM s WHERE ok"), _live())
     assert (change.decode, change.filter, change.shares_with) == ((), "same filter as p3", ())
 
 
-def test_the_foot_names_who_asks_for_each_applied_column() -> None:
+def test_explain_names_the_family_that_tasks_fold_in_one_pass() -> None:
+    queries = {
+        "a": "SELECT k, avg(temp) AS x FROM s WHERE ok GROUP BY window(ts, '1 minute'), k",
+        "b": "SELECT k, count(*) AS x FROM s GROUP BY window(ts, '1 minute'), k",
+        "c": "SELECT k, count(*) AS x FROM s GROUP BY window(ts, '2 minutes'), k",
+        "d": "SELECT k, count(*) AS x FROM s GROUP BY session_window(ts, '1 minute'), k",
+        "e": "SELECT k, count(*) AS x FROM s GROUP BY session_window(ts, '1 minute'), k",
+        "f": "SELECT k, max(n) AS x FROM s GROUP BY window(ts, '1 minute'), k",
+        "g": "SELECT k, max(n) AS x FROM s GROUP BY k",
+        "h": "SELECT k, min(n) AS x FROM s GROUP BY k",
+        "i": "SELECT k FROM s",
+    }
+    planned = {name: plan(f"CREATE PIPELINE {name} INTO out AS {query}") for name, query in queries.items()}
+    running = [PipelineDef(name, i, p.sinks, p.program, 1) for i, (name, p) in enumerate(planned.items())]
+    for alone in ((), (1,), (0, 1)):
+        version = PlanVersion(1, planned["a"].stream, tuple(running), alone=alone)
+        live = LiveStream(1, View.none(), {p.name: p.program for p in running}, alone=frozenset("ab"[i] for i in alone))
+        families = {frozenset(running[i].name for i in members) for members in version.families}
+        for name, one in planned.items():
+            shared = impact_of(one, live).shares_with
+            assert (frozenset({name, *shared}) in families) == bool(shared), (name, alone)
+            assert bool(shared) == any(name in members for members in families), (name, alone)
+
+
+def test_the_foot_names_the_pipelines_that_need_each_decoded_column() -> None:
     foot = json.loads(explain_json(plan("SELECT id FROM s"), _live()))["stream"]
     stream = plan("SELECT id FROM s").stream
     assert foot["applied"]["version"] == 4
@@ -90,7 +114,7 @@ def test_a_pipeline_that_runs_adds_nothing() -> None:
     assert "this pipeline runs: filter of its own" in explain(planned, _live(), False)
 
 
-def test_a_pipeline_that_runs_says_what_it_shares_with_whom_and_how_far_the_stream_is() -> None:
+def test_a_running_pipeline_shows_its_sharing_and_the_progress_of_the_stream() -> None:
     one = plan(f"CREATE PIPELINE p3 INTO out AS {BY_K}")
     live = replace(_live(), pipelines={"p3": one.program, "p4": one.program}, status=STATUS)
     text = explain(one, live, False)
@@ -109,7 +133,7 @@ def test_without_a_hub_the_foot_has_the_view_only() -> None:
     assert "applied" not in foot
 
 
-def test_emit_changes_is_said_to_be_implied_without_a_window() -> None:
+def test_explain_marks_emit_changes_as_implied_without_a_window() -> None:
     implied = json.loads(explain_json(plan("SELECT k, count(*) AS c FROM s GROUP BY k"), None))["ring1"]
     asked = json.loads(explain_json(plan("SELECT k, count(*) AS c FROM s GROUP BY k EMIT CHANGES"), None))["ring1"]
     assert (implied["emit"], implied["emit_implied"]) == ("changes", True)
@@ -140,7 +164,7 @@ def test_verbose_lists_every_rule() -> None:
         ("native", {}, "each file in order, by one task (rows with STRING or BINARY values differ in size)"),
     ],
 )
-def test_explain_says_who_reads_a_file_and_why(fmt: str, options: dict[str, str], said: str) -> None:
+def test_explain_says_how_files_are_divided_among_tasks_and_why(fmt: str, options: dict[str, str], said: str) -> None:
     stream = StreamDef("s", Schema((Field("a", STRING),)), None, 0, "files", fmt, {"path": "in", **options})
     (select,) = parse_script("SELECT a FROM s")
     assert isinstance(select, Select)
@@ -157,7 +181,7 @@ def test_explain_says_who_reads_a_file_and_why(fmt: str, options: dict[str, str]
     assert (facts["in_order"] is None) == ("cut among" in said)
 
 
-def test_explain_says_when_an_indexer_decodes_fields_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_says_when_an_indexer_decodes_unwanted_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = FORMATS["json"]
 
     def build(schema: Schema, values: Mapping[str, Any]) -> Any:
@@ -182,10 +206,10 @@ def test_a_batch_policy_below_the_cost_of_an_epoch_is_accepted_with_a_warning() 
     (statement,) = parse_script(f"CREATE STREAM s (k STRING) WITH ({options})")
     assert isinstance(statement, CreateStream)
     declared = define_stream(statement)
-    told = "epochs: cut at max_rows 7 or after max_latency 100 milliseconds"
-    assert batch_policy(declared, None) == [told]
-    assert batch_policy(declared, LiveStream(1, View.none(), {}, replace(STATUS, epoch_ms=99.0))) == [told]
+    policy = "epochs: cut at max_rows 7 or after max_latency 100 milliseconds"
+    assert batch_policy(declared, None) == [policy]
+    assert batch_policy(declared, LiveStream(1, View.none(), {}, replace(STATUS, epoch_ms=99.0))) == [policy]
     slow = batch_policy(declared, LiveStream(1, View.none(), {}, replace(STATUS, epoch_ms=101.0)))
-    assert slow[0] == told and slow[1].startswith("warning")
+    assert slow[0] == policy and slow[1].startswith("warning")
     plain = replace(declared, options={})
     assert batch_policy(plain, LiveStream(1, View.none(), {}, replace(STATUS, epoch_ms=101.0))) == []

@@ -1,4 +1,4 @@
-"""Whatever text comes in, the answer is a plan or a coded error with a place, never a crash."""
+"""Any text gets a plan or a coded error with a position, never a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning may cost, and what the planner says about the size of values."""
+"""The limits of planning, and the bounds on the size of values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HARD = {
 
 
 @pytest.mark.parametrize("case", HARD)
-def test_what_would_take_for_ever_to_plan_is_a_coded_error(case: str) -> None:
+def test_a_query_that_would_take_too_long_to_plan_gets_a_coded_error(case: str) -> None:
     query, code = HARD[case]
     with pytest.raises(HeadraceError) as caught:
         plan(query)
@@ -75,7 +75,7 @@ GROWING = (
         st.tuples(st.none() | st.text("abéß ", max_size=6), st.none() | st.integers(-3, 12)), min_size=1, max_size=8
     ),
 )
-def test_no_value_is_larger_than_the_planner_says(
+def test_no_value_is_larger_than_its_bound(
     expressions: list[str], given_rows: list[tuple[str | None, int | None]]
 ) -> None:
     program = plan("SELECT " + ", ".join(f"{e} AS a{i}" for i, e in enumerate(expressions)) + " FROM s").program

@@ -1,4 +1,4 @@
-"""Random queries: every rule and every cut keeps their rows, and Spark says the same."""
+"""Random queries: no rule and no division of the input changes their rows, and Spark returns the same rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sql.support import MEANING, plan
 
 
 def _planned(text: str) -> Planned:
-    """Spark SQL that the shared host refuses (a decimal too long) is no example."""
+    """Skips Spark SQL that the shared host refuses, such as a decimal with too many digits."""
     try:
         return plan(text)
     except UnsupportedOnShared:
@@ -75,7 +75,7 @@ def spark(spark_of_the_run: Any) -> Any:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(query())
-def test_spark_says_the_same_about_a_random_query(spark: Any, text: str) -> None:
+def test_spark_returns_the_same_rows_for_a_random_query(spark: Any, text: str) -> None:
     planned = _planned(text)
     rows = rows_of(planned.stream, 30, seed=17)
     try:

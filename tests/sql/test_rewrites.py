@@ -1,4 +1,4 @@
-"""Every rewrite is executed before and after: the rows must be the same, rule by rule, and so must the program's."""
+"""Executes plans before and after every rule, and the program: all return the same rows."""
 
 from __future__ import annotations
 

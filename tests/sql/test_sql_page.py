@@ -1,4 +1,4 @@
-"""docs/sql.md shows statements that really work, in the order in which it shows them."""
+"""The statements of docs/sql.md work, in their order on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns a pipeline needs: the plan's word, by index, as ALL, SOME or NONE."""
+"""The view of a plan: the columns that it needs, by index, as ALL, SOME or NONE."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _columns(query: str) -> tuple[str, list[str]]:
         ("SELECT CASE WHEN 1 = 2 THEN temp ELSE hum END AS c FROM s", "SOME", ["hum"]),
     ],
 )
-def test_the_view_holds_what_is_used_and_nothing_else(query: str, kind: str, columns: list[str]) -> None:
+def test_the_view_has_exactly_the_columns_that_the_query_reads(query: str, kind: str, columns: list[str]) -> None:
     assert _columns(query) == (kind, columns)
 
 

@@ -112,8 +112,14 @@ def live_stream(runtime: StreamRuntime, catalog: Catalog) -> LiveStream | None:
         return None
     names = {p.instance: p for p in catalog.running(runtime.stream.name)}
     plan = runtime.plans.load(applied.version)
-    programs = {p.name: p.program for p in plan.pipelines if p.instance in names and p.instance not in applied.out}
-    return LiveStream(applied.version, View.some(applied.columns), programs, runtime.status())
+    present = [p for p in plan.pipelines if p.instance in names and p.instance not in applied.out]
+    return LiveStream(
+        version=applied.version,
+        applied=View.some(applied.columns),
+        pipelines={p.name: p.program for p in present},
+        status=runtime.status(),
+        alone=frozenset(p.name for p in present if p.instance in plan.alone),
+    )
 
 
 def _ingress(found: dict[str, Any]) -> list[list[object]]:

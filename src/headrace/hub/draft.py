@@ -179,7 +179,7 @@ class Draft:
     def _planned(self, statement: CreatePipeline) -> PipelineDef:
         """The pipeline that the statement declares, as a new instance."""
         planned = plan_pipeline(statement, self.catalog, self.meaning)
-        program, settings = planned.program, planned.settings
+        program, options = planned.program, planned.options
         sinks = tuple(self._sink(name, span) for name, span in zip(statement.sinks, statement.sink_spans, strict=True))
         stateful = program.ring1 is not None and bool(program.ring1.keys)
         return PipelineDef(
@@ -189,8 +189,8 @@ class Draft:
             program,
             self.buckets if stateful else 1,
             statement.sql,
-            max_groups=settings.max_groups,
-            late=settings.late,
+            max_groups=options.max_groups,
+            late=options.late,
         )
 
     def _resume(self, record: PipelineRecord) -> Result:
@@ -305,8 +305,6 @@ class Draft:
             target = parsed
         planned = plan_pipeline(target, self.catalog, self.meaning)
         live = self.live(planned.program.stream)
-        if live is not None:
-            planned = plan_pipeline(target, self.catalog, self.meaning, live.pipelines)
         if statement.mode == "json":
             return Result(explain_json(planned, live))
         return Result(explain(planned, live, verbose=statement.mode == "verbose"))

@@ -15,8 +15,9 @@ batches, Ring 1 (`headrace.ring1`) its `ring1` part on partial aggregates. Nothi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from headrace.model.schema import BIGINT, BINARY, STRING, DataType, Field, Schema, View
 
@@ -151,11 +152,10 @@ class Ring1Program:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """Session settings that change the meaning of SQL text. Stored with the plan, so that a re-run means the same."""
+    """The session settings that change the result of a query. They are stored with the program: a re-run needs the
+    same ones. ANSI mode is always on, and names are never case-sensitive."""
 
-    ansi: bool = True
     time_zone: str = "UTC"
-    case_sensitive: bool = False
 
 
 Family = tuple[Meaning, Window | None, tuple[str, ...]]
@@ -174,10 +174,10 @@ class PipelineProgram:
 
     @property
     def family(self) -> Family | None:
-        """The key of the pipeline's family: pipelines of a stream with equal keys aggregate rows in one pass. None for
-        a pipeline that runs alone.
+        """The key of the family: pipelines of one stream with equal keys can share one aggregation pass in Ring 0.
 
-        Session windows run alone, because the filter decides which rows form a session.
+        None for a pipeline that never shares a pass. Session windows never do: the filter decides which rows form a
+        session.
         """
         window = self.ring0.window
         if self.ring1 is None or (window is not None and window.kind == "session"):
@@ -185,6 +185,22 @@ class PipelineProgram:
         if not all(p.filtered for p in self.ring0.partials):
             return None
         return self.meaning, window, tuple(f"{k.sql} AS {k.type}" for k in self.ring0.keys)
+
+
+K = TypeVar("K")
+
+
+def families(programs: Mapping[K, PipelineProgram]) -> list[tuple[K, ...]]:
+    """The pipelines that share an aggregation pass in Ring 0: each family of two or more, in the given order.
+
+    Tasks, EXPLAIN and the budget all call this function. `programs` are the pipelines of one stream by any key. Only
+    the pass is shared: every pipeline has its own lanes and state.
+    """
+    found: dict[Family, list[K]] = {}
+    for key, program in programs.items():
+        if program.family is not None:
+            found.setdefault(program.family, []).append(key)
+    return [tuple(members) for members in found.values() if len(members) > 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +329,11 @@ class PlanVersion:
     def known(self) -> dict[int, PipelineDef]:
         """Every pipeline that an epoch may concern, by instance: those that left and those that run."""
         return {left.pipeline.instance: left.pipeline for left in self.left} | {p.instance: p for p in self.pipelines}
+
+    @property
+    def families(self) -> list[tuple[int, ...]]:
+        """The instances that share a pass under this plan version, family by family."""
+        return families({p.instance: p.program for p in self.pipelines if p.instance not in self.alone})
 
     @property
     def view(self) -> View:

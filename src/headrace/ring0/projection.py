@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.model.program import Meaning, PlanVersion
-from headrace.ring0.families import families
 
 # With many filters nearly every row passes one of them, and looking for the others costs as much as it saves.
 MAX_FILTERS = 4
@@ -53,7 +52,7 @@ class Projection:
             first=first,
             meaning=plan.pipelines[0].program.meaning if plan.pipelines else None,
             selective=all_filter and len(filters) <= MAX_FILTERS and len(first) < len(wanted),
-            families=tuple(tuple(members) for members in families(plan)),
+            families=tuple(plan.families),
         )
 
 

@@ -184,7 +184,7 @@ def _session_settings(master: str, log: Path | None, meaning: Meaning, java: lis
         "spark.ui.retainedTasks": "500",
         "spark.sql.ui.retainedExecutions": "20",
         "spark.sql.session.timeZone": meaning.time_zone,
-        "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
+        "spark.sql.ansi.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         _TRACEBACKS: "false",
         "spark.python.worker.reuse": "true",
@@ -214,9 +214,9 @@ def _not_started(master: str, problem: Exception, log: Path | None) -> SparkNotS
 def adopt(spark: SparkSession, meaning: Meaning) -> Engine:
     """The user's own session. Its SQL settings must be those that the plans were made with. Raises SessionMismatch."""
     wanted = {
-        "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
+        "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": meaning.time_zone,
-        "spark.sql.caseSensitive": str(meaning.case_sensitive).lower(),
+        "spark.sql.caseSensitive": "false",
     }
     for key, value in wanted.items():
         found = str(spark.conf.get(key)).lower()

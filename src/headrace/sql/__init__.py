@@ -1,4 +1,4 @@
-"""SQL text to programs, without a JVM.
+"""Turns SQL text into programs, without a JVM.
 
 parse_script(text)                  -> statements
 define_stream / define_sink(stmt)   -> definitions, options checked

@@ -1,4 +1,4 @@
-"""CREATE STREAM and CREATE SINK to definitions: kinds and options are checked against the registries, with carets."""
+"""Turns CREATE STREAM and CREATE SINK into definitions. Checks kinds and options against the registries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from headrace.errors import (
     BadOption,
     HeadraceError,
     MissingOption,
-    Span,
     UnknownFormat,
     UnknownOption,
     UnknownSinkKind,
@@ -22,86 +21,101 @@ from headrace.model.program import SinkDef, StreamDef
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
 from headrace.sources import SOURCES
-from headrace.sql.parse.statements import CreateSink, CreateStream
+from headrace.sql.parse.statements import CreatePipeline, CreateSink, CreateStream
+
+Declaration = CreateStream | CreateSink | CreatePipeline
+"""The statements with a WITH clause."""
 
 
 def define_stream(statement: CreateStream) -> StreamDef:
-    """The stream that the statement declares. Raises coded errors at the option that is wrong. No I/O: whether a path
-    exists is for the hub to see."""
+    """The stream that the statement declares. Raises a coded error at the wrong option.
+
+    Does no I/O: the hub checks whether a path exists.
+    """
     given = dict(statement.options)
-    source = _kind(given, "source", SOURCES, UnknownSource, statement.span, statement.spans)
-    fmt = _kind(given, "format", FORMATS, UnknownFormat, statement.span, statement.spans)
+    source = _kind(statement, given, "source", SOURCES)
+    fmt = _kind(statement, given, "format", FORMATS)
     owner = f"source '{source}' with format '{fmt}'"
     declared = (*SOURCES[source].options, *FORMATS[fmt].options, *STREAM_OPTIONS)
-    checked_options(owner, declared, given, statement.span, statement.spans)
+    checked_options(owner, declared, statement, given)
     try:
         FORMATS[fmt].make(statement.schema, given)
         _check_dead_letters(given)
     except HeadraceError as problem:
-        raise _placed(problem, statement.span, statement.spans) from None
+        raise _placed(problem, statement) from None
     return StreamDef(
-        statement.name, statement.schema, statement.event_time, statement.delay_us, source, fmt, given, statement.sql
+        name=statement.name,
+        schema=statement.schema,
+        event_time=statement.event_time,
+        delay_us=statement.delay_us,
+        source=source,
+        format=fmt,
+        options=given,
+        sql=statement.sql,
     )
 
 
 def _check_dead_letters(given: Mapping[str, str]) -> None:
-    """`on_error = 'dead_letter'` and `dead_letter_sink` belong together."""
+    """Requires `on_error = 'dead_letter'` and `dead_letter_sink` together, or neither."""
     wanted, sink = given.get("on_error", "").lower() == "dead_letter", given.get("dead_letter_sink")
     if wanted and not sink:
         raise MissingOption(
             "on_error = 'dead_letter' needs the option 'dead_letter_sink'",
-            advice="Create a sink for the rejected records and name it.",
+            advice="Create a sink for the rejected records, and set dead_letter_sink to its name.",
             option="on_error",
         )
     if sink is not None and not wanted:
         raise BadOption(
             "dead_letter_sink has no effect without on_error = 'dead_letter'",
-            advice="Set on_error = 'dead_letter', or remove it.",
+            advice="Set on_error = 'dead_letter', or remove dead_letter_sink.",
             option="dead_letter_sink",
             value=sink,
         )
 
 
 def define_sink(statement: CreateSink) -> SinkDef:
-    """The sink that the statement declares. Raises coded errors at the option that is wrong."""
+    """The sink that the statement declares. Raises a coded error at the wrong option."""
     given = dict(statement.options)
-    kind = _kind(given, "type", SINKS, UnknownSinkKind, statement.span, statement.spans)
-    checked_options(f"sink '{kind}'", SINKS[kind].all_options, given, statement.span, statement.spans)
+    kind = _kind(statement, given, "type", SINKS)
+    checked_options(f"sink '{kind}'", SINKS[kind].all_options, statement, given)
     return SinkDef(statement.name, kind, given, statement.sql)
 
 
-def _kind(
-    given: dict[str, str],
-    option: str,
-    registry: Mapping[str, object],
-    error: type[HeadraceError],
-    whole: Span,
-    spans: Mapping[str, Span],
-) -> str:
-    """Takes the option that names the kind out of `given`."""
+_UNKNOWN_KIND: dict[str, type[HeadraceError]] = {
+    "source": UnknownSource,
+    "format": UnknownFormat,
+    "type": UnknownSinkKind,
+}
+
+
+def _kind(statement: Declaration, given: dict[str, str], option: str, registry: Mapping[str, object]) -> str:
+    """Removes the option that names the kind from `given`, and returns its value."""
     known = ", ".join(sorted(registry))
     name = given.pop(option, None)
     if name is None:
-        raise MissingOption(f"the option '{option}' is missing", advice=f"One of: {known}.", span=whole, option=option)
+        raise MissingOption(
+            f"the option '{option}' is missing", advice=f"One of: {known}.", span=statement.span, option=option
+        )
     if name.lower() not in registry:
         what = "sink type" if option == "type" else option
-        raise unknown(error, what, name, sorted(registry), span=spans.get(option, whole))
+        span = statement.spans.get(option, statement.span)
+        raise unknown(_UNKNOWN_KIND[option], what, name, sorted(registry), span=span)
     return name.lower()
 
 
 def checked_options(
-    owner: str, declared: tuple[Option, ...], given: Mapping[str, str], whole: Span, spans: Mapping[str, Span]
+    owner: str, declared: tuple[Option, ...], statement: Declaration, given: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The values of the options; an error has the place of the option that it is about."""
+    """The values of the options. An error points at its option."""
     try:
         return check_options(owner, declared, given)
     except (UnknownOption, BadOption, MissingOption) as problem:
-        raise _placed(problem, whole, spans) from None
+        raise _placed(problem, statement) from None
 
 
-def _placed(problem: HeadraceError, whole: Span, spans: Mapping[str, Span]) -> HeadraceError:
-    """The same error with the place of the option it is about."""
+def _placed(problem: HeadraceError, statement: Declaration) -> HeadraceError:
+    """The same error, pointing at its option."""
     if problem.span is None:
         option = str(problem.params.get("option", ""))
-        problem.span = spans.get(option.lower(), whole)
+        problem.span = statement.spans.get(option.lower(), statement.span)
     return problem

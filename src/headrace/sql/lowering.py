@@ -1,4 +1,4 @@
-"""Logical to physical, and physical to the `PipelineProgram` that the runtime takes."""
+"""Turns a logical plan into a physical plan, and that into the `PipelineProgram` that the runtime executes."""
 
 from __future__ import annotations
 
@@ -15,30 +15,26 @@ from headrace.model.program import (
 )
 from headrace.model.schema import Field, Schema, View
 from headrace.sinks import SINKS
-from headrace.sql.parse.syntax import Place
+from headrace.sql.parse.statements import CreatePipeline, Select
 from headrace.sql.plan.expr import columns_of, conjuncts
 from headrace.sql.plan.physical import (
     Physical,
     PhysicalAggregate,
-    PhysicalBridge,
+    PhysicalCommit,
     PhysicalFilter,
     PhysicalMergeAggregate,
     PhysicalPartialAggregate,
     PhysicalProject,
-    PhysicalResultCollect,
     PhysicalSharedStream,
     PhysicalSink,
     topological,
 )
 from headrace.sql.plan.shape import Shape
 from headrace.sql.render.duckdb import render, ring0_column
-from headrace.sql.rules.base import PlanContext
 
 
-def lower(
-    shape: Shape, sinks: tuple[SinkDef, ...], emit: Emit | None, emit_at: Place, ctx: PlanContext
-) -> PhysicalResultCollect:
-    """The physical plan of a shape, before physical rules. `emit` is what the statement says, None for nothing."""
+def lower(shape: Shape, sinks: tuple[SinkDef, ...], statement: CreatePipeline | Select) -> Physical:
+    """The physical plan of a shape, before physical rules. The plan of a bare query has no sinks and no commit."""
     node: Physical = PhysicalSharedStream(shape.scan.stream, shape.scan.view)
     if shape.filter is not None:
         parts = tuple(
@@ -47,24 +43,28 @@ def lower(
         columns = tuple(sorted(columns_of(shape.filter)))
         node = PhysicalFilter(node, render(shape.filter, ring0_column), columns, parts)
     if shape.aggregate is None:
-        if emit is not None:
+        if statement.emit is not None:
             raise BadEmit(
-                "EMIT belongs to aggregates: rows of this query leave as they come",
+                "EMIT needs an aggregate: this query emits each row as it arrives",
                 advice="Remove EMIT.",
-                span=ctx.span(emit_at),
+                span=statement.emit_span,
             )
         outputs = tuple(Expression(o.name, o.expr.type, render(o.expr, ring0_column)) for o in shape.outputs)
-        node = PhysicalBridge(PhysicalProject(node, outputs), (), False)
+        node = PhysicalProject(node, outputs)
     else:
-        node = PhysicalAggregate(node, shape, _emit(shape, emit, emit_at, ctx))
-    writers: list[Physical] = [PhysicalSink(node, sink, SINKS[sink.kind].guarantee) for sink in sinks]
-    return PhysicalResultCollect(tuple(writers) or (node,))
+        node = PhysicalAggregate(node, shape, _emit(shape, statement))
+    if not sinks:
+        return node
+    in_lanes = shape.aggregate is not None
+    writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes) for sink in sinks)
+    return PhysicalCommit(writers, in_lanes)
 
 
-def _emit(shape: Shape, emit: Emit | None, emit_at: Place, ctx: PlanContext) -> Emit:
-    """Windows emit on close by default; without a window a group never closes, so only changes remain. Distinct rows
-    leave when they are first seen, but for sessions, whose bounds are not known before they close."""
-    distinct = shape.aggregate is not None and shape.aggregate.distinct
+def _emit(shape: Shape, statement: CreatePipeline | Select) -> Emit:
+    """When the query emits. Windows emit on close by default. Without a window a group never closes, so it emits
+    changes. Distinct rows are emitted at their first occurrence. Distinct rows of sessions wait for the close: only
+    then are the bounds of a session known."""
+    emit, distinct = statement.emit, shape.aggregate is not None and shape.aggregate.distinct
     if shape.window is not None:
         if distinct and emit != "close" and shape.window.window.kind != "session":
             return "first"
@@ -73,13 +73,13 @@ def _emit(shape: Shape, emit: Emit | None, emit_at: Place, ctx: PlanContext) -> 
         raise BadEmit(
             "without a window a group never closes",
             advice="Use EMIT CHANGES, or group by a window.",
-            span=ctx.span(emit_at),
+            span=statement.emit_span,
         )
     return "first" if distinct else "changes"
 
 
 def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
-    """The program of a finished physical plan: each operator becomes its part of Ring 0 or Ring 1."""
+    """The program of a finished physical plan. Each operator sets its part of Ring 0 or Ring 1."""
     stream, view = "", View.none()
     where: str | None = None
     read: tuple[int, ...] = ()
@@ -96,13 +96,29 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
             outputs = node.outputs
             ring0 = Ring0Program(where, outputs=outputs, filter_columns=read, conditions=parts)
         elif isinstance(node, PhysicalPartialAggregate):
-            ring0 = Ring0Program(where, (), node.keys, node.window, node.partials, read, parts)
+            ring0 = Ring0Program(
+                filter=where,
+                outputs=(),
+                keys=node.keys,
+                window=node.window,
+                partials=node.partials,
+                filter_columns=read,
+                conditions=parts,
+            )
         elif isinstance(node, PhysicalMergeAggregate):
             outputs = node.outputs
-            ring1 = Ring1Program(node.keys, node.window, node.partials, node.emit, node.having, outputs, node.growth)
+            ring1 = Ring1Program(
+                keys=node.keys,
+                window=node.window,
+                partials=node.partials,
+                emit=node.emit,
+                having=node.having,
+                outputs=outputs,
+                growth=node.growth,
+            )
         elif isinstance(node, PhysicalAggregate):
             raise InternalError("an aggregate was not split")
     if ring0 is None:
         raise InternalError("the plan has no Ring 0 part")
     schema = Schema(tuple(Field(o.name, o.type) for o in outputs))
-    return PipelineProgram(stream, view, ring0, ring1, schema, meaning)
+    return PipelineProgram(stream=stream, view=view, ring0=ring0, ring1=ring1, output=schema, meaning=meaning)

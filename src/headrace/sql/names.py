@@ -1,4 +1,4 @@
-"""What the planner asks of the catalog, and the catalog that a script's own statements make."""
+"""Name lookup for the planner, and an implementation over the statements of one script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.model.program import SinkDef, StreamDef
 
 
 class Names(Protocol):
-    """Looks names up, without case. Planning does no I/O: whoever implements this answers from memory."""
+    """Looks up names, ignoring case. Planning does no I/O, so an implementation answers from memory."""
 
     def stream(self, name: str) -> StreamDef | None:
         """The stream of that name."""
@@ -31,9 +31,8 @@ class Names(Protocol):
 
 @dataclass(slots=True)
 class ScriptNames:
-    """Names declared by the statements seen so far, on top of an optional `base` (a hub's catalog)."""
+    """The names that the statements of one script declare. It plans scripts without a hub, in benchmarks and tests."""
 
-    base: Names | None = None
     streams: dict[str, StreamDef] = field(default_factory=dict)
     sinks: dict[str, SinkDef] = field(default_factory=dict)
 
@@ -46,17 +45,13 @@ class ScriptNames:
         self.sinks[sink.name.lower()] = sink
 
     def stream(self, name: str) -> StreamDef | None:
-        found = self.streams.get(name.lower())
-        return found if found is not None or self.base is None else self.base.stream(name)
+        return self.streams.get(name.lower())
 
     def sink(self, name: str) -> SinkDef | None:
-        found = self.sinks.get(name.lower())
-        return found if found is not None or self.base is None else self.base.sink(name)
+        return self.sinks.get(name.lower())
 
     def stream_names(self) -> Sequence[str]:
-        inherited = () if self.base is None else self.base.stream_names()
-        return sorted({*inherited, *(s.name for s in self.streams.values())})
+        return sorted(s.name for s in self.streams.values())
 
     def sink_names(self) -> Sequence[str]:
-        inherited = () if self.base is None else self.base.sink_names()
-        return sorted({*inherited, *(s.name for s in self.sinks.values())})
+        return sorted(s.name for s in self.sinks.values())

@@ -17,34 +17,38 @@ PIPELINE_OPTIONS = (
         "max_groups",
         integer(1, 1 << 60),
         default=MAX_GROUPS,
-        help="how many groups the pipeline may keep as state; with more it is stopped with TOO_MANY_GROUPS",
+        help="the most groups that the pipeline may keep as state; beyond it the pipeline stops with TOO_MANY_GROUPS",
     ),
-    Option("late_sink", text, help="the sink that gets the rows which come too late; without it they are only counted"),
+    Option("late_sink", text, help="the sink for rows that arrive too late; without it late rows are only counted"),
 )
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a pipeline's options say."""
+class PipelineOptions:
+    """The options of one pipeline, parsed."""
 
     max_groups: int = MAX_GROUPS
     late: LateRows | None = None
 
 
-def read_settings(statement: CreatePipeline, program: PipelineProgram, stream: StreamDef, names: Names) -> Settings:
-    """The settings of a pipeline. Raises coded errors at the option that is wrong, also at one without effect."""
-    values = checked_options("a pipeline", PIPELINE_OPTIONS, statement.options, statement.span, statement.spans)
+def read_pipeline_options(
+    statement: CreatePipeline, program: PipelineProgram, stream: StreamDef, names: Names
+) -> PipelineOptions:
+    """The options of a pipeline. Raises a coded error at an option that is wrong or has no effect."""
+    values = checked_options("a pipeline", PIPELINE_OPTIONS, statement, statement.options)
     if "max_groups" in statement.options and program.ring1 is None:
         raise BadOption(
-            "a query that keeps no state has no groups",
-            advice="Leave max_groups out.",
+            "max_groups has no effect: the query keeps no groups",
+            advice="Remove max_groups.",
             span=statement.spans["max_groups"],
             option="max_groups",
         )
     late = (
-        None if values["late_sink"] is None else _late_rows(statement, str(values["late_sink"]), program, stream, names)
+        None
+        if values["late_sink"] is None
+        else _late_rows(statement=statement, name=str(values["late_sink"]), program=program, stream=stream, names=names)
     )
-    return Settings(int(values["max_groups"]), late)
+    return PipelineOptions(int(values["max_groups"]), late)
 
 
 def _late_rows(
@@ -56,15 +60,15 @@ def _late_rows(
         raise unknown(UnknownSink, "sink", name, names.sink_names(), span=span)
     if name.lower() in [s.lower() for s in statement.sinks]:
         raise DuplicateName(
-            f"sink '{name}' gets the results already",
-            advice="Late rows need a sink of their own.",
+            f"sink '{name}' already receives the results",
+            advice="Use a different sink for late rows.",
             span=span,
             name=name,
         )
     if program.ring0.window is None:
         raise BadOption(
-            "without a window no row is ever late",
-            advice="Leave late_sink out, or group by a window.",
+            "late_sink has no effect: without a window no row is late",
+            advice="Remove late_sink, or group by a window.",
             span=span,
             option="late_sink",
         )

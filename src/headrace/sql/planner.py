@@ -1,8 +1,7 @@
-"""From a statement to a program: bind, optimize, lower. No I/O, no JVM; the same input gives the same program."""
+"""Plans a statement: bind, optimize, lower. No I/O and no JVM. The same input always gives the same program."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.base.unknown import unknown
@@ -14,20 +13,22 @@ from headrace.sql.lowering import lower, program_of
 from headrace.sql.names import Names
 from headrace.sql.parse.script import too_deep
 from headrace.sql.parse.statements import CreatePipeline, Select
-from headrace.sql.pipeline_options import Settings, read_settings
-from headrace.sql.plan.limits import TooLong, planning_time
+from headrace.sql.pipeline_options import PipelineOptions, read_pipeline_options
+from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical
 from headrace.sql.plan.shape import shared_shape
 from headrace.sql.render.sizes import ring0_growth
-from headrace.sql.rules import PlanContext, Trace, optimize, optimize_physical
+from headrace.sql.rules import Trace, optimize, optimize_physical
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned query: its program, and every step on the way for EXPLAIN.
+    """A planned query: its program, and for EXPLAIN the plan after every step.
 
-    `emit` is what the statement says (None: nothing). `trace` has each rule's name and the plan after it, or None.
+    `emit` is the EMIT clause of the statement, None without one. `trace` has each rule's name and the plan after it,
+    None when the rule changed nothing.
     """
 
     name: str | None
@@ -39,68 +40,53 @@ class Planned:
     logical: Plan
     physical: Physical
     trace: Trace
-    settings: Settings
+    options: PipelineOptions
 
 
-def plan_pipeline(
-    statement: CreatePipeline | Select,
-    names: Names,
-    meaning: Meaning,
-    neighbours: Mapping[str, PipelineProgram] | None = None,
-) -> Planned:
-    """Plans a pipeline or a bare query. Raises SqlError, or ValueTooLarge for a constant. `neighbours` are the
-    pipelines that already run on the stream, by name: they change nothing but who EXPLAIN says shares a pass."""
+def plan_pipeline(statement: CreatePipeline | Select, names: Names, meaning: Meaning) -> Planned:
+    """Plans a pipeline or a bare query. Raises SqlError, or ValueTooLarge for a constant."""
     try:
         with planning_time(statement.span):
-            return _plan(statement, names, meaning, neighbours or {})
+            return _plan(statement, names, meaning)
     except RecursionError:
         raise too_deep(statement.span) from None
-    except TooLong as problem:
+    except ExpressionTooLarge as problem:
         raise UnsupportedOnShared(
             f"{problem} cannot run on the shared host",
-            advice="Split the query: compute a part in a pipeline of its own.",
+            advice="Split the query: compute a part of it in a separate pipeline.",
             span=Span(statement.span.text, *problem.at, statement.span.statement),
         ) from None
 
 
-def _plan(
-    statement: CreatePipeline | Select, names: Names, meaning: Meaning, neighbours: Mapping[str, PipelineProgram]
-) -> Planned:
+def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) -> Planned:
     span = statement.span
-    if not meaning.ansi or meaning.case_sensitive:
-        raise UnsupportedOnShared(
-            "a session without ANSI mode, or with case-sensitive names, cannot run on the shared host",
-            advice="Leave spark.sql.ansi.enabled on and spark.sql.caseSensitive off, as they are by default.",
-            span=span,
-        )
     if not knows_time_zone(meaning.time_zone):
         raise UnsupportedOnShared(
-            f"the session's time zone {meaning.time_zone!r} is not known to DuckDB",
+            f"DuckDB does not know the session time zone {meaning.time_zone!r}",
             advice="Use the name of a region, such as Europe/Berlin, or UTC.",
             span=span,
         )
-    ctx = PlanContext(meaning, span.text, span.statement, neighbours)
+    ctx = PlanContext(meaning, span.text, span.statement)
     sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
-    bound = bind_query(statement.query, names, meaning, span.text, span.statement)
+    bound = bind_query(statement.query, names, ctx)
     logical, logical_trace = optimize(bound, ctx)
     shape = shared_shape(logical, ctx.span)
-    emit_at = (statement.emit_span.start, statement.emit_span.end) if statement.emit_span is not None else (0, 0)
-    physical, physical_trace = optimize_physical(lower(shape, sinks, statement.emit, emit_at, ctx), ctx)
-    program, name, settings = program_of(physical, meaning), None, Settings()
+    physical, physical_trace = optimize_physical(lower(shape, sinks, statement), ctx)
+    program, name, options = program_of(physical, meaning), None, PipelineOptions()
     program = replace(program, ring0=replace(program.ring0, growth=ring0_growth(shape, ctx.span)))
     if isinstance(statement, CreatePipeline):
-        name, settings = statement.name, read_settings(statement, program, shape.scan.stream, names)
+        name, options = statement.name, read_pipeline_options(statement, program, shape.scan.stream, names)
     return Planned(
-        name,
-        program,
-        shape.scan.stream,
-        sinks,
-        statement.emit,
-        bound,
-        logical,
-        physical,
-        (*logical_trace, *physical_trace),
-        settings,
+        name=name,
+        program=program,
+        stream=shape.scan.stream,
+        sinks=sinks,
+        emit=statement.emit,
+        bound=bound,
+        logical=logical,
+        physical=physical,
+        trace=(*logical_trace, *physical_trace),
+        options=options,
     )
 
 

@@ -11,7 +11,6 @@ from headrace.control.signals import EPOCH
 from headrace.model.program import StreamDef
 from headrace.model.status import PHASES, SinkTotals, StreamTotals
 from headrace.model.stream_options import stream_settings
-from headrace.ring0.families import families
 from headrace.state.plans import PlanStore
 from headrace.stream.budget import Accounts, Budget, Verdict
 
@@ -60,7 +59,7 @@ class History:
         """Who costs too much. An epoch without rows tells nothing about it."""
         if not summary.rows or self._accounts.budget == Budget():
             return Verdict({}, self.alone)
-        shared = families(self._plans.parsed(summary.plan))
+        shared = self._plans.parsed(summary.plan).families
         return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
 
     @property

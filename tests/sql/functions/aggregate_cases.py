@@ -1,4 +1,4 @@
-"""Aggregates beside Spark's: groups of edge values, our side cut and merged at random."""
+"""Compares aggregates with Spark: groups of edge values, which our side divides and merges at random."""
 
 from __future__ import annotations
 

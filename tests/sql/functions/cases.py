@@ -1,4 +1,4 @@
-"""Which SQL text stands for each entry of the verified list."""
+"""The SQL that exercises each entry of the verified list."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.sql.functions import FUNCTIONS
-from headrace.sql.functions.base import Overload
 from headrace.sql.functions.casts import CASTS
+from headrace.sql.functions.overload import Overload
 from tests.sql.functions.edges import DECIMAL_TYPES
 
 _PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ ", "~": "~"}

@@ -1,4 +1,4 @@
-"""Edge values of every type: what the two engines are compared on."""
+"""Edge values of every type, for comparing the two engines."""
 
 from __future__ import annotations
 

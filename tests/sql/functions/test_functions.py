@@ -1,4 +1,4 @@
-"""The verified list: every entry means in DuckDB what it means in Spark.
+"""The verified list: every entry returns in DuckDB what it returns in Spark.
 
 One Spark session serves all comparisons. HEADRACE_REWRITE=1 writes the list and docs/functions.md from what agreed.
 """
@@ -26,7 +26,7 @@ from tests.sql.functions.edges import frame
 from tests.sql.functions.harness import TIME_ZONE, Duck, Spark, differences, plan_expressions
 from tests.sql.functions.page import functions_page
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LIST = ROOT / "src/headrace/sql/functions/verified.txt"
 PAGE = ROOT / "docs/functions.md"
 REWRITE = os.environ.get("HEADRACE_REWRITE") == "1"
@@ -134,7 +134,7 @@ def test_a_sum_that_does_not_fit_fails_in_both_engines(spark: Any, text: str) ->
         spark.sql(f"SELECT {text} AS r FROM v").collect()
 
 
-def test_the_list_is_exactly_what_the_planner_knows() -> None:
+def test_the_list_has_exactly_the_entries_of_the_registry() -> None:
     assert verified() == _registered()
 
 
@@ -142,7 +142,7 @@ def test_the_list_has_more_than_a_hundred_entries_without_counting_types() -> No
     assert len({entry.partition("(")[0] for entry in verified() if not entry.startswith("cast(")}) >= 100
 
 
-def test_the_page_of_functions_is_made_from_the_list() -> None:
+def test_the_page_of_functions_follows_the_list() -> None:
     if REWRITE:
         PAGE.write_text(functions_page(), "utf-8")
     assert PAGE.read_text("utf-8") == functions_page()

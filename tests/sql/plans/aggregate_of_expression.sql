@@ -6,14 +6,13 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project k, a := agg0, b := (cast((100 * agg1) as DOUBLE) / cast(agg2 as DOUBLE))
     Aggregate by [k] compute [agg0 := sum(((id * 2) + 1)), agg1 := sum(n), agg2 := count(*)]
-      Scan s shared_required_schema=SOME [0 id, 3 k, 5 n]
+      StreamScan s shared_required_schema=SOME [0 id, 3 k, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k, 5 n]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=3
-  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=3
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -27,7 +26,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

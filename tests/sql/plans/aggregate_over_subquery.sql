@@ -7,15 +7,14 @@ logical plan
   Project b, total := agg0
     Aggregate by [b := (id % 4)] compute [agg0 := sum((temp * 2.0))]
       Filter (ok and ((temp * 2.0) > 0.0))
-        Scan s shared_required_schema=SOME [0 id, 1 temp, 4 ok]
+        StreamScan s shared_required_schema=SOME [0 id, 1 temp, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 4 ok]
   r1 := PhysicalFilter(r0) ring=0 where=(c4 AND ((c1 * '2.0'::DOUBLE) > '0.0'::DOUBLE))
   r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0 partials=3
-  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on change columns=2
-  r5 := PhysicalResultCollect(r4)
 
 ring 0
   filter: (c4 AND ((c1 * '2.0'::DOUBLE) > '0.0'::DOUBLE))
@@ -29,7 +28,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

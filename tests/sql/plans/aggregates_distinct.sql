@@ -6,14 +6,13 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project a := agg0, b := agg1
     Aggregate by [] compute [agg0 := count(distinct k), agg1 := count(distinct temp)]
-      Scan s shared_required_schema=SOME [1 temp, 3 k]
+      StreamScan s shared_required_schema=SOME [1 temp, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=none partials=3
-  r2 := PhysicalBridge(r1) lane=pipeline payload=partial states
+  r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=2
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -25,7 +24,7 @@ ring 0
 bridge
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

@@ -6,14 +6,13 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project k, a := agg0, b := agg1
     Aggregate by [k] compute [agg0 := first(temp) filter (where ok), agg1 := max_by(k, temp) filter (where (id > 0))]
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok, 13 ts]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok, 13 ts]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=3
-  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=3
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -27,7 +26,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

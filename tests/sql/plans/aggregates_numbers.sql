@@ -6,14 +6,13 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project a := agg0, b := agg1, c := agg2, d := agg3, e := agg4, f := agg5, g := agg6, h := agg7
     Aggregate by [] compute [agg0 := sum(id), agg1 := sum(temp), agg2 := sum(price), agg3 := avg(id), agg4 := avg(temp), agg5 := avg(price), agg6 := min(hum), agg7 := max(k)]
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 6 price]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 6 price]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 6 price]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=none partials=10
-  r2 := PhysicalBridge(r1) lane=pipeline payload=partial states
+  r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=8
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -32,7 +31,7 @@ ring 0
 bridge
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := (id + 1), b := (n * cast(id as BIGINT)), c := (temp / 2.0), d := (id % 7), e := negative(n), f := (cast(id as BIGINT) div 2)
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 5 n]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 5 n]
   r1 := PhysicalProject(r0) ring=0 columns=6
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -22,14 +20,6 @@ ring 0
     d INT = (c0 % 7::INTEGER)
     e BIGINT = (-c5)
     f BIGINT = CAST(CAST(c0 AS BIGINT)::HUGEINT // 2::BIGINT AS BIGINT)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

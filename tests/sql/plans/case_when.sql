@@ -5,26 +5,16 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project c := case when (temp > 30.0) then 'hot' when (temp < 0.0) then 'cold' else 'fair' end
-    Scan s shared_required_schema=SOME [1 temp]
+    StreamScan s shared_required_schema=SOME [1 temp]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp]
   r1 := PhysicalProject(r0) ring=0 columns=1
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
   outputs:
     c STRING = CASE WHEN (c1 > '30.0'::DOUBLE) THEN 'hot' WHEN (c1 < '0.0'::DOUBLE) THEN 'cold' ELSE 'fair' END
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := cast(temp as INT), b := try_cast(k as INT), c := cast(id as STRING), d := cast(n as DOUBLE), e := cast(ts as DATE)
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]
   r1 := PhysicalProject(r0) ring=0 columns=5
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -21,14 +19,6 @@ ring 0
     c STRING = CAST(c0 AS VARCHAR)
     d DOUBLE = CAST(c5 AS DOUBLE)
     e DATE = CAST(c13 AS DATE)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

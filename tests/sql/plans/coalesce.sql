@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project t := coalesce(temp, cast(hum as DOUBLE), 0.0), k := coalesce(k, 'none'), o := case when ok then 1 else 0 end, i := nullif(id, 0)
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok]
   r1 := PhysicalProject(r0) ring=0 columns=4
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -20,14 +18,6 @@ ring 0
     k STRING = coalesce(c3, 'none')
     o INT = CASE WHEN c4 THEN 1::INTEGER ELSE 0::INTEGER END
     i INT = nullif(c0, 0::INTEGER)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

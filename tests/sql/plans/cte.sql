@@ -6,28 +6,18 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id, k
     Filter ((temp > 30.0) and ok)
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 4 ok]
   r1 := PhysicalFilter(r0) ring=0 where=((c1 > '30.0'::DOUBLE) AND c4)
   r2 := PhysicalProject(r1) ring=0 columns=2
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: ((c1 > '30.0'::DOUBLE) AND c4)
   outputs:
     id INT = c0
     k STRING = c3
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -6,28 +6,18 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project k, tt := (temp * 2.0)
     Filter (id > 0)
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 3 k]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k]
   r1 := PhysicalFilter(r0) ring=0 where=(c0 > 0::INTEGER)
   r2 := PhysicalProject(r1) ring=0 columns=2
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: (c0 > 0::INTEGER)
   outputs:
     k STRING = c3
     tt DOUBLE = (c1 * '2.0'::DOUBLE)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

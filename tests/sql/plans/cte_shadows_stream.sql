@@ -5,26 +5,16 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project temp
-    Scan s shared_required_schema=SOME [1 temp]
+    StreamScan s shared_required_schema=SOME [1 temp]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp]
   r1 := PhysicalProject(r0) ring=0 columns=1
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
   outputs:
     temp DOUBLE = c1
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

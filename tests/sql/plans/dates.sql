@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project y := year(ts), h := hour(ts), t := date_trunc('hour', ts), w := date_add(day, 7), d := datediff(day, 2024-01-01)
-    Scan s shared_required_schema=SOME [7 day, 13 ts]
+    StreamScan s shared_required_schema=SOME [7 day, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [7 day, 13 ts]
   r1 := PhysicalProject(r0) ring=0 columns=5
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -21,14 +19,6 @@ ring 0
     t TIMESTAMP = make_timestamptz(epoch_us(c13) - (epoch_us(CAST(c13 AS TIMESTAMP)) - epoch_us(date_trunc('hour', CAST(c13 AS TIMESTAMP)))))
     w DATE = (c7 + 7::INTEGER)
     d INT = CAST(c7 - DATE '2024-01-01' AS INTEGER)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

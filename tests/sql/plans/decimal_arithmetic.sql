@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := (price * 2), b := (price + 1.5), c := (price / 3), d := (price - cast(id as DECIMAL(10,0)))
-    Scan s shared_required_schema=SOME [0 id, 6 price]
+    StreamScan s shared_required_schema=SOME [0 id, 6 price]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 6 price]
   r1 := PhysicalProject(r0) ring=0 columns=4
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -20,14 +18,6 @@ ring 0
     b DECIMAL(11,2) = CAST(CAST(c6 AS DECIMAL(11,2)) + CAST('1.5'::DECIMAL(2,1) AS DECIMAL(11,2)) AS DECIMAL(11,2))
     c DECIMAL(14,6) = CASE WHEN '3'::DECIMAL(1,0) = 0 AND c6 IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(CAST((CASE WHEN (c6 < 0) <> ('3'::DECIMAL(1,0) < 0) THEN -(abs((CAST(c6 * 100::DECIMAL(3,0) AS HUGEINT) * 10000::HUGEINT)) // abs(CAST('3'::DECIMAL(1,0) * 1::DECIMAL(1,0) AS HUGEINT)) + CASE WHEN (abs((CAST(c6 * 100::DECIMAL(3,0) AS HUGEINT) * 10000::HUGEINT)) % abs(CAST('3'::DECIMAL(1,0) * 1::DECIMAL(1,0) AS HUGEINT))) * 2 >= abs(CAST('3'::DECIMAL(1,0) * 1::DECIMAL(1,0) AS HUGEINT)) THEN 1 ELSE 0 END) ELSE (abs((CAST(c6 * 100::DECIMAL(3,0) AS HUGEINT) * 10000::HUGEINT)) // abs(CAST('3'::DECIMAL(1,0) * 1::DECIMAL(1,0) AS HUGEINT)) + CASE WHEN (abs((CAST(c6 * 100::DECIMAL(3,0) AS HUGEINT) * 10000::HUGEINT)) % abs(CAST('3'::DECIMAL(1,0) * 1::DECIMAL(1,0) AS HUGEINT))) * 2 >= abs(CAST('3'::DECIMAL(1,0) * 1::DECIMAL(1,0) AS HUGEINT)) THEN 1 ELSE 0 END) END) AS DECIMAL(14,0)) * '0.000001'::DECIMAL(6,6) AS DECIMAL(14,6)) END
     d DECIMAL(13,2) = CAST(CAST(c6 AS DECIMAL(13,2)) - CAST(CAST(c0 AS DECIMAL(10,0)) AS DECIMAL(13,2)) AS DECIMAL(13,2))
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -7,15 +7,14 @@ logical plan
   Project k := upper(k)
     Distinct [k, n]
       Filter (n > 3)
-        Scan s shared_required_schema=SOME [3 k, 5 n]
+        StreamScan s shared_required_schema=SOME [3 k, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 5 n]
   r1 := PhysicalFilter(r0) ring=0 where=(c5 > 3::BIGINT)
   r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0, k1 partials=1
-  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0, k1)) payload=partial states
-  r4 := PhysicalMergeAggregate(r3) ring=1 emit=on first sight columns=1
-  r5 := PhysicalResultCollect(r4)
+  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0, k1))
+  r4 := PhysicalMergeAggregate(r3) ring=1 emit=on first occurrence columns=1
 
 ring 0
   filter: (c5 > 3::BIGINT)
@@ -28,10 +27,10 @@ ring 0
 bridge
   lanes by hash of k0, k1; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
-  emit: a row when it is first seen
+  emit: a row at its first occurrence
   kept: until the pipeline ends
   having: none
   outputs:

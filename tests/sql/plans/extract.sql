@@ -5,27 +5,17 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project y := year(ts), w := weekofyear(day)
-    Scan s shared_required_schema=SOME [7 day, 13 ts]
+    StreamScan s shared_required_schema=SOME [7 day, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [7 day, 13 ts]
   r1 := PhysicalProject(r0) ring=0 columns=2
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
   outputs:
     y INT = CAST(year(c13) AS INTEGER)
     w INT = CAST(week(c7) AS INTEGER)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -6,27 +6,17 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter (temp > 20.0)
-      Scan s shared_required_schema=SOME [0 id, 1 temp]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp]
   r1 := PhysicalFilter(r0) ring=0 where=(c1 > '20.0'::DOUBLE)
   r2 := PhysicalProject(r1) ring=0 columns=1
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: (c1 > '20.0'::DOUBLE)
   outputs:
     id INT = c0
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

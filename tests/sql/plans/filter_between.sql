@@ -6,27 +6,17 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter (((temp >= 1.0) and (temp <= 2.5)) and (not ((day >= 2024-01-01) and (day <= 2024-12-31))))
-      Scan s shared_required_schema=SOME [0 id, 1 temp, 7 day]
+      StreamScan s shared_required_schema=SOME [0 id, 1 temp, 7 day]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 7 day]
   r1 := PhysicalFilter(r0) ring=0 where=((c1 >= '1.0'::DOUBLE) AND (c1 <= '2.5'::DOUBLE) AND (NOT ((c7 >= DATE '2024-01-01') AND (c7 <= DATE '2024-12-31'))))
   r2 := PhysicalProject(r1) ring=0 columns=1
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: ((c1 >= '1.0'::DOUBLE) AND (c1 <= '2.5'::DOUBLE) AND (NOT ((c7 >= DATE '2024-01-01') AND (c7 <= DATE '2024-12-31'))))
   outputs:
     id INT = c0
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -6,27 +6,17 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter ((n != 0) and ((cast(id as DOUBLE) / cast(n as DOUBLE)) > 1.0))
-      Scan s shared_required_schema=SOME [0 id, 5 n]
+      StreamScan s shared_required_schema=SOME [0 id, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 5 n]
   r1 := PhysicalFilter(r0) ring=0 where=CASE WHEN NOT (c5 <> 0::BIGINT) THEN FALSE ELSE ((c5 <> 0::BIGINT) AND (CASE WHEN CAST(c5 AS DOUBLE) = 0 AND CAST(c0 AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(c0 AS DOUBLE) / CAST(c5 AS DOUBLE) END > '1.0'::DOUBLE)) END
   r2 := PhysicalProject(r1) ring=0 columns=1
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: CASE WHEN NOT (c5 <> 0::BIGINT) THEN FALSE ELSE ((c5 <> 0::BIGINT) AND (CASE WHEN CAST(c5 AS DOUBLE) = 0 AND CAST(c0 AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(c0 AS DOUBLE) / CAST(c5 AS DOUBLE) END > '1.0'::DOUBLE)) END
   outputs:
     id INT = c0
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -6,14 +6,13 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project u := upper(k), b := (id % 10), n := agg0
     Aggregate by [upper(k), (id % 10)] compute [agg0 := count(*)]
-      Scan s shared_required_schema=SOME [0 id, 3 k]
+      StreamScan s shared_required_schema=SOME [0 id, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0, k1 partials=1
-  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0, k1)) payload=partial states
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0, k1))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=3
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -26,7 +25,7 @@ ring 0
 bridge
   lanes by hash of k0, k1; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

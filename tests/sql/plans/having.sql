@@ -7,14 +7,13 @@ logical plan
   Project k, t := agg0
     Filter ((agg0 > 20.0) and (agg1 > 10))
       Aggregate by [k] compute [agg0 := avg(temp), agg1 := count(*)]
-        Scan s shared_required_schema=SOME [1 temp, 3 k]
+        StreamScan s shared_required_schema=SOME [1 temp, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=4
-  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change having=(((CASE WHEN p3 > 0 THEN (CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) / p3 END) > '20.0'::DOUBLE) AND (p0 > 10::BIGINT)) columns=2
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -29,7 +28,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

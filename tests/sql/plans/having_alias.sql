@@ -7,14 +7,13 @@ logical plan
   Project k, total := agg0
     Filter (agg0 > 100)
       Aggregate by [k] compute [agg0 := sum(price)]
-        Scan s shared_required_schema=SOME [3 k, 6 price]
+        StreamScan s shared_required_schema=SOME [3 k, 6 price]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 6 price]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=2
-  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change having=((CAST(p1 AS DECIMAL(20,2))) > '100'::DECIMAL(20,2)) columns=2
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -27,7 +26,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

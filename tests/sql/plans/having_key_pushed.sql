@@ -8,15 +8,14 @@ logical plan
     Filter (agg0 > 1)
       Aggregate by [k] compute [agg0 := count(*)]
         Filter (k != 'x')
-          Scan s shared_required_schema=SOME [3 k]
+          StreamScan s shared_required_schema=SOME [3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k]
   r1 := PhysicalFilter(r0) ring=0 where=(c3 <> 'x')
   r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0 partials=1
-  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on change having=(p0 > 1::BIGINT) columns=2
-  r5 := PhysicalResultCollect(r4)
 
 ring 0
   filter: (c3 <> 'x')
@@ -28,7 +27,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)

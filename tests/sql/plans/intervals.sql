@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := (ts + interval 1 hour), b := (ts + interval -1 days), c := (day + interval 1 months)
-    Scan s shared_required_schema=SOME [7 day, 13 ts]
+    StreamScan s shared_required_schema=SOME [7 day, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [7 day, 13 ts]
   r1 := PhysicalProject(r0) ring=0 columns=3
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -19,14 +17,6 @@ ring 0
     a TIMESTAMP = (c13 + (to_microseconds(3600000000)))
     b TIMESTAMP = (c13 + (to_days(-1)))
     c DATE = CAST(c7 + to_months(1) AS DATE)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

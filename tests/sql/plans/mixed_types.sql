@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := (cast(id as DOUBLE) + temp), b := (cast(hum as DOUBLE) + cast(id as DOUBLE)), c := (cast(price as DOUBLE) + temp), d := (cast(id as DECIMAL(11,1)) = 3.0)
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 6 price]
   r1 := PhysicalProject(r0) ring=0 columns=4
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -20,14 +18,6 @@ ring 0
     b DOUBLE = (CAST(c2 AS DOUBLE) + CAST(c0 AS DOUBLE))
     c DOUBLE = (CAST(CAST(c6 AS VARCHAR) AS DOUBLE) + c1)
     d BOOLEAN = (CAST(c0 AS DECIMAL(11,1)) = '3.0'::DECIMAL(11,1))
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

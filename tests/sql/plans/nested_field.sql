@@ -6,28 +6,18 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project lat := pos.lat, east := pos.lon
     Filter (pos.lat > 0.0)
-      Scan s shared_required_schema=SOME [8 pos]
+      StreamScan s shared_required_schema=SOME [8 pos]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [8 pos]
   r1 := PhysicalFilter(r0) ring=0 where=((c8)."lat" > '0.0'::DOUBLE)
   r2 := PhysicalProject(r1) ring=0 columns=2
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: ((c8)."lat" > '0.0'::DOUBLE)
   outputs:
     lat DOUBLE = (c8)."lat"
     east DOUBLE = (c8)."lon"
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

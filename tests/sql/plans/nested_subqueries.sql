@@ -6,27 +6,17 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project b := (id + 1)
     Filter (((id > 1) and (id < 10)) and ((id + 1) != 5))
-      Scan s shared_required_schema=SOME [0 id]
+      StreamScan s shared_required_schema=SOME [0 id]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id]
   r1 := PhysicalFilter(r0) ring=0 where=CASE WHEN NOT (c0 > 1::INTEGER) THEN FALSE WHEN NOT (c0 < 10::INTEGER) THEN FALSE ELSE ((c0 > 1::INTEGER) AND (c0 < 10::INTEGER) AND ((c0 + 1::INTEGER) <> 5::INTEGER)) END
   r2 := PhysicalProject(r1) ring=0 columns=1
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: CASE WHEN NOT (c0 > 1::INTEGER) THEN FALSE WHEN NOT (c0 < 10::INTEGER) THEN FALSE ELSE ((c0 > 1::INTEGER) AND (c0 < 10::INTEGER) AND ((c0 + 1::INTEGER) <> 5::INTEGER)) END
   outputs:
     b INT = (c0 + 1::INTEGER)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

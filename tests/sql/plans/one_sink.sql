@@ -5,33 +5,25 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project id
-    Scan s shared_required_schema=SOME [0 id]
+    StreamScan s shared_required_schema=SOME [0 id]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id]
   r1 := PhysicalProject(r0) ring=0 columns=1
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalSink(r2) sink=out type=memory guarantee=exactly once while the process lives; kept in memory only
-  r4 := PhysicalResultCollect(r3)
+  r2 := PhysicalSink(r1) sink=out type=memory staged_by=tasks guarantee=exactly once while the process lives; kept in memory only
+  r3 := PhysicalCommit(r2) waits_for=all tasks
 
 ring 0
   filter: none
   outputs:
     id INT = c0
 
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
-
 watermark
   highest ts of the whole stream - 10 seconds
 
 sinks
   out: memory, exactly once while the process lives; kept in memory only
+  commit: when all tasks of the epoch have delivered its barrier
 
 stream s
   read: source generator, format json; cut among the tasks

@@ -9,16 +9,16 @@ logical plan
     Aggregate by [window, k] compute [agg0 := count(*)]
       AssignWindow tumble 1 minute on ts
         Filter (n > 3)
-          Scan s shared_required_schema=SOME [3 k, 5 n, 13 ts]
+          StreamScan s shared_required_schema=SOME [3 k, 5 n, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 5 n, 13 ts]
   r1 := PhysicalFilter(r0) ring=0 where=(c5 > 3::BIGINT)
   r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0 window=tumble 1 minute partials=1
-  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on window close columns=3
-  r5 := PhysicalSink(r4) sink=out type=memory guarantee=exactly once while the process lives; kept in memory only
-  r6 := PhysicalResultCollect(r5)
+  r5 := PhysicalSink(r4) sink=out type=memory staged_by=lanes guarantee=exactly once while the process lives; kept in memory only
+  r6 := PhysicalCommit(r5) waits_for=all tasks and lanes
 
 ring 0
   filter: (c5 > 3::BIGINT)
@@ -31,7 +31,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: when the watermark closes a window
@@ -48,6 +48,7 @@ watermark
 sinks
   out: memory, exactly once while the process lives; kept in memory only
   other: memory, gets late rows (k, n, ts)
+  commit: when all tasks and lanes of the epoch have delivered its barrier
 
 stream s
   read: source generator, format json; cut among the tasks

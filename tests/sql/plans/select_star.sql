@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project id, temp, hum, k, ok, n, price, day, pos, tags, attrs, raw, ... 2 more
-    Scan s shared_required_schema=ALL (14 columns)
+    StreamScan s shared_required_schema=ALL (14 columns)
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=ALL (14 columns)
   r1 := PhysicalProject(r0) ring=0 columns=14
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -30,14 +28,6 @@ ring 0
     raw BINARY = c11
     at TIMESTAMP_NTZ = c12
     ts TIMESTAMP = c13
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

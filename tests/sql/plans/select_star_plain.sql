@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a, b, c
-    Scan plain shared_required_schema=ALL (3 columns)
+    StreamScan plain shared_required_schema=ALL (3 columns)
 
 physical plan
   r0 := PhysicalSharedStream() stream=plain shared_required_schema=ALL (3 columns)
   r1 := PhysicalProject(r0) ring=0 columns=3
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -19,14 +17,6 @@ ring 0
     a INT = c0
     b INT = c1
     c STRING = c2
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   none: the stream declares no event time

@@ -7,14 +7,13 @@ logical plan
   Project window_start, window_end, k, n := agg0
     Aggregate by [window_start, window_end, k] compute [agg0 := count(*)]
       AssignWindow session, gap 30 seconds on ts
-        Scan s shared_required_schema=SOME [3 k, 13 ts]
+        StreamScan s shared_required_schema=SOME [3 k, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 13 ts]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 window=session, gap 30 seconds partials=1
-  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=4
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -27,7 +26,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: when the watermark closes a window

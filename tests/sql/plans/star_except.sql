@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project id, temp, hum, k, ok, n, price, day, pos, at, ts
-    Scan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok, 5 n, 6 price, 7 day, 8 pos, 12 at, 13 ts]
+    StreamScan s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok, 5 n, 6 price, 7 day, 8 pos, 12 at, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok, 5 n, 6 price, 7 day, 8 pos, 12 at, 13 ts]
   r1 := PhysicalProject(r0) ring=0 columns=11
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -27,14 +25,6 @@ ring 0
     pos STRUCT<lat: DOUBLE, lon: DOUBLE> = c8
     at TIMESTAMP_NTZ = c12
     ts TIMESTAMP = c13
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project a := upper(k), b := substring(k, 1, 3), c := concat(k, '-', cast(id as STRING)), d := (k || '!'), e := length(trim(k))
-    Scan s shared_required_schema=SOME [0 id, 3 k]
+    StreamScan s shared_required_schema=SOME [0 id, 3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]
   r1 := PhysicalProject(r0) ring=0 columns=5
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -21,14 +19,6 @@ ring 0
     c STRING = (c3 || '-' || CAST(c0 AS VARCHAR))
     d STRING = (c3 || '!')
     e INT = CAST(length(trim(c3, ' ')) AS INTEGER)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -6,27 +6,17 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project t2 := (temp * 2.0)
     Filter (ok and ((temp * 2.0) > 10.0))
-      Scan s shared_required_schema=SOME [1 temp, 4 ok]
+      StreamScan s shared_required_schema=SOME [1 temp, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 4 ok]
   r1 := PhysicalFilter(r0) ring=0 where=(c4 AND ((c1 * '2.0'::DOUBLE) > '10.0'::DOUBLE))
   r2 := PhysicalProject(r1) ring=0 columns=1
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: (c4 AND ((c1 * '2.0'::DOUBLE) > '10.0'::DOUBLE))
   outputs:
     t2 DOUBLE = (c1 * '2.0'::DOUBLE)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

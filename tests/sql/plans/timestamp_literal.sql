@@ -6,27 +6,17 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter ((ts >= timestamp '2024-03-01 10:00:00Z') and (day < 2024-04-01))
-      Scan s shared_required_schema=SOME [0 id, 7 day, 13 ts]
+      StreamScan s shared_required_schema=SOME [0 id, 7 day, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 7 day, 13 ts]
   r1 := PhysicalFilter(r0) ring=0 where=((c13 >= make_timestamptz(1709287200000000::BIGINT)) AND (c7 < DATE '2024-04-01'))
   r2 := PhysicalProject(r1) ring=0 columns=1
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: ((c13 >= make_timestamptz(1709287200000000::BIGINT)) AND (c7 < DATE '2024-04-01'))
   outputs:
     id INT = c0
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

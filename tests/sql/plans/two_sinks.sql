@@ -6,17 +6,16 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project k, n := agg0
     Aggregate by [k] compute [agg0 := count(*)]
-      Scan s shared_required_schema=SOME [3 k]
+      StreamScan s shared_required_schema=SOME [3 k]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 partials=1
-  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0)) payload=partial states
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=2
-  r4 := PhysicalSink(r3) sink=out type=memory guarantee=exactly once while the process lives; kept in memory only
-  r5 := PhysicalSink(r3) sink=other type=memory guarantee=exactly once while the process lives; kept in memory only
-  r6 := PhysicalBarrier(r4, r5) upstream_count=2
-  r7 := PhysicalResultCollect(r6)
+  r4 := PhysicalSink(r3) sink=out type=memory staged_by=lanes guarantee=exactly once while the process lives; kept in memory only
+  r5 := PhysicalSink(r3) sink=other type=memory staged_by=lanes guarantee=exactly once while the process lives; kept in memory only
+  r6 := PhysicalCommit(r4, r5) waits_for=all tasks and lanes
 
 ring 0
   filter: none
@@ -28,7 +27,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: on change (implied: without a window a group never closes)
@@ -43,7 +42,7 @@ watermark
 sinks
   out: memory, exactly once while the process lives; kept in memory only
   other: memory, exactly once while the process lives; kept in memory only
-  barriers wait for all 2 of them
+  commit: when all tasks and lanes of the epoch have delivered its barrier
 
 stream s
   read: source generator, format json; cut among the tasks

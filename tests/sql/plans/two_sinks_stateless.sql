@@ -6,30 +6,20 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project id
     Filter ok
-      Scan s shared_required_schema=SOME [0 id, 4 ok]
+      StreamScan s shared_required_schema=SOME [0 id, 4 ok]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 4 ok]
   r1 := PhysicalFilter(r0) ring=0 where=c4
   r2 := PhysicalProject(r1) ring=0 columns=1
-  r3 := PhysicalBridge(r2) lane=pipeline payload=rows
-  r4 := PhysicalSink(r3) sink=out type=memory guarantee=exactly once while the process lives; kept in memory only
-  r5 := PhysicalSink(r3) sink=other type=memory guarantee=exactly once while the process lives; kept in memory only
-  r6 := PhysicalBarrier(r4, r5) upstream_count=2
-  r7 := PhysicalResultCollect(r6)
+  r3 := PhysicalSink(r2) sink=out type=memory staged_by=tasks guarantee=exactly once while the process lives; kept in memory only
+  r4 := PhysicalSink(r2) sink=other type=memory staged_by=tasks guarantee=exactly once while the process lives; kept in memory only
+  r5 := PhysicalCommit(r3, r4) waits_for=all tasks
 
 ring 0
   filter: c4
   outputs:
     id INT = c0
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds
@@ -37,7 +27,7 @@ watermark
 sinks
   out: memory, exactly once while the process lives; kept in memory only
   other: memory, exactly once while the process lives; kept in memory only
-  barriers wait for all 2 of them
+  commit: when all tasks of the epoch have delivered its barrier
 
 stream s
   read: source generator, format json; cut among the tasks

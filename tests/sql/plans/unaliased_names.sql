@@ -5,13 +5,11 @@ host: shared (one stream, and every expression is on the verified list)
 
 logical plan
   Project (id + 1), upper(k), n := cast(n as STRING), (- id) := negative(id), (NOT ok) := (not ok)
-    Scan s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]
+    StreamScan s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]
   r1 := PhysicalProject(r0) ring=0 columns=5
-  r2 := PhysicalBridge(r1) lane=pipeline payload=rows
-  r3 := PhysicalResultCollect(r2)
 
 ring 0
   filter: none
@@ -21,14 +19,6 @@ ring 0
     n STRING = CAST(c5 AS VARCHAR)
     (- id) INT = (-c0)
     (NOT ok) BOOLEAN = (NOT c4)
-
-bridge
-  one lane, rows; no state
-  order within an epoch: events, watermark, barrier, end
-  barriers: the sinks wait for all tasks of the epoch
-
-ring 1
-  nothing: the query keeps no state
 
 watermark
   highest ts of the whole stream - 10 seconds

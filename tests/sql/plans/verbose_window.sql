@@ -10,15 +10,14 @@ logical plan
       Aggregate by [window, k] compute [agg0 := sum(temp)]
         AssignWindow tumble 1 minute on ts
           Filter ((k != 'a') and (k > 'b'))
-            Scan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
+            StreamScan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
   r1 := PhysicalFilter(r0) ring=0 where=((c3 <> 'a') AND (c3 > 'b'))
   r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0 window=tumble 1 minute partials=3
-  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0)) payload=partial states
+  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on window close having=((CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) > '1.0'::DOUBLE) columns=3
-  r5 := PhysicalResultCollect(r4)
 
 ring 0
   filter: ((c3 <> 'a') AND (c3 > 'b'))
@@ -33,7 +32,7 @@ ring 0
 bridge
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: when the watermark closes a window
@@ -57,38 +56,34 @@ rules
           AssignWindow tumble 1 minute on ts
             Filter (k != 'a')
               Project id, temp, hum, k, ok, n, price, day, pos, tags, attrs, raw, ... 2 more
-                Scan s shared_required_schema=ALL (14 columns)
+                StreamScan s shared_required_schema=ALL (14 columns)
   inline_projections:
     Project start := window.start, k, t := agg0
       Filter ((k > 'b') and (agg0 > 1.0))
         Aggregate by [window, k] compute [agg0 := sum(temp)]
           AssignWindow tumble 1 minute on ts
             Filter (k != 'a')
-              Scan s shared_required_schema=ALL (14 columns)
+              StreamScan s shared_required_schema=ALL (14 columns)
   push_down_filter:
     Project start := window.start, k, t := agg0
       Filter (agg0 > 1.0)
         Aggregate by [window, k] compute [agg0 := sum(temp)]
           AssignWindow tumble 1 minute on ts
             Filter ((k != 'a') and (k > 'b'))
-              Scan s shared_required_schema=ALL (14 columns)
+              StreamScan s shared_required_schema=ALL (14 columns)
   prune_columns:
     Project start := window.start, k, t := agg0
       Filter (agg0 > 1.0)
         Aggregate by [window, k] compute [agg0 := sum(temp)]
           AssignWindow tumble 1 minute on ts
             Filter ((k != 'a') and (k > 'b'))
-              Scan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
-  choose_host: no change
+              StreamScan s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
   split_aggregates:
     r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 3 k, 13 ts]
     r1 := PhysicalFilter(r0) ring=0 where=((c3 <> 'a') AND (c3 > 'b'))
     r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0 window=tumble 1 minute partials=3
-    r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0)) payload=partial states
+    r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
     r4 := PhysicalMergeAggregate(r3) ring=1 emit=on window close having=((CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) > '1.0'::DOUBLE) columns=3
-    r5 := PhysicalResultCollect(r4)
-  find_families: no change
-  insert_barrier_for_fan_in: no change
 
 stream s
   read: source generator, format json; cut among the tasks

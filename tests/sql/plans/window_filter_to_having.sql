@@ -9,15 +9,14 @@ logical plan
       Aggregate by [window_start, window_end] compute [agg0 := count(*)]
         AssignWindow tumble 1 minute on ts
           Filter (temp > 0.0)
-            Scan s shared_required_schema=SOME [1 temp, 13 ts]
+            StreamScan s shared_required_schema=SOME [1 temp, 13 ts]
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 13 ts]
   r1 := PhysicalFilter(r0) ring=0 where=(c1 > '0.0'::DOUBLE)
   r2 := PhysicalPartialAggregate(r1) ring=0 keys=none window=tumble 1 minute partials=1
-  r3 := PhysicalBridge(r2) lane=pipeline payload=partial states
+  r3 := PhysicalBridge(r2) lane=pipeline
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on window close having=(make_timestamptz(window_start) >= make_timestamptz(1704067200000000::BIGINT)) columns=3
-  r5 := PhysicalResultCollect(r4)
 
 ring 0
   filter: (c1 > '0.0'::DOUBLE)
@@ -28,7 +27,7 @@ ring 0
 bridge
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: when the watermark closes a window

@@ -7,14 +7,13 @@ logical plan
   Project start := window.start, total := agg0
     Aggregate by [window] compute [agg0 := sum(v)]
       AssignWindow tumble 1 minute on t
-        Scan local shared_required_schema=SOME [0 v, 2 t]
+        StreamScan local shared_required_schema=SOME [0 v, 2 t]
 
 physical plan
   r0 := PhysicalSharedStream() stream=local shared_required_schema=SOME [0 v, 2 t]
   r1 := PhysicalPartialAggregate(r0) ring=0 keys=none window=tumble 1 minute partials=3
-  r2 := PhysicalBridge(r1) lane=pipeline payload=partial states
+  r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=2
-  r4 := PhysicalResultCollect(r3)
 
 ring 0
   filter: none
@@ -27,7 +26,7 @@ ring 0
 bridge
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
-  barriers: a lane waits for all tasks of the epoch, the sinks for all lanes
+  barriers: each lane waits for all tasks of the epoch
 
 ring 1
   emit: when the watermark closes a window

@@ -1,1 +1,1 @@
-"""Syntax to logical plans: names are resolved, operands get Spark's types."""
+"""Turns syntax into logical plans: resolves names, and gives operands the types that Spark gives them."""

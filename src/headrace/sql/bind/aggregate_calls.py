@@ -1,4 +1,4 @@
-"""Aggregate calls: where they may stand, and which of them run."""
+"""Binds aggregate calls. Checks where they stand and which of them run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from headrace.sql.plan.expr import AggCall, Expr, Literal
 from headrace.sql.plan.types import is_numeric
 
 if TYPE_CHECKING:
-    from headrace.sql.bind.expressions import ExprBinder
+    from headrace.sql.bind.expression_binder import ExprBinder
 
 
 def bind_aggregate(binder: ExprBinder, node: Apply, name: str) -> Expr:
-    """The call of the aggregate `name`. Its arguments hold no aggregates."""
+    """The call of the aggregate `name`. Its arguments cannot contain aggregates."""
     at = node.at
     if not binder.aggregates:
         raise MisplacedAggregate(
-            f"the aggregate {node.name} cannot stand {binder.place}",
-            advice="Aggregates stand in the select list and in HAVING.",
+            f"the aggregate {node.name} is not allowed {binder.place}",
+            advice="Use aggregates in the select list and in HAVING.",
             span=binder.span(at),
         )
     binder.aggregates = False
@@ -39,8 +39,10 @@ def bind_aggregate(binder: ExprBinder, node: Apply, name: str) -> Expr:
             binder.unsupported("count(NULL)", "It is always 0.", at)
         return AggCall(BIGINT, "count", (), where, at=at)
     if node.star:
-        raise WrongArguments(f"{node.name}(*) has no meaning", advice="Only count takes *.", span=binder.span(at))
-    return _aggregate_call(binder, node, name, args, where)
+        raise WrongArguments(
+            f"{node.name} does not take *", advice="Only count takes *. Name a column.", span=binder.span(at)
+        )
+    return _aggregate_call(binder=binder, node=node, name=name, args=args, where=where)
 
 
 def _aggregate_call(binder: ExprBinder, node: Apply, name: str, args: list[Expr], where: Expr | None) -> Expr:
@@ -49,12 +51,12 @@ def _aggregate_call(binder: ExprBinder, node: Apply, name: str, args: list[Expr]
     if node.distinct and name == "count":
         looked_up = "count distinct"
     elif node.distinct and name not in ("min", "max", "bool_and", "bool_or"):
-        binder.unsupported(f"{name}(DISTINCT ...)", "Only count, min and max take DISTINCT here.", at)
+        binder.unsupported(f"{name}(DISTINCT ...)", "Only count, min and max take DISTINCT.", at)
     if name in ("var_pop", "var_samp", "stddev_pop", "stddev_samp") and len(args) == 1 and is_numeric(args[0].type):
         args = [binder.coerce(args[0], DOUBLE)]
     wanted = 2 if name in ("min_by", "max_by") else 1
     if name == "count" and len(args) > 1:
-        binder.unsupported("count of several columns", "Count one, or concat_ws of all.", at)
+        binder.unsupported("count of several columns", "Count one column, or concat_ws of all.", at)
     if len(args) != wanted:
         raise WrongArguments(
             f"{node.name} takes {wanted} argument(s)", advice=f"{len(args)} given.", span=binder.span(at)
@@ -64,8 +66,12 @@ def _aggregate_call(binder: ExprBinder, node: Apply, name: str, args: list[Expr]
     if function is None:
         shown = f"{node.name}({', '.join(k.ddl for k in kinds)})"
         if name in ("sum", "avg", "bool_and", "bool_or") and kinds[0] not in (STRING,):
-            binder.mismatch(f"{shown} has no meaning", f"{node.name} needs other types.", at)
-        binder.unsupported(shown, "See docs/functions.md for what runs here.", at)
+            binder.mismatch(
+                f"{node.name} does not take {kinds[0]}",
+                "Cast the argument to a type that it takes; see docs/functions.md.",
+                at,
+            )
+        binder.unsupported(shown, "See docs/functions.md for the list of functions.", at)
     binder.require(function.key, at)
     result = function.result_type(kinds)
     if result is None:

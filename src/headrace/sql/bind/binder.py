@@ -1,4 +1,4 @@
-"""Syntax to logical plans: resolves names and makes a plan valid; rules (`rules/`) change it, keeping its meaning."""
+"""Turns queries into logical plans and resolves their names. The rules in `rules/` rewrite the plan afterwards."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from headrace.base.unknown import unknown
 from headrace.errors import (
     DuplicateName,
     MisplacedAggregate,
-    Span,
     TypeMismatch,
     UnknownStream,
     UnsupportedOnShared,
 )
-from headrace.model.program import Meaning
 from headrace.model.schema import DataType
 from headrace.sql.bind.column_names import column_name
-from headrace.sql.bind.expressions import ExprBinder
+from headrace.sql.bind.expression_binder import ExprBinder
 from headrace.sql.bind.groups import AboveAggregate, replace_aliases
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.windows import WindowReader
@@ -26,7 +24,7 @@ from headrace.sql.parse.syntax import (
     Item,
     Name,
     Node,
-    Query,
+    ParsedQuery,
     Relation,
     SelectQuery,
     Star,
@@ -35,33 +33,31 @@ from headrace.sql.parse.syntax import (
     Windowed,
     WithQuery,
 )
-from headrace.sql.plan.expr import AggCall, Column, Expr, walk
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, Scan, Union
+from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, walk
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, StreamScan, Union
 from headrace.sql.plan.types import Hidden, wider
 
 Ctes = dict[str, Plan]
 
 
-def bind_query(query: Query, names: Names, meaning: Meaning, text: str, statement: int | None) -> Plan:
-    """The logical plan of a query. Raises SqlError with the place."""
-    binder = _Binder(names, meaning, text, statement)
+def bind_query(query: ParsedQuery, names: Names, ctx: PlanContext) -> Plan:
+    """The logical plan of a query. Raises SqlError with its position."""
+    binder = _Binder(names, ctx)
     plan = binder.query(query, {})
     binder.check_outputs(plan, query)
     return plan
 
 
 class _Binder:
-    """Binds one query; `ctes` are the plans of the names that WITH declares."""
+    """Binds one query. `ctes` has the plan of each name that WITH declares."""
 
-    def __init__(self, names: Names, meaning: Meaning, text: str, statement: int | None) -> None:
-        self.names, self.meaning, self.text, self.statement = names, meaning, text, statement
-        self.windows = WindowReader(text, statement)
+    def __init__(self, names: Names, ctx: PlanContext) -> None:
+        self.names, self.ctx, self.span = names, ctx, ctx.span
+        self.windows = WindowReader(ctx)
 
-    def span(self, at: tuple[int, int]) -> Span:
-        return Span(self.text, at[0], at[1], self.statement)
-
-    def check_outputs(self, plan: Plan, query: Query) -> None:
-        """Output names are distinct, and every output has a type that a sink can hold."""
+    def check_outputs(self, plan: Plan, query: ParsedQuery) -> None:
+        """Requires distinct output names, and output types that sinks can store."""
         seen: set[str] = set()
         for field in plan.schema:
             if field.name.lower() in seen:
@@ -74,13 +70,13 @@ class _Binder:
             seen.add(field.name.lower())
             if isinstance(field.type, Hidden):
                 raise TypeMismatch(
-                    f"the output column '{field.name}' has the type {field.type}, which no sink can hold",
+                    f"the output column '{field.name}' has the type {field.type}, which no sink can store",
                     advice="Cast it, as in CAST(NULL AS STRING).",
                     span=self.span(self._item_place(query, field.name)),
                 )
 
-    def _item_place(self, query: Query, name: str) -> tuple[int, int]:
-        """The last select item that has `name`."""
+    def _item_place(self, query: ParsedQuery, name: str) -> tuple[int, int]:
+        """The position of the last select item named `name`."""
         while isinstance(query, WithQuery):
             query = query.body
         if isinstance(query, SelectQuery):
@@ -90,7 +86,7 @@ class _Binder:
             return query.items[-1].at
         return query.at
 
-    def query(self, query: Query, ctes: Ctes) -> Plan:
+    def query(self, query: ParsedQuery, ctes: Ctes) -> Plan:
         if isinstance(query, WithQuery):
             inner = dict(ctes)
             for name, body in query.ctes:
@@ -130,7 +126,7 @@ class _Binder:
         if [f.type for f in plan.schema] == kinds and plan.schema.names == names:
             return plan
         scope = Scope(plan.schema, None, "this query")
-        binder = ExprBinder(scope, self.meaning, self.text, self.statement, lambda node: None)
+        binder = ExprBinder(scope, self.ctx, lambda node: None)
         outputs: list[Named] = []
         for i, name in enumerate(names):
             outputs.append(Named(name, binder.coerce(scope.column(i, (0, 0)), kinds[i])))
@@ -147,12 +143,12 @@ class _Binder:
             return plan, Scope(plan.schema, relation.alias, f"'{relation.alias}'" if relation.alias else "the subquery")
         return self.window_table(relation, ctes)
 
-    def scan(self, table: Table) -> Scan:
+    def scan(self, table: Table) -> StreamScan:
         stream = self.names.stream(table.name)
         if stream is None:
             known = self.names.stream_names()
             raise unknown(UnknownStream, "stream", table.name, known, span=self.span(table.at))
-        return Scan(stream)
+        return StreamScan(stream)
 
     def window_table(self, node: Windowed, ctes: Ctes) -> tuple[Plan, Scope]:
         plan, scope = self.relation(node.input, ctes)
@@ -167,9 +163,9 @@ class _Binder:
         if column is None:
             raise scope.unknown(node.time, span)
         window = self.windows.table(node.function, node.arguments, node.at)
-        index = column.index if isinstance(column, Column) else None
+        index = column.index if isinstance(column, ColumnRef) else None
         time = self.windows.require_event_time(plan, index, node.time.at)
-        assigned = AssignWindow(plan, window, time, node.function, True, node.at)
+        assigned = AssignWindow(input=plan, window=window, time=time, name=node.function, flat=True, at=node.at)
         alias = node.alias or (node.input.name if isinstance(node.input, Table) else None)
         return assigned, Scope(assigned.schema, alias, "the windowed stream")
 
@@ -184,8 +180,7 @@ class _SelectBinder:
         self.exprs = self._binder()
 
     def _binder(self) -> ExprBinder:
-        parent = self.parent
-        return ExprBinder(self.scope, parent.meaning, parent.text, parent.statement, self._window_of)
+        return ExprBinder(self.scope, self.parent.ctx, self._window_of)
 
     def bind(self) -> Plan:
         select = self.select
@@ -199,7 +194,7 @@ class _SelectBinder:
         bound = [item if isinstance(item, Named) else Named(_name(item), self.exprs.bind(item.value)) for item in items]
         having = None if select.having is None else self._having(select.having, items)
         exprs = [named.expr for named in bound] + ([] if having is None else [having])
-        calls = [e for expr in exprs if not isinstance(expr, Column) for e in walk(expr) if isinstance(e, AggCall)]
+        calls = [e for expr in exprs if not isinstance(expr, ColumnRef) for e in walk(expr) if isinstance(e, AggCall)]
         self.exprs.aggregates = False
         if select.group_by is None and not calls:
             if select.having is not None:
@@ -212,7 +207,7 @@ class _SelectBinder:
         if select.distinct is not None:
             raise UnsupportedOnShared(
                 "DISTINCT over groups cannot run on the shared host",
-                advice="Groups differ already if the select list holds all their keys: leave DISTINCT out.",
+                advice="Remove DISTINCT: groups are distinct when the select list has all their keys.",
                 span=self.exprs.span(select.distinct),
             )
         return self._aggregate(bound, having, calls, items)
@@ -238,13 +233,13 @@ class _SelectBinder:
         for excluded in star.excluded:
             span = self.exprs.span(excluded.at)
             found = scope.find(excluded, span)
-            if not isinstance(found, Column):
+            if not isinstance(found, ColumnRef):
                 raise scope.unknown(excluded, span)
             skipped.add(found.index)
         hidden = self.plan.width if isinstance(self.plan, AssignWindow) and not self.plan.flat else len(scope.schema)
         at = star.at
         return [
-            Named(field.name, Column(field.type, i, field.name, at=at))
+            Named(field.name, ColumnRef(field.type, i, field.name, at=at))
             for i, field in enumerate(scope.schema.fields)
             if i not in skipped and i < hidden
         ]
@@ -252,7 +247,7 @@ class _SelectBinder:
     # --- windows --------------------------------------------------------------------------------
 
     def _assign_window(self) -> None:
-        """Puts an AssignWindow below the aggregate for the window call of GROUP BY."""
+        """Adds an AssignWindow below the aggregate for the window call in GROUP BY."""
         grouped = [self._selected(node) for node in self.select.group_by or ()]
         calls = [
             node
@@ -264,20 +259,20 @@ class _SelectBinder:
         windows = self.parent.windows
         call = calls[0]
         if len(calls) > 1:
-            windows.fail("a query has one window", "Use one pipeline per window.", calls[1].at)
+            windows.fail("a query can have only one window", "Create one pipeline per window.", calls[1].at)
         if isinstance(self.plan, AssignWindow) or any(isinstance(p, AssignWindow) for p in _chain(self.plan)):
             windows.fail("the relation is already windowed", "Group by window_start, window_end.", call.at)
         window = windows.grouping(call.name, call.args, call.at)
         time = self.exprs.bind(call.args[0])
-        index = time.index if isinstance(time, Column) else None
+        index = time.index if isinstance(time, ColumnRef) else None
         index = windows.require_event_time(self.plan, index, call.args[0].at)
-        self.plan = AssignWindow(self.plan, window, index, call.name, False, call.at)
+        self.plan = AssignWindow(input=self.plan, window=window, time=index, name=call.name, flat=False, at=call.at)
         self.window_call = call
         self.scope = Scope(self.plan.schema, self.scope.qualifier, self.scope.what)
         self.exprs = self._binder()
 
     def _selected(self, node: Node) -> Node:
-        """What a group key means when it is an alias or a position of the select list."""
+        """The select item that a group key refers to by alias or position, else the key itself."""
         items = self.select.items
         if isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() not in self.scope.places:
             named = [i.value for i in items if i.alias is not None and i.alias.lower() == node.parts[0].lower()]
@@ -287,7 +282,7 @@ class _SelectBinder:
         return node
 
     def _window_of(self, node: Apply) -> Expr | None:
-        """The window column, for a call that says the same as the one in GROUP BY."""
+        """The window column, if the call equals the window call in GROUP BY."""
         if self.window_call is None or not isinstance(self.plan, AssignWindow):
             return None
         if node is not self.window_call:
@@ -295,12 +290,12 @@ class _SelectBinder:
             if node.name != self.window_call.name or window != self.plan.window:
                 return None
         width = self.plan.width
-        return Column(self.plan.schema[width].type, width, self.plan.schema[width].name, at=node.at)
+        return ColumnRef(self.plan.schema[width].type, width, self.plan.schema[width].name, at=node.at)
 
     # --- aggregates -----------------------------------------------------------------------------
 
     def _having(self, node: Node, items: list[Item | Named]) -> Expr:
-        """HAVING sees the aliases of the select list first, then the input's columns; aggregates see only these."""
+        """Binds HAVING. Aliases of the select list hide input columns, except inside an aggregate."""
         aliases = {i.alias.lower(): i.value for i in items if isinstance(i, Item) and i.alias is not None}
         return self.exprs.predicate(replace_aliases(node, aliases), "HAVING")
 
@@ -323,7 +318,7 @@ class _SelectBinder:
             if not 1 <= position <= len(bound):
                 raise TypeMismatch(
                     f"GROUP BY {position}: the select list has {len(bound)} columns",
-                    advice="Use a position from 1 on.",
+                    advice="Positions start at 1.",
                     span=self.exprs.span(node.at),
                 )
             return bound[position - 1]
@@ -332,7 +327,7 @@ class _SelectBinder:
                 if isinstance(item, Item) and item.alias is not None and item.alias.lower() == node.parts[0].lower():
                     return named
         expr = self.exprs.bind(node)
-        return Named(expr.name if isinstance(expr, Column) else column_name(node), expr)
+        return Named(expr.name if isinstance(expr, ColumnRef) else column_name(node), expr)
 
     def _aggregate(
         self, bound: list[Named], having: Expr | None, calls: list[AggCall], items: list[Item | Named]
@@ -351,23 +346,23 @@ class _SelectBinder:
         return Project(plan, tuple(Named(named.name, above.rewrite(named.expr)) for named in bound))
 
     def _distinct(self, bound: list[Named]) -> Plan:
-        """The select list as the keys of groups."""
+        """SELECT DISTINCT: an aggregate whose keys are the select list."""
         self._check_window_keys(bound)
         rows = Aggregate(self.plan, tuple(bound), (), distinct=True)
-        return Project(rows, tuple(Named(k.name, Column(k.expr.type, i, k.name)) for i, k in enumerate(bound)))
+        return Project(rows, tuple(Named(k.name, ColumnRef(k.expr.type, i, k.name)) for i, k in enumerate(bound)))
 
     def _check_window_keys(self, keys: list[Named]) -> None:
-        """A windowed relation is grouped by its window: both ends of it for the table functions."""
+        """Requires that a windowed relation is grouped by its window: by start and end for the table functions."""
         if not isinstance(self.plan, AssignWindow):
             flat = next((p for p in _chain(self.plan) if isinstance(p, AssignWindow)), None)
         else:
             flat = self.plan
         if flat is None or not flat.flat:
             return
-        used = {e.name.lower() for k in keys for e in walk(k.expr) if isinstance(e, Column)}
+        used = {e.name.lower() for k in keys for e in walk(k.expr) if isinstance(e, ColumnRef)}
         if not {"window_start", "window_end"} <= used:
             self.parent.windows.fail(
-                "a windowed stream is grouped by its window", "Add GROUP BY window_start, window_end.", flat.at
+                "a windowed stream must be grouped by its window", "Add GROUP BY window_start, window_end.", flat.at
             )
 
 
@@ -376,7 +371,7 @@ def _name(item: Item) -> str:
 
 
 def _chain(plan: Plan) -> list[Plan]:
-    """The nodes below `plan` as far as there is one input each and no aggregate."""
+    """Yields the nodes below `plan`, down to the first that is an aggregate or has several inputs."""
     found: list[Plan] = []
     while len(plan.inputs) == 1 and not isinstance(plan, Aggregate):
         plan = plan.inputs[0]

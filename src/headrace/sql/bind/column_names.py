@@ -1,4 +1,4 @@
-"""The name Spark gives an output column that has no alias: the expression, spelled out."""
+"""Names output columns without an alias like Spark: by the text of the expression."""
 
 from __future__ import annotations
 

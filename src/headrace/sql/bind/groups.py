@@ -1,4 +1,4 @@
-"""What stands above GROUP BY: expressions over groups instead of rows, and the aliases that HAVING may use."""
+"""Expressions above GROUP BY: they read groups instead of rows. HAVING may use aliases of the select list."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from headrace.errors import NotGrouped, Span
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
-from headrace.sql.parse.syntax import Apply, CastTo, Name, Node, Place
-from headrace.sql.plan.expr import AggCall, Column, Expr, transform
+from headrace.sql.parse.syntax import Apply, CastTo, Name, Node, TextRange
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, transform
 from headrace.sql.plan.logical import Aggregate
 
 
 class AboveAggregate:
     """Rewrites expressions over an aggregate's input to expressions over its output."""
 
-    def __init__(self, aggregate: Aggregate, span: Callable[[Place], Span]) -> None:
+    def __init__(self, aggregate: Aggregate, span: Callable[[TextRange], Span]) -> None:
         self.aggregate, self.span = aggregate, span
         self.keys = {key.expr: i for i, key in reversed(list(enumerate(aggregate.keys)))}
         self.calls = {call: i for i, call in enumerate(aggregate.calls)}
@@ -28,13 +28,13 @@ class AboveAggregate:
         position = self.keys.get(expr)
         if position is not None:
             key = self.aggregate.keys[position]
-            return Column(expr.type, position, key.name, at=expr.at)
+            return ColumnRef(expr.type, position, key.name, at=expr.at)
         if isinstance(expr, AggCall):
             position = len(self.aggregate.keys) + self.calls[expr]
-            return Column(expr.type, position, f"agg{self.calls[expr]}", at=expr.at)
-        if isinstance(expr, Column):
+            return ColumnRef(expr.type, position, f"agg{self.calls[expr]}", at=expr.at)
+        if isinstance(expr, ColumnRef):
             raise NotGrouped(
-                f"'{expr.name}' is neither grouped nor in an aggregate",
+                f"'{expr.name}' is neither in GROUP BY nor inside an aggregate",
                 advice=f"Add it to GROUP BY, or use first({expr.name}), min({expr.name}), ...",
                 span=self.span(expr.at),
                 name=expr.name,
@@ -43,7 +43,7 @@ class AboveAggregate:
 
 
 def replace_aliases(node: Node, aliases: dict[str, Node]) -> Node:
-    """Puts the select list's expressions where HAVING uses their aliases."""
+    """Replaces aliases of the select list in HAVING by their expressions."""
     if isinstance(node, Name) and len(node.parts) == 1:
         return aliases.get(node.parts[0].lower(), node)
     if isinstance(node, Apply) and AGGREGATE_ALIASES.get(node.name, node.name) not in AGGREGATE_NAMES:

@@ -1,4 +1,4 @@
-"""Literals of Spark SQL as typed values: numbers with suffixes, dates, timestamps in the session's time zone."""
+"""Turns Spark SQL literals into typed values: numbers with suffixes, dates, timestamps in the session time zone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.model.schema import (
     DataType,
     Decimal,
 )
-from headrace.sql.parse.syntax import Constant, Place
+from headrace.sql.parse.syntax import Constant, TextRange
 from headrace.sql.plan.expr import Literal
 from headrace.sql.plan.types import VOID
 
@@ -39,7 +39,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def constant(node: Constant, time_zone: str) -> Literal:
-    """The typed value of a literal as it was written. Raises ValueError with what is wrong."""
+    """The typed value of a literal. Raises ValueError with the reason."""
     text, at = node.text, node.at
     if node.kind == "number":
         return number(text, at)
@@ -56,8 +56,8 @@ def constant(node: Constant, time_zone: str) -> Literal:
     return timestamp(text, TIMESTAMP if node.kind == "timestamp" else TIMESTAMP_NTZ, time_zone, at)
 
 
-def number(text: str, at: Place) -> Literal:
-    """A number literal. Raises ValueError with what is wrong."""
+def number(text: str, at: TextRange) -> Literal:
+    """A number literal. Raises ValueError with the reason."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a number")
@@ -81,13 +81,13 @@ def number(text: str, at: Place) -> Literal:
     return _decimal(digits, at)
 
 
-def _whole(value: int, kind: DataType, text: str, at: Place) -> Literal:
+def _whole(value: int, kind: DataType, text: str, at: TextRange) -> Literal:
     if not -_LIMITS[kind] <= value < _LIMITS[kind]:
         raise ValueError(f"{text} is out of range for {kind}")
     return Literal(kind, value, at=at)
 
 
-def _decimal(text: str, at: Place) -> Literal:
+def _decimal(text: str, at: TextRange) -> Literal:
     value = decimal.Decimal(text)
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
@@ -99,11 +99,11 @@ def _decimal(text: str, at: Place) -> Literal:
 
 
 def fits(value: int, kind: DataType) -> bool:
-    """Whether a whole number is in the range of an integral type."""
+    """True if a whole number is in the range of an integral type."""
     return -_LIMITS[kind] <= value < _LIMITS[kind]
 
 
-def date(text: str, at: Place) -> Literal:
+def date(text: str, at: TextRange) -> Literal:
     """A date text. Raises ValueError."""
     return Literal(DATE, _date(text.strip()), at=at)
 
@@ -118,7 +118,7 @@ def _date(text: str) -> datetime.date:
         raise ValueError(f"{text!r} is not a date: {problem}") from None
 
 
-def timestamp(text: str, kind: DataType, time_zone: str, at: Place) -> Literal:
+def timestamp(text: str, kind: DataType, time_zone: str, at: TextRange) -> Literal:
     """A timestamp text as microseconds since 1970: an instant for TIMESTAMP, a wall-clock reading otherwise."""
     match = _MOMENT.fullmatch(text.strip())
     if match is None:

@@ -1,16 +1,16 @@
-"""What names mean at one point of a query: the columns of its relation, by name and by qualifier."""
+"""Resolves names at one point of a query: the columns of its relation, by name and by qualifier."""
 
 from __future__ import annotations
 
 from headrace.base.unknown import unknown
 from headrace.errors import AmbiguousColumn, Span, UnknownColumn
 from headrace.model.schema import Schema, Struct
-from headrace.sql.parse.syntax import Name, Place
-from headrace.sql.plan.expr import Column, Expr, FieldOf
+from headrace.sql.parse.syntax import Name, TextRange
+from headrace.sql.plan.expr import ColumnRef, Expr, FieldOf
 
 
 class Scope:
-    """The columns of one relation. `qualifier` is its alias or name; names are compared without case."""
+    """The columns of one relation. `qualifier` is its alias or name. Names ignore case."""
 
     def __init__(self, schema: Schema, qualifier: str | None, what: str) -> None:
         self.schema, self.qualifier, self.what = schema, qualifier, what
@@ -18,13 +18,13 @@ class Scope:
         for index, field in enumerate(schema.fields):
             self.places.setdefault(field.name.lower(), []).append(index)
 
-    def column(self, index: int, at: Place) -> Column:
+    def column(self, index: int, at: TextRange) -> ColumnRef:
         """Column `index` as an expression."""
         field = self.schema.fields[index]
-        return Column(field.type, index, field.name, at=at)
+        return ColumnRef(field.type, index, field.name, at=at)
 
     def find(self, name: Name, span: Span) -> Expr | None:
-        """What `name` means, or None. Raises AmbiguousColumn, and UnknownColumn for a missing struct field."""
+        """The expression that `name` refers to, or None. Raises AmbiguousColumn and, for a field, UnknownColumn."""
         parts = name.parts
         if len(parts) > 1 and self.qualifier is not None and parts[0].lower() == self.qualifier.lower():
             found = self._one(parts[1], span, name.at)
@@ -33,7 +33,7 @@ class Scope:
         found = self._one(parts[0], span, name.at)
         return None if found is None else self._fields(found, parts[1:], span, name.at)
 
-    def _one(self, name: str, span: Span, at: Place) -> Column | None:
+    def _one(self, name: str, span: Span, at: TextRange) -> ColumnRef | None:
         indexes = self.places.get(name.lower(), [])
         if len(indexes) > 1:
             raise AmbiguousColumn(
@@ -44,13 +44,13 @@ class Scope:
             )
         return self.column(indexes[0], at) if indexes else None
 
-    def _fields(self, expr: Expr, parts: tuple[str, ...], span: Span, at: Place) -> Expr:
+    def _fields(self, expr: Expr, parts: tuple[str, ...], span: Span, at: TextRange) -> Expr:
         for part in parts:
             expr = field_of(expr, part, span, at)
         return expr
 
     def unknown(self, name: Name, span: Span) -> UnknownColumn:
-        """The error for a name that nothing here has."""
+        """The error for a name that does not exist here."""
         text = ".".join(name.parts)
         qualified = len(name.parts) > 1 and self.qualifier and name.parts[0].lower() == self.qualifier.lower()
         return unknown(
@@ -65,11 +65,11 @@ class Scope:
         )
 
 
-def field_of(expr: Expr, name: str, span: Span, at: Place) -> Expr:
+def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
     """Field `name` of a struct expression. Raises UnknownColumn."""
     if not isinstance(expr.type, Struct):
         raise UnknownColumn(
-            f"this is {expr.type} and has no field '{name}'",
+            f"{expr.type} has no field '{name}'",
             advice="Only STRUCT columns have fields; use m['key'] for a MAP.",
             span=span,
             name=name,

@@ -4,53 +4,53 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from headrace.errors import BadWindow, Span
+from headrace.errors import BadWindow
 from headrace.model.program import Window, WindowKind
 from headrace.sql.parse.intervals import parse_interval
-from headrace.sql.parse.syntax import Constant, IntervalConstant, Node, Place
+from headrace.sql.parse.syntax import Constant, IntervalConstant, Node, TextRange
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.logical import Plan, origin
 
-# A week by the minute has 10,080.
+# A window of a week that slides by a minute puts each row into 10,080 windows.
 MAX_WINDOWS = 20_000
 
 
 class WindowReader:
-    """Reads the arguments of window functions of one script."""
+    """Reads the arguments of window functions."""
 
-    def __init__(self, text: str, statement: int | None) -> None:
-        self.text, self.statement = text, statement
+    def __init__(self, ctx: PlanContext) -> None:
+        self.span = ctx.span
 
-    def fail(self, message: str, advice: str, at: Place) -> NoReturn:
+    def fail(self, message: str, advice: str, at: TextRange) -> NoReturn:
         raise BadWindow(message, advice=advice, span=self.span(at))
 
-    def span(self, at: Place) -> Span:
-        return Span(self.text, at[0], at[1], self.statement)
-
     def duration(self, node: Node) -> int:
-        """A length of time as microseconds: an interval or a text such as '1 minute'."""
+        """A duration in microseconds: an interval, or a text such as '1 minute'."""
         if isinstance(node, IntervalConstant):
             months, micros = node.months, node.micros
         elif isinstance(node, Constant) and node.kind == "string":
             try:
                 months, micros = parse_interval(node.text)
             except ValueError as problem:
-                self.fail(f"this is not a length of time: {problem}", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
+                self.fail(f"this is not a duration: {problem}", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
         else:
-            self.fail("a window's length is a constant", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
+            self.fail("the length of a window must be a constant", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
         if months:
             self.fail("months and years have no fixed length", "Use days or smaller units.", node.at)
         return micros
 
-    def grouping(self, name: str, args: tuple[Node, ...], at: Place) -> Window:
+    def grouping(self, name: str, args: tuple[Node, ...], at: TextRange) -> Window:
         """The window of `window(ts, ...)` or `session_window(ts, gap)`."""
         if name == "session_window":
             if len(args) != 2:
-                self.fail("session_window takes the event time and a gap", "session_window(ts, '5 minutes')", at)
+                self.fail("session_window takes the event time and a gap", "Write session_window(ts, '5 minutes').", at)
             gap = self.positive(args[1], "the gap")
             return Window("session", gap, gap)
         if not 2 <= len(args) <= 4:
             self.fail(
-                "window takes the event time, a size, and perhaps a slide and an offset", "window(ts, '1 minute')", at
+                "window takes the event time, a size, and optionally a slide and an offset",
+                "Write window(ts, '1 minute').",
+                at,
             )
         size = self.positive(args[1], "the size")
         slide = self.positive(args[2], "the slide") if len(args) > 2 else size
@@ -62,7 +62,7 @@ class WindowReader:
         self.limit(size, slide, at)
         return Window("tumble" if slide == size else "hop", size, slide, offset % slide)
 
-    def table(self, function: str, args: tuple[Node, ...], at: Place) -> Window:
+    def table(self, function: str, args: tuple[Node, ...], at: TextRange) -> Window:
         """The window of TUMBLE(..., size), HOP(..., slide, size), CUMULATE(..., step, size), SESSION(..., gap)."""
         counts = {"tumble": (1, 2), "hop": (2, 3), "cumulate": (2, 3), "session": (1, 1)}
         low, high = counts[function]
@@ -90,8 +90,8 @@ class WindowReader:
         kind: WindowKind = "cumulate" if function == "cumulate" else "tumble" if slide == size else "hop"
         return Window(kind, size, slide, offset % slide)
 
-    def limit(self, size: int, slide: int, at: Place) -> None:
-        """A row is in size / slide windows, and Ring 0 makes a row for each of them."""
+    def limit(self, size: int, slide: int, at: TextRange) -> None:
+        """Limits size / slide: Ring 0 makes one row for each window that a row is in."""
         windows = -(-size // slide)
         if windows > MAX_WINDOWS:
             advice = "Make the slide longer, or the size shorter."
@@ -100,11 +100,11 @@ class WindowReader:
     def positive(self, node: Node, what: str) -> int:
         micros = self.duration(node)
         if micros <= 0:
-            self.fail(f"{what} must be longer than zero", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
+            self.fail(f"{what} must be greater than zero", "Write '1 minute' or INTERVAL 1 MINUTE.", node.at)
         return micros
 
-    def require_event_time(self, plan: Plan, index: int | None, at: Place) -> int:
-        """The window's time column must be the stream's event time, unchanged; its index in `plan`."""
+    def require_event_time(self, plan: Plan, index: int | None, at: TextRange) -> int:
+        """The index of the window's time column in `plan`. It must be the stream's event time, unchanged."""
         found = None if index is None else origin(plan, index)
         if (
             found is None
@@ -118,6 +118,6 @@ class WindowReader:
                     f"Declare one: CREATE STREAM {stream.name} (..., WATERMARK FOR ts AS ts - INTERVAL 10 SECONDS)."
                 )
                 self.fail(f"stream '{stream.name}' has no event time", advice, at)
-            advice = "Use the column of WATERMARK FOR, without changing it."
-            self.fail("a window is over the event-time column of the stream", advice, at)
+            advice = "Use the column of WATERMARK FOR, without any expression around it."
+            self.fail("a window needs the event-time column of the stream", advice, at)
         return index

@@ -1,4 +1,4 @@
-"""EXPLAIN as JSON: the same facts as `explain`, for programs. Keys are stable."""
+"""EXPLAIN as JSON: the same facts as `explain`, for programs. The keys are stable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
 from headrace.sql.explain.explain_text import HOST_REASON
-from headrace.sql.explain.live_stream import LiveStream, adding, asked_by, batch_policy
+from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
 from headrace.sql.explain.plan_text import show_node, show_plan
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, topological
@@ -19,7 +19,7 @@ from headrace.sql.planner import Planned
 
 
 def explain_json(planned: Planned, live: LiveStream | None) -> str:
-    """What running the query means, as JSON text with sorted keys."""
+    """Describes how the query runs, as JSON text with sorted keys."""
     document = {
         "pipeline": planned.name,
         "host": {"name": "shared", "reason": HOST_REASON},
@@ -126,8 +126,8 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
         "dead_letters": None if planned.stream.dead_letters is None else _sink(planned.stream.dead_letters),
         "view": _view(view, schema),
     }
-    if told := batch_policy(planned.stream, live):
-        foot["batch_policy"] = told
+    if lines := batch_policy(planned.stream, live):
+        foot["batch_policy"] = lines
     if live is not None:
         foot["applied"] = {
             "version": live.version,
@@ -136,7 +136,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
         }
         foot["subscribers"] = {name: _view(p.view, schema) for name, p in live.pipelines.items()}
         foot |= live.facts
-        change = adding(planned, live)
+        change = impact_of(planned, live)
         sharing = {"filter": change.filter or None, "shares_windowing_with": list(change.shares_with)}
         if planned.name in live.pipelines:
             foot["runs"] = sharing

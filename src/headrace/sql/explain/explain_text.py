@@ -1,33 +1,34 @@
-"""EXPLAIN as text: stable, so that golden files can hold it. Shared operators are printed once, by name."""
+"""EXPLAIN as text. The text is stable: golden files hold it. An operator with several readers is printed once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.model.program import MAX_GROUPS, Expression, Partial
+from headrace.model.program import MAX_GROUPS, Expression, Partial, Ring1Program
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
-from headrace.sql.explain.live_stream import LiveStream, adding, asked_by, batch_policy
+from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
 from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.plan.logical import Plan
-from headrace.sql.plan.physical import Physical, PhysicalBarrier, show_view, show_window, topological
+from headrace.sql.plan.physical import Physical, show_view, show_window, topological
 from headrace.sql.planner import Planned
 
 HOST_REASON = "one stream, and every expression is on the verified list"
 
 
 def explain(planned: Planned, live: LiveStream | None, verbose: bool) -> str:
-    """What running the query means, part by part. `live` is the stream as a hub runs it, None without one; `verbose`
-    adds the effect of every rule."""
+    """Describes how the query runs, part by part. `live` is the running stream, None without a hub. `verbose` adds the
+    effect of every rule."""
     lines = [f"pipeline {planned.name}" if planned.name is not None else "query"]
     lines.append(f"host: shared ({HOST_REASON})")
     lines += _block("logical plan", show_plan(planned.logical).split("\n"))
     lines += _block("physical plan", show_physical(planned.physical).split("\n"))
     lines += _block("ring 0", list(_ring0(planned)))
-    lines += _block("bridge", list(_bridge(planned)))
-    lines += _block("ring 1", list(_ring1(planned)))
+    if planned.program.ring1 is not None:
+        lines += _block("bridge", list(_bridge(planned)))
+        lines += _block("ring 1", list(_ring1(planned, planned.program.ring1)))
     lines += _block("watermark", list(_watermark(planned)))
     lines += _block("sinks", list(_sinks(planned)))
     if verbose:
@@ -84,36 +85,27 @@ def _ring0(planned: Planned) -> Iterator[str]:
 
 
 def _bridge(planned: Planned) -> Iterator[str]:
-    if planned.program.ring1 is None:
-        yield "one lane, rows; no state"
-    elif planned.program.ring0.keys:
+    if planned.program.ring0.keys:
         yield f"lanes by hash of {', '.join(k.name for k in planned.program.ring0.keys)}; partial states"
     else:
         yield "one lane; partial states"
     yield "order within an epoch: events, watermark, barrier, end"
-    if planned.program.ring1 is None:
-        yield "barriers: the sinks wait for all tasks of the epoch"
-    else:
-        yield "barriers: a lane waits for all tasks of the epoch, the sinks for all lanes"
+    yield "barriers: each lane waits for all tasks of the epoch"
 
 
-def _ring1(planned: Planned) -> Iterator[str]:
-    ring1 = planned.program.ring1
-    if ring1 is None:
-        yield "nothing: the query keeps no state"
-        return
+def _ring1(planned: Planned, ring1: Ring1Program) -> Iterator[str]:
     if ring1.emit == "close":
         yield "emit: when the watermark closes a window"
     elif ring1.emit == "first":
-        yield "emit: a row when it is first seen"
+        yield "emit: a row at its first occurrence"
         kept = "the watermark passes its window" if ring1.window is not None else "the pipeline ends"
         yield f"kept: until {kept}"
     elif planned.emit is None:
         yield "emit: on change (implied: without a window a group never closes)"
     else:
         yield "emit: on change"
-    if planned.settings.max_groups != MAX_GROUPS:
-        yield f"limit: {planned.settings.max_groups} groups"
+    if planned.options.max_groups != MAX_GROUPS:
+        yield f"limit: {planned.options.max_groups} groups"
     yield f"having: {ring1.having or 'none'}"
     yield "outputs:"
     yield from _some(ring1.outputs)
@@ -129,7 +121,7 @@ def _watermark(planned: Planned) -> Iterator[str]:
     if "max_future" in stream.options:
         yield f"rows more than {show_interval(settings.max_future)} ahead of the clock do not move it"
     if settings.idle_advance is not None:
-        yield f"goes on with the clock after {show_interval(settings.idle_advance)} without rows"
+        yield f"advances with the clock after {show_interval(settings.idle_advance)} without rows"
 
 
 def _sinks(planned: Planned) -> Iterator[str]:
@@ -137,12 +129,12 @@ def _sinks(planned: Planned) -> Iterator[str]:
         yield f"{sink.name}: {sink.kind}, {SINKS[sink.kind].guarantee}"
     if not planned.sinks:
         yield "none"
-    if (late := planned.settings.late) is not None:
+    if (late := planned.options.late) is not None:
         columns = ", ".join(o.name for o in late.outputs)
         yield f"{late.sink.name}: {late.sink.kind}, gets late rows ({columns})"
-    barriers = [n for n in topological(planned.physical) if isinstance(n, PhysicalBarrier)]
-    for barrier in barriers:
-        yield f"barriers wait for all {barrier.upstream_count} of them"
+    if planned.sinks:
+        waits = "all tasks" if planned.program.ring1 is None else "all tasks and lanes"
+        yield f"commit: when {waits} of the epoch have delivered its barrier"
 
 
 def _rules(planned: Planned) -> Iterator[str]:
@@ -170,13 +162,13 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
         return
     yield f"applied: version {live.version}, {show_view(live.applied, schema)}"
     for index, names in asked_by(live, schema).items():
-        who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "nobody")
+        who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "no pipeline")
         yield f"  {index} {schema[index].name}: {who}"
     yield "subscribers:" if live.pipelines else "subscribers: none"
     for name, program in sorted(live.pipelines.items()):
         yield f"  {name}: {show_view(program.view, schema)}"
     yield from (f"{fact}: {_shown(value)}" for fact, value in live.facts.items())
-    change = adding(planned, live)
+    change = impact_of(planned, live)
     if planned.name in live.pipelines:
         yield f"this pipeline runs: {'; '.join(change.shared) or 'shares the decoding only'}"
     else:

@@ -1,32 +1,35 @@
-"""What a running hub tells EXPLAIN about a stream, and what adding a pipeline to it would change."""
+"""The running stream that EXPLAIN describes, and the effect of adding a pipeline to it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.model.program import PipelineProgram, StreamDef
+from headrace.model.program import PipelineProgram, StreamDef, families
 from headrace.model.schema import Schema, View
 from headrace.model.status import StreamStatus
 from headrace.model.stream_options import stream_settings
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.planner import Planned
-from headrace.sql.rules.find_families import program_family
 
 
 @dataclass(frozen=True)
 class LiveStream:
-    """A stream as it runs: the plan version of the newest planned epoch, the columns that epoch decodes (`applied`),
-    the programs of the pipelines in it, by name, and what else is known of the stream."""
+    """A running stream, as its newest planned epoch sees it.
+
+    `version` is the plan version of that epoch, `applied` the columns that it decodes, and `pipelines` the programs
+    that it runs, by pipeline name. Pipelines in `alone` share no pass while their cost is measured.
+    """
 
     version: int
     applied: View
     pipelines: Mapping[str, PipelineProgram] = field(default_factory=dict)
     status: StreamStatus | None = None
+    alone: frozenset[str] = frozenset()
 
     @property
     def facts(self) -> dict[str, object]:
-        """How far the stream has come."""
+        """The progress of the stream."""
         status = self.status
         if status is None:
             return {}
@@ -41,8 +44,8 @@ class LiveStream:
 
 
 @dataclass(frozen=True)
-class Change:
-    """What adding a pipeline to a running stream would change."""
+class Impact:
+    """How the work of a running stream changes when a pipeline joins it."""
 
     decode: tuple[str, ...]
     filter: str
@@ -50,7 +53,7 @@ class Change:
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """The change as one line."""
         if self.decode:
             plural = "" if len(self.decode) == 1 else "s"
             decode = f"decode +{len(self.decode)} column{plural}: {', '.join(self.decode)}"
@@ -60,7 +63,7 @@ class Change:
 
     @property
     def shared(self) -> list[str]:
-        """What the pipeline does together with others, and with whom."""
+        """The steps that the pipeline shares, each with the names of the other pipelines."""
         parts = [self.filter] if self.filter else []
         if self.shares_with:
             parts.append(f"shares windowing with {', '.join(self.shares_with)}")
@@ -68,22 +71,22 @@ class Change:
 
 
 def batch_policy(stream: StreamDef, live: LiveStream | None) -> list[str]:
-    """When epochs are cut, if the stream says so; with a warning when that is sooner than an epoch takes."""
+    """The stream's own limits for epochs, if it sets any. Warns when an epoch takes longer than `max_latency`."""
     if not {"max_rows", "max_latency", "flush_on_watermark"} & stream.options.keys():
         return []
     settings = stream_settings(stream)
     wait = settings.max_latency
-    told = [f"epochs: cut at max_rows {settings.max_rows} or after max_latency {show_interval(wait)}"]
+    lines = [f"epochs: cut at max_rows {settings.max_rows} or after max_latency {show_interval(wait)}"]
     if wait and not settings.flush_on_watermark:
-        told[0] += ", also after windows have closed"
+        lines[0] += ", also after windows have closed"
     took = None if live is None or live.status is None else live.status.epoch_ms
     if "max_latency" in stream.options and took is not None and wait < took * 1000:
-        told.append(f"warning: an epoch took {took:.0f} ms, so rows wait longer than max_latency")
-    return told
+        lines.append(f"warning: an epoch took {took:.0f} ms, so rows wait longer than max_latency")
+    return lines
 
 
 def asked_by(live: LiveStream, schema: Schema) -> dict[int, tuple[str, ...]]:
-    """For each decoded column, the running pipelines that need it, by name."""
+    """For each decoded column, the names of the running pipelines that need it."""
     width = len(schema)
     needs = {name: set(program.view.indexes(width)) for name, program in live.pipelines.items()}
     return {
@@ -92,8 +95,8 @@ def asked_by(live: LiveStream, schema: Schema) -> dict[int, tuple[str, ...]]:
     }
 
 
-def adding(planned: Planned, live: LiveStream) -> Change:
-    """What changes when `planned` joins the running stream; itself, if it already runs, does not count as another."""
+def impact_of(planned: Planned, live: LiveStream) -> Impact:
+    """The effect of adding `planned` to the running stream. A running pipeline is not compared with itself."""
     schema = planned.stream.schema
     width = len(schema)
     others = {name: p for name, p in live.pipelines.items() if name != planned.name}
@@ -101,10 +104,23 @@ def adding(planned: Planned, live: LiveStream) -> Change:
     needed = set(planned.program.view.indexes(width))
     if planned.stream.event_time is not None:
         needed.add(planned.stream.event_time)
-    fresh = tuple(schema[i].name for i in sorted(needed - decoded))
     where = planned.program.ring0.filter
     same_filter = sorted(name for name, p in others.items() if p.ring0.filter == where)
     condition = f"same filter as {', '.join(same_filter)}" if same_filter else "filter of its own"
-    family = program_family(planned.program)
-    shares = () if family is None else tuple(sorted(n for n, p in others.items() if program_family(p) == family))
-    return Change(fresh, condition if where is not None else "", shares)
+    return Impact(
+        decode=tuple(schema[i].name for i in sorted(needed - decoded)),
+        filter=condition if where is not None else "",
+        shares_with=_family(planned, live, others),
+    )
+
+
+def _family(planned: Planned, live: LiveStream, others: Mapping[str, PipelineProgram]) -> tuple[str, ...]:
+    """The running pipelines that share the aggregation pass of `planned`."""
+    if planned.name in live.alone:
+        return ()
+    sharing: dict[str | None, PipelineProgram] = {n: p for n, p in others.items() if n not in live.alone}
+    own: str | None = planned.name  # None for a bare query
+    for members in families({**sharing, own: planned.program}):
+        if own in members:
+            return tuple(sorted(name for name in members if name is not None and name != own))
+    return ()

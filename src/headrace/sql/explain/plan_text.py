@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from headrace.model.schema import STRING, TIMESTAMP, TIMESTAMP_NTZ
 from headrace.sql.parse.intervals import show_interval
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, FieldOf, Literal
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, Scan, Union
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan, Union
 from headrace.sql.plan.physical import show_view, show_window
 from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS
 
@@ -21,8 +21,8 @@ _MANY = 12
 
 
 def show_expr(expr: Expr) -> str:
-    """An expression in the user's terms: column names, Spark's function names."""
-    if isinstance(expr, Column):
+    """An expression with the user's column names and Spark's function names."""
+    if isinstance(expr, ColumnRef):
         return expr.name
     if isinstance(expr, Literal):
         return _literal(expr)
@@ -82,8 +82,8 @@ def _lines(plan: Plan, depth: int) -> Iterator[str]:
 
 def show_node(plan: Plan) -> str:
     """One node without its inputs."""
-    if isinstance(plan, Scan):
-        return f"Scan {plan.stream.name} shared_required_schema={show_view(plan.view, plan.schema)}"
+    if isinstance(plan, StreamScan):
+        return f"StreamScan {plan.stream.name} shared_required_schema={show_view(plan.view, plan.schema)}"
     if isinstance(plan, Filter):
         return f"Filter {show_expr(plan.predicate)}"
     if isinstance(plan, Project):

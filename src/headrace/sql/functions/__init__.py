@@ -1,4 +1,4 @@
-"""The scalar functions of the shared host: `find` resolves a call, `VERIFIED` is the committed list of what may run."""
+"""The scalar functions of the shared host. `find` resolves a call. `verified` is the list of functions that may run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from functools import cache
 from importlib import resources
 
 from headrace.model.schema import DataType
-from headrace.sql.functions import collections, conditions, numbers, operators, strings, times
-from headrace.sql.functions.base import Overload
+from headrace.sql.functions import (
+    collection_functions,
+    condition_functions,
+    number_functions,
+    operator_functions,
+    string_functions,
+    time_functions,
+)
+from headrace.sql.functions.overload import Overload
 
 # other spellings of the same function
 ALIASES = {
@@ -18,10 +25,19 @@ ALIASES = {
     "cardinality": "size",
 }  # fmt: skip
 
+_MODULES = (
+    operator_functions,
+    condition_functions,
+    string_functions,
+    number_functions,
+    time_functions,
+    collection_functions,
+)
+
 
 def _registry() -> dict[str, tuple[Overload, ...]]:
     found: dict[str, list[Overload]] = {}
-    for module in (operators, conditions, strings, numbers, times, collections):
+    for module in _MODULES:
         for overload in module.OVERLOADS:
             found.setdefault(overload.name, []).append(overload)
     return {name: tuple(overloads) for name, overloads in found.items()}
@@ -40,6 +56,6 @@ def find(name: str, kinds: Sequence[DataType]) -> Overload | None:
 
 @cache
 def verified() -> frozenset[str]:
-    """The keys of the committed list: functions, casts (`cast(A -> B)`) and aggregates that agreed with Spark."""
+    """The keys of `verified.txt`: the functions, casts (`cast(A -> B)`) and aggregates that agree with Spark."""
     text = resources.files("headrace.sql.functions").joinpath("verified.txt").read_text("utf-8")
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))

@@ -1,7 +1,7 @@
-"""Aggregates: what Ring 0 computes of one (partial states), how states merge, and the result Ring 1 makes of them.
+"""Aggregates as partial states: Ring 0 computes states, both rings merge them, Ring 1 computes the result.
 
-Every merge is associative and may be repeated. Sums of whole numbers are exact (DECIMAL(38,0)) and checked against
-BIGINT at the end; sums of DOUBLE are compensated (`fsum`) beside a plain sum that is right for NaN and infinities.
+Every merge is associative and may be repeated. Sums of whole numbers are exact (DECIMAL(38,0)), and checked against
+BIGINT at the end. Sums of DOUBLE are compensated (`fsum`). A plain sum beside it is right for NaN and infinities.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.model.schema import BIGINT, BOOLEAN, DOUBLE, Array, DataType, Decimal, Field, Struct
-from headrace.sql.functions.operators import from_whole_digits, whole_digits
+from headrace.sql.functions.operator_functions import from_whole_digits, whole_digits
 from headrace.sql.plan.types import FRACTIONAL, INTEGRAL, type_class
 
 _EXACT = Decimal(38, 0)
@@ -22,8 +22,8 @@ _NUMBERS = _ORDERED[1:8]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """One partial: `sql` makes it from rows; `merge` has `{p}` where the state's column stands."""
+class PartialState:
+    """One partial state. `sql` computes it from rows. `merge` has `{p}` in place of the state's column."""
 
     type: DataType
     sql: str
@@ -31,19 +31,19 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """An aggregate as states, and its result as a template over {0}, {1}, ... = the merged states."""
+class SplitAggregate:
+    """An aggregate as states. `result` is a template over the merged states {0}, {1}, ..."""
 
-    states: tuple[State, ...]
+    states: tuple[PartialState, ...]
     result: str
 
 
-Splitter = Callable[[Sequence[str], Sequence[DataType], DataType], Split]
+Splitter = Callable[[Sequence[str], Sequence[DataType], DataType], SplitAggregate]
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate on given argument types. `ordered` needs the stream's event time: `split` gets its text, too."""
+    """An aggregate on given argument types. An `ordered` one also gets the event time as its last argument."""
 
     name: str
     params: tuple[str, ...]
@@ -53,44 +53,44 @@ class AggregateFunction:
 
     @property
     def key(self) -> str:
-        """How the entry is written in the verified list."""
+        """The entry in the verified list."""
         return f"{self.name}({', '.join(self.params) or '*'})"
 
     def result_type(self, kinds: Sequence[DataType]) -> DataType | None:
-        """The type of the result; None when the argument types are out of range."""
+        """The type of the result. None when the argument types are out of range."""
         return self.result if isinstance(self.result, DataType) else self.result(kinds)
 
 
-def _count(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> Split:
-    return Split((State(BIGINT, f"count({args[0]})", "sum({p})"),), "{0}")
+def _count(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> SplitAggregate:
+    return SplitAggregate((PartialState(BIGINT, f"count({args[0]})", "sum({p})"),), "{0}")
 
 
-def _exact_sum(text: str) -> State:
-    # DuckDB sums whole numbers as 128-bit ones, without a cast for every row; the sum is cast to the state's type
-    return State(_EXACT, f"sum({text})", "sum({p})")
+def _exact_sum(text: str) -> PartialState:
+    # DuckDB sums whole numbers in 128 bits, so only the sum is cast to the state's type, not every row.
+    return PartialState(_EXACT, f"sum({text})", "sum({p})")
 
 
 def _double(text: str, kind: DataType) -> str:
     return text if kind == DOUBLE else f"CAST({text} AS DOUBLE)"
 
 
-def _float_sum(text: str, kind: DataType) -> tuple[State, State]:
+def _float_sum(text: str, kind: DataType) -> tuple[PartialState, PartialState]:
     x = _double(text, kind)
-    return State(DOUBLE, f"fsum({x})", "fsum({p})"), State(DOUBLE, f"sum({x})", "sum({p})")
+    return PartialState(DOUBLE, f"fsum({x})", "fsum({p})"), PartialState(DOUBLE, f"sum({x})", "sum({p})")
 
 
-# fsum's compensation turns infinities into NaN; the plain sum has the right one
+# The compensation of fsum turns infinities into NaN. The plain sum keeps them.
 _FLOAT_SUM = "CASE WHEN isfinite({0}) THEN {0} ELSE {1} END"
 
 
-def _sum(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> Split:
+def _sum(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> SplitAggregate:
     kind = kinds[0]
     if kind in INTEGRAL:
-        return Split((_exact_sum(args[0]),), "CAST({0} AS BIGINT)")
+        return SplitAggregate((_exact_sum(args[0]),), "CAST({0} AS BIGINT)")
     if isinstance(kind, Decimal):
-        state = State(Decimal(38, kind.scale), f"sum({args[0]})", "sum({p})")
-        return Split((state,), f"CAST({{0}} AS {result.duckdb})")
-    return Split(_float_sum(args[0], kind), _FLOAT_SUM)
+        state = PartialState(Decimal(38, kind.scale), f"sum({args[0]})", "sum({p})")
+        return SplitAggregate((state,), f"CAST({{0}} AS {result.duckdb})")
+    return SplitAggregate(_float_sum(args[0], kind), _FLOAT_SUM)
 
 
 def _sum_type(kinds: Sequence[DataType]) -> DataType | None:
@@ -100,22 +100,22 @@ def _sum_type(kinds: Sequence[DataType]) -> DataType | None:
     return BIGINT if kind in INTEGRAL else DOUBLE
 
 
-def _avg(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> Split:
+def _avg(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> SplitAggregate:
     kind = kinds[0]
-    count = State(BIGINT, f"count({args[0]})", "sum({p})")
+    count = PartialState(BIGINT, f"count({args[0]})", "sum({p})")
     if kind in INTEGRAL:
-        return Split((_exact_sum(args[0]), count), "CASE WHEN {1} > 0 THEN CAST({0} AS DOUBLE) / {1} END")
+        return SplitAggregate((_exact_sum(args[0]), count), "CASE WHEN {1} > 0 THEN CAST({0} AS DOUBLE) / {1} END")
     if isinstance(kind, Decimal):
         assert isinstance(result, Decimal)
         held = Decimal(min(38, kind.precision + 10), kind.scale)
-        state = State(Decimal(38, kind.scale), f"sum({args[0]})", "sum({p})")
+        state = PartialState(Decimal(38, kind.scale), f"sum({args[0]})", "sum({p})")
         above = (
             f"({whole_digits('CAST({0} AS ' + held.duckdb + ')', held)} * {10 ** (result.scale - kind.scale)}::HUGEINT)"
         )
         quotient = f"(abs({above}) // {{1}} + CASE WHEN (abs({above}) % {{1}}) * 2 >= {{1}} THEN 1 ELSE 0 END)"
         signed = f"(CASE WHEN {{0}} < 0 THEN -{quotient} ELSE {quotient} END)"
-        return Split((state, count), f"CASE WHEN {{1}} > 0 THEN {from_whole_digits(signed, result)} END")
-    return Split((*_float_sum(args[0], kind), count), f"CASE WHEN {{2}} > 0 THEN ({_FLOAT_SUM}) / {{2}} END")
+        return SplitAggregate((state, count), f"CASE WHEN {{1}} > 0 THEN {from_whole_digits(signed, result)} END")
+    return SplitAggregate((*_float_sum(args[0], kind), count), f"CASE WHEN {{2}} > 0 THEN ({_FLOAT_SUM}) / {{2}} END")
 
 
 def _avg_type(kinds: Sequence[DataType]) -> DataType | None:
@@ -128,8 +128,8 @@ def _avg_type(kinds: Sequence[DataType]) -> DataType | None:
 
 
 def _extreme(function: str) -> Splitter:
-    def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> Split:
-        return Split((State(kinds[0], f"{function}({args[0]})", f"{function}({{p}})"),), "{0}")
+    def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> SplitAggregate:
+        return SplitAggregate((PartialState(kinds[0], f"{function}({args[0]})", f"{function}({{p}})"),), "{0}")
 
     return split
 
@@ -137,11 +137,11 @@ def _extreme(function: str) -> Splitter:
 def _moments(result: str) -> Splitter:
     """Count, mean and sum of squared distances in one state, merged pairwise (Chan et al.), as Spark does."""
 
-    def split(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> Split:
+    def split(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> SplitAggregate:
         x = args[0]
         finite = f"CASE WHEN isfinite({x}) THEN {x} END"
         n = f"CAST(count({x}) AS DOUBLE)"
-        odd = f"count({x}) > count({finite})"  # NaN or an infinity makes every moment NaN; DuckDB would fail
+        odd = f"count({x}) > count({finite})"  # With NaN or an infinity every moment is NaN. DuckDB would fail.
         state = (
             f"CASE WHEN count({x}) > 0 THEN struct_pack(n := {n}, "
             f"m := CASE WHEN {odd} THEN 'nan'::DOUBLE ELSE avg({finite}) END, "
@@ -153,47 +153,47 @@ def _moments(result: str) -> Splitter:
             "s := a.s + b.s + (b.m - a.m) * (b.m - a.m) * a.n * b.n / (a.n + b.n)))"
         )
         moments = Struct((Field("n", DOUBLE), Field("m", DOUBLE), Field("s", DOUBLE)))
-        return Split((State(moments, state, merge),), result)
+        return SplitAggregate((PartialState(moments, state, merge),), result)
 
     return split
 
 
 def _by_time(function: str) -> Splitter:
-    """first and last: the value beside the smallest or largest event time. Among equal times the smallest or largest
-    value counts, so that the result does not depend on how the rows were cut."""
+    """first and last: the value of the row with the smallest or largest event time. Among equal times, the smallest or
+    largest value wins, so the result does not depend on how rows are divided among tasks."""
 
-    def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> Split:
+    def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> SplitAggregate:
         state = Struct((Field("t", BIGINT), Field("v", kinds[0])))
         value, time = args
         sql = f"{function}(struct_pack(t := {time}, v := {value})) FILTER (WHERE {time} IS NOT NULL)"
-        return Split((State(state, sql, f"{function}({{p}})"),), "({0}).v")
+        return SplitAggregate((PartialState(state, sql, f"{function}({{p}})"),), "({0}).v")
 
     return split
 
 
 def _by_value(function: str) -> Splitter:
-    """min_by and max_by: the value beside the smallest or largest key; rows without a key do not count. Among equal
-    keys the smallest or largest value counts."""
+    """min_by and max_by: the value of the row with the smallest or largest key. Rows with a NULL key are ignored. Among
+    equal keys, the smallest or largest value wins."""
 
-    def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> Split:
+    def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> SplitAggregate:
         state = Struct((Field("k", kinds[1]), Field("v", kinds[0])))
         sql = f"{function}(struct_pack(k := {args[1]}, v := {args[0]})) FILTER (WHERE {args[1]} IS NOT NULL)"
-        return Split((State(state, sql, f"{function}({{p}})"),), "({0}).v")
+        return SplitAggregate((PartialState(state, sql, f"{function}({{p}})"),), "({0}).v")
 
     return split
 
 
-def _count_distinct(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> Split:
+def _count_distinct(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> SplitAggregate:
     x = args[0]
     if kinds[0] in FRACTIONAL:
         x = f"({x} + 0)"  # -0.0 and 0.0 are one value
-    # sorted, so that a re-run leaves the same bytes in the state
-    state = State(
+    # Sorted, so that a re-run writes the same bytes to the state.
+    state = PartialState(
         Array(kinds[0]),
         f"list_sort(list(DISTINCT {x}) FILTER (WHERE {x} IS NOT NULL))",
         "list_sort(list_distinct(flatten(list({p}) FILTER (WHERE {p} IS NOT NULL))))",
     )
-    return Split((state,), "CAST(coalesce(len({0}), 0) AS BIGINT)")
+    return SplitAggregate((state,), "CAST(coalesce(len({0}), 0) AS BIGINT)")
 
 
 def _functions() -> list[AggregateFunction]:

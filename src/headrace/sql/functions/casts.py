@@ -1,4 +1,4 @@
-"""CAST in DuckDB with Spark's ANSI meaning: what is not in the table does not run on the shared host."""
+"""CAST in DuckDB with the result of Spark's ANSI mode. Only casts in the table run on the shared host."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _to_float(text: str, target: DataType) -> str:
 
 
 def _whole_from_text(text: str, target: DataType) -> str:
-    """Only digits, after trimming: DuckDB would also take 1e3, 1.5, 0x10 and 1_000."""
+    """Accepts only digits, after trimming. DuckDB would also accept 1e3, 1.5, 0x10 and 1_000."""
     trimmed = f"trim({text}, {_BLANK})"
     return (
         f"CASE WHEN {text} IS NULL THEN NULL WHEN regexp_full_match({trimmed}, '[+-]?[0-9]+') "
@@ -48,7 +48,7 @@ def _whole_from_text(text: str, target: DataType) -> str:
 
 
 def _float_from_text(text: str, target: DataType) -> str:
-    """Java's spellings: a decimal or exponent form with an optional d or f, NaN, Infinity and inf."""
+    """Accepts Java's forms: decimal or exponent with an optional d or f, NaN, Infinity and inf."""
     trimmed = f"trim({text}, {_BLANK})"
     number = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?[dDfF]?"
     return (
@@ -70,7 +70,7 @@ def _boolean_from_text(text: str, target: DataType) -> str:
 
 
 def _date_from_text(text: str, target: DataType) -> str:
-    """yyyy, yyyy-m, yyyy-m-d, and the last with anything after a T or a blank."""
+    """Accepts yyyy, yyyy-m, yyyy-m-d, and the last followed by T or a blank and any text."""
     trimmed = f"trim({text}, {_BLANK})"
     pattern = "([0-9]{4})(-([0-9]{1,2})(-([0-9]{1,2})([T ].*)?)?)?"
     part = f"regexp_extract({trimmed}, '^{pattern}$', "
@@ -82,14 +82,14 @@ def _date_from_text(text: str, target: DataType) -> str:
 
 
 def _instant(text: str) -> str:
-    """A wall-clock reading in the session's time zone. Of an hour that comes twice Spark means the first, DuckDB the
-    second."""
+    """The instant of a local time in the session time zone. When the clock goes back, an hour occurs twice: Spark takes
+    the first, DuckDB the second."""
     later = f"CAST({text} AS TIMESTAMPTZ)"
     earlier = f"{later} - to_microseconds(3600000000)"
     return f"CASE WHEN CAST({earlier} AS TIMESTAMP) = {text} THEN {earlier} ELSE {later} END"
 
 
-# the characters Spark trims from a text before it reads a number: blanks and control characters
+# Spark trims these characters before it parses a number.
 _BLANK = "chr(32) || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
 
 
@@ -141,12 +141,12 @@ CASTS: dict[tuple[str, str], CastText] = _table()
 
 
 def cast_key(source: DataType, target: DataType) -> str:
-    """How a cast is written in the verified list."""
+    """The entry of a cast in the verified list."""
     return f"cast({type_class(source)} -> {type_class(target)})"
 
 
 def render_cast(text: str, source: DataType, target: DataType, attempt: bool) -> str | None:
-    """The DuckDB text of a cast; None when the pair is not in the table."""
+    """The DuckDB SQL of a cast. None when the pair is not in the table."""
     if source == target:
         return text
     if source.ddl == "VOID":
@@ -156,14 +156,14 @@ def render_cast(text: str, source: DataType, target: DataType, attempt: bool) ->
         return None
     if not attempt:
         return write(text, target)
-    # TRY(...) does not go with error(), so the pieces that fail are made to yield NULL; not those inside `text`
+    # TRY(...) does not catch error(), so the failing parts are replaced by NULL, except those inside `text`.
     quiet = write(_HOLE, target).replace(_BAD, "NULL").replace("CAST(", "TRY_CAST(")
     quiet = re.sub(r"make_date\(.*\)(?= ELSE NULL END)", lambda m: f"TRY({m[0]})", quiet)
     return quiet.replace(_HOLE, text)
 
 
 def cast_throws(source: DataType, target: DataType) -> bool:
-    """Whether a cast may fail on some value."""
+    """True if a cast may fail on some value."""
     a, b = type_class(source), type_class(target)
     if b == "STRING" or a in ("BOOLEAN", "VOID") or a == b != "DECIMAL":
         return False

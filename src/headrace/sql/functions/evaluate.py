@@ -1,4 +1,4 @@
-"""The one DuckDB connection of the planner: evaluates constants with the engine that would evaluate them per row."""
+"""The DuckDB connection of the planner. It evaluates constants with the engine that runs the pipelines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _connection(time_zone: str) -> duckdb.DuckDBPyConnection:
 
 
 def evaluate(sql: str, time_zone: str) -> Any:
-    """The value of a constant expression in a session of that time zone. Raises duckdb.Error. Any thread may call."""
+    """The value of a constant expression in the given time zone. Raises duckdb.Error. Thread-safe."""
     with _lock:
         row = _connection(time_zone).execute(f"SELECT {sql}").fetchone()
     assert row is not None
@@ -29,7 +29,7 @@ def evaluate(sql: str, time_zone: str) -> Any:
 
 @lru_cache(maxsize=8)
 def knows_time_zone(time_zone: str) -> bool:
-    """Whether DuckDB has a time zone of that name."""
+    """True if DuckDB knows the time zone."""
     try:
         evaluate("1", time_zone)
     except duckdb.Error:

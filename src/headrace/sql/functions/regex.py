@@ -1,7 +1,7 @@
-"""Java's regular expressions and LIKE patterns, as far as DuckDB's RE2 can mean the same.
+"""Translates Java's regular expressions and LIKE patterns for DuckDB's RE2, where both match the same texts.
 
-What both spell alike is copied; `.` and `$` are written out, because Java knows more line ends than RE2; what RE2
-lacks (look-around, back references, possessive quantifiers, flags) is refused.
+Common syntax is copied. `.` and `$` are translated, because Java knows more line ends than RE2. Syntax that RE2 lacks
+(look-around, back references, possessive quantifiers, flags) is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SHARED_ESCAPES = "dDwWtnrf.\\+*?()[]{}|^$/-\"'"
 
 
 def to_re2(pattern: str) -> str | None:
-    """The RE2 pattern that finds what Java's `pattern` finds; None when there is none."""
+    """The RE2 pattern that matches the same texts as Java's `pattern`. None when there is none."""
     out: list[str] = []
     position, in_class = 0, False
     while position < len(pattern):
@@ -29,7 +29,7 @@ def to_re2(pattern: str) -> str | None:
             continue
         if in_class:
             if char in "[&":
-                return None  # Java nests and intersects classes
+                return None  # Java allows nested and intersected classes
             in_class = char != "]"
             out.append(char)
         elif char == "[":
@@ -58,8 +58,8 @@ def to_re2(pattern: str) -> str | None:
 
 
 def groups_of(pattern: str) -> int | None:
-    """How many groups a Java pattern has; None when the engines may match other texts: besides what `to_re2` refuses, a
-    `$` (its translation takes in the line end) and patterns that may match nothing at all."""
+    """The number of groups of a Java pattern. None when the engines may extract different texts: for patterns that
+    `to_re2` refuses, for `$` (its translation includes the line end), and for patterns that match the empty text."""
     translated = to_re2(pattern)
     if translated is None or translated.endswith(_END):
         return None
@@ -71,7 +71,7 @@ def groups_of(pattern: str) -> int | None:
 
 
 def like_is_valid(pattern: str) -> bool:
-    """Whether Spark accepts a LIKE pattern: a backslash escapes only %, _ and itself."""
+    """True if Spark accepts a LIKE pattern: a backslash may escape only %, _ and itself."""
     position = 0
     while position < len(pattern):
         if pattern[position] == "\\":

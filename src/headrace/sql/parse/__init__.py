@@ -1,1 +1,1 @@
-"""Text to statements and untyped syntax. Every node knows its place in the text."""
+"""Turns text into statements and untyped syntax. Every node has its position in the text."""

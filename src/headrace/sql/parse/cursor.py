@@ -1,4 +1,4 @@
-"""A place in a list of tokens, and the few ways to move on from it."""
+"""A position in a list of tokens, and the ways to advance it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NoReturn
 from headrace.base.unknown import closest
 from headrace.errors import Span, SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.dialect import Token
-from headrace.sql.parse.syntax import Place
+from headrace.sql.parse.syntax import TextRange
 
-# Words that end an expression or a table: they cannot be an alias without AS, nor a bare column name.
+# Words that end an expression or a table. They cannot be an alias without AS, nor a column name without quotes.
 RESERVED = frozenset(
     [
         "SELECT",
@@ -69,7 +69,7 @@ RESERVED = frozenset(
 
 
 class Cursor:
-    """Reads tokens from left to right; errors point at the token that is not what the grammar wants."""
+    """Reads tokens from left to right. Errors point at the unexpected token."""
 
     def __init__(self, text: str, tokens: list[Token], statement: int) -> None:
         self.text, self.tokens, self.statement = text, tokens, statement
@@ -77,7 +77,7 @@ class Cursor:
         self.token = tokens[0]
 
     def advance(self) -> Token:
-        """The current token; moves to the next."""
+        """Returns the current token and moves to the next."""
         token = self.token
         if token.kind != "end":
             self.position += 1
@@ -90,17 +90,17 @@ class Cursor:
 
     @property
     def previous_end(self) -> int:
-        """Where the last taken token ended."""
+        """The end of the last token that was taken."""
         return self.tokens[self.position - 1].end if self.position else self.token.start
 
     def at(self, *words: str) -> bool:
-        """Whether the next tokens are these words or symbols."""
+        """True if the next tokens are these words or symbols."""
         if self.token.upper != words[0]:
             return False
         return len(words) == 1 or all(self.peek(i).upper == word for i, word in enumerate(words))
 
     def accept(self, *words: str) -> bool:
-        """Takes these words or symbols if they come next."""
+        """Takes these words or symbols if they are next. Returns True if so."""
         if not self.at(*words):
             return False
         for _ in words:
@@ -108,13 +108,13 @@ class Cursor:
         return True
 
     def expect(self, word: str, context: str) -> Token:
-        """Takes `word` or fails saying what was expected, as in "after the columns"."""
+        """Takes `word`, or raises SyntaxProblem. `context` is for the message, as in "after the columns"."""
         if self.token.upper != word:
             self.fail(f"expected {word} {context}")
         return self.advance()
 
     def name(self, what: str) -> str:
-        """Takes an identifier; `what` says in errors what it names."""
+        """Takes an identifier. Errors use `what` as its description."""
         if self.token.kind == "quoted":
             return self.advance().text
         if self.token.kind == "word" and (self.token.upper not in RESERVED):
@@ -122,19 +122,19 @@ class Cursor:
         self.fail(f"expected {what}")
 
     def one_of(self, what: str, *words: str) -> str:
-        """Takes one of `words`, returned in upper case."""
+        """Takes one of `words`, and returns it in upper case."""
         if self.token.upper in words:
             return self.advance().upper
         hint = closest(self.token.text, words) if self.token.kind == "word" else None
         advice = f"Did you mean {hint}? " if hint else ""
         self.fail(f"expected {what}", advice=advice + "One of: " + ", ".join(words) + ".")
 
-    def span(self, place: Place) -> Span:
-        """`place` as a span with a caret."""
+    def span(self, place: TextRange) -> Span:
+        """A range of the text as a span."""
         return Span(self.text, place[0], place[1], self.statement)
 
     def fail(self, problem: str, *, advice: str = "", certain: bool = False) -> NoReturn:
-        """Raises SyntaxProblem at the current token. `certain`: a mistake in every dialect."""
+        """Raises SyntaxProblem at the current token. `certain` marks mistakes in every SQL dialect."""
         token = self.token
         found = "the end of the statement" if token.kind == "end" else f"'{token.text}'"
         end = token.end if token.kind != "end" else token.start + 1
@@ -142,6 +142,6 @@ class Cursor:
             f"{problem}, found {found}", advice=advice, span=self.span((token.start, end)), certain=certain
         )
 
-    def refuse(self, what: str, advice: str, place: Place) -> NoReturn:
+    def refuse(self, what: str, advice: str, place: TextRange) -> NoReturn:
         """Raises UnsupportedOnShared: valid Spark SQL that the shared host cannot run."""
         raise UnsupportedOnShared(f"{what} cannot run on the shared host", advice=advice, span=self.span(place))

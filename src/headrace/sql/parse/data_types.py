@@ -1,4 +1,4 @@
-"""The grammar of types inside statements; `headrace.model.schema.parse_type` knows what they mean."""
+"""Finds the text of a type inside a statement. `headrace.model.schema.parse_type` parses it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TYPES = [
 
 
 def parse_data_type(cursor: Cursor) -> DataType:
-    """A type at the cursor. Raises UnknownType with its place."""
+    """Parses the type at the cursor. Raises UnknownType at its position."""
     start = cursor.token.start
     depth = 0
     if cursor.token.kind != "word":
@@ -38,7 +38,7 @@ def parse_data_type(cursor: Cursor) -> DataType:
         token = cursor.advance()
         if token.kind == "end":
             cursor.fail("expected the end of the type")
-        # `>>` may come as one token at the end of ARRAY<ARRAY<INT>>
+        # `>>` is one token at the end of ARRAY<ARRAY<INT>>
         depth += {"<": 1, "(": 1, ">": -1, ")": -1, ">>": -2, "<>": 0}.get(token.upper, 0)
     place = (start, cursor.previous_end)
     try:

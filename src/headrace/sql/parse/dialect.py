@@ -1,8 +1,8 @@
-"""The one module that knows sqlglot: Spark SQL text to tokens, and the question "is this Spark SQL at all?".
+"""The only module that uses sqlglot: splits Spark SQL text into tokens, and checks if a text is Spark SQL at all.
 
-The grammar of headrace statements is our own (`cursor`, `expressions`, `queries`, `script`): it needs the exact place
-of every expression for carets, and windows in GROUP BY, which sqlglot does not parse. What Spark's lexical rules are
-(quotes, escapes, numbers, comments) and whether an unfamiliar query is Spark SQL at all is sqlglot's word.
+The grammar is our own (`cursor`, `expression_parser`, `queries`, `script`): it needs the exact position of every
+expression for carets, and windows in GROUP BY, which sqlglot does not parse. sqlglot provides Spark's lexical rules
+(quotes, escapes, numbers, comments), and decides if a query that we cannot parse is valid Spark SQL.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Token:
 
 
 class _Tokenizer(Spark.Tokenizer):
-    """Spark's lexical rules; after SHOW and EXPLAIN come words, where sqlglot takes the rest as one text."""
+    """Spark's lexical rules, except that the text after SHOW and EXPLAIN is split into words, too."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
 
@@ -58,27 +58,31 @@ def _spark() -> Spark:
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of `text`, without comments, ending with one of kind `end`. Raises SyntaxProblem."""
+    """The tokens of `text`, without comments. The last has the kind `end`. Raises SyntaxProblem."""
     try:
         raw = _Tokenizer(dialect=_spark()).tokenize(text)
     except TokenError:
         raise SyntaxProblem(
-            "this text cannot be read: a quote, a backquote or a comment is not closed",
-            advice="Close it, or double a quote that belongs to the text.",
+            "a quote, a backquote or a comment is not closed",
+            advice="Close it. Double a quote that is part of a string.",
             span=_unclosed(text),
         ) from None
     tokens: list[Token] = []
     for token in raw:
         start, end = token.start, token.end + 1
         if tokens and start < tokens[-1].end:
-            continue  # sqlglot spells the suffix of 10L as `10 :: L`, all at the same place
+            continue  # sqlglot returns 10L as `10 :: L`, all at one position
         kind = _KINDS.get(token.token_type)
         if kind is None:
             body = text[start:end]
             kind = "word" if body[0].isalnum() or body[0] == "_" else "symbol"
-            for piece in _PIECES.finditer(body):  # `GROUP BY` is one token of sqlglot's
+            for piece in _PIECES.finditer(body):  # sqlglot returns `GROUP BY` as one token
                 word = piece[0]
-                tokens.append(Token(kind, word, start + piece.start(), start + piece.end(), word.upper()))
+                tokens.append(
+                    Token(
+                        kind=kind, text=word, start=start + piece.start(), end=start + piece.end(), upper=word.upper()
+                    )
+                )
         elif kind == "number":
             if token.text[0] != "." and tokens and tokens[-1].upper == "." and tokens[-1].end == start:
                 before = tokens[-2] if len(tokens) > 1 else None
@@ -92,17 +96,17 @@ def tokenize(text: str) -> list[Token]:
 
 
 def statement_ends(text: str) -> int:
-    """Where the last complete statement of `text` ends, after its semicolon; 0 when none is complete. A semicolon in a
-    text or a comment ends nothing."""
+    """The position after the semicolon of the last complete statement; 0 when none is complete. Semicolons inside
+    strings and comments do not count."""
     try:
         tokens = tokenize(text)
-    except SyntaxProblem:  # a quote that later lines may close
+    except SyntaxProblem:  # a later line may close the quote
         return 0
     return max((t.end for t in tokens if t.upper == ";"), default=0)
 
 
 def spark_accepts(query: str) -> bool:
-    """Whether sqlglot reads `query` as Spark SQL: tells unsupported from misspelt."""
+    """True if sqlglot parses `query` as Spark SQL. Then it is unsupported, not misspelt."""
     try:
         parsed = _spark().parse(query)
     except (ParseError, TokenError):
@@ -111,12 +115,12 @@ def spark_accepts(query: str) -> bool:
 
 
 def knows_function(name: str) -> bool:
-    """Whether sqlglot knows `name` as a function of Spark: tells unsupported from misspelt."""
+    """True if sqlglot knows the Spark function `name`. Then it is unsupported, not misspelt."""
     return name.upper() in Spark.Parser.FUNCTIONS or name.upper() in Spark.Parser.FUNCTION_PARSERS
 
 
 def _unclosed(text: str) -> Span:
-    """The place of the quote that is never closed."""
+    """The position of the quote that is not closed."""
     position, length = 0, len(text)
     while position < length:
         two, one = text[position : position + 2], text[position]

@@ -1,4 +1,4 @@
-"""Interval texts to months, days and microseconds: `INTERVAL 10 SECONDS`, `INTERVAL '1' DAY`, `'1 hour 30 minutes'`."""
+"""Parses interval texts such as `10 SECONDS` and `1 hour 30 minutes` into months and microseconds."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def unit_amount(amount: str, unit: str) -> tuple[int, int]:
     if singular in _MONTHS:
         months = number * _MONTHS[singular]
         if months != int(months):
-            raise ValueError("months and years are whole numbers")
+            raise ValueError("months and years must be whole numbers")
         return int(months), 0
     if singular not in _MICROS:
         raise ValueError(f"there is no interval unit {unit!r}")
     micros = number * _MICROS[singular]
     if micros != int(micros) or (singular != "second" and number != int(number)):
-        raise ValueError("an interval is a whole number of its unit; only seconds have fractions")
+        raise ValueError("only seconds can have a fraction")
     return 0, int(micros)
 
 

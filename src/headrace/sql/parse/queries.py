@@ -1,7 +1,7 @@
 """The grammar of queries: WITH, SELECT, FROM, WHERE, GROUP BY, HAVING, UNION ALL.
 
-What Spark knows and the shared host cannot run is named and refused here; `headrace.sql.parse.dialect.spark_accepts`
-tells the rest of Spark's grammar from typing mistakes.
+Known Spark clauses that the shared host cannot run are refused here by name. For any other text,
+`headrace.sql.parse.dialect.spark_accepts` decides if it is unsupported or a syntax error.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from headrace.errors import SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.dialect import spark_accepts
-from headrace.sql.parse.expressions import parse_expression
+from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.syntax import (
     Derived,
     Item,
     Name,
     Node,
-    Query,
+    ParsedQuery,
     Relation,
     SelectQuery,
     Star,
@@ -28,12 +28,12 @@ from headrace.sql.parse.syntax import (
 WINDOW_TABLES = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 _REFUSED = {
-    "ORDER": ("ORDER BY", "A stream has no last row to sort; sort where you read the sink."),
-    "SORT": ("SORT BY", "A stream has no last row to sort; sort where you read the sink."),
+    "ORDER": ("ORDER BY", "A stream has no end, so it cannot be sorted. Sort when you read the sink."),
+    "SORT": ("SORT BY", "A stream has no end, so it cannot be sorted. Sort when you read the sink."),
     "CLUSTER": ("CLUSTER BY", "Leave it out."),
     "DISTRIBUTE": ("DISTRIBUTE BY", "Leave it out."),
-    "LIMIT": ("LIMIT", "A stream does not end; limit where you read the sink."),
-    "OFFSET": ("OFFSET", "A stream does not end; limit where you read the sink."),
+    "LIMIT": ("LIMIT", "A stream has no end. Limit the rows when you read the sink."),
+    "OFFSET": ("OFFSET", "A stream has no end. Limit the rows when you read the sink."),
     "INTERSECT": ("INTERSECT", "Use a filter."),
     "EXCEPT": ("EXCEPT", "Use a filter."),
     "MINUS": ("MINUS", "Use a filter."),
@@ -46,8 +46,8 @@ _REFUSED = {
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ANTI", "SEMI", ",")
 
 
-def parse_query(cursor: Cursor, stop: int) -> Query:
-    """A query at the cursor; `stop` is where its text ends, for judging what we cannot read."""
+def parse_query(cursor: Cursor, stop: int) -> ParsedQuery:
+    """Parses the query at the cursor. `stop` is the end of its text, for `spark_accepts`."""
     start = cursor.token.start
     try:
         return _query(cursor)
@@ -55,17 +55,17 @@ def parse_query(cursor: Cursor, stop: int) -> Query:
         rest = cursor.text[start:stop]
         if not problem.params.get("certain") and spark_accepts(rest):
             raise UnsupportedOnShared(
-                f"Spark may know this, but the shared host does not: {problem.message}",
-                advice="See docs/sql.md for what a pipeline on the shared host may use.",
+                f"the shared host does not support this syntax: {problem.message}",
+                advice="See docs/sql.md for the supported SQL.",
                 span=problem.span,
             ) from None
         raise
 
 
-def _query(cursor: Cursor) -> Query:
+def _query(cursor: Cursor) -> ParsedQuery:
     start = cursor.token.start
     if cursor.accept("WITH"):
-        ctes: list[tuple[str, Query]] = []
+        ctes: list[tuple[str, ParsedQuery]] = []
         while True:
             name = cursor.name("a name for the common table expression")
             cursor.expect("AS", "after the name")
@@ -81,13 +81,15 @@ def _query(cursor: Cursor) -> Query:
         here = (cursor.token.start, cursor.token.end)
         cursor.advance()
         if not cursor.accept("ALL"):
-            cursor.refuse("UNION without ALL", "Use UNION ALL: a stream cannot wait for all duplicates.", here)
+            cursor.refuse(
+                "UNION without ALL", "UNION would have to wait for all duplicates, and a stream has no end.", here
+            )
         inputs.append(_operand(cursor))
     _refuse_tail(cursor)
     return inputs[0] if len(inputs) == 1 else UnionQuery((start, cursor.previous_end), tuple(inputs))
 
 
-def _operand(cursor: Cursor) -> Query:
+def _operand(cursor: Cursor) -> ParsedQuery:
     if cursor.accept("("):
         inner = _query(cursor)
         cursor.expect(")", "after the query")
@@ -121,7 +123,15 @@ def _select(cursor: Cursor) -> SelectQuery:
         cursor.expect("BY", "after GROUP")
         group_by = _group_by(cursor)
     having = parse_expression(cursor) if cursor.accept("HAVING") else None
-    return SelectQuery((start, cursor.previous_end), tuple(items), relation, where, group_by, having, distinct)
+    return SelectQuery(
+        at=(start, cursor.previous_end),
+        items=tuple(items),
+        relation=relation,
+        where=where,
+        group_by=group_by,
+        having=having,
+        distinct=distinct,
+    )
 
 
 def _refuse_tail(cursor: Cursor) -> None:
@@ -198,7 +208,7 @@ def _relation(cursor: Cursor) -> Relation:
         return _window_table(cursor)
     name = cursor.name("the name of a stream")
     if cursor.at("."):
-        cursor.fail("streams have plain names, without a database")
+        cursor.fail("the name of a stream has no database")
     if cursor.at("("):
         cursor.fail(f"there is no table function {name}; there are {', '.join(WINDOW_TABLES)}")
     place = (start, cursor.previous_end)
@@ -231,7 +241,15 @@ def _window_table(cursor: Cursor) -> Windowed:
         arguments.append(parse_expression(cursor))
     cursor.expect(")", f"after the arguments of {function.upper()}")
     place = (start, cursor.previous_end)
-    return Windowed(place, function, source, time, tuple(arguments), _alias(cursor), tuple(partition_by))
+    return Windowed(
+        at=place,
+        function=function,
+        input=source,
+        time=time,
+        arguments=tuple(arguments),
+        alias=_alias(cursor),
+        partition_by=tuple(partition_by),
+    )
 
 
 def _descriptor(cursor: Cursor) -> Name:

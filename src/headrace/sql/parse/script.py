@@ -1,4 +1,4 @@
-"""The grammar of statements: a script's text to `statements`. All errors of a script are found at once."""
+"""The grammar of statements. Reports the errors of all statements of a script at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 from headrace.sql.parse.cursor import Cursor
 from headrace.sql.parse.data_types import parse_data_type
 from headrace.sql.parse.dialect import Token, tokenize
-from headrace.sql.parse.expressions import parse_expression
+from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.queries import parse_query
 from headrace.sql.parse.statements import (
     CreatePipeline,
@@ -39,7 +39,7 @@ from headrace.sql.parse.statements import (
     StopPipeline,
     TakeSavepoint,
 )
-from headrace.sql.parse.syntax import Apply, IntervalConstant, Name, Query
+from headrace.sql.parse.syntax import Apply, IntervalConstant, Name, ParsedQuery
 
 MAX_NAME_BYTES = 255
 _KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline"}
@@ -48,7 +48,7 @@ _FIRST = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "START", "STOP", "SAVEPO
 
 
 def parse_script(text: str) -> tuple[Statement, ...]:
-    """The statements of `text`. Raises the one error there is, or ScriptErrors with all of them."""
+    """The statements of `text`. Raises the only error, or ScriptErrors with all of them."""
     statements: list[Statement] = []
     errors: list[HeadraceError] = []
     for number, tokens in enumerate(_split(tokenize(text)), start=1):
@@ -63,13 +63,13 @@ def parse_script(text: str) -> tuple[Statement, ...]:
 
 
 def too_deep(span: Span) -> SyntaxProblem:
-    """The error for a statement that nests further than it can be read or planned."""
+    """The error for a statement that is nested too deeply to parse or plan."""
     advice = "Use IN (...) instead of many ORs, and WITH instead of nested subqueries."
     return SyntaxProblem("the statement is nested too deeply", advice=advice, span=span)
 
 
 def raise_all(errors: list[HeadraceError]) -> None:
-    """Raises nothing, the only error, or all of them as ScriptErrors."""
+    """Raises the only error, or all of them as ScriptErrors. Does nothing without errors."""
     if len(errors) == 1:
         raise errors[0]
     if errors:
@@ -77,7 +77,7 @@ def raise_all(errors: list[HeadraceError]) -> None:
 
 
 def _split(tokens: list[Token]) -> list[list[Token]]:
-    """Cuts at semicolons; empty statements vanish; each piece gets an end token at its semicolon."""
+    """Splits the tokens at semicolons, and drops empty statements. Each part ends with an end token."""
     pieces: list[list[Token]] = []
     piece: list[Token] = []
     for token in tokens:
@@ -99,7 +99,7 @@ class _Statements:
         self.stop = cursor.tokens[-1].start
 
     def statement(self) -> Statement:
-        """The whole statement; anything left over is an error."""
+        """Parses the whole statement. Remaining tokens are an error."""
         cursor = self.cursor
         if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("("):
             parsed: Statement = self.select()
@@ -135,13 +135,13 @@ class _Statements:
         kind = cursor.one_of("STREAM, SINK or PIPELINE after CREATE", *_KINDS)
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         if or_replace and if_not_exists:
-            cursor.fail("OR REPLACE and IF NOT EXISTS exclude each other")
+            cursor.fail("OR REPLACE and IF NOT EXISTS cannot be combined")
         place = cursor.token
         name = cursor.name(f"the name of the {kind.lower()}")
         if len(name.encode()) > MAX_NAME_BYTES:
             raise BadName(
                 f"the name of the {kind.lower()} has {len(name.encode())} bytes",
-                advice=f"A name has at most {MAX_NAME_BYTES}.",
+                advice=f"Use at most {MAX_NAME_BYTES} bytes.",
                 span=cursor.span((place.start, place.end)),
                 name=name,
             )
@@ -149,7 +149,15 @@ class _Statements:
             return self.create_stream(name, or_replace, if_not_exists)
         if kind == "SINK":
             options, spans = self.options()
-            return CreateSink(self.sql(), self.whole(), name, options, or_replace, if_not_exists, spans)
+            return CreateSink(
+                sql=self.sql(),
+                span=self.whole(),
+                name=name,
+                options=options,
+                or_replace=or_replace,
+                if_not_exists=if_not_exists,
+                spans=spans,
+            )
         return self.create_pipeline(name, or_replace, if_not_exists)
 
     def create_stream(self, name: str, or_replace: bool, if_not_exists: bool) -> CreateStream:
@@ -167,7 +175,7 @@ class _Statements:
                 if column.lower() in seen:
                     raise DuplicateName(
                         f"column '{column}' is declared twice",
-                        advice="Names are compared without case.",
+                        advice="Names ignore case. Rename one of the columns.",
                         span=cursor.span((token.start, token.end)),
                         name=column,
                     )
@@ -181,11 +189,20 @@ class _Statements:
         cursor.expect(")", "after the columns")
         schema = Schema(tuple(fields))
         if not fields:
-            cursor.fail("a stream has at least one column")
+            cursor.fail("a stream needs at least one column")
         event_time, delay = self.resolve_watermark(name, schema, watermark)
         options, spans = self.options()
         return CreateStream(
-            self.sql(), self.whole(), name, schema, event_time, delay, options, or_replace, if_not_exists, spans
+            sql=self.sql(),
+            span=self.whole(),
+            name=name,
+            schema=schema,
+            event_time=event_time,
+            delay_us=delay,
+            options=options,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+            spans=spans,
         )
 
     def watermark(self) -> tuple[Token, int]:
@@ -204,13 +221,13 @@ class _Statements:
             node, delay = node.args[0], interval.micros
             if interval.months or delay < 0:
                 raise BadWatermark(
-                    "the watermark's delay is zero or more, in days or smaller units",
+                    "the delay of a watermark must be zero or more, in days or smaller units",
                     advice="Write WATERMARK FOR ts AS ts - INTERVAL 10 SECONDS.",
                     span=place,
                 )
         if not (isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() == column.lower()):
             raise BadWatermark(
-                "a watermark is its column minus an interval",
+                "a watermark must be its column minus an interval",
                 advice=f"Write WATERMARK FOR {column} AS {column} - INTERVAL 10 SECONDS.",
                 span=place,
             )
@@ -227,14 +244,14 @@ class _Statements:
             raise unknown(UnknownColumn, "column", token.text, schema.names, of=owner, span=span, stream=name)
         if schema[index].type not in (TIMESTAMP, TIMESTAMP_NTZ):
             raise BadWatermark(
-                f"column '{token.text}' is {schema[index].type}; event time is TIMESTAMP or TIMESTAMP_NTZ",
-                advice="Declare it TIMESTAMP: epoch numbers and ISO texts are read as timestamps too.",
+                f"column '{token.text}' is {schema[index].type}; event time must be TIMESTAMP or TIMESTAMP_NTZ",
+                advice="Declare it TIMESTAMP. Epoch numbers and ISO 8601 texts are parsed as timestamps, too.",
                 span=span,
             )
         return index, delay
 
     def options(self) -> tuple[dict[str, str], dict[str, Span]]:
-        """`WITH (name = 'value', ...)`; values are strings, numbers or words; names may have dots."""
+        """Parses `WITH (name = 'value', ...)`. Values are strings, numbers or words. Names may have dots."""
         cursor = self.cursor
         cursor.expect("WITH", "and the options")
         cursor.expect("(", "before the options")
@@ -290,22 +307,22 @@ class _Statements:
         cursor.expect("AS", "before the query")
         query, query_sql, emit, emit_span = self.query()
         return CreatePipeline(
-            self.sql(),
-            self.whole(),
-            name,
-            tuple(sinks),
-            query,
-            query_sql,
-            emit,
-            or_replace,
-            if_not_exists,
-            tuple(spans),
-            emit_span,
-            options,
-            places,
+            sql=self.sql(),
+            span=self.whole(),
+            name=name,
+            sinks=tuple(sinks),
+            query=query,
+            query_sql=query_sql,
+            emit=emit,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+            sink_spans=tuple(spans),
+            emit_span=emit_span,
+            options=options,
+            spans=places,
         )
 
-    def query(self) -> tuple[Query, str, Emit | None, Span | None]:
+    def query(self) -> tuple[ParsedQuery, str, Emit | None, Span | None]:
         cursor = self.cursor
         start = cursor.token.start
         parsed = parse_query(cursor, self.stop)
@@ -325,13 +342,20 @@ class _Statements:
 
     def select(self, start: int | None = None) -> Select:
         query, query_sql, emit, emit_span = self.query()
-        return Select(self.sql(start), self.whole(start), query, query_sql, emit, emit_span)
+        return Select(
+            sql=self.sql(start),
+            span=self.whole(start),
+            query=query,
+            query_sql=query_sql,
+            emit=emit,
+            emit_span=emit_span,
+        )
 
     def drop(self) -> Drop:
         kind = self.cursor.one_of("STREAM, SINK or PIPELINE after DROP", *_KINDS)
         if_exists = self.cursor.accept("IF", "EXISTS")
         name = self.cursor.name(f"the name of the {kind.lower()}")
-        return Drop(self.sql(), self.whole(), _KINDS[kind], name, if_exists)
+        return Drop(sql=self.sql(), span=self.whole(), kind=_KINDS[kind], name=name, if_exists=if_exists)
 
     def show(self) -> Show | ShowCreate:
         if self.cursor.accept("CREATE"):
@@ -344,7 +368,7 @@ class _Statements:
         kind = None
         if self.cursor.token.upper in _KINDS and self.cursor.peek().kind != "end":
             kind = _KINDS[self.cursor.advance().upper]
-        return Describe(self.sql(), self.whole(), kind, self.cursor.name("the name of what to describe"))
+        return Describe(self.sql(), self.whole(), kind, self.cursor.name("the name of a stream, sink or pipeline"))
 
     def start_pipeline(self) -> StartPipeline:
         self.cursor.expect("PIPELINE", "after START")
@@ -360,7 +384,7 @@ class _Statements:
             close = self.cursor.accept("CLOSE")
             if close or self.cursor.accept("KEEP"):
                 self.cursor.expect("WINDOWS", "after CLOSE or KEEP")
-        return StopPipeline(self.sql(), self.whole(), name, mode, close)
+        return StopPipeline(sql=self.sql(), span=self.whole(), name=name, mode=mode, close_windows=close)
 
     def savepoint(self) -> TakeSavepoint:
         name = self.cursor.name("a name for the savepoint")
@@ -380,7 +404,13 @@ class _Statements:
         start = cursor.token.start
         if cursor.at("PIPELINE") and cursor.peek().kind != "end":
             cursor.advance()
-            return Explain(self.sql(), self.whole(), mode, None, cursor.name("the name of the pipeline"))
+            return Explain(
+                sql=self.sql(),
+                span=self.whole(),
+                mode=mode,
+                target=None,
+                pipeline=cursor.name("the name of the pipeline"),
+            )
         if cursor.at("CREATE"):
             inner = _Statements(cursor)
             cursor.advance()

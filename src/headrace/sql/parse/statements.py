@@ -1,4 +1,4 @@
-"""What a script says, statement by statement. `script.parse_script` makes these; the hub and the planner read them."""
+"""The statements of a script. `script.parse_script` creates them. The hub and the planner read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from headrace.errors import Span
 from headrace.model.program import Emit
 from headrace.model.schema import Schema
-from headrace.sql.parse.syntax import Query
+from headrace.sql.parse.syntax import ParsedQuery
 
 DropKind = Literal["stream", "sink", "pipeline"]
 ShowKind = Literal["streams", "sinks", "pipelines"]
@@ -19,7 +19,7 @@ ExplainMode = Literal["plain", "verbose", "json"]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement: its verbatim text (without the semicolon) and its place in the script."""
+    """A statement: its text without the semicolon, and its position in the script."""
 
     sql: str
     span: Span
@@ -27,7 +27,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Statement):
-    """CREATE STREAM. `event_time` is an index of `schema`; `spans` has the place of each option."""
+    """CREATE STREAM. `event_time` is an index into `schema`. `spans` has the position of each option."""
 
     name: str
     schema: Schema
@@ -52,12 +52,14 @@ class CreateSink(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreatePipeline(Statement):
-    """CREATE PIPELINE name INTO sinks [WITH (options)] AS query [EMIT CHANGES | EMIT ON CLOSE]. `emit` is None when not
-    said."""
+    """CREATE PIPELINE name INTO sinks [WITH (options)] AS query [EMIT CHANGES | EMIT ON CLOSE].
+
+    `emit` is None without an EMIT clause.
+    """
 
     name: str
     sinks: tuple[str, ...]
-    query: Query
+    query: ParsedQuery
     query_sql: str
     emit: Emit | None
     or_replace: bool = False
@@ -70,9 +72,9 @@ class CreatePipeline(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Select(Statement):
-    """A bare query, to be explained or run into the console."""
+    """A query without a pipeline. It can only be explained."""
 
-    query: Query
+    query: ParsedQuery
     query_sql: str
     emit: Emit | None
     emit_span: Span | None = None
@@ -104,7 +106,7 @@ class ShowCreate(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Describe(Statement):
-    """DESCRIBE [STREAM | SINK | PIPELINE] name; `kind` is None when not said."""
+    """DESCRIBE [STREAM | SINK | PIPELINE] name. `kind` is None when it is not given."""
 
     kind: DropKind | None
     name: str
@@ -119,7 +121,7 @@ class StartPipeline(Statement):
 
 @dataclass(frozen=True, slots=True)
 class StopPipeline(Statement):
-    """STOP PIPELINE name [GRACEFUL [CLOSE WINDOWS | KEEP WINDOWS] | NOW]. `close_windows` emits what is open."""
+    """STOP PIPELINE name [GRACEFUL [CLOSE WINDOWS | KEEP WINDOWS] | NOW]. `close_windows` emits open windows."""
 
     name: str
     mode: StopMode
@@ -128,7 +130,7 @@ class StopPipeline(Statement):
 
 @dataclass(frozen=True, slots=True)
 class TakeSavepoint(Statement):
-    """SAVEPOINT name [OF STREAM stream]; without a stream, of all."""
+    """SAVEPOINT name [OF STREAM stream]. Without a stream it covers all streams."""
 
     name: str
     stream: str | None

@@ -1,6 +1,6 @@
-"""The untyped shape of a query, as the parser leaves it: nothing is resolved, every node knows its place.
+"""The syntax tree of a query. It is untyped, and names are not resolved. Every node has its position in the text.
 
-`bind` turns these into typed expressions (`expr`) and logical plans (`plan`).
+`bind` turns it into typed expressions (`plan.expr`) and logical plans (`plan.logical`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Literal
 
 from headrace.model.schema import DataType
 
-Place = tuple[int, int]
-"""[start, end) in the script's text."""
+TextRange = tuple[int, int]
+"""A position in the text of the script: [start, end)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A piece of syntax at a place."""
+    """A node of the syntax tree at a position."""
 
-    at: Place
+    at: TextRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Star(Node):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Node):
-    """A literal. `text` is its value as written, without quotes; `kind` says how it was written."""
+    """A literal. `text` is its value as written, without quotes. `kind` is its form."""
 
     kind: Literal["null", "boolean", "number", "string", "date", "timestamp", "timestamp_ntz", "binary"]
     text: str
@@ -46,7 +46,7 @@ class Constant(Node):
 
 @dataclass(frozen=True, slots=True)
 class IntervalConstant(Node):
-    """`INTERVAL 10 SECONDS`: months for year-month parts, microseconds for the others; never both."""
+    """`INTERVAL 10 SECONDS`: months for years and months, microseconds for all other units."""
 
     months: int
     micros: int
@@ -54,7 +54,7 @@ class IntervalConstant(Node):
 
 @dataclass(frozen=True, slots=True)
 class Apply(Node):
-    """A function or operator, by its lower-case name. `star` is count(*)'s argument."""
+    """A function or operator, by its lower-case name. `star` marks the argument of count(*)."""
 
     name: str
     args: tuple[Node, ...]
@@ -66,7 +66,7 @@ class Apply(Node):
 
 @dataclass(frozen=True, slots=True)
 class Case(Node):
-    """CASE WHEN ... THEN ... ELSE ... END; the simple form is already `operand = value`."""
+    """CASE WHEN ... THEN ... ELSE ... END. The parser turns the simple form into `operand = value`."""
 
     branches: tuple[tuple[Node, Node], ...]
     otherwise: Node | None
@@ -117,7 +117,7 @@ class Table(Node):
 class Derived(Node):
     """A subquery in FROM."""
 
-    query: Query
+    query: ParsedQuery
     alias: str | None
 
 
@@ -138,29 +138,29 @@ Relation = Table | Derived | Windowed
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery(Node):
-    """SELECT [DISTINCT] items FROM relation WHERE ... GROUP BY ... HAVING ... `distinct` is the place of the word."""
+    """SELECT [DISTINCT] items FROM relation WHERE ... GROUP BY ... HAVING ... `distinct` is its position."""
 
     items: tuple[Item, ...]
     relation: Relation
     where: Node | None
     group_by: tuple[Node, ...] | None
     having: Node | None
-    distinct: Place | None = None
+    distinct: TextRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UnionQuery(Node):
     """UNION ALL of two or more."""
 
-    inputs: tuple[Query, ...]
+    inputs: tuple[ParsedQuery, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WithQuery(Node):
     """CTEs in order, each visible to the later ones and to `body`."""
 
-    ctes: tuple[tuple[str, Query], ...]
-    body: Query
+    ctes: tuple[tuple[str, ParsedQuery], ...]
+    body: ParsedQuery
 
 
-Query = SelectQuery | UnionQuery | WithQuery
+ParsedQuery = SelectQuery | UnionQuery | WithQuery

@@ -1,1 +1,1 @@
-"""Typed expressions, logical and physical plans."""
+"""Typed expressions, logical plans and physical plans."""

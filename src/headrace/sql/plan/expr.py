@@ -1,6 +1,7 @@
-"""Typed expressions over the columns of a plan node. Frozen; equality ignores where the text stood.
+"""Typed expressions over the columns of a plan node. They are frozen. Equality ignores their position in the text.
 
-A `Column` is an index in its input's schema. Nothing here knows DuckDB (`render`) or functions (`functions`).
+A `ColumnRef` is an index into the schema of the input. This module knows nothing of DuckDB (`render`) or of functions
+(`functions`).
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.model.schema import BOOLEAN, DataType, Struct
-from headrace.sql.parse.syntax import Place
-from headrace.sql.plan.limits import MAX_PARTS, TooLong, check_time
+from headrace.sql.parse.syntax import TextRange
+from headrace.sql.plan.limits import MAX_PARTS, ExpressionTooLarge, check_time
 
-NOWHERE: Place = (0, 0)
+NOWHERE: TextRange = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """A typed expression; `at` is its place in the script, for carets."""
+    """A typed expression. `at` is its position in the script, for carets."""
 
     type: DataType
-    at: Place = field(default=NOWHERE, compare=False, kw_only=True)
+    at: TextRange = field(default=NOWHERE, compare=False, kw_only=True)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -35,7 +36,7 @@ class Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Expr):
+class ColumnRef(Expr):
     """Column `index` of the input's schema."""
 
     index: int
@@ -66,7 +67,7 @@ class Call(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Expr):
-    """CAST to `type`; `attempt` is TRY_CAST: NULL instead of an error."""
+    """CAST to `type`. With `attempt` it is TRY_CAST: NULL instead of an error."""
 
     input: Expr
     attempt: bool = False
@@ -140,21 +141,21 @@ class AggCall(Expr):
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """`expr` and everything below it, parents first. Raises TooLong beyond MAX_PARTS: parts may be shared, so a small
-    plan may hold an expression that nobody could write down."""
+    """Yields `expr` and everything below it, parents first. Raises ExpressionTooLarge beyond MAX_PARTS."""
+    # Nodes may be shared, so a small plan can hold an expression with billions of parts.
     stack = [expr]
     count = 0
     while stack:
         node = stack.pop()
         count += 1
         if count > MAX_PARTS:
-            raise TooLong(f"an expression of more than {MAX_PARTS} parts", expr.at)
+            raise ExpressionTooLarge(f"an expression of more than {MAX_PARTS} parts", expr.at)
         yield node
         stack.extend(reversed(node.children))
 
 
 def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Replaces, from the top, every node for which `change` returns one; the same object when nothing changes."""
+    """Replaces, from the top, every node for which `change` returns another. Returns the same object if none does."""
     check_time()
     changed = change(expr)
     if changed is not None:
@@ -168,12 +169,12 @@ def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 def substitute(expr: Expr, values: tuple[Expr, ...]) -> Expr:
     """`expr` with column i replaced by `values[i]`."""
-    return transform(expr, lambda e: values[e.index] if isinstance(e, Column) else None)
+    return transform(expr, lambda e: values[e.index] if isinstance(e, ColumnRef) else None)
 
 
 def columns_of(expr: Expr) -> set[int]:
     """The indexes of the columns that `expr` reads."""
-    return {e.index for e in walk(expr) if isinstance(e, Column)}
+    return {e.index for e in walk(expr) if isinstance(e, ColumnRef)}
 
 
 def conjuncts(expr: Expr) -> Iterator[Expr]:
@@ -186,7 +187,7 @@ def conjuncts(expr: Expr) -> Iterator[Expr]:
 
 
 def conjunction(parts: list[Expr]) -> Expr | None:
-    """The parts joined by AND, from left to right; None when there are none."""
+    """The parts joined by AND, from left to right. None without parts."""
     if not parts:
         return None
     joined = parts[0]

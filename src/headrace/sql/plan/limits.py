@@ -1,7 +1,7 @@
-"""What planning may cost: time, and the size of one expression.
+"""Limits of planning: time, and the size of one expression.
 
-A script is small and comes from a user who waits, but subqueries that use a column twice double the expression at every
-step: what cannot be planned quickly is refused instead of holding up the hub.
+Subqueries that use a column twice double the expression at every level, so a short script can take very long to plan.
+The hub plans under a lock, so such a statement is refused.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MAX_PARTS = 100_000
 _deadline: ContextVar[float] = ContextVar("_deadline", default=math.inf)
 
 
-class TooLong(Exception):
-    """An expression is larger than can be run; `at` is its place in the script."""
+class ExpressionTooLarge(Exception):
+    """An expression is too large to run. `at` is its position in the script."""
 
     def __init__(self, what: str, at: tuple[int, int]) -> None:
         super().__init__(what)
@@ -31,12 +31,12 @@ class TooLong(Exception):
 
 
 class TooSlow(Exception):
-    """The time for planning is over."""
+    """Planning exceeded its time limit."""
 
 
 @contextmanager
 def planning_time(span: Span, seconds: float | None = None) -> Iterator[None]:
-    """Limit what is planned in here to `seconds` (default PLANNING_SECONDS); raises PlanningTimeout at `span`."""
+    """Limits the body to `seconds` (default PLANNING_SECONDS). Raises PlanningTimeout at `span`."""
     limit = PLANNING_SECONDS if seconds is None else seconds
     token = _deadline.set(time.monotonic() + limit)
     try:
@@ -44,7 +44,7 @@ def planning_time(span: Span, seconds: float | None = None) -> Iterator[None]:
     except TooSlow:
         raise PlanningTimeout(
             f"planning this statement took more than {limit:g} s",
-            advice="Split the query, and compute an expression that is used many times in a pipeline of its own.",
+            advice="Split the query: compute an expression that is used many times in a separate pipeline.",
             span=span,
             seconds=limit,
         ) from None
@@ -53,6 +53,6 @@ def planning_time(span: Span, seconds: float | None = None) -> Iterator[None]:
 
 
 def check_time() -> None:
-    """Called for every part of an expression that is looked at."""
+    """Raises TooSlow after the time limit. Traversals call it for every part of an expression."""
     if time.monotonic() > _deadline.get():
         raise TooSlow

@@ -1,4 +1,4 @@
-"""Logical plans: frozen nodes that compute their own schema and refuse nonsense. `bind` makes them."""
+"""Logical plans: frozen nodes that compute their schema and reject invalid arguments. `bind` creates them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from functools import cached_property
 
 from headrace.model.program import StreamDef, Window
 from headrace.model.schema import BOOLEAN, DataType, Field, Schema, Struct, View
-from headrace.sql.parse.syntax import Place
-from headrace.sql.plan.expr import AggCall, Column, Expr, columns_of, walk
+from headrace.sql.parse.syntax import TextRange
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, columns_of, walk
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A relation. `inputs` are the relations it reads; expressions refer to their columns by index."""
+    """A relation. `inputs` are the relations it reads. Expressions refer to their columns by index."""
 
     @property
     def inputs(self) -> tuple[Plan, ...]:
@@ -37,15 +37,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class Named:
-    """An expression with the name of the column it makes."""
+    """An expression and the name of its output column."""
 
     name: str
     expr: Expr
 
 
 @dataclass(frozen=True)
-class Scan(Plan):
-    """The shared stream. Its schema is always the whole declared one; `view` says which columns this plan needs."""
+class StreamScan(Plan):
+    """Reads the shared stream. Its schema is always the declared one. `view` has the columns that this plan needs."""
 
     stream: StreamDef
     view: View = field(default_factory=View.all)
@@ -121,7 +121,7 @@ class AssignWindow(Plan):
     time: int
     name: str
     flat: bool
-    at: Place = field(default=(0, 0), compare=False)
+    at: TextRange = field(default=(0, 0), compare=False)
 
     @property
     def inputs(self) -> tuple[Plan, ...]:
@@ -141,19 +141,19 @@ class AssignWindow(Plan):
 
     @property
     def time_type(self) -> DataType:
-        """The type of the event time, which the window's ends have too."""
+        """The type of the event time, and of the window's start and end."""
         return self.input.schema[self.time].type
 
     @property
     def width(self) -> int:
-        """How many columns the input has: the window columns come after them."""
+        """The number of input columns. The window columns come after them."""
         return len(self.input.schema)
 
 
 @dataclass(frozen=True)
 class Aggregate(Plan):
-    """One row per group: the keys, then the aggregates. No keys: one group for everything. `distinct` stands for
-    SELECT DISTINCT: its groups are the rows themselves, and speak when they are first seen."""
+    """One row per group: the keys, then the aggregates. Without keys all rows are one group. `distinct` marks SELECT
+    DISTINCT: the groups are the rows themselves, and each is emitted at its first occurrence."""
 
     input: Plan
     keys: tuple[Named, ...]
@@ -164,7 +164,7 @@ class Aggregate(Plan):
         for expr in self.expressions:
             require_bound(expr, self.input.schema)
         if any(isinstance(e, AggCall) for key in self.keys for e in walk(key.expr)):
-            raise TypeError("a group key holds no aggregate")
+            raise TypeError("a group key cannot contain an aggregate")
 
     @property
     def inputs(self) -> tuple[Plan, ...]:
@@ -188,7 +188,7 @@ class Union(Plan):
     """The rows of all inputs, which have the same types."""
 
     parts: tuple[Plan, ...]
-    at: Place = field(default=(0, 0), compare=False)
+    at: TextRange = field(default=(0, 0), compare=False)
 
     def __post_init__(self) -> None:
         first = [f.type for f in self.parts[0].schema]
@@ -208,27 +208,27 @@ class Union(Plan):
 
 
 def require_bound(expr: Expr, schema: Schema) -> None:
-    """Refuses an expression that reads a column the schema does not have, or has with another type."""
-    if isinstance(expr, Column):  # the common case, without a walk
+    """Raises TypeError if `expr` reads a column that the schema lacks, or has with another type."""
+    if isinstance(expr, ColumnRef):  # the common case, without a traversal
         if not 0 <= expr.index < len(schema) or schema.fields[expr.index].type != expr.type:
             raise TypeError(f"{expr.name} (column {expr.index}) is not in the input")
         return
     for node in walk(expr):
-        if isinstance(node, Column) and (
+        if isinstance(node, ColumnRef) and (
             not 0 <= node.index < len(schema) or schema.fields[node.index].type != node.type
         ):
             raise TypeError(f"{node.name} (column {node.index}) is not in the input")
 
 
 def walk_plan(plan: Plan) -> Iterator[Plan]:
-    """`plan` and all below it, parents first."""
+    """Yields `plan` and all nodes below it, parents first."""
     yield plan
     for child in plan.inputs:
         yield from walk_plan(child)
 
 
 def rewrite(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
-    """Applies `change` to every node from the bottom up; the same object when nothing changes."""
+    """Applies `change` to every node, from the bottom up. Returns the same object when nothing changes."""
     inputs = plan.inputs
     new = tuple(rewrite(child, change) for child in inputs)
     if any(a is not b for a, b in zip(new, inputs, strict=True)):
@@ -236,9 +236,9 @@ def rewrite(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
     return change(plan)
 
 
-def origin(plan: Plan, index: int) -> tuple[Scan, int] | None:
-    """The stream column that column `index` of `plan` is, if it is one unchanged."""
-    if isinstance(plan, Scan):
+def origin(plan: Plan, index: int) -> tuple[StreamScan, int] | None:
+    """The stream column that column `index` of `plan` passes through unchanged; None if it is computed."""
+    if isinstance(plan, StreamScan):
         return plan, index
     if isinstance(plan, Filter):
         return origin(plan.input, index)
@@ -246,10 +246,10 @@ def origin(plan: Plan, index: int) -> tuple[Scan, int] | None:
         return origin(plan.input, index) if index < plan.width else None
     if isinstance(plan, Project):
         expr = plan.outputs[index].expr
-        return origin(plan.input, expr.index) if isinstance(expr, Column) else None
+        return origin(plan.input, expr.index) if isinstance(expr, ColumnRef) else None
     return None
 
 
 def used_columns(plan: Plan) -> set[int]:
-    """The input columns that the expressions of this one node read."""
+    """The input columns that the expressions of this node read."""
     return {i for expr in plan.expressions for i in columns_of(expr)}

@@ -1,9 +1,17 @@
-"""Physical plans: the operators that really run, as a DAG. A node that two others read is one object, printed once.
+"""Physical plans: the operators that run, as a DAG. An operator with two readers is one object, printed once.
 
-PhysicalSharedStream -> PhysicalFilter -> PhysicalPartialAggregate   Ring 0, in the Spark tasks
--> PhysicalBridge                                                    one row per (pipeline, bucket, task)
--> PhysicalMergeAggregate                                            Ring 1, in Spark's stateful operator
--> PhysicalSink ... -> PhysicalResultCollect                         written by tasks, committed once per epoch
+With an aggregate:
+
+    PhysicalSharedStream -> PhysicalFilter -> PhysicalPartialAggregate   Ring 0, in Spark tasks
+    -> PhysicalBridge                                                    messages from tasks to lanes
+    -> PhysicalMergeAggregate -> PhysicalSink                            Ring 1, in Spark's stateful operator
+    -> PhysicalCommit                                                    on the driver, once per epoch
+
+Without one, nothing crosses the bridge and Ring 1 has no part:
+
+    PhysicalSharedStream -> PhysicalFilter -> PhysicalProject -> PhysicalSink -> PhysicalCommit
+
+Every operator has a part at run time that executes it: tests/sql/test_explain_truth.py runs plans and compares.
 """
 
 from __future__ import annotations
@@ -31,7 +39,7 @@ class Physical:
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
-        """What EXPLAIN prints beside the name."""
+        """The properties that EXPLAIN prints after the name."""
         return ()
 
 
@@ -49,8 +57,8 @@ class _Unary(Physical):
 
 @dataclass(frozen=True)
 class PhysicalSharedStream(Physical):
-    """The shared stream, decoded once for all. `view` (the seed's shared_required_schema) is what this pipeline reads;
-    positions stay those of the full schema."""
+    """The stream, decoded once for all its pipelines. `view` has the columns that this pipeline reads, by index in the
+    full schema."""
 
     stream: StreamDef
     view: View
@@ -62,8 +70,8 @@ class PhysicalSharedStream(Physical):
 
 @dataclass(frozen=True)
 class PhysicalFilter(_Unary):
-    """Ring 0: keeps the rows for which the DuckDB expression is true. `columns` are those that it reads, `conditions`
-    the parts that it joins by AND."""
+    """Ring 0: keeps the rows for which the DuckDB expression `sql` is true. `columns` are the columns that it reads.
+    `conditions` are the parts that it joins by AND."""
 
     sql: str
     columns: tuple[int, ...]
@@ -87,18 +95,10 @@ class PhysicalProject(_Unary):
 
 @dataclass(frozen=True)
 class PhysicalAggregate(_Unary):
-    """An aggregate before `split_aggregates`; nothing can run it."""
+    """An aggregate before `split_aggregates`. A finished plan has none."""
 
     shape: Shape
     emit: Emit
-
-
-@dataclass(frozen=True)
-class Family:
-    """The pipelines of a stream that share one aggregation pass: same window, same keys. `members` are the others."""
-
-    key: str
-    members: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,6 @@ class PhysicalPartialAggregate(_Unary):
     keys: tuple[Expression, ...]
     window: Window | None
     partials: tuple[Partial, ...]
-    family: Family | None = None
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
@@ -116,22 +115,18 @@ class PhysicalPartialAggregate(_Unary):
         if self.window is not None:
             shown.append(("window", show_window(self.window)))
         shown.append(("partials", str(len(self.partials))))
-        if self.family is not None and self.family.members:
-            shown.append(("shares_pass_with", ", ".join(self.family.members)))
         return tuple(shown)
 
 
 @dataclass(frozen=True)
 class PhysicalBridge(_Unary):
-    """The hand-off from tasks to lanes: events, then watermark, then barrier, then end."""
+    """Carries partial states from tasks to lanes. Per epoch each task sends events, watermark, barrier, end."""
 
     keys: tuple[str, ...]
-    stateful: bool
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
-        lane = f"(pipeline, hash({', '.join(self.keys)}))" if self.keys else "pipeline"
-        return (("lane", lane), ("payload", "partial states" if self.stateful else "rows"))
+        return (("lane", f"(pipeline, hash({', '.join(self.keys)}))" if self.keys else "pipeline"),)
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,7 @@ class PhysicalMergeAggregate(_Unary):
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
-        emit = {"close": "on window close", "changes": "on change", "first": "on first sight"}[self.emit]
+        emit = {"close": "on window close", "changes": "on change", "first": "on first occurrence"}[self.emit]
         shown = [("ring", "1"), ("emit", emit)]
         if self.having is not None:
             shown.append(("having", self.having))
@@ -158,39 +153,29 @@ class PhysicalMergeAggregate(_Unary):
 
 @dataclass(frozen=True)
 class PhysicalSink(_Unary):
-    """Writes the rows: staged by tasks, committed per epoch."""
+    """Stages the rows of one sink: in the tasks, or in the lanes when the pipeline has state."""
 
     sink: SinkDef
     guarantee: str
+    in_lanes: bool
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
-        return (("sink", self.sink.name), ("type", self.sink.kind), ("guarantee", self.guarantee))
+        return (
+            ("sink", self.sink.name),
+            ("type", self.sink.kind),
+            ("staged_by", "lanes" if self.in_lanes else "tasks"),
+            ("guarantee", self.guarantee),
+        )
 
 
 @dataclass(frozen=True)
-class PhysicalResultCollect(Physical):
-    """Where an epoch ends: all sinks of the pipeline are committed."""
+class PhysicalCommit(Physical):
+    """Commits an epoch to all sinks of the pipeline, on the driver. It first waits for the epoch's barrier from every
+    task, and from every lane when the pipeline has state."""
 
     sources: tuple[Physical, ...]
-
-    @property
-    def inputs(self) -> tuple[Physical, ...]:
-        return self.sources
-
-    def with_inputs(self, inputs: tuple[Physical, ...]) -> Physical:
-        return replace(self, sources=inputs)
-
-
-@dataclass(frozen=True)
-class PhysicalBarrier(Physical):
-    """Aligns barrier signals of all its inputs; data passes unchanged."""
-
-    sources: tuple[Physical, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.sources) < 2:
-            raise ValueError("a barrier aligns at least two inputs")
+    in_lanes: bool
 
     @property
     def inputs(self) -> tuple[Physical, ...]:
@@ -200,17 +185,12 @@ class PhysicalBarrier(Physical):
         return replace(self, sources=inputs)
 
     @property
-    def upstream_count(self) -> int:
-        """How many inputs must deliver a barrier before it goes on."""
-        return len(self.sources)
-
-    @property
     def details(self) -> tuple[tuple[str, str], ...]:
-        return (("upstream_count", str(self.upstream_count)),)
+        return (("waits_for", "all tasks and lanes" if self.in_lanes else "all tasks"),)
 
 
 def topological(root: Physical) -> list[Physical]:
-    """Every operator once, inputs first: the order in which EXPLAIN names them r0, r1, ..."""
+    """Every operator once, inputs first. EXPLAIN names them r0, r1, ... in this order."""
     order: list[Physical] = []
     seen: set[int] = set()
 
@@ -227,7 +207,7 @@ def topological(root: Physical) -> list[Physical]:
 
 
 def show_view(view: View, schema: Schema) -> str:
-    """A view with the names behind its positions, at most twelve of them."""
+    """A view as text: positions with their column names, at most twelve."""
     if view.columns is None:
         return f"ALL ({len(schema)} columns)"
     if not view.columns:
@@ -238,7 +218,7 @@ def show_view(view: View, schema: Schema) -> str:
 
 
 def show_window(window: Window) -> str:
-    """A window in words."""
+    """A window as text."""
     size, slide = show_interval(window.size), show_interval(window.slide)
     text = {
         "tumble": f"tumble {size}",

@@ -1,4 +1,4 @@
-"""Spark's ANSI rules for types: which types meet in an operator, and what decimal arithmetic yields.
+"""Spark's ANSI type rules: the common type of operands, and the result types of decimal arithmetic.
 
 Two kinds of types exist only inside expressions: VOID (the type of NULL) and the interval types.
 """
@@ -58,7 +58,7 @@ _TIMES: tuple[DataType, ...] = (DATE, TIMESTAMP_NTZ, TIMESTAMP)
 
 
 def type_class(kind: DataType) -> str:
-    """The name under which a type stands in the verified list: without the parameters of decimals, arrays, ..."""
+    """The name of a type in the verified list, without the parameters of decimals, arrays and so on."""
     if isinstance(kind, Decimal):
         return "DECIMAL"
     if isinstance(kind, Array):
@@ -71,7 +71,7 @@ def type_class(kind: DataType) -> str:
 
 
 def is_numeric(kind: DataType) -> bool:
-    """Whether `kind` is a number."""
+    """True if `kind` is a number."""
     return kind in INTEGRAL or kind in FRACTIONAL or isinstance(kind, Decimal)
 
 
@@ -84,7 +84,7 @@ def as_decimal(kind: DataType) -> Decimal | None:
 
 
 def wider(left: DataType, right: DataType) -> DataType | None:
-    """The type in which values of both meet, by Spark's ANSI rules; None if there is none."""
+    """The common type of both, by Spark's ANSI rules. None if there is none."""
     if left == right:
         return left
     if left == VOID:
@@ -108,7 +108,7 @@ def _wider_number(left: DataType, right: DataType) -> DataType | None:
     if left in INTEGRAL and right in INTEGRAL:
         return INTEGRAL[max(INTEGRAL.index(left), INTEGRAL.index(right))]
     if left in FRACTIONAL or right in FRACTIONAL:
-        # ANSI Spark avoids FLOAT beside whole numbers: they would lose digits
+        # With ANSI, Spark does not widen whole numbers to FLOAT: they would lose digits.
         return DOUBLE
     a, b = as_decimal(left), as_decimal(right)
     assert a is not None and b is not None
@@ -128,7 +128,7 @@ def _beside_string(other: DataType) -> DataType | None:
 
 
 def widens(source: DataType, target: DataType) -> bool:
-    """Whether Spark casts `source` to `target` by itself where an argument of type `target` is expected."""
+    """True if Spark implicitly casts `source` to `target` for an argument of type `target`."""
     if source in (target, VOID):
         return True
     if is_numeric(source) and is_numeric(target):
@@ -146,7 +146,7 @@ def _fits(inner: Decimal, outer: Decimal) -> bool:
 
 
 def decimal_result(operator: str, a: Decimal, b: Decimal) -> tuple[int, int]:
-    """Precision and scale of `a operator b` before Spark cuts them to 38 digits."""
+    """Precision and scale of `a operator b` before Spark limits them to 38 digits."""
     scale = max(a.scale, b.scale)
     if operator in ("+", "-"):
         return max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale

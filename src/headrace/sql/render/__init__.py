@@ -1,1 +1,1 @@
-"""Typed expressions to DuckDB SQL, and bounds on the size of their values."""
+"""Turns typed expressions into DuckDB SQL, and bounds the size of their values."""

@@ -1,7 +1,7 @@
-"""Typed expressions to DuckDB text.
+"""Turns typed expressions into DuckDB SQL.
 
-Short circuits: where a part of a chain of ANDs or ORs may fail, CASE keeps it away from the rows that the parts before
-it already decide; DuckDB evaluates CASE branches only on their rows, but is free to reorder the parts of a conjunction.
+DuckDB may reorder the parts of a conjunction, but evaluates a CASE branch only on the rows that reach it. So a chain of
+ANDs or ORs with a part that may fail becomes a CASE: rows that an earlier part decides never reach the failing part.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from headrace.model.schema import (
 )
 from headrace.sql.functions import find
 from headrace.sql.functions.casts import cast_throws, render_cast
-from headrace.sql.plan.expr import Call, CaseWhen, Cast, Column, Expr, FieldOf, Literal
-from headrace.sql.plan.limits import TooLong, check_time
+from headrace.sql.plan.expr import Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal
+from headrace.sql.plan.limits import ExpressionTooLarge, check_time
 from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID
 
-ColumnText = Callable[[Column], str]
+ColumnText = Callable[[ColumnRef], str]
 
 _DAY = 86_400_000_000
-# Some functions need an argument's text several times; nested deeply, that multiplies.
+# Some functions repeat the text of an argument, so the text of nested calls grows exponentially.
 LONGEST = 200_000
 
 
-def ring0_column(column: Column) -> str:
-    """How Ring 0 calls a column of the stream."""
+def ring0_column(column: ColumnRef) -> str:
+    """The name of a stream column in Ring 0."""
     return f"c{column.index}"
 
 
 def throws(expr: Expr) -> bool:
-    """Whether evaluating `expr` may fail on some row."""
+    """True if evaluating `expr` may fail on some row."""
     check_time()
     if isinstance(expr, Call):
         overload = find(expr.name, [a.type for a in expr.args])
@@ -54,9 +54,9 @@ def throws(expr: Expr) -> bool:
 
 
 def render(expr: Expr, column: ColumnText) -> str:
-    """`expr` as DuckDB text over columns written by `column`."""
+    """`expr` as DuckDB SQL. `column` writes the column references."""
     check_time()
-    if isinstance(expr, Column):
+    if isinstance(expr, ColumnRef):
         return column(expr)
     if isinstance(expr, Literal):
         return render_literal(expr)
@@ -87,12 +87,12 @@ def _render_call(expr: Call, column: ColumnText) -> str:
     simple = overload.simple(expr.args)
     text = overload.render(args, kinds, expr.type) if simple is None else simple.format(*args)
     if len(text) > LONGEST:
-        raise TooLong(f"an expression of more than {LONGEST} characters", expr.at)
+        raise ExpressionTooLarge(f"an expression of more than {LONGEST} characters", expr.at)
     return text
 
 
 def _render_chain(expr: Call, column: ColumnText) -> str:
-    """A chain of ANDs or ORs. Each part is written at most twice, however long the chain is."""
+    """A chain of ANDs or ORs. Each part is written at most twice, so the text grows linearly."""
     parts = _chain(expr, expr.name)
     texts = [render(part, column) for part in parts]
     joined = "(" + f" {expr.name.upper()} ".join(texts) + ")"
@@ -114,12 +114,12 @@ def _chain(expr: Expr, name: str) -> list[Expr]:
 
 
 def text_literal(text: str) -> str:
-    """A DuckDB string literal. Only the quote is special in one."""
+    """A DuckDB string literal. Only the quote needs escaping."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def render_literal(literal: Literal) -> str:
-    """A value as DuckDB text with exactly its type."""
+    """A value as a DuckDB literal of exactly its type."""
     value, kind = literal.value, literal.type
     if kind == VOID:
         return "NULL"

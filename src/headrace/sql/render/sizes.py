@@ -1,8 +1,8 @@
-"""How large values get: an upper bound in bytes of what an expression makes, as DuckDB text that does not make it.
+"""Bounds the size of values: DuckDB SQL that computes an upper bound in bytes without computing the value.
 
-`repeat(x, n)` has `strlen(x) * n` bytes. DuckDB evaluates 2,048 rows at once and holds their strings outside of its
-memory limit, so a task has to know before it asks (`headrace.exec.sizing`). Bounds are over the values that the
-expression reads; where counting what will be replaced is exact, large rows are counted.
+`repeat(x, n)` has `strlen(x) * n` bytes. DuckDB evaluates 2,048 rows at once and keeps their strings outside its memory
+limit, so a task must know the size before it evaluates (`headrace.exec.sizing`). The bound depends only on the values
+that the expression reads. For replacements in large rows, the matches are counted instead.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from headrace.errors import Span, UnsupportedOnShared, ValueTooLarge
 from headrace.exec.sizing import MAX_VALUE
 from headrace.model.program import Growth, SizedValue
 from headrace.model.schema import BINARY, STRING, Array, DataType, Map, Struct
-from headrace.sql.functions.strings import re2_literal
-from headrace.sql.parse.syntax import Place
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, FieldOf, Literal, columns_of, walk
-from headrace.sql.plan.limits import TooLong, check_time
+from headrace.sql.functions.string_functions import re2_literal
+from headrace.sql.parse.syntax import TextRange
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal, columns_of, walk
+from headrace.sql.plan.limits import ExpressionTooLarge, check_time
 from headrace.sql.plan.shape import Shape
 from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column, text_literal
 
@@ -25,14 +25,16 @@ from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column
 GROWING = frozenset({"repeat", "lpad", "rpad", "concat", "||", "concat_ws", "replace", "regexp_replace", "translate"})
 FIXED = 8.0  # bytes of a value of fixed width in Arrow, about
 SHORT = 64.0  # bytes of a number, date or digest as text
-# Below this bound a row's replacements are not counted: the bound is good enough.
+# Below this bound the matches of a row are not counted: the bound is good enough.
 WORTH_COUNTING = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """An upper bound of a value's size: as text, and as multiples of columns plus a constant (`columns` is None when
-    it depends on values)."""
+    """An upper bound of a value's size: as SQL, and as multiples of column sizes plus a constant.
+
+    `columns` is None when the bound depends on values.
+    """
 
     sql: str
     columns: dict[str, float] | None = field(default_factory=dict)
@@ -44,12 +46,12 @@ class Bytes:
 
 
 def constant(size: float) -> Bytes:
-    """So many bytes, whatever the row."""
+    """A size that is the same for every row."""
     return Bytes(f"{size!r}::DOUBLE", {}, size)
 
 
 def added(parts: Sequence[Bytes]) -> Bytes:
-    """All of them together."""
+    """The sum of sizes."""
     columns: dict[str, float] | None = {}
     for part in parts:
         if part.columns is None or columns is None:
@@ -66,11 +68,11 @@ def growth_of(
     others: Iterable[Expr],
     where: Expr | None,
     column: ColumnText,
-    names: Callable[[Column], Sequence[str]],
-    span: Callable[[Place], Span],
+    names: Callable[[ColumnRef], Sequence[str]],
+    span: Callable[[TextRange], Span],
 ) -> Growth:
-    """The growth of a program that makes `outputs` (all of them, as columns) and evaluates `others` of the rows for
-    which `where` holds. `column` writes a column and `names` says which columns of the relation it reads."""
+    """The growth of a program that computes `outputs`, and evaluates `others`, for the rows where `where` holds.
+    `column` writes a column reference. `names` lists the columns of the relation that it reads."""
     sizes = _Sizes(column, names, span)
     if where is not None:
         sizes.collect(where, "")
@@ -93,21 +95,35 @@ def growth_of(
     if guard and plain:
         rest = f"CASE WHEN {guard} THEN {rest} ELSE 0 END"
     if max((len(v.sql) for v in values), default=0) + len(rest) > LONGEST:
-        raise TooLong(f"an expression of more than {LONGEST} characters", sizes.largest)
-    return Growth(values, rest, total.columns, total.fixed, in_filter)
+        raise ExpressionTooLarge(f"an expression of more than {LONGEST} characters", sizes.largest)
+    return Growth(values=values, plain=rest, columns=total.columns, fixed=total.fixed, in_filter=in_filter)
 
 
-def ring0_growth(shape: Shape, span: Callable[[Place], Span]) -> Growth:
+def ring0_growth(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
     """The growth of a shape's Ring 0 part."""
 
-    def names(column: Column) -> Sequence[str]:
+    def names(column: ColumnRef) -> Sequence[str]:
         return (ring0_column(column),)
 
     if shape.aggregate is None:
-        return growth_of([o.expr for o in shape.outputs], (), shape.filter, ring0_column, names, span)
+        return growth_of(
+            outputs=[o.expr for o in shape.outputs],
+            others=(),
+            where=shape.filter,
+            column=ring0_column,
+            names=names,
+            span=span,
+        )
     width = len(shape.scan.schema)
     keys = [k.expr for k in shape.aggregate.keys if not any(c >= width for c in columns_of(k.expr))]
-    return growth_of((), [*keys, *shape.aggregate.calls], shape.filter, ring0_column, names, span)
+    return growth_of(
+        outputs=(),
+        others=[*keys, *shape.aggregate.calls],
+        where=shape.filter,
+        column=ring0_column,
+        names=names,
+        span=span,
+    )
 
 
 def _is_variable(kind: DataType) -> bool:
@@ -115,27 +131,27 @@ def _is_variable(kind: DataType) -> bool:
 
 
 def grows(expr: Expr) -> bool:
-    """Whether evaluating `expr` may make values that are larger than what it reads."""
+    """True if evaluating `expr` may create values that are larger than its inputs."""
     return any(isinstance(e, Call) and e.name in GROWING for e in walk(expr))
 
 
 class _Sizes:
-    """Bounds of the expressions of one program. `values` are those that grow, with the user's text."""
+    """Bounds of the expressions of one program. `values` are the growing ones, with the user's text."""
 
     def __init__(
-        self, column: ColumnText, names: Callable[[Column], Sequence[str]], span: Callable[[Place], Span]
+        self, column: ColumnText, names: Callable[[ColumnRef], Sequence[str]], span: Callable[[TextRange], Span]
     ) -> None:
         self.column, self.names, self.span = column, names, span
         self.values: list[tuple[str, Bytes]] = []
-        self.largest: Place = (0, 0)
+        self.largest: TextRange = (0, 0)
 
     def collect(self, expr: Expr, guard: str) -> None:
-        """Add every value inside `expr` that grows and is made for rows for which `guard` holds."""
+        """Adds every growing value inside `expr` that is computed for the rows where `guard` holds."""
         check_time()
         if isinstance(expr, CaseWhen):
             for condition, value in expr.branches:
                 self.collect(condition, guard)
-                if not grows(condition):  # DuckDB evaluates a branch only on its rows
+                if not grows(condition):  # DuckDB evaluates a branch only on the rows that reach it
                     text = render(condition, self.column)
                     self.collect(value, _both(guard, f"({text})"))
                     guard = _both(guard, f"({text}) IS DISTINCT FROM TRUE")
@@ -147,7 +163,7 @@ class _Sizes:
         if isinstance(expr, Call) and expr.name in ("and", "or"):
             left, right = expr.args
             self.collect(left, guard)
-            # Rendered as CASE when the right side may fail, as functions with a count that rows bring do.
+            # `render` writes a CASE when the right side may fail. Functions with a count from the row may fail.
             if not grows(left) and grows(right):
                 decided = "FALSE" if expr.name == "and" else "TRUE"
                 guard = _both(guard, f"({render(left, self.column)}) IS DISTINCT FROM {decided}")
@@ -172,9 +188,9 @@ class _Sizes:
         place = self.span(expr.at)
         text = " ".join(place.text[place.start : place.end].split()) or expr.name
         text = text if len(text) <= 80 else text[:77] + "..."
-        if bound.columns == {} and bound.fixed > MAX_VALUE:  # DuckDB would make it when it plans
+        if bound.columns == {} and bound.fixed > MAX_VALUE:  # DuckDB would compute it while planning
             raise ValueTooLarge(
-                f"{text} makes a value of {bound.fixed:.0f} bytes; at most {MAX_VALUE} are allowed",
+                f"{text} has {bound.fixed:.0f} bytes; a value may have at most {MAX_VALUE}",
                 advice="Make it shorter.",
                 span=place,
                 expression=text,
@@ -192,7 +208,7 @@ class _Sizes:
             return constant(SHORT)
         if isinstance(expr, Literal):
             return constant(float(_length(expr)))
-        if isinstance(expr, Column):
+        if isinstance(expr, ColumnRef):
             return self._column(expr)
         if isinstance(expr, CaseWhen):
             return self._case(expr)
@@ -202,7 +218,7 @@ class _Sizes:
             return self._call(expr)
         return added([self.size(child) for child in expr.children] or [constant(SHORT)])
 
-    def _column(self, expr: Column) -> Bytes:
+    def _column(self, expr: ColumnRef) -> Bytes:
         text = self.column(expr)
         if expr.type == BINARY:
             length = f"octet_length({text})"
@@ -258,7 +274,7 @@ class _Sizes:
         if grows(count):
             raise UnsupportedOnShared(
                 "a count that is computed from a value of unknown size cannot run on the shared host",
-                advice="Compute the value in a pipeline of its own, and read it there.",
+                advice="Use a count that is a column or a constant.",
                 span=self.span(count.at),
             )
         times = f"greatest(coalesce({render(count, self.column)}, 0), 0)::DOUBLE"
@@ -295,7 +311,7 @@ class _Sizes:
 
 
 def _counted(bound: Bytes, exact: str) -> Bytes:
-    """`bound` for small rows, else the exact size, which takes longer to find."""
+    """`bound` for small rows, else the exact size, which takes longer to compute."""
     sql = f"(CASE WHEN {bound.sql} <= {WORTH_COUNTING} THEN {bound.sql} ELSE {exact} END)"
     return Bytes(sql, bound.columns, bound.fixed)
 

@@ -1,10 +1,8 @@
-"""The optimizer: two ordered tuples of rules. A rule has a file here and a fixture file in `tests/sql/rules/`.
+"""The optimizer: two ordered tuples of rules. Each rule has a file here and a fixture file in `tests/sql/rules/`.
 
-Why this order: constants are folded first, because a filter that is always true vanishes and blocks nothing;
-projections are inlined before filters move, so that a filter meets only filters, windows and aggregates on its way
-down; columns are pruned when every expression stands where it will run; the host is chosen for the plan as it would
-run. Then the physical plan: aggregates are split before families are sought, because a family shares the Ring 0 half;
-barriers come last, because every other rule may change who fans in.
+The order matters. Constants are folded first: a filter that is always true disappears and no longer blocks other
+rules. Projections are inlined before filters move, so a filter meets only filters, windows and aggregates on its way
+down. Columns are pruned last, when every expression is where it will run. Physical rules run on the lowered plan.
 """
 
 from __future__ import annotations
@@ -13,17 +11,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.errors import HeadraceError, RuleBrokePlan
-from headrace.sql.plan.limits import TooLong, TooSlow
+from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.limits import ExpressionTooLarge, TooSlow
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, PhysicalAggregate, PhysicalMergeAggregate, PhysicalProject, topological
-from headrace.sql.rules.base import LogicalRule, PhysicalRule, PlanContext
-from headrace.sql.rules.choose_host import choose_host
-from headrace.sql.rules.find_families import find_families
 from headrace.sql.rules.fold_constants import fold_constants
 from headrace.sql.rules.inline_projections import inline_projections
-from headrace.sql.rules.insert_barrier_for_fan_in import insert_barrier_for_fan_in
 from headrace.sql.rules.prune_columns import prune_columns
 from headrace.sql.rules.push_down_filter import push_down_filter
+from headrace.sql.rules.rule_types import LogicalRule, PhysicalRule
 from headrace.sql.rules.split_aggregates import split_aggregates
 
 LOGICAL_RULES: tuple[LogicalRule, ...] = (
@@ -31,13 +27,12 @@ LOGICAL_RULES: tuple[LogicalRule, ...] = (
     inline_projections,
     push_down_filter,
     prune_columns,
-    choose_host,
 )
-PHYSICAL_RULES: tuple[PhysicalRule, ...] = (split_aggregates, find_families, insert_barrier_for_fan_in)
+PHYSICAL_RULES: tuple[PhysicalRule, ...] = (split_aggregates,)
 
 P = TypeVar("P", Plan, Physical)
 Trace = tuple[tuple[str, Plan | Physical | None], ...]
-"""Each rule's name and the plan after it, None for "no change"."""
+"""Each rule's name and the plan after it; None when the rule changed nothing."""
 
 
 def optimize(plan: Plan, ctx: PlanContext, rules: tuple[LogicalRule, ...] = LOGICAL_RULES) -> tuple[Plan, Trace]:
@@ -55,8 +50,8 @@ def optimize_physical(
 def _run(
     plan: P, ctx: PlanContext, rules: tuple[Callable[[P, PlanContext], P], ...], outputs: Callable[[P], object]
 ) -> tuple[P, Trace]:
-    """After each rule the outputs must be what they were. A rule that breaks them, or builds a node that refuses
-    itself, is named in RULE_BROKE_PLAN."""
+    """Applies `rules` in order. After each rule the plan must still have the same outputs. RULE_BROKE_PLAN names a rule
+    that changes them, or that builds a node whose constructor rejects its arguments."""
     trace: list[tuple[str, Plan | Physical | None]] = []
     before = outputs(plan)
     for rule in rules:
@@ -64,25 +59,25 @@ def _run(
         try:
             after = rule(plan, ctx)
             broken = after is not plan and outputs(after) != before
-        except (HeadraceError, RecursionError, TooLong, TooSlow):
+        except (HeadraceError, RecursionError, ExpressionTooLarge, TooSlow):
             raise
         except Exception as problem:
             raise RuleBrokePlan(f"rule {name} made an invalid plan: {problem}", rule=name) from problem
         if broken:
-            raise RuleBrokePlan(f"rule {name} changed what the plan puts out", rule=name)
+            raise RuleBrokePlan(f"rule {name} changed the outputs of the plan", rule=name)
         trace.append((name, None if after is plan else after))
         plan = after
     return plan, tuple(trace)
 
 
 def _physical_outputs(plan: Physical) -> object:
-    """Names and types of what reaches the sinks."""
+    """Names and types of the columns that reach the sinks."""
     for node in topological(plan):
         if isinstance(node, PhysicalAggregate):
             return [(o.name, o.expr.type) for o in node.shape.outputs]
         if isinstance(node, PhysicalProject | PhysicalMergeAggregate):
             return [(o.name, o.type) for o in node.outputs]
-    raise TypeError("the plan puts nothing out")
+    raise TypeError("the plan has no outputs")
 
 
 __all__ = [
@@ -90,7 +85,6 @@ __all__ = [
     "PHYSICAL_RULES",
     "LogicalRule",
     "PhysicalRule",
-    "PlanContext",
     "optimize",
     "optimize_physical",
 ]

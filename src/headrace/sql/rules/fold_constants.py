@@ -1,4 +1,4 @@
-"""Rule: evaluate what does not depend on a row, and simplify conditions that constants decide."""
+"""Rule: evaluate constant expressions, and simplify conditions that constants decide."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from headrace.model.schema import (
     Struct,
 )
 from headrace.sql.functions.evaluate import evaluate
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, Column, Expr, Literal
+from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, Literal
 from headrace.sql.plan.limits import check_time
 from headrace.sql.plan.logical import Aggregate, Filter, Named, Plan, Project, rewrite
 from headrace.sql.plan.types import Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
-from headrace.sql.rules.base import PlanContext
 
-# A value of more bytes is not put into the plan.
+# Larger values stay calls: the plan travels to every task.
 FOLDED_BYTES = 8192
 
 
 def fold_constants(plan: Plan, ctx: PlanContext) -> Plan:
-    """Replace constant expressions by their values. What would fail is left to fail at run time, on a row, as in
-    Spark. Returns `plan` itself when nothing folds."""
+    """Replaces constant expressions by their values. An expression that fails stays: like in Spark, it fails at run
+    time if a row reaches it. Returns `plan` itself when nothing folds."""
     return rewrite(plan, lambda node: _fold_node(node, ctx))
 
 
@@ -70,7 +70,7 @@ def _fold_named(named: Named, ctx: PlanContext) -> Named:
 
 
 def fold(expr: Expr, ctx: PlanContext) -> Expr:
-    """`expr` with its constant parts evaluated; the same object when there are none."""
+    """`expr` with its constant parts evaluated. Returns the same object when there are none."""
     check_time()
     children = expr.children
     if not children:
@@ -88,7 +88,7 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
 
 
 def _logic(expr: Call) -> Expr:
-    """Three-valued logic with a literal on one side; a side that may fail keeps its place."""
+    """Three-valued logic with a literal on one side. A side that may fail is not removed."""
     if expr.name == "not":
         inner = expr.args[0]
         if isinstance(inner, Literal):
@@ -104,7 +104,7 @@ def _logic(expr: Call) -> Expr:
 
 
 def _case(expr: CaseWhen) -> Expr:
-    """Drops branches that are never taken and stops at one that always is."""
+    """Drops branches that are never taken, and all branches after one that is always taken."""
     branches: list[tuple[Expr, Expr]] = []
     for condition, value in expr.branches:
         if isinstance(condition, Literal):
@@ -120,22 +120,22 @@ def _case(expr: CaseWhen) -> Expr:
 
 
 def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
-    """The value, computed by the engine that would compute it for every row. One that is long stays a call: plans carry
-    literals by value. What would be too large to make is an error."""
+    """The value as a literal, computed by DuckDB like at run time. A long value stays a call. Raises ValueTooLarge when
+    it would exceed the limit for values."""
     if isinstance(expr.type, Hidden | Array | Map | Struct):
         return expr
-    made = growth_of((), (expr,), None, _no_column, lambda column: (), ctx.span)
+    made = growth_of(outputs=(), others=(expr,), where=None, column=_no_column, names=lambda column: (), span=ctx.span)
     if made.fixed > FOLDED_BYTES:
         return expr
     try:
         raw = evaluate(f"CAST({render(expr, _no_column)} AS {expr.type.duckdb})", ctx.meaning.time_zone)
     except duckdb.Error:
-        return expr  # fails at run time, for the rows that reach it
+        return expr  # It fails at run time, for the rows that reach it.
     value = _from_wire(expr, raw)
     return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)
 
 
-def _no_column(column: Column) -> str:
+def _no_column(column: ColumnRef) -> str:
     raise AssertionError(f"{column.name} is not constant")
 
 

@@ -1,18 +1,18 @@
-"""Rule: one projection at the top. Subqueries and CTEs only rename and compute; their expressions move to where they
-are used, so that what is left is filters and at most one aggregate over the stream."""
+"""Rule: leave one projection, at the top. The expressions of subqueries and CTEs move to where they are used. Only
+filters and at most one aggregate remain over the stream."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
 
-from headrace.sql.plan.expr import AggCall, Column, substitute
+from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.expr import AggCall, ColumnRef, substitute
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, rewrite
-from headrace.sql.rules.base import PlanContext
 
 
 def inline_projections(plan: Plan, ctx: PlanContext) -> Plan:
-    """Move projections up and into what reads them. Returns `plan` itself when there is nothing to move."""
+    """Moves projections up, into the nodes that read them. Returns `plan` itself when there is nothing to move."""
     return rewrite(plan, _inline)
 
 
@@ -40,10 +40,12 @@ def _inline(node: Plan) -> Plan:
 
 
 def _below_window(node: AssignWindow, below: Project) -> Plan:
-    """The window is assigned first; the projection passes its columns through."""
+    """Assigns the window below the projection, which passes the window columns through."""
     time = below.outputs[node.time].expr
-    assert isinstance(time, Column)  # binding admits nothing else
+    assert isinstance(time, ColumnRef)  # binding allows nothing else
     window = dataclasses.replace(node, input=below.input, time=time.index)
     width = window.width
-    added = tuple(Named(f.name, Column(f.type, width + i, f.name)) for i, f in enumerate(window.schema.fields[width:]))
+    added = tuple(
+        Named(f.name, ColumnRef(f.type, width + i, f.name)) for i, f in enumerate(window.schema.fields[width:])
+    )
     return Project(window, (*below.outputs, *added))

@@ -1,24 +1,24 @@
-"""Rule: which columns of the shared stream this pipeline needs. The schema stays whole; only the view is recorded."""
+"""Rule: record the columns that this pipeline needs in the view of its scan. The schema does not change."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from headrace.model.schema import View
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import columns_of
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, Scan, Union, used_columns
-from headrace.sql.rules.base import PlanContext
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan, Union, used_columns
 
 
 def prune_columns(plan: Plan, ctx: PlanContext) -> Plan:
-    """Set each scan's view to the top-level columns that anything above reads: ALL, SOME or NONE. A window needs the
-    event time. Returns `plan` itself when the view is already that."""
+    """Sets the view of each scan to the top-level columns that the nodes above read: ALL, SOME or NONE. A window reads
+    the event time. Returns `plan` itself when the view is already set."""
     return _prune(plan, set(range(len(plan.schema))))
 
 
 def _prune(plan: Plan, needed: set[int]) -> Plan:
     """`needed` are the columns of `plan` that its parent reads."""
-    if isinstance(plan, Scan):
+    if isinstance(plan, StreamScan):
         view = View.all() if len(needed) == len(plan.schema) else View.some(needed)
         return plan if plan.view == view else dataclasses.replace(plan, view=view)
     below: list[set[int]]
@@ -39,11 +39,11 @@ def _prune(plan: Plan, needed: set[int]) -> Plan:
 
 
 def _ordering(plan: Aggregate) -> set[int]:
-    """first and last read the event time without naming it."""
+    """The event time, if `first` or `last` needs it. They read it implicitly."""
     if not any(call.name in ("first", "last") for call in plan.calls):
         return set()
     below = plan.input
-    while not isinstance(below, Scan):
+    while not isinstance(below, StreamScan):
         if len(below.inputs) != 1 or isinstance(below, Project | Aggregate):
             return set()
         below = below.inputs[0]

@@ -1,18 +1,18 @@
-"""Rule: filters as near to the stream as they may go, so that Ring 0 drops rows before it computes anything."""
+"""Rule: push filters down towards the stream, so that Ring 0 drops rows before it computes anything else."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from headrace.sql.plan.expr import Column, Expr, columns_of, conjunction, conjuncts, substitute, transform
+from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.expr import ColumnRef, Expr, columns_of, conjunction, conjuncts, substitute, transform
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Union, rewrite
-from headrace.sql.rules.base import PlanContext
 
 
 def push_down_filter(plan: Plan, ctx: PlanContext) -> Plan:
-    """Move each part of a filter below what it does not depend on; neighbouring filters become one. A part that reads
-    an aggregate stays above it; one that reads the window goes above the aggregate. Returns `plan` itself when
-    nothing moves."""
+    """Moves each part of a filter below the nodes that it does not depend on, and merges adjacent filters. A part that
+    reads an aggregate stays above it. A part that reads the window moves above the aggregate. Returns `plan` itself
+    when nothing moves."""
     return rewrite(plan, _push)
 
 
@@ -46,7 +46,7 @@ def _split(node: Filter, below: AssignWindow, free: set[int]) -> Plan:
 
 
 def _below_aggregate(node: Filter, below: Aggregate) -> Plan:
-    """A part that reads only keys decides for the whole group, so it may decide for its rows."""
+    """Moves the parts that read only keys. They give the same answer for every row of a group."""
     keys = set(range(len(below.keys)))
     window = _window_columns(below.input)
     movable = [
@@ -67,7 +67,7 @@ def _below_aggregate(node: Filter, below: Aggregate) -> Plan:
 
 
 def _lift_window_filter(node: Aggregate) -> Plan:
-    """A filter on the window's own columns cannot run before windows exist; above the aggregate it says the same."""
+    """Moves a filter on the window columns above the aggregate: Ring 0 filters rows before it assigns windows."""
     below = node.input
     if not (isinstance(below, Filter) and isinstance(below.input, AssignWindow)):
         return node
@@ -75,7 +75,7 @@ def _lift_window_filter(node: Aggregate) -> Plan:
 
     def above(expr: Expr) -> Expr | None:
         if expr in positions:
-            return Column(expr.type, positions[expr], node.keys[positions[expr]].name, at=expr.at)
+            return ColumnRef(expr.type, positions[expr], node.keys[positions[expr]].name, at=expr.at)
         return None
 
     lifted = transform(below.predicate, above)

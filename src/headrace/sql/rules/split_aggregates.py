@@ -1,4 +1,4 @@
-"""Rule: an aggregate becomes partial states in Ring 0, a bridge, and a merge in Ring 1."""
+"""Rule: split an aggregate into partial states in Ring 0, a bridge, and a merge in Ring 1."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 from headrace.errors import BadWindow, InternalError
 from headrace.model.program import MEMBER, Expression, Partial, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Field, Struct
-from headrace.sql.functions.aggregate_functions import Split, State, find_aggregate
-from headrace.sql.plan.expr import AggCall, Column, Expr, FieldOf, transform
+from headrace.sql.functions.aggregate_functions import PartialState, SplitAggregate, find_aggregate
+from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, FieldOf, transform
 from headrace.sql.plan.physical import (
     Physical,
     PhysicalAggregate,
@@ -18,16 +19,18 @@ from headrace.sql.plan.physical import (
 )
 from headrace.sql.render.duckdb import render, ring0_column
 from headrace.sql.render.sizes import growth_of
-from headrace.sql.rules.base import PlanContext, rewrite_physical
+from headrace.sql.rules.rule_types import rewrite_physical
 
-# The presence count: how many rows a group has. Always first, so that Ring 1 and families can rely on it.
-PRESENCE = Partial("p0", BIGINT, "count(*)", "sum(p0)", f"count(CASE WHEN {MEMBER} THEN 1 END)")
-# Few windows are open at a time, and each is a hash table of its own: short ones would make many small tables.
+# The number of rows in a group. It is always the first partial: Ring 1 and families rely on that.
+PRESENCE = Partial(
+    name="p0", type=BIGINT, sql="count(*)", merge="sum(p0)", filtered=f"count(CASE WHEN {MEMBER} THEN 1 END)"
+)
+# Each open window has its own hash table, so short windows would mean many small tables.
 SHORTEST_MEMORY = 10_000_000  # microseconds
 
 
 def split_aggregates(plan: Physical, ctx: PlanContext) -> Physical:
-    """Replace each aggregate by its two halves. Equal partial states are computed once. Returns `plan` itself when
+    """Replaces each aggregate by its two halves. Equal partial states are computed once. Returns `plan` itself when
     there is no aggregate."""
 
     def split(node: Physical) -> Physical:
@@ -37,7 +40,7 @@ def split_aggregates(plan: Physical, ctx: PlanContext) -> Physical:
 
 
 class _Splitter:
-    """Splits one aggregate; `texts` is Ring 1's text of each column of the logical aggregate."""
+    """Splits one aggregate. `texts` has the Ring 1 expression of each column of the logical aggregate."""
 
     def __init__(self, node: PhysicalAggregate, ctx: PlanContext) -> None:
         shape = node.shape
@@ -46,7 +49,7 @@ class _Splitter:
         self.partials: list[Partial] = [PRESENCE]
         self.keys: list[Expression] = []
         self.texts: list[str] = []
-        self.windows: set[int] = set()  # the columns that are the window as a struct
+        self.windows: set[int] = set()  # the columns that hold the window as a struct
 
     def split(self) -> Physical:
         shape = self.shape
@@ -59,31 +62,48 @@ class _Splitter:
         outputs = tuple(Expression(o.name, o.expr.type, self._render(o.expr)) for o in shape.outputs)
         partials, keys = tuple(self.partials), tuple(self.keys)
         partial = PhysicalPartialAggregate(self.node.input, keys, window, partials)
-        bridge = PhysicalBridge(partial, tuple(k.name for k in keys), True)
+        bridge = PhysicalBridge(partial, tuple(k.name for k in keys))
         fields = tuple(Field(k.name, k.type) for k in keys)
         growth = growth_of(
-            [o.expr for o in shape.outputs], (), shape.having, self._column, self._columns_read, self.ctx.span
+            outputs=[o.expr for o in shape.outputs],
+            others=(),
+            where=shape.having,
+            column=self._column,
+            names=self._columns_read,
+            span=self.ctx.span,
         )
-        return PhysicalMergeAggregate(bridge, fields, window, partials, self.node.emit, having, outputs, growth)
+        return PhysicalMergeAggregate(
+            input=bridge,
+            keys=fields,
+            window=window,
+            partials=partials,
+            emit=self.node.emit,
+            having=having,
+            outputs=outputs,
+            growth=growth,
+        )
 
-    def _columns_read(self, column: Column) -> list[str]:
-        """The columns of the relation `groups` that the text of a column reads."""
+    def _columns_read(self, column: ColumnRef) -> list[str]:
+        """The columns of the relation `groups` that a column's Ring 1 expression reads."""
         return list(dict.fromkeys(re.findall(r"\b(?:[kp]\d+|window_start|window_end)\b", self._column(column))))
 
     def _forgetting(self) -> Window | None:
-        """Distinct rows that have the event time among their columns need not be kept for ever: equal rows are equally
-        old, so they fall into the same window of any length, and when it has closed a further one would be late."""
+        """A window that limits how long distinct rows are kept, if the event time is one of their columns.
+
+        Equal rows then have equal event times, so they fall into the same window. After it closes, a further equal row
+        is late and dropped anyway.
+        """
         stream = self.shape.scan.stream
         if not self.aggregate.distinct or stream.event_time is None:
             return None
-        if not any(isinstance(k.expr, Column) and k.expr.index == stream.event_time for k in self.aggregate.keys):
+        if not any(isinstance(k.expr, ColumnRef) and k.expr.index == stream.event_time for k in self.aggregate.keys):
             return None
         size = max(stream.delay_us, SHORTEST_MEMORY)
         return Window("tumble", size, size)
 
     def _key(self, expr: Expr) -> str:
         window = self.shape.window
-        if window is not None and isinstance(expr, Column) and expr.index >= window.width:
+        if window is not None and isinstance(expr, ColumnRef) and expr.index >= window.width:
             if isinstance(expr.type, Struct):
                 self.windows.add(len(self.texts))
             return self._window_text(expr)
@@ -91,7 +111,7 @@ class _Splitter:
         self.keys.append(Expression(name, expr.type, render(expr, ring0_column)))
         return name
 
-    def _window_text(self, expr: Column) -> str:
+    def _window_text(self, expr: ColumnRef) -> str:
         assert self.shape.window is not None
         make = "make_timestamptz" if self.shape.window.time_type == TIMESTAMP else "make_timestamp"
         if isinstance(expr.type, Struct):
@@ -99,25 +119,25 @@ class _Splitter:
         return f"{make}({expr.name})"
 
     def _render(self, expr: Expr) -> str:
-        """Ring 1's text; `window.start` reads the start itself instead of taking a struct apart."""
+        """The Ring 1 expression. `window.start` reads `window_start` directly instead of a field of the struct."""
 
         def end_of(node: Expr) -> Expr | None:
-            if isinstance(node, FieldOf) and isinstance(node.input, Column) and node.input.index in self.windows:
-                return Column(node.type, -1, f"window_{node.name}")
+            if isinstance(node, FieldOf) and isinstance(node.input, ColumnRef) and node.input.index in self.windows:
+                return ColumnRef(node.type, -1, f"window_{node.name}")
             return None
 
         return render(transform(expr, end_of) if self.windows else expr, self._column)
 
-    def _column(self, column: Column) -> str:
+    def _column(self, column: ColumnRef) -> str:
         return self._window_text(column) if column.index < 0 else self.texts[column.index]
 
     def _call(self, call: AggCall) -> str:
-        """Ring 1's text of an aggregate's result; its states are added to the partials."""
+        """The Ring 1 expression of an aggregate's result. Adds the aggregate's states to the partials."""
         if call.name == "count" and not call.args:
             if call.where is None:
                 return PRESENCE.name
             where = render(call.where, ring0_column)
-            split = Split((State(BIGINT, f"count(CASE WHEN {where} THEN 1 END)", "sum({p})"),), "{0}")
+            split = SplitAggregate((PartialState(BIGINT, f"count(CASE WHEN {where} THEN 1 END)", "sum({p})"),), "{0}")
             filtered = [f"count(CASE WHEN {MEMBER} THEN CASE WHEN {where} THEN 1 END END)"]
         else:
             kinds = [a.type for a in call.args]
@@ -138,22 +158,26 @@ class _Splitter:
         stream = self.shape.scan.stream
         if stream.event_time is None:
             raise BadWindow(
-                f"{call.name} goes by event time, and stream '{stream.name}' has none",
+                f"{call.name} needs an event time, and stream '{stream.name}' has none",
                 advice="Declare WATERMARK FOR in CREATE STREAM, or use min, max, min_by or max_by.",
                 span=self.ctx.span(call.at),
             )
 
-    def _partial(self, state: State, filtered: str) -> str:
+    def _partial(self, state: PartialState, filtered: str) -> str:
         for partial in self.partials:
             if partial.sql == state.sql and partial.type == state.type:
                 return partial.name
         name = f"p{len(self.partials)}"
-        self.partials.append(Partial(name, state.type, state.sql, state.merge.replace("{p}", name), filtered))
+        self.partials.append(
+            Partial(
+                name=name, type=state.type, sql=state.sql, merge=state.merge.replace("{p}", name), filtered=filtered
+            )
+        )
         return name
 
 
 def _guarded(args: list[str], call: AggCall) -> list[str]:
-    """FILTER as CASE: DuckDB would evaluate the argument on the rows that FILTER leaves out, too."""
+    """The arguments with FILTER written as CASE. DuckDB evaluates arguments even on rows that FILTER excludes."""
     if call.where is None:
         return args
     where = render(call.where, ring0_column)

@@ -1,7 +1,7 @@
-"""What a scalar function on the shared host is: its parameter types, its result, and its DuckDB text.
+"""Overloads of scalar functions on the shared host: parameter types, result type and DuckDB SQL.
 
-The text must mean in DuckDB exactly what the function means in Spark 4 with ANSI mode on. `tests/sql/functions/` checks
-each overload against Spark over edge values; only what passed is in `verified.txt`, and only that may run.
+The SQL must return exactly what the function returns in Spark 4 with ANSI mode on. `tests/sql/functions/` compares each
+overload with Spark over edge values. Overloads that pass are listed in `verified.txt`, and only those may run.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from headrace.model.schema import DataType
 from headrace.sql.plan.expr import Expr, Literal
 from headrace.sql.plan.types import type_class
 
-Result = DataType | Callable[[Sequence[DataType]], DataType | None]
-Check = Callable[[Sequence[Expr]], str | None]
-Text = str | Callable[[Sequence[str], Sequence[DataType], DataType], str]
+ResultType = DataType | Callable[[Sequence[DataType]], DataType | None]
+ArgumentCheck = Callable[[Sequence[Expr]], str | None]
+SqlTemplate = str | Callable[[Sequence[str], Sequence[DataType], DataType], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One entry: a function on given parameter types.
+    """A function on given parameter types.
 
-    `params` are type classes, or ANY; the last one repeats when `variadic`. `sql` is a template over {0}, {1}, ... or a
-    function of the argument texts, their types and the result type. `throws` says that it may fail on some input, so
-    that it is kept away from rows that a condition excludes. `constant` are the arguments that must be literals;
-    `check` looks at the arguments and says what about them cannot run, or None.
-    `by_literal` is a simpler text, which cannot fail, for a last argument that is a literal other than NULL, 0 and -1.
+    `params` are type classes, or ANY. The last one repeats when `variadic`. `sql` is a template over {0}, {1}, ... or a
+    function of the argument texts, their types and the result type. `throws` marks a function that may fail on some
+    input: it must not run on rows that a condition excludes. The arguments at `constant` must be literals. `check`
+    returns what about the arguments cannot run, or None. `by_literal` is a simpler SQL that cannot fail, for a last
+    argument that is a literal other than NULL, 0 and -1.
     """
 
     name: str
     params: tuple[str, ...]
-    result: Result
-    sql: Text
+    result: ResultType
+    sql: SqlTemplate
     throws: bool = False
     variadic: bool = False
     constant: tuple[int, ...] = ()
-    check: Check | None = None
+    check: ArgumentCheck | None = None
     by_literal: str | None = None
 
     def accepts(self, kinds: Sequence[DataType]) -> bool:
-        """Whether the argument types are exactly the parameters."""
+        """True if the argument types are exactly the parameter types."""
         if not self.variadic:
             if len(kinds) != len(self.params):
                 return False
@@ -54,30 +54,30 @@ class Overload:
         return self.params[min(position, len(self.params) - 1)]
 
     def result_type(self, kinds: Sequence[DataType]) -> DataType | None:
-        """The type of the result; None when these argument types are out of range after all."""
+        """The type of the result. None when the argument types are out of range."""
         return self.result if isinstance(self.result, DataType) else self.result(kinds)
 
     def render(self, args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-        """The DuckDB text over the argument texts."""
+        """The DuckDB SQL over the SQL of the arguments."""
         return self.sql.format(*args) if isinstance(self.sql, str) else self.sql(args, kinds, result)
 
     def simple(self, args: Sequence[Expr]) -> str | None:
-        """`by_literal`, when it applies to these arguments."""
+        """`by_literal` if it applies to these arguments, else None."""
         last = args[-1] if args else None
         return self.by_literal if isinstance(last, Literal) and last.value not in (None, 0, -1) else None
 
     @property
     def key(self) -> str:
-        """How the entry is written in the verified list: `name(TYPE, TYPE)`; a repeating parameter ends in `...`."""
+        """The entry in the verified list: `name(TYPE, TYPE)`. A repeating parameter ends in `...`."""
         return f"{self.name}({', '.join(self.params)}{'...' if self.variadic else ''})"
 
 
 def literal_int(text: str) -> int | None:
-    """The value of an argument's text when it is a whole literal."""
+    """The value of an argument that is a whole literal, else None."""
     match = re.fullmatch(r"\(?(-?\d+)\)?(?:::\w+)?", text)
     return None if match is None else int(match[1])
 
 
 def same(position: int) -> Callable[[Sequence[DataType]], DataType]:
-    """The result has the type of that argument."""
+    """A result type: the type of the argument at `position`."""
     return lambda kinds: kinds[position]

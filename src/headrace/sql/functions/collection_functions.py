@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import BOOLEAN, INT, Array, DataType, Map
-from headrace.sql.functions.base import Overload
+from headrace.sql.functions.overload import Overload
 
 
 def _element(kinds: Sequence[DataType]) -> DataType | None:
@@ -32,7 +32,7 @@ OVERLOADS: tuple[Overload, ...] = (
         "array_contains",
         ("ARRAY", "STRING"),
         BOOLEAN,
-        # not found beside a NULL is unknown
+        # As in SQL: NULL when the value is not found and the array has a NULL element.
         "CASE WHEN {1} IS NULL THEN NULL WHEN list_contains({0}, {1}) THEN TRUE "
         "WHEN len(list_filter({0}, lambda x: x IS NULL)) > 0 THEN NULL ELSE list_contains({0}, {1}) END",
     ),

@@ -1,4 +1,4 @@
-"""Functions on dates and timestamps. TIMESTAMP is read in the session's time zone, as in Spark."""
+"""Functions on dates and timestamps. A TIMESTAMP is interpreted in the session time zone, as in Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, DATE, INT, STRING, TIMESTAMP
-from headrace.sql.functions.base import Overload
+from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Literal
 
 _PARTS = {
@@ -35,7 +35,7 @@ def _unit(argument: Expr) -> str:
 
 
 def _truncate(quoted: str, text: str) -> str:
-    """Below a day an instant loses what its wall clock shows beyond the unit: an hour that comes twice stays itself."""
+    """Truncates an instant to a unit below a day. An hour that occurs twice keeps its two instants."""
     unit = _UNITS[quoted.strip("'").lower()]
     if unit in ("year", "quarter", "month", "week", "day"):
         return f"date_trunc('{unit}', {text})"
@@ -44,7 +44,7 @@ def _truncate(quoted: str, text: str) -> str:
 
 
 def _strftime(pattern: str) -> str | None:
-    """Java's date pattern as DuckDB's: four-digit years, two-digit parts, and what stands between."""
+    """Translates a Java date pattern: four-digit years, two-digit parts, and the text between them."""
     found = [_LETTERS.get(p) if p.isalpha() else p for p in re.findall(r"[A-Za-z]+|[^A-Za-z]+", pattern)]
     known = [f for f in found if f is not None]
     return None if len(known) < len(found) or set(pattern) & set("'%[]#{}") else "".join(known)
@@ -59,11 +59,11 @@ def _formatted(quoted: str, text: str) -> str:
 def _check_pattern(args: Sequence[Expr]) -> str | None:
     pattern = args[1].value if isinstance(args[1], Literal) else None
     known = isinstance(pattern, str) and pattern and _strftime(pattern) is not None
-    return None if known else "a pattern of more than yyyy, MM, dd, HH, mm and ss"
+    return None if known else "a pattern with letters other than yyyy, MM, dd, HH, mm and ss"
 
 
 def _floor(text: str, unit: int) -> str:
-    """Whole units before an instant, also before 1970."""
+    """The number of whole units up to an instant, rounded down, also before 1970."""
     return f"((epoch_us({text}) - (epoch_us({text}) % {unit} + {unit}) % {unit}) // {unit})"
 
 
@@ -103,7 +103,7 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("date_sub", ("DATE", "INT"), DATE, "({0} - {1})", throws=True),
     Overload("datediff", ("DATE", "DATE"), INT, "CAST({0} - {1} AS INTEGER)"),
     Overload("last_day", ("DATE",), DATE, "last_day({0})"),
-    # Spark cuts towards zero here, and down in unix_seconds
+    # Spark truncates towards zero here, and rounds down in unix_seconds.
     Overload("unix_timestamp", ("TIMESTAMP",), BIGINT, "((epoch_us({0}) - epoch_us({0}) % 1000000) // 1000000)"),
     Overload("unix_micros", ("TIMESTAMP",), BIGINT, "epoch_us({0})"),
     Overload("unix_millis", ("TIMESTAMP",), BIGINT, lambda a, k, r: _floor(a[0], 1000)),

@@ -1,6 +1,7 @@
 """Operators: arithmetic, comparison, logic, bits. Both operands already have the type that Spark gives them.
 
-Arithmetic overflow is an error in both engines; division by zero is made one here, in Spark's order: NULL first.
+Arithmetic overflow is an error in both engines. Division by zero is an error only in Spark, so it is raised here. Like
+in Spark, a NULL operand is checked first.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, Decimal
-from headrace.sql.functions.base import Overload, same
+from headrace.sql.functions.overload import Overload, same
 from headrace.sql.plan.types import decimal_result
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
@@ -19,7 +20,7 @@ _ZERO = "error('DIVIDE_BY_ZERO')"
 
 
 def _decimal(operator: str) -> Overload:
-    """+, - and * of decimals, where the exact result fits 38 digits; Spark would round the others."""
+    """+, - and * of decimals, only where the exact result fits 38 digits. Spark would round other results."""
 
     def result(kinds: Sequence[DataType]) -> DataType | None:
         a, b = kinds
@@ -30,7 +31,7 @@ def _decimal(operator: str) -> Overload:
     def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
         if operator == "*":
             assert isinstance(kind, Decimal) and isinstance(kinds[0], Decimal)
-            # widened first, because DuckDB multiplies two short decimals in 64 bits and would overflow
+            # Widened first: DuckDB multiplies two short decimals in 64 bits and would overflow.
             wide = f"CAST({args[0]} AS DECIMAL({kind.precision},{kinds[0].scale}))"
             return f"CAST({wide} * {args[1]} AS {kind.duckdb})"
         return f"CAST(CAST({args[0]} AS {kind.duckdb}) {operator} CAST({args[1]} AS {kind.duckdb}) AS {kind.duckdb})"
@@ -39,7 +40,7 @@ def _decimal(operator: str) -> Overload:
 
 
 def _decimal_division() -> Overload:
-    """Exact division in whole numbers, then rounded half up, as Spark does; only where the digits fit."""
+    """Exact division in whole numbers, rounded half up as in Spark, only where the digits fit."""
 
     def result(kinds: Sequence[DataType]) -> DataType | None:
         a, b = kinds
@@ -99,12 +100,12 @@ def _arithmetic() -> list[Overload]:
     )
     found.append(Overload("%", ("DOUBLE", "DOUBLE"), DOUBLE, guard + "{0} % {1} END", throws=True))
     for kind in _WHOLE:
-        # in HUGEINT, because DuckDB fails on the smallest number % -1; by zero it fails by itself
+        # In HUGEINT: DuckDB fails on the smallest number % -1. It also fails on % 0, as it should.
         modulo = f"CAST({{0}}::HUGEINT % {{1}} AS {_DUCK[kind]})"
         found.append(Overload("%", (kind, kind), same(0), modulo, throws=True, by_literal="({0} % {1})"))
         found.append(Overload("negative", (kind,), same(0), "(-{0})", throws=True))
         found.append(Overload("abs", (kind,), same(0), "abs({0})", throws=True))
-    # Spark's DIV always yields BIGINT and fails on the one quotient that does not fit
+    # DIV always returns BIGINT in Spark, and fails on the one quotient that does not fit.
     found.append(Overload("div", ("BIGINT", "BIGINT"), BIGINT, "CAST({0}::HUGEINT // {1} AS BIGINT)", throws=True))
     for kind in ("FLOAT", "DOUBLE"):
         found.append(Overload("negative", (kind,), same(0), "(-{0})"))
@@ -133,7 +134,7 @@ def _comparisons() -> list[Overload]:
 
 
 def _logic() -> list[Overload]:
-    # AND and OR are rendered by `render`, which keeps a failing right side away from rows the left side decides
+    # `render` writes AND and OR: it keeps a failing right side away from rows that the left side decides.
     return [
         Overload("and", ("BOOLEAN", "BOOLEAN"), BOOLEAN, "({0} AND {1})"),
         Overload("or", ("BOOLEAN", "BOOLEAN"), BOOLEAN, "({0} OR {1})"),
@@ -152,8 +153,8 @@ def _bits() -> list[Overload]:
 
 
 def _times() -> list[Overload]:
-    """Times and intervals. `bind` writes subtraction as adding the negative, and days apart from the rest: days are
-    calendar days of the session's time zone, and Spark adds them first."""
+    """Times plus intervals. `bind` turns subtraction into adding the negative. It adds days separately: Spark adds them
+    first, as calendar days in the session time zone."""
     found: list[Overload] = []
     for kind, result in (("TIMESTAMP", TIMESTAMP), ("TIMESTAMP_NTZ", TIMESTAMP_NTZ)):
         found.append(Overload("+", (kind, "INTERVAL SECOND"), result, "({0} + {1})", throws=True))

@@ -1,4 +1,4 @@
-"""The grammar of expressions: one function per level of precedence, from OR down to literals."""
+"""The grammar of expressions: one method per level of precedence, from OR down to literals."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from headrace.sql.parse.syntax import Apply, Case, CastTo, Constant, Dot, Interv
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _PREFIXED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
-# a level takes a dozen calls of the parser, and Python stops at a thousand
+# Each level takes a dozen Python calls, and Python allows a thousand.
 _MAX_DEPTH = 50
 
 
 def parse_expression(cursor: Cursor) -> Node:
-    """An expression at the cursor, which moves behind it."""
+    """Parses the expression at the cursor, and moves the cursor past it."""
     return _Expressions(cursor).disjunction()
 
 
 class _Expressions:
-    """Recursive descent; each method parses its level and everything that binds tighter."""
+    """A recursive descent parser. Each method parses its level and everything that binds tighter."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
@@ -163,7 +163,7 @@ class _Expressions:
         return self.postfix(self.primary())
 
     def postfix(self, node: Node) -> Node:
-        """Field access, subscripts and `::` casts after a primary."""
+        """Field accesses, subscripts and `::` casts after a primary expression."""
         cursor = self.cursor
         while True:
             if cursor.accept("."):
@@ -204,12 +204,12 @@ class _Expressions:
         cursor.fail("expected an expression", certain=True)
 
     def _string(self) -> Node:
-        """One or more adjacent string literals, which Spark joins."""
+        """One or more adjacent string literals. Spark concatenates them."""
         cursor = self.cursor
         first = cursor.advance()
         body = first.text
         while cursor.token.kind == "string":
-            # sqlglot splits 'it''s' in two touching pieces: there the doubled quote stands for one
+            # sqlglot splits 'it''s' into two adjacent tokens: the doubled quote is one quote
             touching = cursor.token.start == cursor.previous_end
             body += (cursor.text[cursor.token.start] if touching else "") + cursor.token.text
             cursor.advance()
@@ -302,15 +302,17 @@ class _Expressions:
         if cursor.at("WITHIN") or cursor.at("IGNORE") or cursor.at("RESPECT"):
             cursor.refuse(cursor.token.upper, "Leave it out.", self._here())
         place = (token.start, cursor.previous_end)
-        return Apply(place, token.text.lower(), tuple(args), distinct, star, where)
+        return Apply(at=place, name=token.text.lower(), args=tuple(args), distinct=distinct, star=star, where=where)
 
     def _argument(self) -> Node:
         node = self.disjunction()
         cursor = self.cursor
         if cursor.at("->"):
-            cursor.refuse("a lambda", "Explode and process the elements downstream.", (node.at[0], cursor.token.end))
+            cursor.refuse(
+                "a lambda", "Select the array, and process its elements downstream.", (node.at[0], cursor.token.end)
+            )
         if cursor.at("=>"):
-            cursor.fail("arguments are given by position here")
+            cursor.fail("named arguments are not supported; pass arguments by position")
         return node
 
     def _cast(self) -> Node:

@@ -1,11 +1,11 @@
-"""Functions on numbers. Results of the mathematics library may differ from Java's in the last digit."""
+"""Functions on numbers. Results of the C math library may differ from Java's in the last digit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, BOOLEAN, DOUBLE, DataType, Decimal
-from headrace.sql.functions.base import Overload, literal_int, same
+from headrace.sql.functions.overload import Overload, literal_int, same
 from headrace.sql.plan.expr import Expr, Literal
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -14,7 +14,7 @@ _NAN = "'nan'::DOUBLE"
 
 
 def _unsigned(text: str) -> str:
-    """Zero without a sign."""
+    """Turns -0.0 into 0.0."""
     return f"CASE WHEN {text} = 0 THEN 0 ELSE {text} END"
 
 
@@ -25,14 +25,14 @@ def _whole_decimal(kinds: Sequence[DataType]) -> DataType | None:
 
 
 def _rounded(kinds: Sequence[DataType]) -> DataType | None:
-    """round(x) of a decimal: no digits after the point, one more before it."""
+    """The type of round(x) of a decimal: no digits after the point, one more before it."""
     kind = kinds[0]
     assert isinstance(kind, Decimal)
     return Decimal(kind.precision - kind.scale + 1, 0) if kind.precision - kind.scale < 38 else None
 
 
 def _round_to(text: str, digits: str) -> str:
-    """round(x, n) of a DOUBLE: half up on the digits that Java prints, which are those that DuckDB prints."""
+    """round(x, n) of a DOUBLE: half up on the printed digits. Java and DuckDB print the same digits."""
     if (literal_int(digits) or 0) == 0:
         return _unsigned(f"round({text})")
     exact = f"CAST(CAST({text} AS VARCHAR) AS DECIMAL(38,%s))"
@@ -59,7 +59,7 @@ def _to_decimal(function: str) -> Overload:
 def _functions() -> list[Overload]:
     found: list[Overload] = []
     for name in ("floor", "ceil"):
-        text = f"CASE WHEN isnan({{0}}) THEN 0 ELSE CAST({name}({{0}}) AS BIGINT) END"  # Java's NaN as a whole number
+        text = f"CASE WHEN isnan({{0}}) THEN 0 ELSE CAST({name}({{0}}) AS BIGINT) END"  # Java casts NaN to 0
         found.append(Overload(name, _D, BIGINT, text, throws=True))
         found.append(Overload(name, ("BIGINT",), BIGINT, "{0}"))
         found.append(_to_decimal(name))
@@ -79,18 +79,18 @@ def _functions() -> list[Overload]:
         Overload("isnan", ("FLOAT",), BOOLEAN, "coalesce(isnan({0}), FALSE)"),
         Overload("signum", _D, DOUBLE, "CASE WHEN isnan({0}) OR {0} = 0 THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END"),
         Overload("nanvl", ("DOUBLE", "DOUBLE"), DOUBLE, "CASE WHEN isnan({0}) THEN {1} ELSE {0} END"),
-        # Spark adds zero first, so that a negative zero has no sign
+        # Spark adds zero first, which removes the sign of -0.0.
         Overload("atan2", ("DOUBLE", "DOUBLE"), DOUBLE, f"atan2({_unsigned('{0}')}, {_unsigned('{1}')})"),
         Overload("power", ("DOUBLE", "DOUBLE"), DOUBLE, "pow({0}, {1})"),
     ]
     for name in ("radians", "degrees", "exp", "atan", "cbrt"):
         found.append(Overload(name, _D, DOUBLE, f"{name}({{0}})"))
-    for name in ("sin", "cos", "tan"):  # Java says NaN where DuckDB fails
+    for name in ("sin", "cos", "tan"):  # Java returns NaN where DuckDB fails.
         found.append(Overload(name, _D, DOUBLE, f"CASE WHEN isinf({{0}}) THEN {_NAN} ELSE {name}({{0}}) END"))
     for name in ("asin", "acos"):
         text = f"CASE WHEN {{0}} < -1 OR {{0}} > 1 THEN {_NAN} ELSE {name}({{0}}) END"
         found.append(Overload(name, _D, DOUBLE, text))
-    for name in ("ln", "log10", "log2"):  # Spark says NULL for zero and below
+    for name in ("ln", "log10", "log2"):  # Spark returns NULL for zero and below.
         found.append(Overload(name, _D, DOUBLE, f"CASE WHEN {{0}} <= 0 THEN NULL ELSE {name}({{0}}) END"))
     for kind in (*_WHOLE, "DOUBLE", "DECIMAL", "STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
         pair = (kind, kind)

@@ -8,8 +8,8 @@ from functools import lru_cache
 import duckdb
 
 from headrace.model.schema import BOOLEAN, INT, STRING
-from headrace.sql.functions.base import Overload, literal_int
 from headrace.sql.functions.evaluate import evaluate
+from headrace.sql.functions.overload import Overload, literal_int
 from headrace.sql.functions.regex import groups_of, like_is_valid, to_re2
 from headrace.sql.plan.expr import Expr, Literal
 
@@ -17,14 +17,14 @@ _S = "STRING"
 
 
 def _count(number: str) -> str:
-    """A count: below zero is zero, NULL stays NULL."""
+    """A count. A negative one becomes zero, NULL stays NULL."""
     if literal_int(number) is not None:
         return str(max(0, literal_int(number) or 0))
     return f"(CASE WHEN {number} < 0 THEN 0 ELSE {number} END)"
 
 
 def _substring(text: str, start: str, length: str) -> str:
-    """Spark's substring: a start below zero counts from the end, zero is the first; what lies before is cut off."""
+    """Spark's substring. A negative start counts from the end. A start of zero is the first character."""
     first_literal, length_literal = literal_int(start), literal_int(length)
     if first_literal is not None and length_literal is not None and first_literal >= 0 and length_literal >= 0:
         return f"substring({text}, {max(1, first_literal)}, {length_literal})"
@@ -40,7 +40,7 @@ def _substring(text: str, start: str, length: str) -> str:
 
 
 def _pad(function: str, text: str, width: str, fill: str) -> str:
-    """Padding with nothing only cuts."""
+    """Padding with an empty text only truncates."""
     return (
         f"CASE WHEN {fill} = '' THEN left({text}, {_count(width)}) ELSE {function}({text}, {_count(width)}, {fill}) END"
     )
@@ -63,7 +63,7 @@ def _check_regex(args: Sequence[Expr]) -> str | None:
 
 @lru_cache(maxsize=256)
 def _runs(pattern: str | None) -> bool:
-    """Whether RE2 accepts the pattern: it also refuses those that would need much memory."""
+    """True if RE2 accepts the pattern. It refuses patterns that would need too much memory."""
     if pattern is None:
         return False
     try:
@@ -90,14 +90,14 @@ def _check_extract(args: Sequence[Expr]) -> str | None:
 
 
 def re2_literal(quoted: str) -> str:
-    """The SQL literal of a checked Java pattern as the literal of its RE2 pattern."""
+    """Turns the SQL literal of a Java pattern into the literal of its RE2 pattern. The pattern is checked."""
     translated = to_re2(quoted[1:-1].replace("''", "'"))
     assert translated is not None, "checked when the call was bound"
     return "'" + translated.replace("'", "''") + "'"
 
 
 OVERLOADS: tuple[Overload, ...] = (
-    # capitals of several letters: ß is the one in daily use
+    # The upper case of ß has two letters, and DuckDB does not know it.
     Overload("upper", (_S,), STRING, "upper(replace({0}, 'ß', 'SS'))"),
     Overload("lower", (_S,), STRING, "lower({0})"),
     Overload("length", (_S,), INT, "CAST(length({0}) AS INTEGER)"),
@@ -116,7 +116,7 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("contains", (_S, _S), BOOLEAN, "contains({0}, {1})"),
     Overload("instr", (_S, _S), INT, "CAST(strpos({0}, {1}) AS INTEGER)"),
     Overload("locate", (_S, _S), INT, "CAST(strpos({1}, {0}) AS INTEGER)"),
-    # those that may become too large are kept away from rows that a condition excludes
+    # They may exceed the size limit, so they must not run on rows that a condition excludes.
     Overload("repeat", (_S, "INT"), STRING, lambda a, k, r: f"repeat({a[0]}, {_count(a[1])})", throws=True),
     Overload("left", (_S, "INT"), STRING, lambda a, k, r: f"left({a[0]}, {_count(a[1])})"),
     Overload("right", (_S, "INT"), STRING, lambda a, k, r: f"right({a[0]}, {_count(a[1])})"),

@@ -1,4 +1,4 @@
-"""Binary operators: which types their operands meet in, by Spark's ANSI rules, and what intervals do to times."""
+"""Binds binary operators: casts the operands to their common type, and adds intervals to times."""
 
 from __future__ import annotations
 
@@ -6,34 +6,33 @@ import decimal
 from typing import TYPE_CHECKING
 
 from headrace.model.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, TIMESTAMP_NTZ, Decimal
-from headrace.sql.parse.syntax import Place
+from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr, Literal
 from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, VOID, as_decimal, is_numeric, wider
 
 if TYPE_CHECKING:
-    from headrace.sql.bind.expressions import ExprBinder
+    from headrace.sql.bind.expression_binder import ExprBinder
 
 ARITHMETIC = ("+", "-", "*", "/", "%", "div")
 _DAY = 86_400_000_000
 
 
-def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Place) -> Expr:
-    """An arithmetic, comparison or bit operator over operands of any types. Raises TypeMismatch and
-    UnsupportedOnShared."""
+def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:
+    """Binds an arithmetic, comparison or bit operator. Raises TypeMismatch and UnsupportedOnShared."""
     intervals = (INTERVAL_MICROS, INTERVAL_MONTHS)
     if right.type in intervals or left.type in intervals:
-        return _with_interval(binder, name, left, right, at)
+        return _with_interval(binder=binder, name=name, left=left, right=right, at=at)
     if name in ("+", "-") and left.type == DATE and right.type in INTEGRAL:
         return binder.call(name, (left, binder.coerce(right, INT)), at)
     if name == "-" and left.type in (DATE, TIMESTAMP) and right.type in (DATE, TIMESTAMP):
         binder.unsupported("the difference of two times", "Use datediff, or subtract unix_micros of both.", at)
     if name in ARITHMETIC:
-        return _arithmetic(binder, name, left, right, at)
+        return _arithmetic(binder=binder, name=name, left=left, right=right, at=at)
     left, right = binder.common([left, right], f"'{name}'", at)
     return binder.call(name, (left, right), at)
 
 
-def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Place) -> Expr:
+def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:
     kind = wider(left.type, right.type)
     if kind is None or not (is_numeric(kind) or kind == VOID):
         if isinstance(left.type, Decimal) or isinstance(right.type, Decimal):
@@ -54,7 +53,7 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Plac
 
 
 def _decimal(binder: ExprBinder, expr: Expr) -> Expr:
-    """An operand of decimal arithmetic: a whole literal counts only the digits it has."""
+    """The type of an operand of decimal arithmetic. A whole literal has only as many digits as it is written with."""
     if isinstance(expr, Literal) and expr.type in INTEGRAL and expr.value is not None:
         return Literal(Decimal(len(str(abs(expr.value))), 0), decimal.Decimal(expr.value), at=expr.at)
     target = as_decimal(expr.type)
@@ -62,7 +61,7 @@ def _decimal(binder: ExprBinder, expr: Expr) -> Expr:
     return binder.coerce(expr, target)
 
 
-def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Place) -> Expr:
+def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:
     if name == "+" and left.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
         left, right = right, left
     if name not in ("+", "-") or not isinstance(right, Literal):
@@ -78,15 +77,15 @@ def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: P
     amount = -right.value if name == "-" else right.value
     if right.type == INTERVAL_MONTHS:
         return binder.call("+", (left, Literal(INTERVAL_MONTHS, amount, at=right.at)), at)
-    whole = abs(amount) // _DAY * _DAY * (1 if amount > 0 else -1)  # calendar days, added before the rest
+    whole = abs(amount) // _DAY * _DAY * (1 if amount > 0 else -1)  # Spark adds calendar days before the rest.
     for part in (whole, amount - whole):
         if part or not amount:
             left = binder.call("+", (left, Literal(INTERVAL_MICROS, part, at=right.at)), at)
     return left
 
 
-def bind_round(binder: ExprBinder, value: Expr, digits: Expr, at: Place) -> Expr | None:
-    """round(x, n): whole numbers stay, decimals are cast (which rounds half up); None leaves it to the table."""
+def bind_round(binder: ExprBinder, value: Expr, digits: Expr, at: TextRange) -> Expr | None:
+    """Binds round(x, n): whole numbers stay, decimals are cast, which rounds half up. None for other types."""
     known = digits.value if isinstance(digits, Literal) and digits.type in INTEGRAL else None
     if known is None or known < 0:
         return None

@@ -1,4 +1,4 @@
-"""Syntax to typed expressions: resolves names, gives operands Spark's types, admits only what is verified."""
+"""Turns syntax into typed expressions: resolves names, adds Spark's implicit casts, allows only verified functions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from headrace.base.unknown import unknown
 from headrace.errors import (
     BadLiteral,
     MisplacedAggregate,
-    Span,
     TypeMismatch,
     UnknownFunction,
     UnsupportedOnShared,
     WrongArguments,
 )
-from headrace.model.program import Meaning
 from headrace.model.schema import (
     BIGINT,
     BINARY,
@@ -35,12 +33,12 @@ from headrace.model.schema import (
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
-from headrace.sql.bind.operators import ARITHMETIC, bind_binary, bind_round
+from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.scope import Scope, field_of
 from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
-from headrace.sql.functions.base import Overload
 from headrace.sql.functions.casts import CASTS, cast_key
+from headrace.sql.functions.overload import Overload
 from headrace.sql.parse.dialect import knows_function
 from headrace.sql.parse.syntax import (
     Apply,
@@ -51,10 +49,11 @@ from headrace.sql.parse.syntax import (
     IntervalConstant,
     Name,
     Node,
-    Place,
     Star,
     Subscript,
+    TextRange,
 )
+from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, Literal
 from headrace.sql.plan.types import (
     INTEGRAL,
@@ -84,19 +83,14 @@ WindowOf = Callable[[Apply], Expr | None]
 
 
 class ExprBinder:
-    """Binds expressions of one SELECT. Aggregates are admitted only while `aggregates` is true; `window_of` answers
-    for `window(...)` and `session_window(...)` calls."""
+    """Binds the expressions of one SELECT. Aggregates are allowed only while `aggregates` is true. `window_of` resolves
+    calls of `window(...)` and `session_window(...)`."""
 
-    def __init__(self, scope: Scope, meaning: Meaning, text: str, statement: int | None, window_of: WindowOf) -> None:
-        self.scope, self.meaning = scope, meaning
-        self.text, self.statement = text, statement
-        self.window_of = window_of
+    def __init__(self, scope: Scope, ctx: PlanContext, window_of: WindowOf) -> None:
+        self.scope, self.ctx, self.window_of = scope, ctx, window_of
+        self.span = ctx.span
         self.aggregates = False
         self.place = "here"
-
-    def span(self, at: Place) -> Span:
-        """A place of the script as a span."""
-        return Span(self.text, at[0], at[1], self.statement)
 
     def bind(self, node: Node) -> Expr:
         """The typed expression of `node`."""
@@ -120,39 +114,44 @@ class ExprBinder:
             return self._subscript(node)
         if isinstance(node, IntervalConstant):
             if node.months and node.micros:
-                self.unsupported("an interval of both months and days", "Add the two one after the other.", node.at)
+                self.unsupported(
+                    "an interval with both months and days", "Add two intervals one after the other.", node.at
+                )
             if node.months:
                 return Literal(INTERVAL_MONTHS, node.months, at=node.at)
             return Literal(INTERVAL_MICROS, node.micros, at=node.at)
         assert isinstance(node, Star)
-        self.mismatch("* stands only in a select list and in count(*)", "Name the columns.", node.at)
+        self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
 
     def predicate(self, node: Node, clause: str) -> Expr:
-        """A condition: a boolean expression (a NULL literal is one too)."""
+        """Binds a condition: a boolean expression or a NULL literal."""
         bound = self.bind(node)
         if bound.type not in (BOOLEAN, VOID):
-            self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with something.", node.at)
+            self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with a value.", node.at)
         return self.coerce(bound, BOOLEAN)
 
     # --- errors -------------------------------------------------------------------------------
 
-    def mismatch(self, message: str, advice: str, at: Place) -> NoReturn:
+    def mismatch(self, message: str, advice: str, at: TextRange) -> NoReturn:
         raise TypeMismatch(message, advice=advice, span=self.span(at))
 
-    def unsupported(self, what: str, advice: str, at: Place) -> NoReturn:
+    def unsupported(self, what: str, advice: str, at: TextRange) -> NoReturn:
         raise UnsupportedOnShared(
-            f"{what} cannot run on the shared host", advice=advice, span=self.span(at), expression=self.text[slice(*at)]
+            f"{what} cannot run on the shared host",
+            advice=advice,
+            span=self.span(at),
+            expression=self.ctx.text[slice(*at)],
         )
 
-    def require(self, key: str, at: Place) -> None:
-        """Refuses what is not on the verified list."""
+    def require(self, key: str, at: TextRange) -> None:
+        """Raises UnsupportedOnShared if `key` is not on the verified list."""
         if key not in verified():
             self.unsupported(key, "It is not on the verified list; see docs/functions.md.", at)
 
     # --- types --------------------------------------------------------------------------------
 
     def coerce(self, expr: Expr, target: DataType) -> Expr:
-        """`expr` as `target`, cast the way Spark casts by itself."""
+        """`expr` implicitly cast to `target`, as in Spark."""
         if expr.type == target:
             return expr
         if isinstance(expr, Literal):
@@ -169,7 +168,7 @@ class ExprBinder:
             if expr.type == STRING and target == DATE:
                 return literals.date(value, at)
             if expr.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):
-                return literals.timestamp(value, target, self.meaning.time_zone, at)
+                return literals.timestamp(value, target, self.ctx.meaning.time_zone, at)
         except ValueError as problem:
             raise BadLiteral(str(problem), advice=f"A {target} is needed here.", span=self.span(at)) from None
         if expr.type in INTEGRAL:
@@ -183,8 +182,8 @@ class ExprBinder:
             return Literal(DOUBLE, float(value), at=at)
         return None
 
-    def cast(self, expr: Expr, target: DataType, at: Place, attempt: bool) -> Expr:
-        """CAST as the user or Spark asks for it."""
+    def cast(self, expr: Expr, target: DataType, at: TextRange, attempt: bool) -> Expr:
+        """An explicit or implicit CAST."""
         if expr.type == target:
             return expr
         if expr.type == VOID:
@@ -201,13 +200,13 @@ class ExprBinder:
             assert folded is not None
             return folded
         if (type_class(expr.type), type_class(target)) not in CASTS:
-            advice = "See docs/functions.md for the casts that run here."
+            advice = "See docs/functions.md for the list of casts."
             self.unsupported(f"a cast from {expr.type} to {target}", advice, at)
         self.require(cast_key(expr.type, target), at)
         return Cast(target, expr, attempt, at=at)
 
-    def common(self, exprs: list[Expr], what: str, at: Place) -> list[Expr]:
-        """All of `exprs` in the one type in which they meet."""
+    def common(self, exprs: list[Expr], what: str, at: TextRange) -> list[Expr]:
+        """All of `exprs`, cast to their common type."""
         kind = exprs[0].type
         for expr in exprs[1:]:
             met = wider(kind, expr.type)
@@ -225,7 +224,7 @@ class ExprBinder:
 
     def _constant(self, node: Constant) -> Expr:
         try:
-            return literals.constant(node, self.meaning.time_zone)
+            return literals.constant(node, self.ctx.meaning.time_zone)
         except ValueError as problem:
             raise BadLiteral(str(problem), advice="Correct the literal.", span=self.span(node.at)) from None
 
@@ -245,7 +244,7 @@ class ExprBinder:
             return self.call("element", (subject, self.coerce(index, BIGINT)), node.at)
         if isinstance(subject.type, Map):
             return self.call("element", (subject, self.coerce(index, subject.type.key)), node.at)
-        self.mismatch(f"{subject.type} has no elements by {index.type}", "Use an ARRAY or a MAP.", node.at)
+        self.mismatch(f"{subject.type} cannot be indexed by {index.type}", "Index an ARRAY or a MAP.", node.at)
 
     # --- functions ------------------------------------------------------------------------------
 
@@ -255,7 +254,9 @@ class ExprBinder:
             found = self.window_of(node)
             if found is None:
                 advice = f"Write GROUP BY {node.name}(...) with the same arguments."
-                raise MisplacedAggregate(f"{node.name}() stands in GROUP BY", advice=advice, span=self.span(node.at))
+                raise MisplacedAggregate(
+                    f"{node.name}() must match a window in GROUP BY", advice=advice, span=self.span(node.at)
+                )
             return found
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
@@ -264,7 +265,7 @@ class ExprBinder:
             if name not in FUNCTIONS:
                 self._unknown(node)
             raise WrongArguments(
-                f"{node.name} is no aggregate: DISTINCT, * and FILTER do not fit it",
+                f"{node.name} is not an aggregate: it takes no DISTINCT, * or FILTER",
                 advice="Remove them.",
                 span=self.span(node.at),
             )
@@ -275,10 +276,10 @@ class ExprBinder:
         return special if special is not None else self._resolve(name, args, node)
 
     def _special(self, name: str, args: list[Expr], node: Apply) -> Expr | None:
-        """Functions whose operands need more than a table of types."""
+        """Binds functions whose operand types do not follow a table of types."""
         at = node.at
         if name in (*ARITHMETIC, *_COMPARISONS, *_BITS) and len(args) == 2:
-            return bind_binary(self, name, args[0], args[1], at)
+            return bind_binary(binder=self, name=name, left=args[0], right=args[1], at=at)
         if name in ("and", "or") and node.operator:
             left, right = (self.boolean(a, name) for a in args)
             return self.call(name, (left, right), at)
@@ -323,7 +324,7 @@ class ExprBinder:
         return self.coerce(expr, BOOLEAN)
 
     def _resolve(self, name: str, args: list[Expr], node: Apply) -> Expr:
-        """A function by the table: exact types first, then what Spark casts by itself."""
+        """Binds a function by its overloads: exact types first, then types that Spark casts implicitly."""
         overloads = FUNCTIONS.get(name)
         if overloads is None:
             self._unknown(node)
@@ -369,25 +370,27 @@ class ExprBinder:
                 f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
             )
         known = [*FUNCTIONS, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
-        advice = "See docs/functions.md for the functions that run here."
+        advice = "See docs/functions.md for the list of functions."
         raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=self.span(node.at))
 
-    def call(self, name: str, args: tuple[Expr, ...], at: Place) -> Expr:
-        """A call on exact types; refuses what is not verified."""
+    def call(self, name: str, args: tuple[Expr, ...], at: TextRange) -> Expr:
+        """A call on exact types. Raises UnsupportedOnShared if it is not verified."""
         kinds = [a.type for a in args]
         overload = find(name, kinds)
         shown = f"{name}({', '.join(k.ddl for k in kinds)})"
         if overload is None:
-            self.unsupported(shown, "See docs/functions.md for what runs here.", at)
+            self.unsupported(shown, "See docs/functions.md for the list of functions.", at)
         self.require(overload.key, at)
         for position in overload.constant:
             if position < len(args) and not isinstance(args[position], Literal):
                 self.unsupported(
-                    f"{name} with a changing argument {position + 1}", "Write a literal there.", args[position].at
+                    f"{name} with a non-constant argument {position + 1}",
+                    "Use a literal for this argument.",
+                    args[position].at,
                 )
         refused = None if overload.check is None else overload.check(args)
         if refused is not None:
-            self.unsupported(f"{name} with {refused}", "See docs/functions.md for what runs here.", at)
+            self.unsupported(f"{name} with {refused}", "See docs/functions.md for the list of functions.", at)
         result = overload.result_type(kinds)
         if result is None:
             self.unsupported(shown, "The exact result may not fit 38 digits; cast to a smaller type.", at)

@@ -1,8 +1,8 @@
-"""Functions that choose: coalesce, nullif, and their kin. IF, IFNULL and NVL become CASE or coalesce in `bind`."""
+"""Conditional functions: coalesce and nullif. `bind` turns IF, IFNULL and NVL into CASE or coalesce."""
 
 from __future__ import annotations
 
-from headrace.sql.functions.base import Overload, same
+from headrace.sql.functions.overload import Overload, same
 
 _KINDS = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY", "DATE",
