@@ -36,7 +36,7 @@ from headrace.errors import (
     UnknownStream,
 )
 from headrace.hub.hub import Hub
-from headrace.hub.reconciler import Conductor
+from headrace.hub.reconciler import Reconciler
 from headrace.spark.summary import EpochSummary
 from headrace.state import savepoints
 from headrace.state.catalog import Catalog, CatalogFile
@@ -79,7 +79,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def start(self: StreamRuntime, patient: bool = False) -> None:
         if not self.running:
-            self.keeper.query = Query()
+            self.supervisor.query = Query()
 
     def planned(self: StreamRuntime, version: int, timeout: float = 0) -> None:
         assert self.started
@@ -118,7 +118,7 @@ def test_a_pipeline_that_joins_while_the_last_one_leaves_keeps_the_query(
 def test_waiting_ends_when_the_query_is_stopped_on_purpose(hub: Hub) -> None:
     runtime = hub.runtime("s")
     runtime.wait_planned(7, timeout=30)  # nothing runs: there is nothing to wait for
-    runtime.keeper.query = Query()
+    runtime.supervisor.query = Query()
     runtime.publish(())
     assert not runtime.hold(0.01)
     runtime.stop()
@@ -134,11 +134,11 @@ def test_waiting_too_long_for_the_first_epoch_says_who_waited_for_what_and_leave
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(self: StreamRuntime, patient: bool = False) -> None:
-        self.keeper.query = Query()
+        self.supervisor.query = Query()
 
     monkeypatch.setattr(Hub, "_start_engine", lambda self: None)
     monkeypatch.setattr(StreamRuntime, "start", start)
-    hub._conductor.start_timeout = 0.05
+    hub._reconciler.start_timeout = 0.05
     hub.sql("DROP STREAM s; " + STREAM.format(rows=10).replace("id BIGINT", "id BIGINT, v INT"))
     runtime = hub.runtime("s")
     with pytest.raises(StartTimeout) as failure:
@@ -148,7 +148,7 @@ def test_waiting_too_long_for_the_first_epoch_says_who_waited_for_what_and_leave
     assert "planned none since it was started" in str(failure.value)
     assert hub.pipelines == {}
     assert not runtime.started
-    runtime.keeper.query = Query()
+    runtime.supervisor.query = Query()
     runtime.on_notice({"kind": "planned", "plan": 1, "epoch": 7, "backlog": 0})
     with pytest.raises(StartTimeout) as failure:
         runtime.wait_planned(runtime.plans.current(), 0.01)
@@ -229,7 +229,9 @@ def test_a_drop_that_a_crash_kept_from_the_plan_is_told_when_the_hub_is_opened_a
         first.sql("STOP PIPELINE p")
         instance = first.record("p").definition.instance
         with monkeypatch.context() as crashing:
-            crashing.setattr(Conductor, "make_so", lambda *given, **more: None)  # dies right after the catalog is saved
+            crashing.setattr(
+                Reconciler, "reconcile", lambda *given, **more: None
+            )  # dies right after the catalog is saved
             first.sql("DROP PIPELINE p")
     for _ in range(2):  # and again, between publishing the plan and saving that it was
         saved = CatalogFile(tmp_path / "state").read()
@@ -368,7 +370,7 @@ def test_starting_a_pipeline_again_keeps_the_state_of_a_stopped_one_and_none_of_
     runtime, instance = hub.runtime("s"), hub.record("p").definition.instance
     hub.sql("STOP PIPELINE p; START PIPELINE p")
     assert runtime.plans.load(runtime.plans.current()).left == ()
-    hub._conductor.drop_failed("s", {hub.record("p").definition.run: "why"})
+    hub._reconciler.drop_failed("s", {hub.record("p").definition.run: "why"})
     write_progress(runtime.directory, replace(runtime.progress, plan=runtime.plans.current()))
     hub.sql("START PIPELINE p")
     plan = runtime.plans.load(runtime.plans.current())
@@ -530,13 +532,13 @@ def test_a_checkpoint_that_was_deleted_is_noticed(hub: Hub, gone: str) -> None:
 def test_stopping_a_stream_whose_query_is_being_mended_waits_for_no_lock_twice(
     hub: Hub,
 ) -> None:
-    """The keeper asks the hub for Spark under its own lock, while the hub stops the query under the hub's."""
+    """The supervisor asks the hub for Spark under its own lock, while the hub stops the query under the hub's."""
     hub._engine = SimpleNamespace(owned=False)  # type: ignore[assignment]
     runtime = hub.runtime("s")
     relaunching, done = threading.Event(), threading.Event()
 
     def mend() -> None:
-        with runtime.keeper._lock:
+        with runtime.supervisor._lock:
             relaunching.set()
             time.sleep(0.1)
             hub._start_engine()
@@ -571,12 +573,12 @@ def test_a_chore_that_goes_wrong_is_told_and_the_next_is_done(
 ) -> None:
     monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.05)
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s; CREATE PIPELINE q INTO m AS SELECT id FROM s")
-    conductor, runtime = hub._conductor, hub.runtime("s")
+    reconciler, runtime = hub._reconciler, hub.runtime("s")
 
     def illegal() -> None:
         raise IllegalTransition("from here to there")
 
-    conductor.chores.put("s", illegal)
+    reconciler.background.put("s", illegal)
     until(lambda: "from here to there" in runtime.status().problem, "the defect is told")
     save, full = CatalogFile.save, threading.Event()
 
@@ -586,7 +588,7 @@ def test_a_chore_that_goes_wrong_is_told_and_the_next_is_done(
         save(self, catalog)
 
     monkeypatch.setattr(CatalogFile, "save", no_room)
-    conductor.report_failures("s", {hub.record("p").definition.run: "why"}, {})
+    reconciler.report_failures("s", {hub.record("p").definition.run: "why"}, {})
     until(lambda: "No space left" in runtime.status().problem, "the full disk is told")
     assert hub.pipelines["p"].status().state == "running"
     full.set()
@@ -631,7 +633,7 @@ def test_a_stream_whose_last_pipeline_failed_in_a_long_epoch_is_stopped_after_it
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
     runtime, waited = hub.runtime("s"), threading.Event()
     monkeypatch.setattr(StreamRuntime, "wait_planned", long)
-    hub._conductor.report_failures("s", {hub.record("p").definition.run: "why"}, {})
+    hub._reconciler.report_failures("s", {hub.record("p").definition.run: "why"}, {})
     assert waited.wait(5)
     assert runtime.running
     runtime.on_notice({"kind": "planned", "plan": runtime.plans.current(), "epoch": 1, "backlog": 0})

@@ -12,7 +12,7 @@ from headrace.bridge.messages import STREAM_LANE, Kind, decode_receipt
 from headrace.formats import FORMATS
 from headrace.formats.base import Decoded, Format
 from headrace.model.codec import load
-from headrace.model.program import Left, PipelineDef, SinkDef, Window
+from headrace.model.program import PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
 
@@ -96,7 +96,7 @@ def test_late_rows_are_judged_by_the_watermark_before_the_epoch() -> None:
 
 
 def test_messages_of_a_task_are_numbered_and_each_lane_s_are_in_order() -> None:
-    leaving = (Left(counting(8, WORD, window=TUMBLE), flush=True),)
+    leaving = (PipelineExit(counting(8, WORD, window=TUMBLE), flush=True),)
     sent = task(NEIGHBOURS, RECORDS, ending=True, leaving=leaving)
     assert [m.seq for m in sent.messages] == list(range(1, len(sent.messages) + 1))
     for lane in sent.watermarks:
@@ -108,7 +108,7 @@ def test_messages_of_a_task_are_numbered_and_each_lane_s_are_in_order() -> None:
 @pytest.mark.parametrize("flush", [True, False])
 def test_a_leaving_pipeline_gets_one_end_per_lane_and_no_events(flush: bool) -> None:
     gone = counting(8, WORD, window=TUMBLE, buckets=3)
-    sents = [task(NEIGHBOURS, RECORDS, number=n, tasks=2, leaving=(Left(gone, flush),)) for n in (0, 1)]
+    sents = [task(NEIGHBOURS, RECORDS, number=n, tasks=2, leaving=(PipelineExit(gone, flush),)) for n in (0, 1)]
     for bucket in range(3):
         ends = [end for sent in sents for end in sent.ends.get((8, bucket), [])]
         assert [(e["flush"], e["drop"]) for e in ends] == [(flush, True)]
@@ -119,7 +119,7 @@ def test_a_leaving_pipeline_gets_one_end_per_lane_and_no_events(flush: bool) -> 
 
 def test_a_pipeline_that_left_and_is_back_begins_anew_with_this_epoch_s_events() -> None:
     back = counting(8, WORD, window=TUMBLE, buckets=2)
-    sent = task([back], RECORDS, leaving=(Left(back, flush=False),))
+    sent = task([back], RECORDS, leaving=(PipelineExit(back, flush=False),))
     for bucket in range(2):
         assert [(e["flush"], e["drop"], e["reset"]) for e in sent.ends[8, bucket]] == [(False, False, True)]
         assert len(sent.watermarks[8, bucket]) == 1
@@ -127,7 +127,7 @@ def test_a_pipeline_that_left_and_is_back_begins_anew_with_this_epoch_s_events()
 
 
 def test_a_stateless_pipeline_leaves_without_a_word() -> None:
-    sent = task(NEIGHBOURS, RECORDS, leaving=(Left(stateless(8, WORD), flush=True),))
+    sent = task(NEIGHBOURS, RECORDS, leaving=(PipelineExit(stateless(8, WORD), flush=True),))
     assert not [m for m in sent.messages if m.instance == 8]
 
 

@@ -18,7 +18,7 @@ import pytest
 from headrace.bridge.messages import Row
 from headrace.errors import DiskFull, SinkUnavailable, StreamFailed
 from headrace.hub.hub import Hub
-from headrace.hub.reconciler import Conductor
+from headrace.hub.reconciler import Reconciler
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.ring1.packed import PackedStore
@@ -234,9 +234,9 @@ class Mini:
         patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
         # The hub drops failed pipelines in a thread of its own; here nothing happens unless it is told to.
         patch.setattr(
-            Conductor,
+            Reconciler,
             "report_failures",
-            lambda conductor, stream, failures, detached: self.failed.append((stream, failures)),
+            lambda reconciler, stream, failures, detached: self.failed.append((stream, failures)),
         )
         self.failed: list[tuple[str, dict[str, str]]] = []
         self.query: MiniQuery | None = None
@@ -270,7 +270,7 @@ class Mini:
         worked = self.query is not None and not self.query.over and self.query.step()
         while self.failed:
             stream, failures = self.failed.pop()
-            self.hub._conductor.drop_failed(stream, failures)
+            self.hub._reconciler.drop_failed(stream, failures)
         return worked
 
     def drain(self) -> bool:

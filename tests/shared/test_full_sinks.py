@@ -60,7 +60,7 @@ def feed(mini: Mini, low: int, high: int) -> None:
 
 
 def again(mini: Mini) -> None:
-    mini.hub.runtime("s").keeper.try_now()
+    mini.hub.runtime("s").supervisor.try_now()
     mini.drain()
 
 
@@ -101,12 +101,14 @@ def test_a_full_disk_of_a_sink_is_waited_for_and_no_row_is_lost_or_doubled(
 def test_a_full_sink_is_waited_for_without_a_limit(mini: Mini, disk: Disk) -> None:
     mini.hub.sql("CREATE PIPELINE p INTO small AS SELECT a FROM s")
     feed(mini, 0, 10)
-    keeper = mini.hub.runtime("s").keeper
-    keeper._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=2)
+    supervisor = mini.hub.runtime("s").supervisor
+    supervisor._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=2)
     disk.full = {"small"}
     put(mini.directory.parent / "in" / "10.json", [json.dumps({"a": 10})])
-    until(lambda: mini.step() and keeper.retrying is not None and keeper.retrying.attempt > 5, "it is tried again")
-    assert keeper.state == "retrying"
+    until(
+        lambda: mini.step() and supervisor.retrying is not None and supervisor.retrying.attempt > 5, "it is tried again"
+    )
+    assert supervisor.state == "retrying"
 
 
 @pytest.mark.parametrize("leave", ["STOP PIPELINE p NOW", "DROP PIPELINE p"])

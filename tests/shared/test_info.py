@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import InUse, StopTimeout
-from headrace.hub.reconciler import Conductor
+from headrace.hub.reconciler import Reconciler
 from headrace.model.status import StreamStatus
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini
@@ -188,7 +188,7 @@ def test_a_crash_just_after_a_failed_pipeline_is_started_again_leaves_it_started
     assert mini.hub.pipelines["fine"].status().state == "running"
     mini.checkpoint.killers.clear()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Conductor, "make_so", _crash)  # right after the catalog is saved
+        patch.setattr(Reconciler, "reconcile", _crash)  # right after the catalog is saved
         mini.hub.sql("START PIPELINE fails; START PIPELINE kills")
     mini.crash()
     feed(mini, 6, 8)

@@ -130,7 +130,7 @@ def test_a_dead_stream_that_nobody_needs_any_more_is_stopped(hub: Hub, queries: 
 
 def test_start_does_not_wait_for_the_next_try(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
-    runtime.keeper._retries._policy = RetryPolicy(first=600)
+    runtime.supervisor._retries._policy = RetryPolicy(first=600)
     queries.fail("s", "it broke")
     (result,) = hub.sql("START PIPELINE p")
     assert "was retrying" in result.render()
@@ -139,7 +139,7 @@ def test_start_does_not_wait_for_the_next_try(hub: Hub, queries: Queries) -> Non
 
 def test_whoever_waits_for_a_plan_is_told_after_some_failures_in_a_row(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
-    runtime.keeper._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
+    runtime.supervisor._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
     for _ in range(3):
         queries.fail("s", "it broke")
     with pytest.raises(StreamFailed) as caught:
@@ -150,7 +150,7 @@ def test_whoever_waits_for_a_plan_is_told_after_some_failures_in_a_row(hub: Hub,
 
 def test_whoever_revives_a_stream_that_failed_often_waits_for_the_new_try(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
-    runtime.keeper._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
+    runtime.supervisor._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
     for _ in range(3):
         queries.fail("s", "it broke")
     runtime.revive()
@@ -244,7 +244,7 @@ def test_a_script_on_a_full_disk_has_no_effect_wherever_it_ran_out_of_room(
         "CREATE SINK other WITH (type = 'memory'); CREATE OR REPLACE PIPELINE p INTO other AS SELECT id + 1 AS n FROM s"
     )
     for room in range(50):
-        hub._conductor.reserve.keep()
+        hub._reconciler.reserve.keep()
         before, disk.room = hub.catalog, room
         runtime = hub.runtime("s")
         try:
@@ -328,13 +328,13 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
     runtime, dropped = hub.runtime("s"), hub.record("r").definition
     monkeypatch.setattr("headrace.hub.reconciler.STUCK_SECONDS", 0.01)
     queries.stuck.add("s")
-    real = runtime.keeper.bounce
+    real = runtime.supervisor.bounce
 
     def bounce() -> None:
         queries.stuck.clear()
         real()
 
-    monkeypatch.setattr(runtime.keeper, "bounce", bounce)
+    monkeypatch.setattr(runtime.supervisor, "bounce", bounce)
     hub.sql("DROP PIPELINE r")
     assert queries.launched == ["s", "t", "s"]
     left_out = read_quarantine(runtime.directory)
@@ -350,7 +350,7 @@ def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour
     """Epochs that are planned already are run without it; that they fail again does not bring it back."""
     hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
     runtime, dropped = hub.runtime("s"), hub.record("r").definition
-    runtime.keeper._retries._policy = RetryPolicy(first=600)
+    runtime.supervisor._retries._policy = RetryPolicy(first=600)
     real, breaks = queries.launch, [True]
 
     def launch(runtime: StreamRuntime, ended: Callable[[str | None], None]) -> Queries:

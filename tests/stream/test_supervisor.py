@@ -1,4 +1,4 @@
-"""The keeper without Spark: who is found guilty of a worker's death, and that nobody else is."""
+"""The supervisor without Spark: who is found guilty of a worker's death, and that nobody else is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.state.progress import Applied, Progress, write_applied, write_prog
 from headrace.state.quarantine import read_quarantine
 from headrace.stream.culprit import Search
 from headrace.stream.retries import RetryPolicy
-from headrace.stream.supervisor import QueryKeeper, worker_died
+from headrace.stream.supervisor import QuerySupervisor, worker_died
 from tests.ring0.tasks import WORD, stateless, stream
 from tests.strategies import examples
 
@@ -68,7 +68,7 @@ class Machine:
         self.runs = 0
         self.committed: set[int] | None = None
         self.clock = FakeClock()
-        self.keeper = QueryKeeper(
+        self.supervisor = QuerySupervisor(
             directory, plans, self.launch, self.failed.update, lambda: None, self.clock, RetryPolicy(limit=4)
         )
 
@@ -80,11 +80,11 @@ class Machine:
         """Nothing runs here."""
 
     def state(self) -> str:
-        return self.keeper.state
+        return self.supervisor.state
 
     def run(self) -> None:
-        self.keeper.start()
-        while self.committed is None and self.keeper.problem is None:
+        self.supervisor.start()
+        while self.committed is None and self.supervisor.problem is None:
             self.clock.run()
             self.runs += 1
             assert self.runs < 500
@@ -95,7 +95,7 @@ class Machine:
             if self.dies(present):
                 self.ends[-1](DEATH)
             elif quarantine.probe is not None:
-                self.keeper.probe_lived()
+                self.supervisor.probe_lived()
                 self.ends[-1]("ProbeLived")
             else:
                 self.committed = present
@@ -132,46 +132,46 @@ def test_those_who_are_too_many_together_are_made_fewer(tmp_path: Path) -> None:
 def test_an_epoch_that_dies_without_any_pipeline_is_the_stream_s_failure(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 4, lambda present: True)
     machine.run()
-    assert machine.keeper.problem == DEATH
+    assert machine.supervisor.problem == DEATH
     assert (machine.failed, machine.committed) == ({}, None)
-    assert not machine.keeper.running
+    assert not machine.supervisor.running
     assert read_quarantine(tmp_path).out == ()
 
 
 def test_a_failure_that_cannot_pass_ends_the_query_at_once_and_nobody_is_looked_for(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 4, lambda present: False)
     write_applied(tmp_path, Applied(3, 7, ()))
-    machine.keeper.start()
+    machine.supervisor.start()
     machine.ends[-1]("[FILE_CHANGED] a.json was replaced")
-    assert machine.keeper.problem == "[FILE_CHANGED] a.json was replaced"
-    assert (machine.state(), machine.keeper.running) == ("dead", False)
+    assert machine.supervisor.problem == "[FILE_CHANGED] a.json was replaced"
+    assert (machine.state(), machine.supervisor.running) == ("dead", False)
     assert len(machine.ends) == 1
     assert not worker_died("java.io.IOException: No space left on device")
 
 
 def test_any_other_failure_is_tried_again_with_growing_waits_and_a_limit(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1, lambda present: False)
-    keeper, clock = machine.keeper, machine.clock
-    keeper.start()
+    supervisor, clock = machine.supervisor, machine.clock
+    supervisor.start()
     began = clock.now()
     for attempt in range(1, 5):
         machine.ends[-1]("java.io.IOException: the planner is gone")
-        assert machine.state() == "retrying" and keeper.retrying is not None
-        assert (keeper.retrying.attempt, keeper.retrying.since) == (attempt, began)
-        assert keeper.retrying.next_try > clock.now()
-        assert keeper.running, "those who wait for it go on waiting"
+        assert machine.state() == "retrying" and supervisor.retrying is not None
+        assert (supervisor.retrying.attempt, supervisor.retrying.since) == (attempt, began)
+        assert supervisor.retrying.next_try > clock.now()
+        assert supervisor.running, "those who wait for it go on waiting"
         clock.run()
         assert len(machine.ends) == attempt + 1
     assert clock.waits == [0.5, 1.0, 2.0, 4.0]
     machine.ends[-1]("java.io.IOException: the planner is gone")
-    assert (machine.state(), keeper.problem) == ("dead", "java.io.IOException: the planner is gone")
+    assert (machine.state(), supervisor.problem) == ("dead", "java.io.IOException: the planner is gone")
     assert not clock.run()
-    assert keeper.start() and machine.state() == "running"
+    assert supervisor.start() and machine.state() == "running"
 
 
 def test_the_row_of_failures_begins_again_after_a_committed_epoch_and_after_a_long_calm(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1, lambda present: False)
-    machine.keeper.start()
+    machine.supervisor.start()
     for epoch in range(8):
         write_progress(tmp_path, Progress(epoch=epoch))
         machine.ends[-1]("it broke")
@@ -186,7 +186,7 @@ def test_the_row_of_failures_begins_again_after_a_committed_epoch_and_after_a_lo
 
 def test_a_full_disk_is_waited_for_without_a_limit(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1, lambda present: False)
-    machine.keeper.start()
+    machine.supervisor.start()
     for _ in range(50):
         machine.ends[-1](DiskFull("no room").render())
         assert machine.state() == "retrying"
@@ -196,44 +196,47 @@ def test_a_full_disk_is_waited_for_without_a_limit(tmp_path: Path) -> None:
 
 def test_a_query_that_cannot_be_started_again_is_tried_again_too(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1, lambda present: False)
-    machine.keeper.start()
-    real, machine.keeper._launch = machine.keeper._launch, lambda ended: (_ for _ in ()).throw(OSError(28, "No space"))
+    machine.supervisor.start()
+    real, machine.supervisor._launch = (
+        machine.supervisor._launch,
+        lambda ended: (_ for _ in ()).throw(OSError(28, "No space")),
+    )
     machine.ends[-1]("it broke")
     machine.clock.run()
-    assert machine.keeper.retrying is not None and "[DISK_FULL]" in machine.keeper.retrying.problem
-    machine.keeper._launch = real
+    assert machine.supervisor.retrying is not None and "[DISK_FULL]" in machine.supervisor.retrying.problem
+    machine.supervisor._launch = real
     machine.clock.run()
     assert len(machine.ends) == 2
     assert machine.state() == "retrying"
-    machine.keeper.well()
+    machine.supervisor.well()
     assert machine.state() == "running"
 
 
 def test_a_first_start_that_fails_is_raised_unless_it_is_patient(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1, lambda present: False)
-    machine.keeper._launch = lambda ended: (_ for _ in ()).throw(AddressInUse("port 80"))
+    machine.supervisor._launch = lambda ended: (_ for _ in ()).throw(AddressInUse("port 80"))
     with pytest.raises(AddressInUse):
-        machine.keeper.start()
+        machine.supervisor.start()
     assert machine.state() == "stopped"
-    assert machine.keeper.start(patient=True)
+    assert machine.supervisor.start(patient=True)
     assert machine.state() == "retrying"
-    machine.keeper._launch = machine.launch
-    machine.keeper.try_now()
+    machine.supervisor._launch = machine.launch
+    machine.supervisor.try_now()
     assert len(machine.ends) == 1 and not machine.clock.due
 
 
 def test_a_stop_while_it_waits_for_the_next_try_ends_that(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1, lambda present: False)
-    machine.keeper.start()
+    machine.supervisor.start()
     machine.ends[-1]("it broke")
-    machine.keeper.stop()
+    machine.supervisor.stop()
     assert not machine.clock.run()
     assert machine.state() == "stopped"
 
 
 def test_another_failure_in_the_middle_of_a_search_does_not_end_the_search(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 4, lambda present: 3 in present)
-    machine.keeper.start()
+    machine.supervisor.start()
     write_applied(tmp_path, Applied(3, 7, ()))
     machine.ends[-1](DEATH)
     machine.ends[-1](DEATH)
@@ -242,7 +245,7 @@ def test_another_failure_in_the_middle_of_a_search_does_not_end_the_search(tmp_p
     machine.ends[-1]("java.io.IOException: the planner is gone")
     machine.clock.run()
     assert read_quarantine(tmp_path).probe == probe
-    machine.keeper._set_probe(None)
+    machine.supervisor._set_probe(None)
 
 
 def test_a_worker_that_is_killed_twice_from_outside_accuses_nobody(tmp_path: Path) -> None:
@@ -254,17 +257,17 @@ def test_a_worker_that_is_killed_twice_from_outside_accuses_nobody(tmp_path: Pat
 
 def test_an_epoch_that_never_ends_is_aborted_and_its_pipeline_is_found_like_one_that_kills(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 4, lambda present: False)
-    machine.keeper.start()
+    machine.supervisor.start()
     write_applied(tmp_path, Applied(3, 7, ()))
     for _ in range(20):
         quarantine = read_quarantine(tmp_path)
         present = {p.instance for p in quarantine.apply(machine.plan).pipelines}
         if 2 in present:
             ends = len(machine.ends)
-            machine.keeper.abort(EpochTimeout("epoch 7 takes too long").render())
+            machine.supervisor.abort(EpochTimeout("epoch 7 takes too long").render())
             assert len(machine.ends) == ends + 1, "the query that was stopped is not counted a second time"
         elif quarantine.probe is not None:
-            machine.keeper.probe_lived()
+            machine.supervisor.probe_lived()
             machine.ends[-1]("ProbeLived")
         else:
             break
@@ -274,21 +277,21 @@ def test_an_epoch_that_never_ends_is_aborted_and_its_pipeline_is_found_like_one_
 
 def test_a_damaged_progress_is_the_reason_that_is_shown(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1, lambda present: False)
-    machine.keeper.start()
+    machine.supervisor.start()
     (tmp_path / "progress.json").write_text("{")
     machine.ends[-1]("java.io.IOException: whatever Spark makes of it")
     assert machine.state() == "dead"
-    assert "[STATE_DAMAGED]" in str(machine.keeper.problem) and "progress.json" in str(machine.keeper.problem)
+    assert "[STATE_DAMAGED]" in str(machine.supervisor.problem) and "progress.json" in str(machine.supervisor.problem)
 
 
 def test_the_end_of_a_query_that_was_stopped_on_purpose_means_nothing(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 4, lambda present: False)
-    machine.keeper.start()
-    machine.keeper.stop()
+    machine.supervisor.start()
+    machine.supervisor.stop()
     machine.ends[-1](DEATH)
     assert len(machine.ends) == 1
-    assert machine.keeper.problem is None
-    assert machine.keeper.start()
+    assert machine.supervisor.problem is None
+    assert machine.supervisor.start()
 
 
 def test_one_that_is_started_again_is_left_out_of_older_plans_only(tmp_path: Path) -> None:

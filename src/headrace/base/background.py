@@ -13,7 +13,7 @@ AGAIN_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Chores:
+class BackgroundQueue:
     """Runs chores one after the other, in the order in which they came, in a thread of its own. `told` hears, there, of
     which stream each was and what went wrong with it, if anything did; no chore keeps the next from being done."""
 

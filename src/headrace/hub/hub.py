@@ -3,7 +3,7 @@
     with headrace.connect(state_dir=".headrace") as hub:
         hub.sql("CREATE STREAM ...; CREATE SINK ...; CREATE PIPELINE ...")
 
-A script is worked out as a `Draft`, saved whole, and then made so by the `Conductor`: one new plan version per stream
+A script is worked out as a `Draft`, saved whole, and then made so by the `Reconciler`: one new plan version per stream
 it touched. Spark starts with the first pipeline. All methods may be called from any thread; scripts are serialised.
 """
 
@@ -30,9 +30,9 @@ from headrace.hub.describe import describe, live_stream, show
 from headrace.hub.draft import Draft
 from headrace.hub.engine import launch, settle
 from headrace.hub.objects import Pipeline, Stream
-from headrace.hub.reconciler import Conductor
+from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
-from headrace.hub.shutdown import DRAIN_SECONDS, Ending
+from headrace.hub.shutdown import DRAIN_SECONDS, Shutdown
 from headrace.ingress.service import GatewayService
 from headrace.model.status import Waited
 from headrace.sql import LiveStream, parse_script
@@ -108,25 +108,25 @@ class Hub:
             with state_errors(self._state.path):
                 self._state.sweep(catalog.streams)
             self._meaning, self._engine = settle(spark, catalog)
-            self._conductor = Conductor(
+            self._reconciler = Reconciler(
                 self._state, file, catalog, self._gateway, lambda: self._start_engine(), start_timeout
             )
         except BaseException:
             self._state.close()
             raise
-        conductor = self._conductor
-        self._lock = conductor.lock
-        self._ending = Ending(
+        reconciler = self._reconciler
+        self._lock = reconciler.lock
+        self._shutdown = Shutdown(
             self._lock,
-            conductor.exclusive,
-            conductor.started,
+            reconciler.reservations,
+            reconciler.started,
             lambda name: self.catalog.running(name),
-            conductor.finished,
-            conductor.reserve.with_room,
+            reconciler.finished,
+            reconciler.reserve.with_room,
         )
-        conductor.chores.start()
+        reconciler.background.start()
         try:
-            conductor.go_on()
+            reconciler.go_on()
         except BaseException:
             self.close()
             raise
@@ -146,7 +146,7 @@ class Hub:
         only the state of what it dropped or replaced may be gone by then. StopTimeout takes nothing back: what was
         stopped ends when its stream comes to it.
         """
-        conductor = self._conductor
+        reconciler = self._reconciler
         with self._lock, state_errors(self._state.path):
             draft, results = self._work_out(text)
             dropped = {name.lower() for name in draft.dropped if self.catalog.stream(name) is not None}
@@ -158,24 +158,24 @@ class Hub:
             # Stopping and dropping work on a full disk too. When streams are gone, half of the script is stored: the
             # other half must follow.
             must = bool(leaving | dropped) and leaving == touched
-            (conductor.reserve.with_room if must else _call)(lambda: conductor.forget(dropped))
+            (reconciler.reserve.with_room if must else _call)(lambda: reconciler.forget(dropped))
             if draft.catalog != self.catalog or self._vault.unsaved:
-                (conductor.reserve.with_room if must or dropped else _call)(lambda: conductor.save(draft.catalog))
+                (reconciler.reserve.with_room if must or dropped else _call)(lambda: reconciler.save(draft.catalog))
         quick = [p for ended in draft.quick.values() for p in ended]
         try:
             for name in draft.quick.keys() & touched:
                 if self.runtime(name).running:
-                    conductor.reserve.with_room(partial(self.runtime(name).quick_end, draft.quick[name]))
-            conductor.make_so(
+                    reconciler.reserve.with_room(partial(self.runtime(name).quick_end, draft.quick[name]))
+            reconciler.reconcile(
                 touched, draft.waits, draft.graceful, now=draft.quick.keys(), leaving=leaving, revived=draft.revived
             )
         except StopTimeout:  # what is declared stands, and comes to be
-            self._conductor.stopped(quick, "it was stopped at once")
+            self._reconciler.stopped(quick, "it was stopped at once")
             raise
         except HeadraceError:
-            conductor.take_back(before, draft.catalog, touched)
+            reconciler.take_back(before, draft.catalog, touched)
             raise
-        self._conductor.stopped(quick, "it was stopped at once")
+        self._reconciler.stopped(quick, "it was stopped at once")
         for savepoint, stream in draft.savepoints:
             self.savepoint(savepoint, stream)
         return results
@@ -184,18 +184,18 @@ class Hub:
         """What a script comes to, once nobody copies or stops the streams that it is about. Under the lock."""
         statements = parse_script(text)
         while True:
-            self._conductor.require_open()
+            self._reconciler.require_open()
             draft = self._draft(self._vault)
             results = [draft.apply(statement) for statement in statements]
             wanted = draft.touched | {name.lower() for name in draft.dropped}
-            if self._conductor.exclusive.is_free(wanted):
+            if self._reconciler.reservations.is_free(wanted):
                 return draft, results
-            self._conductor.exclusive.wait(wanted)
+            self._reconciler.reservations.wait(wanted)
 
     def check(self, text: str) -> list[Result]:
         """Plan a script against what is declared here, without any effect. Raises what `sql` would raise."""
         with self._lock:
-            self._conductor.require_open()
+            self._reconciler.require_open()
             draft = self._draft(self._vault.copy())
             return [draft.apply(statement) for statement in parse_script(text)]
 
@@ -212,12 +212,12 @@ class Hub:
         )
 
     def _live(self, stream: str) -> LiveStream | None:
-        runtime = self._conductor.runtimes.get(stream.lower())
+        runtime = self._reconciler.runtimes.get(stream.lower())
         return None if runtime is None else live_stream(runtime, self.catalog)
 
     def _ill(self, stream: str) -> str:
         """What is wrong with a stream's query: retrying, dead or nothing."""
-        runtime = self._conductor.runtimes.get(stream.lower())
+        runtime = self._reconciler.runtimes.get(stream.lower())
         return runtime.state if runtime is not None and runtime.state in ("retrying", "dead") else ""
 
     # --- objects ----------------------------------------------------------------------------------
@@ -247,14 +247,14 @@ class Hub:
     def runtime(self, stream: str) -> StreamRuntime:
         """The running side of a stream. Raises UnknownStream."""
         with self._lock:
-            return self._conductor.runtime_of(stream)
+            return self._reconciler.runtime_of(stream)
 
     def _start_engine(self) -> Engine:
         """The engine; a new one when there is none, or when the JVM of our own has died. Without the hub's lock: a
         query is started again by a thread of its own, while one that has the hub's lock may be waiting to stop it."""
-        self._conductor.require_open()
+        self._reconciler.require_open()
         with self._engine_lock:
-            self._conductor.require_open()
+            self._reconciler.require_open()
             if self._engine is not None and self._engine.owned and not self._engine.alive:
                 gone, self._engine = self._engine, None
                 gone.stop()
@@ -272,15 +272,15 @@ class Hub:
         in flight do not end in time. Scripts that are about these streams wait until it is taken.
         """
         target = self._state.path / SAVEPOINTS / require_savepoint_name(name)
-        exclusive = self._conductor.exclusive
+        reservations = self._reconciler.reservations
         with contextlib.ExitStack() as mine:
             with self._lock:
                 streams = self._to_copy(stream)
-                while not exclusive.is_free(streams):
-                    if not exclusive.wait(streams, timeout):
+                while not reservations.is_free(streams):
+                    if not reservations.wait(streams, timeout):
                         raise savepoints.too_late(streams, timeout)
                     streams = self._to_copy(stream)
-                mine.enter_context(exclusive.taken(streams))
+                mine.enter_context(reservations.taken(streams))
             return savepoints.take(target, streams, lambda: self.catalog, timeout, self._vault)
 
     def savepoints(self) -> list[Path]:
@@ -289,11 +289,11 @@ class Hub:
         return sorted(p for p in directory.iterdir() if not p.name.startswith(".")) if directory.is_dir() else []
 
     def _to_copy(self, stream: str | None) -> dict[str, StreamRuntime]:
-        self._conductor.require_open()
+        self._reconciler.require_open()
         names = [stream.lower()] if stream is not None else sorted(self.catalog.streams)
         if not names:
             raise UnknownStream("there is no stream to take a savepoint of", advice="Create one first.")
-        return {name: self._conductor.runtime_of(name) for name in names}
+        return {name: self._reconciler.runtime_of(name) for name in names}
 
     # --- ends -------------------------------------------------------------------------------------
 
@@ -303,16 +303,16 @@ class Hub:
 
         Whether that happened in time. Raises StreamFailed if a query dies. A source that never ends is waited for.
         """
-        return self._ending.wait(timeout)
+        return self._shutdown.wait(timeout)
 
     def drain(self, timeout: float = DRAIN_SECONDS, told: Callable[[Waited], None] = lambda waited: None) -> bool:
         """Let every epoch in flight finish, then stop the queries; whether all finished in time. `told` hears of each
         stream that was waited for."""
-        return self._ending.drain(timeout, told)
+        return self._shutdown.drain(timeout, told)
 
     def close(self, drain: bool = True) -> None:
         """Stop everything that this hub started. What runs now goes on when the directory is opened again."""
-        if self._conductor.closed:
+        if self._reconciler.closed:
             return
         try:
             if drain:
@@ -327,16 +327,16 @@ class Hub:
     def _release(self) -> None:
         """Let go of everything, also when something on the way fails: a JVM that died must not keep the directory."""
         with self._lock, contextlib.ExitStack() as steps:  # the last first
-            self._conductor.closed = True
+            self._reconciler.closed = True
             steps.callback(self._state.close)
             for callback in self._closers:
                 steps.callback(callback)
-            steps.callback(self._conductor.board.close)
+            steps.callback(self._reconciler.board.close)
             with self._engine_lock:
                 if self._engine is not None:
                     steps.callback(self._engine.stop)
-            steps.callback(self._conductor.release)
-        self._conductor.chores.join(timeout=5)
+            steps.callback(self._reconciler.release)
+        self._reconciler.background.join(timeout=5)
 
     def __enter__(self) -> Hub:
         return self
@@ -352,4 +352,4 @@ class Hub:
     @property
     def catalog(self) -> Catalog:
         """What is declared now."""
-        return self._conductor.catalog
+        return self._reconciler.catalog

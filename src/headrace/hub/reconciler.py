@@ -1,7 +1,7 @@
 """Reconciles running streams with the catalog: one catalog, the runtimes of its streams, and what happens to them.
 
 Whoever changes the catalog holds `lock`; nobody holds it while waiting for an epoch. Spark's streaming thread and the
-notice thread never take it: they leave chores.
+notice thread never take it: they leave background.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from headrace.base.background import Chores
+from headrace.base.background import BackgroundQueue
 from headrace.base.durable import state_errors
 from headrace.control.acks import Ack
 from headrace.control.signals import GRACEFUL_END
@@ -29,7 +29,7 @@ from headrace.errors import (
     UnknownStream,
 )
 from headrace.hub.published import Published, end_of, noting, weightiest
-from headrace.hub.reservations import Exclusive
+from headrace.hub.reservations import StreamReservations
 from headrace.hub.reserve import Reserve
 from headrace.hub.shutdown import DRAIN_SECONDS
 from headrace.ingress.service import GatewayService
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 STUCK_SECONDS = 60.0
 
 
-class Conductor:
+class Reconciler:
     """The streams of one hub. `engine` gives the Spark session, `start_timeout` is how long a plan may take."""
 
     def __init__(
@@ -68,12 +68,12 @@ class Conductor:
         self.catalog, self.start_timeout = catalog, start_timeout
         self.closed = False
         self.lock = threading.RLock()
-        self.exclusive = Exclusive(self.lock)
+        self.reservations = StreamReservations(self.lock)
         self.runtimes: dict[str, StreamRuntime] = {}
         # By stream, who waits for which plan version to be planned. The inner ones never change: any thread may look.
         self._starting: dict[str, dict[str, int]] = {}
         self._damaged: dict[str, HeadraceError] = {}  # streams that could not be recovered when the hub was opened
-        self.chores = Chores(self._chore_done)
+        self.background = BackgroundQueue(self._chore_done)
         self.reserve = Reserve(state.path, self._later)
         self.board = NoticeBoard(self._on_notice)
 
@@ -92,7 +92,7 @@ class Conductor:
 
     def _go_on_with(self, stream: str) -> None:
         try:
-            self.make_so({stream}, set(), patient=True)
+            self.reconcile({stream}, set(), patient=True)
         except HeadraceError as problem:
             self._give_up(stream, problem)
 
@@ -123,7 +123,7 @@ class Conductor:
             else:
                 self.runtime_of(stream).trouble = problem.render()
         if isinstance(problem, DiskFull | StateUnavailable):
-            self.chores.later(stream, lambda: self._come_back(stream))
+            self.background.later(stream, lambda: self._come_back(stream))
 
     def _come_back(self, stream: str) -> None:
         if stream in self._damaged and not self.closed and self._recover(stream) is None:
@@ -131,12 +131,12 @@ class Conductor:
 
     def _later(self, act: Callable[[], None]) -> None:
         if not self.closed:
-            self.chores.later("", act)
+            self.background.later("", act)
 
     def release(self) -> None:
-        """End all queries at once, whatever fails on the way, and take no more bytes and chores."""
+        """End all queries at once, whatever fails on the way, and take no more bytes and background."""
         with contextlib.ExitStack() as steps:  # the last first
-            steps.callback(self.chores.close)
+            steps.callback(self.background.close)
             steps.callback(self._gateway.stop)
             for runtime in self.runtimes.values():
                 steps.callback(runtime.close)
@@ -178,7 +178,7 @@ class Conductor:
         """Undo a script that changed the catalog from `before` to `after`, and plan the streams in `touched` without
         it."""
         with self.lock:
-            self.exclusive.wait(touched | set(after.streams))
+            self.reservations.wait(touched | set(after.streams))
             if self.closed:
                 return
             catalog = take_back(self.catalog, before, after)
@@ -222,7 +222,7 @@ class Conductor:
 
     # --- what runs ---------------------------------------------------------------------------------
 
-    def make_so(
+    def reconcile(
         self,
         streams: set[str],
         waits: set[str],
@@ -281,7 +281,7 @@ class Conductor:
         """Publish a stream's plan and start its query if need be; nothing when there is nothing to wait for then. When
         pipelines are only `leaving`, a dead query stays so."""
         with self.lock:
-            self.exclusive.wait({name})
+            self.reservations.wait({name})
             self.require_open()
             runtime, ack = self.runtime_of(name), None
             pipelines = self.catalog.running(name)
@@ -322,7 +322,7 @@ class Conductor:
                     new.runtime.stop()
             return
         if now and not wait:
-            self.chores.later(new.name, lambda: self._unstick(new), STUCK_SECONDS)
+            self.background.later(new.name, lambda: self._unstick(new), STUCK_SECONDS)
         patience = DRAIN_SECONDS
         try:
             if wait or not new.needed:
@@ -372,7 +372,7 @@ class Conductor:
         if new.reached:
             self._rest(new)
         elif new.runtime.running:
-            self.chores.later(new.name, lambda: self._rest_later(new))
+            self.background.later(new.name, lambda: self._rest_later(new))
 
     def _rest(self, new: Published, patience: float = DRAIN_SECONDS) -> None:
         """Stop the query of a stream that nobody needs."""
@@ -389,7 +389,7 @@ class Conductor:
     def _await_end(self, stream: str, ack: Future[Ack], ending: Sequence[PipelineDef]) -> None:
         """Wait until all rows before a graceful end are in the sinks; the pipelines are stopped then, at the latest
         when the barrier comes through after all."""
-        ack.add_done_callback(lambda done: self.chores.put(stream, lambda: self.stopped(ending, end_of(done))))
+        ack.add_done_callback(lambda done: self.background.put(stream, lambda: self.stopped(ending, end_of(done))))
         try:
             ack.result(DRAIN_SECONDS)
         except TimeoutError:
@@ -430,7 +430,7 @@ class Conductor:
             runtime.on_notice(notice)
             name, plan = runtime.stream.name.lower(), int(notice.get("plan", 0))
             if any(first <= plan for first in self._starting.get(name, {}).values()):
-                self.chores.put(name, lambda: self._planned(name, plan))
+                self.background.put(name, lambda: self._planned(name, plan))
 
     def _instances(self) -> set[int]:
         """The instances that are declared. Called in Spark's streaming thread too: a catalog never changes."""
@@ -439,11 +439,11 @@ class Conductor:
     def report_failures(self, stream: str, failures: dict[str, str], detached: dict[str, dict[str, str]]) -> None:
         """Called in Spark's streaming thread, which must not wait for the hub's lock. Both are by `PipelineDef.run`."""
         if detached:
-            self.chores.put(stream, lambda: self.detach(stream, detached))
+            self.background.put(stream, lambda: self.detach(stream, detached))
         if failures:
-            self.chores.put(stream, lambda: self.drop_failed(stream, failures))
+            self.background.put(stream, lambda: self.drop_failed(stream, failures))
         if not failures and not detached:  # who is to be measured alone has changed
-            self.chores.put(stream, lambda: self.make_so({stream.lower()}, set(), start=False))
+            self.background.put(stream, lambda: self.reconcile({stream.lower()}, set(), start=False))
 
     def _chore_done(self, stream: str, problem: Exception | None) -> None:
         runtime = self.runtimes.get(stream.lower())
@@ -457,7 +457,7 @@ class Conductor:
             self.require_open()
             if not self._change(transitions.failed(self.catalog, stream, failures)):
                 return
-        self.make_so({stream.lower()}, set(), start=False)
+        self.reconcile({stream.lower()}, set(), start=False)
 
     def detach(self, stream: str, detached: Mapping[str, dict[str, str]]) -> None:
         """The next plan version writes no longer to the sinks that failed; their pipelines go on with the others."""
@@ -465,7 +465,7 @@ class Conductor:
             self.require_open()
             if not self._change(transitions.detached(self.catalog, stream, detached)):
                 return
-        self.make_so({stream.lower()}, set(), start=False)
+        self.reconcile({stream.lower()}, set(), start=False)
 
 
 def _goes_on(old: StreamDef | None, new: StreamDef | None) -> bool:

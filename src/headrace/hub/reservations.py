@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterator
 
 
-class Exclusive:
+class StreamReservations:
     """Who is had by whom in one hub. `lock` is the hub's; waiting lets go of it.
 
     A savepoint takes the streams that it copies, and a shutdown those that it stops: while they are taken no script

@@ -13,7 +13,7 @@ from threading import RLock
 from typing import Protocol, TypeVar
 
 from headrace.errors import ExternalError, StreamFailed
-from headrace.hub.reservations import Exclusive
+from headrace.hub.reservations import StreamReservations
 from headrace.model.program import PipelineDef
 from headrace.model.status import Waited
 from headrace.stream.runtime import StreamRuntime
@@ -29,22 +29,22 @@ class WithRoom(Protocol):
     def __call__(self, act: Callable[[], T]) -> T: ...
 
 
-class Ending:
-    """Ends the streams that `started` gives: those with a query, dead ones included. `lock` is the hub's, `exclusive`
-    says which streams are copied; `running` are the pipelines that a stream should run, and `finished` hears, under the
+class Shutdown:
+    """Ends the streams that `started` gives: those with a query, dead ones included. `lock` is the hub's,
+    `reservations` says which streams are copied; `running` are the pipelines that a stream should run, and `finished` hears, under the
     lock, of those whose source has ended. `with_room` runs what must get through on a full disk."""
 
     def __init__(
         self,
         lock: RLock,
-        exclusive: Exclusive,
+        reservations: StreamReservations,
         started: Callable[[], list[StreamRuntime]],
         running: Callable[[str], tuple[PipelineDef, ...]],
         finished: Callable[[Sequence[PipelineDef]], None],
         with_room: WithRoom,
     ) -> None:
         self._with_room = with_room
-        self._lock, self._exclusive = lock, exclusive
+        self._lock, self._reservations = lock, reservations
         self._started, self._running, self._finished = started, running, finished
         self._draining = False
 
@@ -99,8 +99,8 @@ class Ending:
                 runtimes = self._started()
                 names = {runtime.stream.name.lower() for runtime in runtimes}
                 # A savepoint lets its streams go on when it is done. One that takes too long finds them stopped.
-                self._exclusive.wait(names, timeout)
-                mine.enter_context(self._exclusive.taken(names))
+                self._reservations.wait(names, timeout)
+                mine.enter_context(self._reservations.taken(names))
             for runtime in runtimes:
                 with contextlib.suppress(ExternalError):  # it is asked once more below
                     self._with_room(runtime.ask_to_hold)

@@ -276,7 +276,7 @@ def _columns(expressions: tuple[Expression, ...]) -> Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class PipelineExit:
     """An instance that left the plan: its lanes get an eof, which emits what is open (`flush`) and forgets the state
     (`drop`) or keeps it for a later start. `number` is the end's own, from the counter of instances."""
 
@@ -304,7 +304,7 @@ class PlanVersion:
     stream: StreamDef
     pipelines: tuple[PipelineDef, ...]
     ending: bool = False
-    left: tuple[Left, ...] = ()
+    left: tuple[PipelineExit, ...] = ()
     alone: tuple[int, ...] = ()
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.control.signals import EPOCH, Barrier
-from headrace.model.program import Left, PlanVersion
+from headrace.model.program import PipelineExit, PlanVersion
 from headrace.sources.base import Split
 
 
@@ -26,7 +26,7 @@ class TaskInput:
     epoch: int
     checkpoint: str
     watermark: int | None
-    leaving: tuple[Left, ...] = ()
+    leaving: tuple[PipelineExit, ...] = ()
     out: tuple[int, ...] = ()
     probing: bool = False
     now: int | None = None

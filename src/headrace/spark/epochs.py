@@ -25,7 +25,7 @@ from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.control.log import SignalLog, next_cut
 from headrace.control.signals import EPOCH, Barrier
 from headrace.model.codec import dump
-from headrace.model.program import Left, StreamDef
+from headrace.model.program import PipelineExit, StreamDef
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
@@ -51,7 +51,7 @@ class EpochPartition(InputPartition):
     epoch: int
     checkpoint: str
     watermark: int | None
-    leaving: tuple[Left, ...]
+    leaving: tuple[PipelineExit, ...]
     out: tuple[int, ...]
     probing: bool
     now: int | None = None

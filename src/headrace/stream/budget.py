@@ -26,7 +26,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BudgetVerdict:
     """`over` are to be stopped, with the reason; `alone` are to be folded apart from their families."""
 
     over: dict[int, str]
@@ -45,7 +45,7 @@ class Accounts:
 
     def charge(
         self, time_ms: Mapping[int, float], state: Mapping[int, int], families: Sequence[Collection[int]]
-    ) -> Verdict:
+    ) -> BudgetVerdict:
         """An epoch with rows: what each instance used, and which shared a pass."""
         over: dict[int, str] = {}
         for instance, size in state.items():
@@ -55,7 +55,7 @@ class Accounts:
             over |= self._time(self.budget.time_ms, time_ms, families)
         for instance in over:
             self._forget(instance)
-        return Verdict(over, frozenset(self._alone))
+        return BudgetVerdict(over, frozenset(self._alone))
 
     def _time(self, limit: float, spent: Mapping[int, float], families: Sequence[Collection[int]]) -> dict[int, str]:
         shared = frozenset(i for members in families for i in members)

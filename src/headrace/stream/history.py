@@ -10,7 +10,7 @@ from headrace.model.program import StreamDef
 from headrace.model.stream_options import stream_settings
 from headrace.ring0.families import families
 from headrace.state.plans import PlanStore
-from headrace.stream.budget import Accounts, Budget, Verdict
+from headrace.stream.budget import Accounts, Budget, BudgetVerdict
 
 if TYPE_CHECKING:
     from headrace.spark.summary import EpochSummary
@@ -46,10 +46,10 @@ class History:
         """Whether rows came after the plan of this version had closed all windows."""
         return self._ended == version and self._fed
 
-    def judge(self, summary: EpochSummary) -> Verdict:
+    def judge(self, summary: EpochSummary) -> BudgetVerdict:
         """Who costs too much. An epoch without rows tells nothing about it."""
         if not summary.rows or self._accounts.budget == Budget():
-            return Verdict({}, self.alone)
+            return BudgetVerdict({}, self.alone)
         shared = families(self._plans.parsed(summary.plan))
         return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
 

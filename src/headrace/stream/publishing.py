@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.base.durable import private_directory, state_errors
-from headrace.model.program import Left, PipelineDef, PlanVersion, StreamDef
+from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, StreamDef
 from headrace.state.plans import PlanStore
 from headrace.state.progress import read_progress
 from headrace.state.quarantine import Quarantine, change_quarantine
@@ -18,10 +18,10 @@ def publish(
     directory: Path,
     stream: StreamDef,
     pipelines: tuple[PipelineDef, ...],
-    left: tuple[Left, ...],
+    left: tuple[PipelineExit, ...],
     *,
     ending: bool,
-    cancelled: tuple[Left, ...],
+    cancelled: tuple[PipelineExit, ...],
     planned: Callable[[], int],
     alone: frozenset[int],
 ) -> int:
@@ -32,7 +32,7 @@ def publish(
     """
     current = plans.current()
     version = current + 1
-    pending: tuple[Left, ...] = ()
+    pending: tuple[PipelineExit, ...] = ()
     if current:
         old, carried = plans.load(current).left, _carried(plans, directory)
         # An eof that no committed epoch has carried yet must not be forgotten by skipping a version. One that was
@@ -50,7 +50,7 @@ def publish(
     return version
 
 
-def _carried(plans: PlanStore, directory: Path) -> tuple[Left, ...]:
+def _carried(plans: PlanStore, directory: Path) -> tuple[PipelineExit, ...]:
     """The ends that the newest committed epoch, or one before it, has carried."""
     committed = read_progress(directory).plan
     return plans.load(committed).left if committed else ()

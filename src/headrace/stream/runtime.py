@@ -24,7 +24,7 @@ from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, QUICK_END, SAVEPOINT, Signal, SignalKind
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.ingress.service import GatewayService
-from headrace.model.program import Left, PipelineDef, StreamDef
+from headrace.model.program import PipelineDef, PipelineExit, StreamDef
 from headrace.model.status import StreamState, StreamStatus
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.state.checkpoint import checkpoint_id
@@ -41,7 +41,7 @@ from headrace.stream.owed_acks import OwedBarriers
 from headrace.stream.planner_watch import Watch
 from headrace.stream.publishing import publish
 from headrace.stream.stream_status import start_timeout, status_of
-from headrace.stream.supervisor import OnEnd, QueryKeeper
+from headrace.stream.supervisor import OnEnd, QuerySupervisor
 
 if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter
@@ -80,7 +80,7 @@ class StreamRuntime:
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
         self._watch, self._history = Watch(), History(stream, self.plans)
         self._log = EpochLog(stream, directory)
-        self.keeper = QueryKeeper(
+        self.supervisor = QuerySupervisor(
             directory, self.plans, self._begin, lambda guilty: failed(stream.name, guilty, {}), self._wake
         )
         self._committer: EpochCommitter | None = None
@@ -139,7 +139,7 @@ class StreamRuntime:
         """Give up the epoch in flight, and run it again without these, which are in plan versions up to `until`: they
         are dropped, and it does not end."""
         self.leave_out(pipelines, until)
-        self.keeper.bounce()
+        self.supervisor.bounce()
 
     def leave_out(self, pipelines: Sequence[PipelineDef], until: int, reason: str = "it was dropped") -> None:
         """Run epochs that are planned already, with plan versions up to `until`, without these."""
@@ -150,9 +150,9 @@ class StreamRuntime:
     def publish(
         self,
         pipelines: tuple[PipelineDef, ...],
-        left: tuple[Left, ...] = (),
+        left: tuple[PipelineExit, ...] = (),
         ending: bool = False,
-        cancelled: tuple[Left, ...] = (),
+        cancelled: tuple[PipelineExit, ...] = (),
     ) -> int:
         """Put a new plan version in force from the next epoch on; returns its number. `cancelled` ends that no epoch
         has told of yet are forgotten: a script is taken back."""
@@ -184,23 +184,23 @@ class StreamRuntime:
     @property
     def running(self) -> bool:
         """Whether epochs are planned and run, or soon will be: a query that failed may just be started again."""
-        return self.keeper.running
+        return self.supervisor.running
 
     @property
     def state(self) -> StreamState:
         """What the query does."""
-        return self.keeper.state
+        return self.supervisor.state
 
     @property
     def started(self) -> bool:
         """Whether there is a query that was not stopped; it may have died."""
-        return self.keeper.started
+        return self.supervisor.started
 
     @property
     def problem(self) -> str:
         """Why the query is dead, or is being started again; else what the hub could not do for the stream."""
-        retrying = self.keeper.retrying
-        return self.keeper.problem or (retrying.problem if retrying is not None else "") or self.trouble
+        retrying = self.supervisor.retrying
+        return self.supervisor.problem or (retrying.problem if retrying is not None else "") or self.trouble
 
     def start(self, patient: bool = False) -> None:
         """Start the query unless it runs; continues from the checkpoint if there is one. What goes wrong is raised, or,
@@ -209,7 +209,7 @@ class StreamRuntime:
             return
         try:
             self._release_hold()
-            self.keeper.start(patient)
+            self.supervisor.start(patient)
         except HeadraceError:
             raise
         except Exception as problem:
@@ -219,12 +219,12 @@ class StreamRuntime:
 
     def revive(self) -> None:
         """Start a query that is dead; do not wait with the next try of one that is started again."""
-        self.keeper.try_now()
+        self.supervisor.try_now()
         self.start()
 
     def fail(self, problem: str) -> None:
-        """The stream cannot run for this reason; see `QueryKeeper.fail`."""
-        self.keeper.fail(problem)
+        """The stream cannot run for this reason; see `QuerySupervisor.fail`."""
+        self.supervisor.fail(problem)
 
     def ingress(self) -> dict[str, Any]:
         """What the gateway says of this stream: addresses and metrics; empty when it takes no bytes."""
@@ -258,7 +258,7 @@ class StreamRuntime:
         """Abort the query when an epoch takes too long. Ends with the query."""
         while True:
             time.sleep(LOOK_SECONDS)
-            if self.keeper.query is not query:
+            if self.supervisor.query is not query:
                 return
             found = self.in_flight()
             if found is None:
@@ -266,18 +266,18 @@ class StreamRuntime:
             pipelines = self.plans.parsed(self.plans.current()).pipelines
             limit = epoch_limit(self._settings, len(pipelines))
             if limit is not None and found.age > limit:
-                self.keeper.abort(too_long(self.stream.name, found, limit).render())
+                self.supervisor.abort(too_long(self.stream.name, found, limit).render())
                 return
 
     def in_flight(self) -> InFlight | None:
         """The epoch that is being planned or run, if there is one."""
-        if not self.keeper.up:
+        if not self.supervisor.up:
             return None
         doing = self._committer.doing if self._committer is not None else ""
         return self._watch.in_flight(doing, self._settings.max_latency / 1e6)
 
     def _wake(self) -> None:
-        problem = self.keeper.problem
+        problem = self.supervisor.problem
         if problem is not None:
             self.acks.fail(self._stream_failed(problem))
         self._watch.wake()
@@ -293,8 +293,8 @@ class StreamRuntime:
                 self.plans,
                 self._epoch_done,
                 self._known,
-                self.keeper.probe_lived,
-                self.keeper.run_again,
+                self.supervisor.probe_lived,
+                self.supervisor.run_again,
             )
         return self._committer
 
@@ -308,7 +308,7 @@ class StreamRuntime:
             return True
 
         def held() -> bool:
-            if not self.keeper.up:  # nothing is in flight while a query waits to be started again
+            if not self.supervisor.up:  # nothing is in flight while a query waits to be started again
                 return True
             self.ask_to_hold()  # again: who had asked for it before, such as a savepoint, may have undone that
             return self._watch.held
@@ -349,7 +349,7 @@ class StreamRuntime:
         """End the query at once; an epoch in flight will be run again by the next start. What a pushed stream has taken
         and nobody has read waits in its journal."""
         self._intake.close()
-        self.keeper.stop()
+        self.supervisor.stop()
         self._wake()
         self.acks.fail(self._gone("was stopped"))
         with contextlib.suppress(ExternalError):  # the next start removes it
@@ -382,7 +382,7 @@ class StreamRuntime:
 
         def impatient() -> None:
             self.raise_failure()
-            retrying = self.keeper.retrying
+            retrying = self.supervisor.retrying
             if retrying is not None and retrying.attempt >= PATIENT_ATTEMPTS:
                 raise self._gone(f"failed {retrying.attempt} times in a row: {retrying.problem}")
 
@@ -407,7 +407,7 @@ class StreamRuntime:
 
     def raise_failure(self) -> None:
         """Raise StreamFailed if the query has died."""
-        problem = self.keeper.problem
+        problem = self.supervisor.problem
         if self.started and problem is not None:
             raise self._stream_failed(problem)
 
@@ -426,7 +426,7 @@ class StreamRuntime:
     def on_notice(self, notice: dict[str, Any]) -> None:
         """A notice from the planning process."""
         self._watch.on_notice(notice)
-        self.keeper.well()
+        self.supervisor.well()
 
     def _epoch_done(self, summary: EpochSummary) -> None:
         if summary.barrier.kind != EPOCH.name:
@@ -474,7 +474,7 @@ class StreamRuntime:
 
     def status(self) -> StreamStatus:
         """What really happened, as far as it is known."""
-        query: Any = self.keeper.query
+        query: Any = self.supervisor.query
         last = query.last_epoch() if query is not None and self.state == "running" else None
         return status_of(
             self.stream,
@@ -482,7 +482,7 @@ class StreamRuntime:
             self.plans,
             self._watch,
             self._history,
-            self.keeper,
+            self.supervisor,
             self.in_flight(),
             last[1] if last else None,
             self.problem,

@@ -15,7 +15,7 @@ from headrace.state.progress import Applied, Progress, read_applied, read_progre
 from headrace.stream.history import History
 from headrace.stream.inflight import InFlight
 from headrace.stream.planner_watch import Watch
-from headrace.stream.supervisor import QueryKeeper
+from headrace.stream.supervisor import QuerySupervisor
 
 
 def status_of(
@@ -24,21 +24,21 @@ def status_of(
     plans: PlanStore,
     watch: Watch,
     history: History,
-    keeper: QueryKeeper | None,
+    supervisor: QuerySupervisor | None,
     flying: InFlight | None,
     epoch_ms: float | None,
     problem: str,
     dropped: int,
 ) -> StreamStatus:
     """What really happened, as far as it is known. `epoch_ms` is how long Spark says the last epoch took, `dropped` how
-    many records the gateway says it gave up. A stream of a hub that is closed has no keeper."""
+    many records the gateway says it gave up. A stream of a hub that is closed has no supervisor."""
     skipped = read_summary(directory / "source")
     try:
         progress = read_progress(directory)
     except HeadraceError as damage:  # a stream that cannot run can still be looked at
         progress, problem = Progress(), problem or damage.render()
-    state: StreamState = "stopped" if keeper is None else keeper.state
-    retrying = None if keeper is None else keeper.retrying
+    state: StreamState = "stopped" if supervisor is None else supervisor.state
+    retrying = None if supervisor is None else supervisor.retrying
     applied, running = read_applied(directory), state == "running"
     rows_per_s, mb_per_s = history.rates()
     return StreamStatus(
@@ -61,7 +61,7 @@ def status_of(
         mb_per_s=mb_per_s,
         problem=problem,
         state=state,
-        since=None if keeper is None else _moment(keeper.since),
+        since=None if supervisor is None else _moment(supervisor.since),
         attempt=retrying.attempt if retrying is not None else 0,
         next_try=_moment(retrying.next_try) if retrying is not None else None,
         epoch_age=flying.age if flying is not None else None,

@@ -46,7 +46,7 @@ def _of_a_pipeline(problem: str) -> bool:
 
 
 class Query(Protocol):
-    """A running query, as the keeper sees it."""
+    """A running query, as the supervisor sees it."""
 
     def stop(self) -> None:
         """End it, within a bounded time."""
@@ -85,7 +85,7 @@ class SystemClock:
         return timer.cancel
 
 
-class QueryKeeper:
+class QuerySupervisor:
     """One stream's query. `launch` starts one, which calls the function it is given when it ends, in a thread of its
     own; `failed` gets the pipelines that killed workers, by `PipelineDef.run`; `changed` is called after the query's
     state has changed.
