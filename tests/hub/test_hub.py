@@ -229,9 +229,8 @@ def test_a_drop_that_a_crash_kept_from_the_plan_is_told_when_the_hub_is_opened_a
         first.sql("STOP PIPELINE p")
         instance = first.record("p").definition.instance
         with monkeypatch.context() as crashing:
-            crashing.setattr(
-                Reconciler, "reconcile", lambda *given, **more: None
-            )  # dies right after the catalog is saved
+            # The process dies right after the catalog is saved.
+            crashing.setattr(Reconciler, "reconcile", lambda *given, **more: None)
             first.sql("DROP PIPELINE p")
     for _ in range(2):  # and again, between publishing the plan and saving that it was
         saved = CatalogFile(tmp_path / "state").read()

@@ -66,7 +66,7 @@ def test_a_pipeline_that_failed_is_not_heard_until_it_begins_anew(tmp_path: Path
     assert list(read_progress(tmp_path).failures) == ["1/0"]
     assert running.held(CASTS) == [1]
     # Started again before any epoch went without it.
-    again = replace(CASTS, life=1)
+    again = replace(CASTS, generation=1)
     second = running.publish(2, again, NEIGHBOUR, left=(PipelineExit(CASTS, flush=False),))
     assert running.commit(second, "3") == {}
     assert read_progress(tmp_path).failures == {}
@@ -93,7 +93,9 @@ def test_what_a_pipeline_missed_is_a_gap_that_lasts(tmp_path: Path) -> None:
     # It comes back a second time, after a failure: the epoch in which it failed is missed too.
     again = running.publish(4, CASTS, NEIGHBOUR)
     running.commit(again, "x")
-    back = running.publish(5, replace(CASTS, life=1), NEIGHBOUR, left=(PipelineExit(CASTS, flush=False, number=9),))
+    back = running.publish(
+        5, replace(CASTS, generation=1), NEIGHBOUR, left=(PipelineExit(CASTS, flush=False, number=9),)
+    )
     running.commit(back, "5")
     found = read_progress(tmp_path).pipelines
     assert [(g.first, g.last, g.rows) for g in found["1"].gaps] == [(1, 2, 2), (4, 4, 1)]

@@ -327,7 +327,7 @@ class Draft:
         stream, instance = record.definition.program.stream.lower(), record.definition.instance
         self.catalog = self.catalog.without_stop(instance)
         self.graceful[stream] = [p for p in self.graceful.get(stream, []) if p.instance != instance]
-        definition = replace(record.definition, life=record.definition.life + 1)
+        definition = replace(record.definition, generation=record.definition.generation + 1)
         again = replace(record, definition=definition, detached={})
         self.catalog = self.catalog.with_pipeline(again.to("starting", "START PIPELINE"))
         self._touch(record.definition)

@@ -21,7 +21,11 @@ def as_declared(kind: str, name: str) -> Result:
 def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
     """Whether a pipeline that was planned now is the one that is declared, whatever instance it would be."""
     alike = replace(
-        new, instance=declared.instance, buckets=declared.buckets, heir_of=declared.heir_of, life=declared.life
+        new,
+        instance=declared.instance,
+        buckets=declared.buckets,
+        heir_of=declared.heir_of,
+        generation=declared.generation,
     )
     return replace(alike, sql="") == replace(declared, sql="")
 

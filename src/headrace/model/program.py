@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headrace.model.codec import stored_as
 from headrace.model.schema import BIGINT, BINARY, STRING, DataType, Field, Schema, View
 
 # When a group speaks: once, when its window closes; whenever an epoch changed it; once, when it is first seen.
@@ -230,8 +231,8 @@ class PipelineDef:
     """A declared pipeline: one instance of it. `instance` is never reused (DESIGN section 8).
 
     `heir_of` is the instance whose lanes it took over, state and all: it replaced one with the same Ring 1 program.
-    More than `max_groups` open groups stop it; `late` is None when late rows are only counted. `life` counts how often
-    it was started again: a sink that was detached in an earlier life is written to again.
+    More than `max_groups` open groups stop it; `late` is None when late rows are only counted. `generation` counts how
+    often it was started again: a sink that was detached in an earlier generation is written to again.
     """
 
     name: str
@@ -243,7 +244,7 @@ class PipelineDef:
     heir_of: int | None = None
     max_groups: int = MAX_GROUPS
     late: LateRows | None = None
-    life: int = 0
+    generation: int = stored_as("life", default=0)
 
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:
@@ -253,8 +254,8 @@ class PipelineDef:
 
     @property
     def run(self) -> str:
-        """Tells this life of the instance from the others."""
-        return f"{self.instance}/{self.life}"
+        """Tells this generation of the instance from the others."""
+        return f"{self.instance}/{self.generation}"
 
     @property
     def lane(self) -> int:

@@ -67,13 +67,13 @@ class EpochCommitter:
         self._busy = threading.Lock()  # held while an epoch is committed
         self._forgotten: set[int] = set()
         self.doing = ""  # what the commit waits for; empty when there is none
-        self._quit: set[tuple[int, int]] = set()  # instances that ended at once, with the life that did
+        self._quit: set[tuple[int, int]] = set()  # instances that ended at once, with the generation that did
 
     def control(self, signal: Signal, pipelines: Sequence[PipelineDef]) -> None:
         """Act on a signal of the control channel, in the caller's thread. `quick_end`: from now on nothing of these
         pipelines is committed. `flush`: returns when no sink is being written to and none owes an epoch."""
         if signal.kind == QUICK_END.name:
-            self._quit |= {(p.instance, p.life) for p in pipelines}
+            self._quit |= {(p.instance, p.generation) for p in pipelines}
         elif isinstance(signal, Barrier):
             with self._busy:
                 self._flush(signal)
@@ -253,7 +253,7 @@ class EpochCommitter:
 
     def _still_failed(self, plan: PlanVersion, before: Progress) -> Failures:
         """The instances that failed in an earlier epoch, while this one was already planned with them: what they say
-        now is not wanted. One that was started again has another life."""
+        now is not wanted. One that was started again has another generation."""
         return {p.instance: before.failures[p.run] for p in plan.pipelines if p.run in before.failures}
 
     def _align_lanes(self, members: Members, epoch: int, barrier: Barrier, found: Collected) -> None:
@@ -310,7 +310,7 @@ class EpochCommitter:
         return delivered
 
     def _has_quit(self, pipeline: PipelineDef) -> bool:
-        return (pipeline.instance, pipeline.life) in self._quit
+        return (pipeline.instance, pipeline.generation) in self._quit
 
     def _key(self, pipeline: PipelineDef, epoch: int, digest: str = "") -> SinkKey:
         return SinkKey(self._checkpoint, pipeline.instance, epoch, digest)

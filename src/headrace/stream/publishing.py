@@ -59,11 +59,13 @@ def _carried(plans: PlanStore, directory: Path) -> tuple[PipelineExit, ...]:
 def _let_out(directory: Path, current: int, pipelines: tuple[PipelineDef, ...]) -> None:
     """Those who killed a worker and are started again may run from the next plan version on; forget those that no
     epoch can name any more."""
-    lives = {p.instance: p.life for p in pipelines}
+    generations = {p.instance: p.generation for p in pipelines}
     committed = read_progress(directory).plan
 
     def change(old: Quarantine) -> Quarantine:
-        new = old.without({q.instance for q in old.out if lives.get(q.instance, q.life) != q.life}, current)
+        new = old.without(
+            {q.instance for q in old.out if generations.get(q.instance, q.generation) != q.generation}, current
+        )
         return replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
 
     change_quarantine(directory, change)

@@ -110,7 +110,7 @@ class QuerySupervisor:
         self._retries = Retries(policy or RetryPolicy())
         self._lock = threading.RLock()
         self._launching = threading.RLock()
-        self._life = 0  # a query that ends with another number was stopped on purpose
+        self._generation = 0  # a query that ends with another number was stopped on purpose
         self._wanted = False
         self.query: Query | None = None
         self.problem: str | None = None  # why it is dead
@@ -166,19 +166,19 @@ class QuerySupervisor:
             self._wanted, self.problem, self.retrying = True, None, None
             self._retried = self._search = None
             self._retries.reset()
-            self._life += 1
+            self._generation += 1
             self._since = self._clock.now()
-            life = self._life
+            generation = self._generation
         try:
             self._set_probe(None)
-            self._start(life)
+            self._start(generation)
         except Exception as problem:
             if patient:
-                self._on_end(life, _text(problem))
+                self._on_end(generation, _text(problem))
                 return True
             with self._lock:
-                if life == self._life:
-                    self._life += 1
+                if generation == self._generation:
+                    self._generation += 1
                     self.query, self._wanted = None, before is not None
                     self.problem = None if before is None else _text(problem)
             raise
@@ -194,9 +194,9 @@ class QuerySupervisor:
                 return
             self._cancel()
             self._cancel = None
-            self._life += 1  # a timer that has fired already waits for the lock: its try is this one
-            life = self._life
-        self._try(life)
+            self._generation += 1  # a timer that has fired already waits for the lock: its try is this one
+            generation = self._generation
+        self._try(generation)
 
     def fail(self, problem: str) -> None:
         """There can be no query for this reason: it is dead until somebody starts it."""
@@ -210,11 +210,11 @@ class QuerySupervisor:
         with self._lock:
             if not self.running or self._cancel is not None:
                 return
-            life, query = self._life, self.query
-            self._aborted = (life, problem)
+            generation, query = self._generation, self.query
+            self._aborted = (generation, problem)
         if query is not None:
             query.stop()
-        self._on_end(life, problem)
+        self._on_end(generation, problem)
 
     def bounce(self) -> None:
         """Stop the query and start it again: the epoch in flight is run again, with the quarantine list of now.
@@ -226,18 +226,18 @@ class QuerySupervisor:
             self._retries.reset()
             if self.retrying is not None:
                 self.retrying = replace(self.retrying, attempt=0)
-            self._life += 1
-            life = self._life
+            self._generation += 1
+            generation = self._generation
         with self._launching:
             query, self.query = self.query, None
         if query is not None:
             query.stop()
-        self._try(life)
+        self._try(generation)
 
     def stop(self) -> None:
         """End the query at once; an epoch in flight will be run again by the next start."""
         with self._lock:
-            self._life += 1
+            self._generation += 1
             self._drop_timer()
             self._wanted = False
             self.problem = self.retrying = self._search = None
@@ -267,38 +267,38 @@ class QuerySupervisor:
             self._cancel()
             self._cancel = None
 
-    def _start(self, life: int) -> None:
-        """Launch the query of this life, unless it is over already."""
+    def _start(self, generation: int) -> None:
+        """Launch the query of this generation, unless it is over already."""
         with self._launching:
             with self._lock:
-                if life != self._life:
+                if generation != self._generation:
                     return
                 self._up_at = self._clock.monotonic()
-            query = self._launch(lambda problem: self._on_end(life, problem))
+            query = self._launch(lambda problem: self._on_end(generation, problem))
             with self._lock:
-                if life == self._life:
+                if generation == self._generation:
                     self.query = query
                     return
         query.stop()
 
-    def _try(self, life: int) -> None:
+    def _try(self, generation: int) -> None:
         """Start the query again. There is nobody above this call: what goes wrong is another failure."""
         with self._lock:
-            if life != self._life:
+            if generation != self._generation:
                 return
             self._cancel = None
         try:
-            self._start(life)
+            self._start(generation)
         except Exception as problem:
-            self._on_end(life, _text(problem))
+            self._on_end(generation, _text(problem))
 
-    def _on_end(self, life: int, problem: str | None) -> None:
+    def _on_end(self, generation: int, problem: str | None) -> None:
         guilty: dict[str, str] = {}
         with self._lock:
-            if life != self._life:  # stopped on purpose
+            if generation != self._generation:  # stopped on purpose
                 return
-            self._life += 1
-            if self._aborted is not None and self._aborted[0] == life:
+            self._generation += 1
+            if self._aborted is not None and self._aborted[0] == generation:
                 problem = self._aborted[1]
             self._newest = problem or "the query was stopped from outside of headrace"
             try:
@@ -309,17 +309,17 @@ class QuerySupervisor:
                 self.problem, self.retrying = self._newest, None
                 self._since = self._clock.now()
             elif again.next_try > self._clock.now():
-                life = self._life
-                self._cancel = self._clock.later(again.next_try - self._clock.now(), lambda: self._try(life))
+                generation = self._generation
+                self._cancel = self._clock.later(again.next_try - self._clock.now(), lambda: self._try(generation))
             if again is not None:
                 self.retrying = again if again.attempt else self.retrying
             now = again is not None and self._cancel is None
-            life = self._life
+            generation = self._generation
         if guilty:
             self._failed(guilty)
         self._changed()
         if now:
-            self._try(life)
+            self._try(generation)
 
     def _count(self, problem: str, at_once: bool = False) -> Retrying | None:
         """One failure more: what to do about it."""
@@ -369,7 +369,7 @@ class QuerySupervisor:
             return self._count(self._charge), {}
         self._retried = applied.epoch
         reason = _reason(self._charge, applied.epoch)
-        entry = Quarantined(guilty, reason, life=self._plans.load(applied.version).known[guilty].life)
+        entry = Quarantined(guilty, reason, generation=self._plans.load(applied.version).known[guilty].generation)
         change_quarantine(self._directory, lambda found: replace(found, out=(*found.out, entry)))
         return at_once, {entry.run: reason}
 
