@@ -40,6 +40,7 @@ from headrace.hub.reconciler import Reconciler
 from headrace.spark.summary import EpochSummary
 from headrace.state import savepoints
 from headrace.state.catalog import Catalog, CatalogFile
+from headrace.state.notices import EpochPlanned, PlanningHeld, SourceIdle
 from headrace.state.progress import HOLD, Progress, write_progress
 from headrace.state.restore import read, restore
 from headrace.state.state_dir import FORMAT
@@ -127,7 +128,7 @@ def test_waiting_ends_when_the_query_is_stopped_on_purpose(hub: Hub) -> None:
 
 def idle(runtime: StreamRuntime) -> None:
     """The source has nothing more under the newest plan."""
-    runtime.on_notice({"kind": "idle", "plan": runtime.plans.current(), "exhausted": True})
+    runtime.on_notice(SourceIdle(stream="s", pid=7, plan=runtime.plans.current(), exhausted=True))
 
 
 def test_waiting_too_long_for_the_first_epoch_says_who_waited_for_what_and_leaves_nothing_behind(
@@ -149,7 +150,7 @@ def test_waiting_too_long_for_the_first_epoch_says_who_waited_for_what_and_leave
     assert hub.pipelines == {}
     assert not runtime.started
     runtime.supervisor.query = Query()
-    runtime.on_notice({"kind": "planned", "plan": 1, "epoch": 7, "backlog": 0})
+    runtime.on_notice(EpochPlanned(stream="s", pid=7, plan=1, epoch=7, backlog=0))
     with pytest.raises(StartTimeout) as failure:
         runtime.wait_planned(runtime.plans.current(), 0.01)
     assert "epoch 7, with plan version 1, was planned 0 s ago" in str(failure.value)
@@ -491,7 +492,7 @@ def test_a_shutdown_waits_for_a_copy_and_no_longer(hub: Hub, no_spark: None, mon
     def plan() -> None:  # as the planning process: it tells of a hold when there is one
         while runtime.started:
             if (runtime.directory / HOLD).exists():
-                runtime.on_notice({"kind": "held"})
+                runtime.on_notice(PlanningHeld(stream="s", pid=7))
             time.sleep(0.01)
 
     copying = Copying(hub, monkeypatch)
@@ -613,7 +614,7 @@ def test_an_end_that_takes_too_long_keeps_no_other_stream_from_its_plan_and_stop
     assert {name: p.status().state for name, p in hub.pipelines.items()} == {"p": "stopping", "r": "stopped"}
     assert second.plans.load(second.plans.current()).pipelines == ()
     assert not second.running
-    first.on_notice({"kind": "planned", "plan": first.plans.current(), "epoch": 1, "backlog": 0})
+    first.on_notice(EpochPlanned(stream="s", pid=7, plan=first.plans.current(), epoch=1, backlog=0))
     time.sleep(0.1)
     assert first.running, "its last epoch is not committed yet"
     late.set_result(Ack(Barrier("graceful_end", 1), 1))
@@ -635,7 +636,7 @@ def test_a_stream_whose_last_pipeline_failed_in_a_long_epoch_is_stopped_after_it
     hub._reconciler.report_failures("s", {hub.record("p").definition.run: "why"}, {})
     assert waited.wait(5)
     assert runtime.running
-    runtime.on_notice({"kind": "planned", "plan": runtime.plans.current(), "epoch": 1, "backlog": 0})
+    runtime.on_notice(EpochPlanned(stream="s", pid=7, plan=runtime.plans.current(), epoch=1, backlog=0))
     until(lambda: not runtime.running, "nobody needs it")
 
 

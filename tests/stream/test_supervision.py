@@ -17,12 +17,13 @@ from headrace.errors import AddressInUse, DiskFull, StartTimeout, StateDamaged, 
 from headrace.hub.hub import Hub
 from headrace.model.stream_options import StreamSettings
 from headrace.state.catalog import CatalogFile
+from headrace.state.notices import EpochPlanned, SourceIdle
 from headrace.state.progress import Debt
 from headrace.state.quarantine import read_quarantine
 from headrace.stream.inflight import InFlight, epoch_limit
 from headrace.stream.intake import Intake
 from headrace.stream.owed_acks import OwedBarriers
-from headrace.stream.planner_watch import Watch
+from headrace.stream.planner_watch import PlannerWatch
 from headrace.stream.retries import RetryPolicy
 from headrace.stream.runtime import StreamRuntime
 from tests.e2e.support import until
@@ -112,7 +113,7 @@ def test_a_failure_that_may_pass_is_shown_as_retrying_until_the_stream_does_some
     assert status.since is not None and status.next_try is not None and status.next_try > status.since
     assert states(hub) == {"p": "retrying", "q": "running"}
     until(lambda: queries.launched == ["s", "t", "s"], "it is started again")
-    hub.runtime("s").on_notice({"kind": "idle", "plan": 1, "exhausted": False})
+    hub.runtime("s").on_notice(SourceIdle(stream="s", pid=7, plan=1, exhausted=False))
     assert states(hub) == {"p": "running", "q": "running"}
     assert hub.streams["s"].status().problem == ""
 
@@ -369,7 +370,7 @@ def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour
     breaks[0] = False
     monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: None)
     hub.sql("START PIPELINE p")
-    runtime.on_notice({"kind": "idle", "plan": 1, "exhausted": False})
+    runtime.on_notice(SourceIdle(stream="s", pid=7, plan=1, exhausted=False))
     assert states(hub)["p"] == "running"
 
 
@@ -411,19 +412,19 @@ def test_a_savepoint_of_a_stream_that_is_stopped_meanwhile_is_taken_where_it_sta
 
 def test_the_age_of_an_epoch_and_what_it_waits_for_are_known() -> None:
     now = [100.0]
-    watch = Watch(lambda: now[0])
-    watch.on_notice({"kind": "idle", "plan": 1, "exhausted": False, "pid": 7})
+    watch = PlannerWatch(lambda: now[0])
+    watch.on_notice(SourceIdle(stream="s", pid=7, plan=1, exhausted=False))
     now[0] += 5
     assert watch.in_flight("", patience=0.0) is None
     now[0] += 20
     assert watch.in_flight("", patience=0.0) == InFlight(0, 25.0, "planning")
     assert watch.in_flight("", patience=60.0) is None
-    watch.on_notice({"kind": "planned", "plan": 1, "epoch": 0, "backlog": 0})
+    watch.on_notice(EpochPlanned(stream="s", pid=7, plan=1, epoch=0, backlog=0))
     now[0] += 3
     assert watch.in_flight("", 0.0) == InFlight(0, 3.0, "tasks")
     assert watch.in_flight("the commit of sink m", 0.0) == InFlight(0, 3.0, "the commit of sink m")
     with watch.changed:
-        watch.done()
+        watch.epoch_committed()
     assert (watch.in_flight("", 0.0), watch.planner) == (None, 7)
 
 

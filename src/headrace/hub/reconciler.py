@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.base.background import BackgroundQueue
 from headrace.base.durable import state_errors
@@ -37,7 +37,7 @@ from headrace.model.program import PipelineDef, StreamDef
 from headrace.sources import keeps_progress
 from headrace.state import transitions
 from headrace.state.catalog import Catalog, CatalogFile
-from headrace.state.notices import NoticeBoard
+from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, SourceIdle
 from headrace.state.progress import read_progress
 from headrace.state.quarantine import read_quarantine
 from headrace.state.state_dir import StateDir
@@ -424,11 +424,12 @@ class Reconciler:
 
     # --- what happens -----------------------------------------------------------------------------
 
-    def _on_notice(self, notice: dict[str, Any]) -> None:
-        runtime = self.runtimes.get(str(notice.get("stream", "")).lower())
+    def _on_notice(self, notice: Notice) -> None:
+        runtime = self.runtimes.get(notice.stream.lower())
         if runtime is not None:
             runtime.on_notice(notice)
-            name, plan = runtime.stream.name.lower(), int(notice.get("plan", 0))
+            name = runtime.stream.name.lower()
+            plan = notice.plan if isinstance(notice, EpochPlanned | SourceIdle) else 0
             if any(first <= plan for first in self._starting.get(name, {}).values()):
                 self.background.put(name, lambda: self._planned(name, plan))
 

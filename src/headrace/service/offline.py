@@ -20,7 +20,7 @@ from headrace.state.sealing import read_sealed
 from headrace.state.state_dir import StateDir, require_known_format
 from headrace.stream.history import History
 from headrace.stream.intake import read_dropped
-from headrace.stream.planner_watch import Watch
+from headrace.stream.planner_watch import PlannerWatch
 from headrace.stream.stream_status import status_of
 
 _READING = (Show, ShowCreate, Describe, Explain)
@@ -118,4 +118,6 @@ class OfflineRuntime:
     def status(self) -> StreamStatus:
         history = History(self.stream, self.plans)
         dropped = read_dropped(self.directory)
-        return status_of(self.stream, self.directory, self.plans, Watch(), history, None, None, None, "", dropped)
+        return status_of(
+            self.stream, self.directory, self.plans, PlannerWatch(), history, None, None, None, "", dropped
+        )

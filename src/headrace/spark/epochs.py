@@ -33,7 +33,7 @@ from headrace.sources import SOURCES
 from headrace.sources.base import Source, Split
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
-from headrace.state.notices import send_notice
+from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlanned, SourceIdle, send_notice
 from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import HOLD, Applied, Progress, lost_progress, mismatch, read_progress, write_applied
 from headrace.state.quarantine import read_quarantine
@@ -121,7 +121,7 @@ class EpochPlanner:
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
         if self._held(start):
-            self._notify("held", epoch=start["epoch"])
+            self._notify(PlanningHeld(stream=self.stream.name, pid=os.getpid()))
             return start
         progress = self._progress(start["epoch"])
         if progress.epoch != start["epoch"]:
@@ -138,7 +138,8 @@ class EpochPlanner:
         waiting = self._waiting(start["source"], progress) if source != start["source"] else 0
         if self.batcher.cut(waiting, closed=progress.closed > 0, urgent=urgent) is None:
             if waiting == 0:
-                self._notify("idle", plan=plan, epoch=start["epoch"], exhausted=self.source.exhausted(source))
+                exhausted = self.source.exhausted(source)
+                self._notify(SourceIdle(stream=self.stream.name, pid=os.getpid(), plan=plan, exhausted=exhausted))
             return start
         return {
             "source": source,
@@ -217,9 +218,12 @@ class EpochPlanner:
         if not probing:
             write_applied(self.directory, Applied(plan.version, end["epoch"], columns, out, looked_at))
             backlog = self.source.backlog(end["source"])
-            self._notify("planned", plan=plan.version, epoch=end["epoch"], backlog=backlog)
+            notice: Notice = EpochPlanned(
+                stream=self.stream.name, pid=os.getpid(), plan=plan.version, epoch=end["epoch"], backlog=backlog
+            )
         else:
-            self._notify("probing", epoch=end["epoch"])
+            notice = ProbePlanned(stream=self.stream.name, pid=os.getpid(), epoch=end["epoch"])
+        self._notify(notice)
         return [
             EpochPartition(
                 text,
@@ -251,8 +255,8 @@ class EpochPlanner:
     def commit(self, end: dict[str, Any]) -> None:
         self.source.commit(end["source"])
 
-    def _notify(self, kind: Any, **facts: Any) -> None:
-        send_notice(self.port, self.token, self.stream.name, kind, pid=os.getpid(), **facts)
+    def _notify(self, notice: Notice) -> None:
+        send_notice(self.port, self.token, notice)
 
 
 def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from headrace.model.program import PipelineDef, PipelineExit, StreamDef
 from headrace.model.status import StreamState, StreamStatus
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.state.checkpoint import checkpoint_id
-from headrace.state.notices import NoticeBoard
+from headrace.state.notices import Notice, NoticeBoard
 from headrace.state.plans import PlanStore
 from headrace.state.progress import HOLD, Progress, ProgressView, read_applied
 from headrace.state.quarantine import change_quarantine
@@ -38,7 +38,7 @@ from headrace.stream.history import History
 from headrace.stream.inflight import InFlight, epoch_limit, too_long
 from headrace.stream.intake import Intake
 from headrace.stream.owed_acks import OwedBarriers
-from headrace.stream.planner_watch import Watch
+from headrace.stream.planner_watch import PlannerWatch
 from headrace.stream.publishing import publish
 from headrace.stream.stream_status import start_timeout, status_of
 from headrace.stream.supervisor import OnEnd, QuerySupervisor
@@ -78,7 +78,7 @@ class StreamRuntime:
         self.plans = PlanStore(directory)
         self._progress = ProgressView(directory)
         self._board, self._engine, self._failed, self._known = board, engine, failed, known
-        self._watch, self._history = Watch(), History(stream, self.plans)
+        self._watch, self._history = PlannerWatch(), History(stream, self.plans)
         self._log = EpochLog(stream, directory)
         self.supervisor = QuerySupervisor(
             directory, self.plans, self._begin, lambda guilty: failed(stream.name, guilty, {}), self._wake
@@ -111,7 +111,7 @@ class StreamRuntime:
             self._hold(str(id))
 
         deadline = time.monotonic() + timeout
-        self._watch.released()
+        self._watch.hold_released()
         ack = self.acks.expect(self.signals.emit_data(SAVEPOINT, prepare=hold_behind))
         # Spark asks for the next epoch only when it has logged this one as done.
         calm = self._await(lambda: not self.started or (ack.done() and self._watch.held), timeout)
@@ -156,7 +156,7 @@ class StreamRuntime:
     ) -> int:
         """Put a new plan version in force from the next epoch on; returns its number. `cancelled` ends that no epoch
         has told of yet are forgotten: a script is taken back."""
-        self._watch.busy()
+        self._watch.plan_published()
         return publish(
             self.plans,
             self.directory,
@@ -233,7 +233,7 @@ class StreamRuntime:
     def _begin(self, ended: OnEnd) -> StreamQuery:
         """Start a query, for the first time or again."""
         require_whole(self.directory)
-        self._watch.begin()
+        self._watch.query_starting()
         self._intake.open(self.progress.end)
         return self._launch(ended)
 
@@ -342,7 +342,7 @@ class StreamRuntime:
 
     def release(self) -> None:
         """Undo `hold`: somebody needs the query after all."""
-        self._watch.released()
+        self._watch.hold_released()
         self._release_hold()
 
     def stop(self) -> None:
@@ -397,7 +397,7 @@ class StreamRuntime:
             idle = self._watch.idle
             if not self.started:
                 return True
-            return idle is not None and idle["plan"] == self.plans.current() and bool(idle["exhausted"])
+            return idle is not None and idle.plan == self.plans.current() and idle.exhausted
 
         return self._await(over, timeout)
 
@@ -423,7 +423,7 @@ class StreamRuntime:
 
     # --- what happens -----------------------------------------------------------------------------
 
-    def on_notice(self, notice: dict[str, Any]) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """A notice from the planning process."""
         self._watch.on_notice(notice)
         self.supervisor.well()
@@ -433,7 +433,7 @@ class StreamRuntime:
             self.signals.carried(summary.barrier.id)
         with self._watch.changed:
             self._history.add(summary)
-            self._watch.done()
+            self._watch.epoch_committed()
         self._log.add(
             summary,
             lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},

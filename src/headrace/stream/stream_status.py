@@ -14,7 +14,7 @@ from headrace.state.plans import PlanStore
 from headrace.state.progress import Applied, Progress, read_applied, read_progress
 from headrace.stream.history import History
 from headrace.stream.inflight import InFlight
-from headrace.stream.planner_watch import Watch
+from headrace.stream.planner_watch import PlannerWatch
 from headrace.stream.supervisor import QuerySupervisor
 
 
@@ -22,7 +22,7 @@ def status_of(
     stream: StreamDef,
     directory: Path,
     plans: PlanStore,
-    watch: Watch,
+    watch: PlannerWatch,
     history: History,
     supervisor: QuerySupervisor | None,
     flying: InFlight | None,
@@ -91,7 +91,13 @@ def _subscribers(stream: StreamDef, plans: PlanStore, applied: Applied) -> dict[
 
 
 def start_timeout(
-    stream: StreamDef, directory: Path, plans: PlanStore, watch: Watch, version: int, timeout: float, problem: str
+    stream: StreamDef,
+    directory: Path,
+    plans: PlanStore,
+    watch: PlannerWatch,
+    version: int,
+    timeout: float,
+    problem: str,
 ) -> StartTimeout:
     """Says who waited for what, and what the stream did instead."""
     schema, applied, plan = stream.schema, read_applied(directory), plans.load(version)
