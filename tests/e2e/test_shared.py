@@ -176,7 +176,7 @@ def test_one_read_and_one_decode_however_many_pipelines(tmp_path: Path, spark: S
 def epochs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, set[int], int]]]:
     """Every committed epoch: its number, the instances in its plan, its rows."""
     found: list[tuple[int, set[int], int]] = []
-    done = StreamRuntime._epoch_done
+    done = StreamRuntime.epoch_committed
 
     def noted(self: StreamRuntime, summary: EpochSummary) -> None:
         instances = {p.instance for p in self.plans.load(summary.plan).pipelines}
@@ -184,7 +184,7 @@ def epochs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, set[int]
             found.append((summary.epoch, instances, summary.rows))
         done(self, summary)
 
-    monkeypatch.setattr(StreamRuntime, "_epoch_done", noted)
+    monkeypatch.setattr(StreamRuntime, "epoch_committed", noted)
     yield found
 
 

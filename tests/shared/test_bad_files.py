@@ -63,7 +63,7 @@ def look(mini: Mini) -> None:
 
 
 def restart(mini: Mini) -> None:
-    mini.hub._release()
+    mini.hub.close(drain=False)
     mini.open()
     look(mini)
 
@@ -295,7 +295,7 @@ def test_whatever_breaks_and_dies_every_other_file_is_read_exactly_once(
         for i, how in broken.items():
             if i < len(paths):
                 BREAKS[how](paths[i])
-        mini.hub._release()
+        mini.hub.close(drain=False)
         mini.open()
         for place in [*crashes, ""]:
             mini.checkpoint.crash = place

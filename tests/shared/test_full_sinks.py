@@ -102,7 +102,7 @@ def test_a_full_sink_is_waited_for_without_a_limit(mini: Mini, disk: Disk) -> No
     mini.hub.sql("CREATE PIPELINE p INTO small AS SELECT a FROM s")
     feed(mini, 0, 10)
     supervisor = mini.hub.runtime("s").supervisor
-    supervisor._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=2)
+    supervisor.retries.policy = RetryPolicy(first=0.0, longest=0.0, limit=2)
     disk.full = {"small"}
     put(mini.directory.parent / "in" / "10.json", [json.dumps({"a": 10})])
     until(

@@ -222,7 +222,7 @@ def _crash(*given: object, **more: object) -> None:
 def test_a_pipeline_that_kills_its_worker_while_it_leaves_is_found_and_leaves_without_its_state(
     mini: Mini, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("headrace.hub.reconciler.DRAIN_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.hub.rollout.DRAIN_SECONDS", 0.05)
     create(mini, dear="c, count(*) AS n FROM s GROUP BY c", other="count(*) AS n FROM s", fine="a FROM s")
     feed(mini, 0, 5)
     mini.checkpoint.killers_at_end = {"dear"}

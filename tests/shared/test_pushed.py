@@ -146,13 +146,13 @@ def test_a_gateway_that_is_killed_comes_back_on_its_address_and_lost_nothing(min
     create(mini, "http", listen="127.0.0.1:0")
     place = address(mini)
     assert post(place, text(range(50))) == 204
-    gateway = mini.hub._gateway._process
+    gateway = mini.hub._reconciler.gateway._process
     assert gateway is not None
     os.kill(gateway.pid, signal.SIGKILL)
     until(lambda: post(place, text(range(50, 60))) == 204, "the gateway is back", 30)
     drain_until(mini, lambda: len(output(mini)) >= 60)
     assert Counter(output(mini)) == rows(range(60))
-    assert mini.hub._gateway.restarts == 1
+    assert mini.hub._reconciler.gateway.restarts == 1
     assert mini.hub.streams["s"].ingress()["classes"]["http"]["bytes"] == len(text(range(60)))
 
 
@@ -264,9 +264,9 @@ def test_what_is_acknowledged_after_a_power_loss_is_read_once(mini: Mini) -> Non
     mini.checkpoint.crash = "logged"
     with pytest.raises(Crash):
         until(lambda: mini.drain() and False, "an epoch is planned", 10)
-    gateway = mini.hub._gateway._process
+    gateway = mini.hub._reconciler.gateway._process
     assert gateway is not None
-    mini.hub._gateway._orders.clear()
+    mini.hub._reconciler.gateway._orders.clear()
     gateway.kill()
     gateway.wait()
     for path, size in durable.items():

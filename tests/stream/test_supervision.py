@@ -8,18 +8,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-import headrace
 from headrace.base import durable
 from headrace.control.acks import Acks
 from headrace.control.signals import SYNC_TEST, Barrier
 from headrace.errors import AddressInUse, DiskFull, StartTimeout, StateDamaged, StateUnavailable, StreamFailed
 from headrace.hub.hub import Hub
+from headrace.model.program import Meaning
 from headrace.model.stream_options import StreamSettings
-from headrace.state.catalog import CatalogFile
+from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.notices import EpochPlanned, SourceIdle
 from headrace.state.progress import Debt
 from headrace.state.quarantine import read_quarantine
+from headrace.state.state_dir import StateDir
+from headrace.stream.host import QueryRequest
 from headrace.stream.inflight import InFlight, epoch_limit
 from headrace.stream.intake import Intake
 from headrace.stream.owed_acks import OwedBarriers
@@ -42,9 +45,8 @@ class Queries:
         self.ends: dict[str, Callable[[str | None], None]] = {}
         self.launched: list[str] = []
         self.stuck: set[str] = set()
-        patch.setattr(Hub, "_start_engine", lambda hub: None)
+        self.refusal: Exception | None = None  # raised instead of launching a query
         patch.setattr("headrace.stream.supervisor.RetryPolicy", lambda: RetryPolicy(first=0.02, longest=0.05, limit=3))
-        patch.setattr(StreamRuntime, "_launch", lambda runtime, ended: self.launch(runtime, ended))
         patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
 
         def planned(runtime: StreamRuntime, version: int, timeout: float = 0) -> None:
@@ -54,10 +56,21 @@ class Queries:
 
         patch.setattr(StreamRuntime, "wait_planned", planned)
 
-    def launch(self, runtime: StreamRuntime, ended: Callable[[str | None], None]) -> Queries:
-        self.launched.append(runtime.stream.name)
-        self.ends[runtime.stream.name] = ended
+    def bind(self, state: StateDir, catalog: Catalog) -> Meaning:
+        return Meaning()
+
+    def ready(self) -> None:
+        """There is no engine to start."""
+
+    def launch(self, request: QueryRequest) -> Queries:
+        if self.refusal is not None:
+            raise self.refusal
+        self.launched.append(request.stream)
+        self.ends[request.stream] = request.on_end
         return self
+
+    def session(self) -> SparkSession:
+        raise AssertionError("there is no Spark here")
 
     def stop(self) -> None:
         """Nothing runs here."""
@@ -76,7 +89,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
 
 @pytest.fixture
 def hub(tmp_path: Path, queries: Queries) -> Iterator[Hub]:
-    with headrace.connect(tmp_path / "state") as opened:
+    with Hub(tmp_path / "state", queries) as opened:
         opened.sql(TWO)
         opened.sql(PIPELINES)
         yield opened
@@ -131,7 +144,7 @@ def test_a_dead_stream_that_nobody_needs_any_more_is_stopped(hub: Hub, queries: 
 
 def test_start_does_not_wait_for_the_next_try(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
-    runtime.supervisor._retries._policy = RetryPolicy(first=600)
+    runtime.supervisor.retries.policy = RetryPolicy(first=600)
     queries.fail("s", "it broke")
     (result,) = hub.sql("START PIPELINE p")
     assert "was retrying" in result.render()
@@ -140,7 +153,7 @@ def test_start_does_not_wait_for_the_next_try(hub: Hub, queries: Queries) -> Non
 
 def test_whoever_waits_for_a_plan_is_told_after_some_failures_in_a_row(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
-    runtime.supervisor._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
+    runtime.supervisor.retries.policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
     for _ in range(3):
         queries.fail("s", "it broke")
     with pytest.raises(StreamFailed) as caught:
@@ -151,7 +164,7 @@ def test_whoever_waits_for_a_plan_is_told_after_some_failures_in_a_row(hub: Hub,
 
 def test_whoever_revives_a_stream_that_failed_often_waits_for_the_new_try(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
-    runtime.supervisor._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
+    runtime.supervisor.retries.policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
     for _ in range(3):
         queries.fail("s", "it broke")
     runtime.revive()
@@ -168,7 +181,7 @@ def test_whoever_revives_a_stream_that_failed_often_waits_for_the_new_try(hub: H
 
 @pytest.mark.parametrize("file", ["progress.json", "quarantine.json", "current", "plans/00000001.json"])
 def test_one_damaged_stream_opens_dead_and_the_others_run(hub: Hub, queries: Queries, file: str) -> None:
-    state = hub._state.path
+    state = hub.directory
     hub.runtime("s").quick_end(hub.catalog.running("s"))  # so that there is a quarantine list
     durable.write_atomic(state / "streams" / "s" / "progress.json", b'{"plan":1}\n{"format": 1, "crc": 0}')
     hub.close()
@@ -177,7 +190,7 @@ def test_one_damaged_stream_opens_dead_and_the_others_run(hub: Hub, queries: Que
     if file != "progress.json":
         (state / "streams" / "s" / "progress.json").unlink()
         path.write_bytes(whole[:-7])
-    with headrace.connect(state) as again:
+    with Hub(state, queries) as again:
         assert (states(again)["p"], again.streams["t"].status().state) == ("dead", "running")
         assert "[STATE_DAMAGED]" in again.streams["s"].status().problem
         assert path.name in again.streams["s"].status().problem
@@ -197,7 +210,7 @@ def test_one_damaged_stream_opens_dead_and_the_others_run(hub: Hub, queries: Que
 
 
 def test_a_port_in_use_is_waited_for(hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
-    state, taken = hub._state.path, threading.Event()
+    state, taken = hub.directory, threading.Event()
     hub.close()
 
     def opens(intake: Intake, end: object) -> None:
@@ -208,7 +221,7 @@ def test_a_port_in_use_is_waited_for(hub: Hub, queries: Queries, monkeypatch: py
     monkeypatch.setattr(
         "headrace.stream.supervisor.RetryPolicy", lambda: RetryPolicy(first=0.02, longest=0.05, limit=500)
     )
-    with headrace.connect(state) as again:
+    with Hub(state, queries) as again:
         assert again.streams["s"].status().state == "retrying"
         assert "[ADDRESS_IN_USE]" in again.streams["s"].status().problem
         assert again.streams["t"].status().state == "running"
@@ -233,14 +246,14 @@ class Disk:
             self.room -= 1
             real(path, data)
 
-        for user in ("headrace.model.stored", "headrace.state.catalog", "headrace.stream.runtime"):
+        for user in ("headrace.model.stored", "headrace.state.catalog", "headrace.stream.hold"):
             patch.setattr(f"{user}.write_atomic", write)
 
 
 def test_a_script_on_a_full_disk_has_no_effect_wherever_it_ran_out_of_room(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = Disk(hub._state.path, monkeypatch)
+    disk = Disk(hub.directory, monkeypatch)
     script = (
         "CREATE SINK other WITH (type = 'memory'); CREATE OR REPLACE PIPELINE p INTO other AS SELECT id + 1 AS n FROM s"
     )
@@ -256,7 +269,7 @@ def test_a_script_on_a_full_disk_has_no_effect_wherever_it_ran_out_of_room(
             break
         assert set(hub.catalog.sinks) == set(before.sinks)
         assert hub.catalog.pipelines["p"].definition == before.pipelines["p"].definition
-        assert CatalogFile(hub._state.path).read().pipelines.keys() == before.pipelines.keys()
+        assert CatalogFile(hub.directory).read().pipelines.keys() == before.pipelines.keys()
         plan = runtime.plans.load(runtime.plans.current())
         assert [p.instance for p in plan.pipelines] == [before.pipelines["p"].definition.instance]
     assert 2 < room < 49
@@ -267,7 +280,7 @@ def test_stopping_works_on_a_full_disk_and_the_reserve_comes_back_when_there_is_
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.05)
-    disk = Disk(hub._state.path, monkeypatch)
+    disk = Disk(hub.directory, monkeypatch)
     assert disk.reserve.stat().st_blocks * 512 >= 1 << 20
     disk.room = 0
     with monkeypatch.context() as full:
@@ -293,15 +306,15 @@ def test_any_refusal_of_the_operating_system_is_coded(hub: Hub, monkeypatch: pyt
     before = hub.catalog
     with pytest.raises(StateUnavailable) as caught:
         hub.sql("CREATE SINK other WITH (type = 'memory')")
-    assert caught.value.params["path"] == str(hub._state.path / file)
-    assert hub.catalog == before == CatalogFile(hub._state.path).read()
+    assert caught.value.params["path"] == str(hub.directory / file)
+    assert hub.catalog == before == CatalogFile(hub.directory).read()
 
 
 def test_a_stream_that_finds_no_room_when_the_hub_is_opened_goes_on_when_there_is_some(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.05)
-    state, full = hub._state.path, threading.Event()
+    state, full = hub.directory, threading.Event()
     hub.close()
     real = durable.write_atomic
 
@@ -311,7 +324,7 @@ def test_a_stream_that_finds_no_room_when_the_hub_is_opened_goes_on_when_there_i
         real(path, data)
 
     monkeypatch.setattr("headrace.model.stored.write_atomic", write)
-    with headrace.connect(state) as again:
+    with Hub(state, queries) as again:
         assert states(again)["p"] == "dead"
         assert "[DISK_FULL]" in again.streams["s"].status().problem
         full.set()
@@ -327,7 +340,7 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
 ) -> None:
     hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
     runtime, dropped = hub.runtime("s"), hub.record("r").definition
-    monkeypatch.setattr("headrace.hub.reconciler.STUCK_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.hub.rollout.STUCK_SECONDS", 0.01)
     queries.stuck.add("s")
     real = runtime.supervisor.bounce
 
@@ -351,15 +364,8 @@ def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour
     """Epochs that are planned already are run without it; that they fail again does not bring it back."""
     hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
     runtime, dropped = hub.runtime("s"), hub.record("r").definition
-    runtime.supervisor._retries._policy = RetryPolicy(first=600)
-    real, breaks = queries.launch, [True]
-
-    def launch(runtime: StreamRuntime, ended: Callable[[str | None], None]) -> Queries:
-        if breaks[0]:
-            raise StreamFailed("it breaks at once")
-        return real(runtime, ended)
-
-    monkeypatch.setattr(queries, "launch", launch)
+    runtime.supervisor.retries.policy = RetryPolicy(first=600)
+    queries.refusal = StreamFailed("it breaks at once")
     monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: _told(runtime))
     queries.fail("s", problem)
     hub.sql("DROP PIPELINE r")
@@ -367,7 +373,7 @@ def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour
     assert hub.streams["s"].status().state in ("dead", "retrying")
     before = runtime.plans.current() - 1
     assert read_quarantine(runtime.directory).ended(before) == {dropped.run}
-    breaks[0] = False
+    queries.refusal = None
     monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: None)
     hub.sql("START PIPELINE p")
     runtime.on_notice(SourceIdle(stream="s", pid=7, plan=1, exhausted=False))
@@ -391,7 +397,7 @@ def test_a_graceful_stop_on_a_dead_stream_ends_and_leaves_the_neighbour_as_it_is
 def test_the_last_pipeline_is_stopped_now_and_dropped_without_waiting_for_its_epoch(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.hub.reconciler.STUCK_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.hub.rollout.STUCK_SECONDS", 0.01)
     queries.stuck |= {"s", "t"}
     hub.sql("STOP PIPELINE p NOW")
     assert (states(hub)["p"], hub.streams["s"].status().state) == ("stopped", "stopped")
@@ -407,7 +413,7 @@ def test_a_savepoint_of_a_stream_that_is_stopped_meanwhile_is_taken_where_it_sta
     until(lambda: runtime.acks._open, "it waits for its barrier")
     runtime.stop()
     taking.join(20)
-    assert (hub._state.path / "savepoints" / "x" / "savepoint.json").exists()
+    assert (hub.directory / "savepoints" / "x" / "savepoint.json").exists()
 
 
 def test_the_age_of_an_epoch_and_what_it_waits_for_are_known() -> None:

@@ -1,4 +1,4 @@
-"""The supervisor without Spark: who is found guilty of a worker's death, and that nobody else is."""
+"""The supervisor without Spark: it finds the pipeline that kills workers, and blames no other."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from headrace.state.plans import PlanStore
 from headrace.state.progress import Applied, Progress, write_applied, write_progress
 from headrace.state.quarantine import read_quarantine
 from headrace.stream.culprit import Search
+from headrace.stream.elimination import worker_died
 from headrace.stream.retries import RetryPolicy
-from headrace.stream.supervisor import QuerySupervisor, worker_died
+from headrace.stream.supervisor import QuerySupervisor
 from tests.ring0.tasks import WORD, stateless, stream
 from tests.strategies import examples
 
@@ -55,8 +56,8 @@ class FakeClock:
 
 
 class Machine:
-    """Runs one epoch over and over, as Spark would: it dies when `dies` says so of those who run, and is committed when
-    it is no probe."""
+    """Runs one epoch again and again, as Spark does. The epoch dies if `dies` is true for the instances in it, and is
+    committed unless it is a probe."""
 
     def __init__(self, directory: Path, count: int, dies: Callable[[set[int]], bool]) -> None:
         self.directory, self.dies = directory, dies
@@ -68,16 +69,26 @@ class Machine:
         self.runs = 0
         self.committed: set[int] | None = None
         self.clock = FakeClock()
-        self.supervisor = QuerySupervisor(
-            directory, plans, self.launch, self.failed.update, lambda: None, self.clock, RetryPolicy(limit=4)
-        )
+        self.refusal: Exception | None = None  # raised instead of launching a query
+        self.supervisor = QuerySupervisor(directory, plans, self, self.clock, RetryPolicy(limit=4))
 
-    def launch(self, on_end: Callable[[str | None], None]) -> Machine:
+    def launch_query(self, on_end: Callable[[str | None], None]) -> Machine:
+        if self.refusal is not None:
+            raise self.refusal
         self.ends.append(on_end)
         return self
 
+    def blame(self, guilty: dict[str, str]) -> None:
+        self.failed.update(guilty)
+
+    def query_changed(self) -> None:
+        """Tests look at the supervisor."""
+
     def stop(self) -> None:
         """Nothing runs here."""
+
+    def last_epoch(self) -> None:
+        return None
 
     def state(self) -> str:
         return self.supervisor.state
@@ -197,14 +208,11 @@ def test_a_full_disk_is_waited_for_without_a_limit(tmp_path: Path) -> None:
 def test_a_query_that_cannot_be_started_again_is_tried_again_too(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1, lambda present: False)
     machine.supervisor.start()
-    real, machine.supervisor._launch = (
-        machine.supervisor._launch,
-        lambda ended: (_ for _ in ()).throw(OSError(28, "No space")),
-    )
+    machine.refusal = OSError(28, "No space")
     machine.ends[-1]("it broke")
     machine.clock.run()
     assert machine.supervisor.retrying is not None and "[DISK_FULL]" in machine.supervisor.retrying.problem
-    machine.supervisor._launch = real
+    machine.refusal = None
     machine.clock.run()
     assert len(machine.ends) == 2
     assert machine.state() == "retrying"
@@ -214,13 +222,13 @@ def test_a_query_that_cannot_be_started_again_is_tried_again_too(tmp_path: Path)
 
 def test_a_first_start_that_fails_is_raised_unless_it_is_patient(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1, lambda present: False)
-    machine.supervisor._launch = lambda ended: (_ for _ in ()).throw(AddressInUse("port 80"))
+    machine.refusal = AddressInUse("port 80")
     with pytest.raises(AddressInUse):
         machine.supervisor.start()
     assert machine.state() == "stopped"
     assert machine.supervisor.start(patient=True)
     assert machine.state() == "retrying"
-    machine.supervisor._launch = machine.launch
+    machine.refusal = None
     machine.supervisor.try_now()
     assert len(machine.ends) == 1 and not machine.clock.due
 
@@ -245,7 +253,6 @@ def test_another_failure_in_the_middle_of_a_search_does_not_end_the_search(tmp_p
     machine.ends[-1]("java.io.IOException: the planner is gone")
     machine.clock.run()
     assert read_quarantine(tmp_path).probe == probe
-    machine.supervisor._set_probe(None)
 
 
 def test_a_worker_that_is_killed_twice_from_outside_accuses_nobody(tmp_path: Path) -> None:

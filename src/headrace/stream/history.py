@@ -1,4 +1,4 @@
-"""The epochs of one stream since the hub was opened: how fast they were, what was closed, and who costs too much."""
+"""The epochs of one stream since the hub was opened: their speed, and which pipelines cost too much."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _RATE_EPOCHS = 20
 
 
 class History:
-    """Takes the summary of every epoch, in Spark's streaming thread; others read.
+    """Collects the summary of every epoch in Spark's streaming thread. Any thread may read.
 
-    `alone` are the instances that are to be measured alone from the next plan version on.
+    `alone` are the instances that share no pass from the next plan version on, so that their time can be measured.
     """
 
     def __init__(self, stream: StreamDef, plans: PlanStore) -> None:
@@ -35,7 +35,7 @@ class History:
         self.alone: frozenset[int] = frozenset()
 
     def add(self, summary: EpochSummary) -> None:
-        """Take an epoch that is committed."""
+        """Add a committed epoch."""
         self._recent.append((time.monotonic(), summary))
         if summary.ending:
             self._ended, self._fed = summary.plan, False
@@ -43,15 +43,19 @@ class History:
             self._fed = True
 
     def fed_since_end(self, version: int) -> bool:
-        """Whether rows came after the plan of this version had closed all windows."""
+        """True if rows came after the plan of this version had closed all windows."""
         return self._ended == version and self._fed
 
     def judge(self, summary: EpochSummary) -> BudgetVerdict:
-        """Who costs too much. An epoch without rows tells nothing about it."""
+        """Which pipelines cost too much after this epoch. An epoch without rows changes nothing."""
         if not summary.rows or self._accounts.budget == Budget():
             return BudgetVerdict({}, self.alone)
         shared = families(self._plans.parsed(summary.plan))
         return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
+
+    def measure_alone(self, instances: frozenset[int]) -> None:
+        """Let these instances share no pass from the next plan version on."""
+        self.alone = instances
 
     @property
     def recent(self) -> list[EpochSummary]:
