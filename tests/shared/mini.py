@@ -7,6 +7,7 @@ keeps on disk: the offset that was logged, and the state of every lane. A test c
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,10 +87,13 @@ class MiniQuery:
         self.checkpoint, self.committer, self.ended = checkpoint, request.committer, request.on_end
         (request.directory / CHECKPOINT).mkdir(mode=0o700, parents=True, exist_ok=True)  # as StreamQuery does
         self.planner = EpochPlanner(request.options | {"parallelism": "2"})
+        self.busy = threading.RLock()  # held while an epoch runs in another thread
         self.over = False
 
     def stop(self) -> None:
         self.over = True
+        with self.busy:  # as with Spark, no epoch is in flight when this returns
+            pass
 
     def last_epoch(self) -> None:
         return None
