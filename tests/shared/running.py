@@ -33,6 +33,7 @@ class RunningQueries:
         self._queries: dict[str, MiniQuery] = {}
         self._paused: set[str] = set()
         self._all_paused = False
+        self._one_task = threading.Lock()  # Python workers run one task at a time, and so do these threads
 
     def pause(self, *streams: str) -> None:
         """Run no epoch of these streams, or of all, from now on. Returns when none is in flight."""
@@ -83,7 +84,7 @@ class RunningQueries:
 
     def _run(self, stream: str, query: MiniQuery) -> None:
         while not query.over:
-            with query.busy:
+            with self._one_task, query.busy:
                 worked = not query.over and not self._is_paused(stream) and query.step()
             if not worked:
                 time.sleep(POLL_SECONDS)
