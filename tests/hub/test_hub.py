@@ -1,4 +1,4 @@
-"""The hub without Spark: what scripts leave behind, and which thread stops a query when two disagree about it."""
+"""The hub without Spark: the effects of scripts, and of threads that start and stop the same stream."""
 
 from __future__ import annotations
 

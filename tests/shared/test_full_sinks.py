@@ -1,4 +1,4 @@
-"""A sink without room: its stream waits and says why, and goes on by itself with every row once."""
+"""A sink without room: its stream waits, shows the reason, and continues by itself with every row once."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_pipeline_whose_sink_is_waited_for_can_leave_and_the_others_go_on(
     assert (shown(mini, "small"), shown(mini, "large")) == (list(range(10)), list(range(20)))
 
 
-def test_a_sink_that_may_be_detached_holds_up_nobody(mini: Mini, disk: Disk) -> None:
+def test_a_sink_that_may_be_detached_holds_up_no_pipeline(mini: Mini, disk: Disk) -> None:
     path = mini.directory.parent / "extra"
     mini.hub.sql(f"CREATE SINK extra WITH (type = 'jsonl', path = '{path}', retries = '0', on_failure = 'detach')")
     mini.hub.sql("CREATE PIPELINE p INTO large, extra AS SELECT a FROM s")

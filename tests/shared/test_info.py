@@ -1,4 +1,4 @@
-"""What a stream decodes and says about itself as pipelines come and go: the regressions of its design."""
+"""The columns that a stream decodes and the status that it shows while pipelines join and leave."""
 
 from __future__ import annotations
 
@@ -241,4 +241,4 @@ def test_a_pipeline_that_kills_its_worker_while_it_leaves_is_found_and_leaves_wi
     assert mini.hub.runtime("s").progress.epoch == len(mini.checkpoint.epochs) - 1
     mini.hub.sql("START PIPELINE dear")
     feed(mini, 8, 9)
-    assert output(mini, "dear")[len(before) :] == [(2, 1)], "it begins anew"
+    assert output(mini, "dear")[len(before) :] == [(2, 1)], "it starts without state"

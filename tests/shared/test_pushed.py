@@ -326,7 +326,7 @@ def test_a_journal_that_is_gone_is_damage_and_what_comes_after_the_repair_is_rea
     assert mini.hub.streams["s"].ingress()["lost_bytes"] == 0
 
 
-def test_nobody_else_can_read_what_was_pushed_also_after_a_repair(mini: Mini) -> None:
+def test_only_the_owner_can_read_pushed_bytes_also_after_a_repair(mini: Mini) -> None:
     create(mini, "http", listen="127.0.0.1:0", token="s3cret")
     assert post(address(mini), text(range(20)), "bearer s3cret") == 204
     assert post(address(mini), text(range(20, 40)), "bearer s3cret") == 204

@@ -12,7 +12,7 @@ from headrace.stream.budget import EPOCHS, Accounts, Budget, BudgetVerdict
 SLOW, FAST, LIMIT = 100.0, 1.0, 10.0
 
 
-def test_without_a_budget_nobody_is_stopped() -> None:
+def test_without_a_budget_no_pipeline_is_stopped() -> None:
     accounts = Accounts(Budget())
     for _ in range(50):
         assert accounts.charge({1: 1e9}, {1: 1 << 60}, []) == BudgetVerdict({}, frozenset())

@@ -1,4 +1,4 @@
-"""Streams that fail, hang or find no room, without Spark: what their states say, and how they come back."""
+"""Streams that fail, hang or have no room, without Spark: their states, and how they recover."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WAIT_PLANNED = StreamRuntime.wait_planned
 
 
 class Queries:
-    """Stands for Spark: queries that plan every version at once, and end when the test says so."""
+    """Replaces Spark: queries that plan every version at once, and end when the test ends them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ends: dict[str, Callable[[str | None], None]] = {}
@@ -131,7 +131,7 @@ def test_a_failure_that_may_pass_is_shown_as_retrying_until_the_stream_does_some
     assert hub.streams["s"].status().problem == ""
 
 
-def test_a_dead_stream_that_nobody_needs_any_more_is_stopped(hub: Hub, queries: Queries) -> None:
+def test_a_dead_stream_that_no_pipeline_needs_is_stopped(hub: Hub, queries: Queries) -> None:
     for stream in ("s", "t"):
         queries.fail(stream, "[FILE_CHANGED] a.json was replaced")
     hub.sql("STOP PIPELINE p")
@@ -142,7 +142,7 @@ def test_a_dead_stream_that_nobody_needs_any_more_is_stopped(hub: Hub, queries: 
     assert states(hub) == {"p": "running"}
 
 
-def test_start_does_not_wait_for_the_next_try(hub: Hub, queries: Queries) -> None:
+def test_start_does_not_wait_for_the_next_attempt(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
     runtime.supervisor.retries.policy = RetryPolicy(first=600)
     queries.fail("s", "it broke")
@@ -151,7 +151,7 @@ def test_start_does_not_wait_for_the_next_try(hub: Hub, queries: Queries) -> Non
     assert queries.launched == ["s", "t", "s"]
 
 
-def test_whoever_waits_for_a_plan_is_told_after_some_failures_in_a_row(hub: Hub, queries: Queries) -> None:
+def test_a_statement_that_waits_for_a_plan_fails_after_some_failures_in_a_row(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
     runtime.supervisor.retries.policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
     for _ in range(3):
@@ -159,10 +159,10 @@ def test_whoever_waits_for_a_plan_is_told_after_some_failures_in_a_row(hub: Hub,
     with pytest.raises(StreamFailed) as caught:
         WAIT_PLANNED(runtime, runtime.plans.current() + 1, 30)
     assert "it broke" in caught.value.message
-    assert hub.streams["s"].status().state == "retrying", "the others who need it go on waiting"
+    assert hub.streams["s"].status().state == "retrying", "the other pipelines still wait for it"
 
 
-def test_whoever_revives_a_stream_that_failed_often_waits_for_the_new_try(hub: Hub, queries: Queries) -> None:
+def test_a_statement_that_revives_a_stream_waits_for_the_new_attempt(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
     runtime.supervisor.retries.policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
     for _ in range(3):
@@ -361,7 +361,7 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
 def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour_stays(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, problem: str
 ) -> None:
-    """Epochs that are planned already are run without it; that they fail again does not bring it back."""
+    """Epochs that are already planned run without it. If they fail again, it stays dropped."""
     hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
     runtime, dropped = hub.runtime("s"), hub.record("r").definition
     runtime.supervisor.retries.policy = RetryPolicy(first=600)

@@ -26,7 +26,7 @@ DEATH = "org.apache.spark.SparkException: Python worker exited unexpectedly (cra
 
 
 class FakeClock:
-    """Time that passes only when `run` says so. `waits` are the waits that were asked for."""
+    """Time that passes only in `run`. `waits` are the waits that were requested."""
 
     def __init__(self) -> None:
         self.time, self.waits = 1000.0, list[float]()
@@ -45,7 +45,7 @@ class FakeClock:
         return lambda: self.due.remove(entry) if entry in self.due else None
 
     def run(self) -> bool:
-        """Go on to what is due next; whether anything was."""
+        """Move on to the next call that is due. False if there is none."""
         if not self.due:
             return False
         self.due.sort(key=lambda entry: entry[0])
@@ -126,14 +126,14 @@ def test_exactly_the_guilty_are_left_out(count: int, data: st.DataObject) -> Non
         assert read_quarantine(Path(directory)).probe is None
 
 
-def test_a_death_that_does_not_come_again_is_nobody_s_fault(tmp_path: Path) -> None:
+def test_a_death_that_does_not_come_again_blames_no_pipeline(tmp_path: Path) -> None:
     deaths = iter([True, False])
     machine = Machine(tmp_path, 5, lambda present: next(deaths))
     machine.run()
     assert (machine.failed, machine.runs, machine.committed) == ({}, 2, {1, 2, 3, 4, 5})
 
 
-def test_those_who_are_too_many_together_are_made_fewer(tmp_path: Path) -> None:
+def test_pipelines_that_die_only_together_are_reduced(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 6, lambda present: len(present) > 4)
     machine.run()
     assert machine.committed is not None
@@ -149,7 +149,7 @@ def test_an_epoch_that_dies_without_any_pipeline_is_the_stream_s_failure(tmp_pat
     assert read_quarantine(tmp_path).out == ()
 
 
-def test_a_failure_that_cannot_pass_ends_the_query_at_once_and_nobody_is_looked_for(tmp_path: Path) -> None:
+def test_a_failure_that_cannot_pass_ends_the_query_at_once_without_a_search(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 4, lambda present: False)
     write_applied(tmp_path, Applied(3, 7, ()))
     machine.supervisor.start()
@@ -255,7 +255,7 @@ def test_another_failure_in_the_middle_of_a_search_does_not_end_the_search(tmp_p
     assert read_quarantine(tmp_path).probe == probe
 
 
-def test_a_worker_that_is_killed_twice_from_outside_accuses_nobody(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_twice_from_outside_blames_no_pipeline(tmp_path: Path) -> None:
     deaths = iter([True, True])
     machine = Machine(tmp_path, 6, lambda present: next(deaths, False))
     machine.run()
@@ -310,7 +310,7 @@ def test_one_that_is_started_again_is_left_out_of_older_plans_only(tmp_path: Pat
 
 
 @given(st.integers(0, 64), st.data())
-def test_the_search_ends_with_one_whose_presence_kills(count: int, data: st.DataObject) -> None:
+def test_the_search_ends_with_a_pipeline_whose_presence_kills(count: int, data: st.DataObject) -> None:
     guilty = data.draw(st.sets(st.integers(0, count - 1), min_size=1) if count else st.just(set()))
     search, probes = Search(range(count)), 0
     while (probe := search.probe) is not None:

@@ -150,8 +150,8 @@ class Reconciler:
         """Show in the status of a stream what a background task failed to do for it."""
         runtime = self._runtimes.get(stream.lower())
         if runtime is not None:
-            said = problem.render() if isinstance(problem, HeadraceError) else f"{type(problem).__name__}: {problem}"
-            runtime.note_trouble("" if problem is None else said)
+            text = problem.render() if isinstance(problem, HeadraceError) else f"{type(problem).__name__}: {problem}"
+            runtime.note_trouble("" if problem is None else text)
 
     # --- runtimes ---------------------------------------------------------------------------------
 

@@ -61,8 +61,8 @@ def replaced(stream: StreamDef) -> Result:
 def changed_options(old: StreamDef, new: StreamDef) -> Result:
     """The answer to CREATE OR REPLACE STREAM when the stream keeps its progress."""
     names = sorted(k for k in old.options.keys() | new.options.keys() if old.options.get(k) != new.options.get(k))
-    said = ", ".join(f"{k} = '{new.options[k]}'" if k in new.options else f"{k} by default" for k in names)
-    return Result(f"changed stream {new.name}: {said}; it goes on where it was")
+    options = ", ".join(f"{k} = '{new.options[k]}'" if k in new.options else f"{k} by default" for k in names)
+    return Result(f"changed stream {new.name}: {options}; it goes on where it was")
 
 
 def exists(kind: str, name: str, span: Span) -> AlreadyExists:

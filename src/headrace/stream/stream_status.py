@@ -98,8 +98,8 @@ class StoredStream:
         }
 
     def start_timeout(self, version: int, timeout: float, planned: int | None, instead: str) -> StartTimeout:
-        """The error for a plan version that no epoch was planned with in time. `instead` says what
-        the query did, and `planned` is the epoch that it planned last, if any."""
+        """The error for a plan version that no epoch was planned with in time. `instead` is what the query did,
+        and `planned` is the epoch that it planned last, if any."""
         schema, applied, plan = self.stream.schema, read_applied(self.directory), self.plans.load(version)
         decoded = applied.columns if applied else ()
         columns = [schema[i].name for i in plan.view.indexes(len(schema)) if i not in decoded]
