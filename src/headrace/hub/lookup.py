@@ -21,7 +21,7 @@ def is_declared(catalog: Catalog, kind: str, name: str) -> bool:
 def require(catalog: Catalog, kind: str, name: str, span: Span) -> None:
     """Raise UnknownStream, UnknownSink or UnknownPipeline unless there is one."""
     if kind == "stream" and catalog.stream(name) is None:
-        raise _unknown(UnknownStream, kind, name, catalog.stream_names(), span)
+        raise _unknown(UnknownStream, kind, name, known=catalog.stream_names(), span=span)
     if kind == "sink":
         require_sink(catalog, name, span)
     if kind == "pipeline":
@@ -32,7 +32,7 @@ def require_sink(catalog: Catalog, name: str, span: Span) -> SinkDef:
     """The sink of this name. Raises UnknownSink."""
     sink = catalog.sink(name)
     if sink is None:
-        raise _unknown(UnknownSink, "sink", name, catalog.sink_names(), span)
+        raise _unknown(UnknownSink, "sink", name, known=catalog.sink_names(), span=span)
     return sink
 
 
@@ -40,7 +40,7 @@ def require_pipeline(catalog: Catalog, name: str, span: Span) -> PipelineRecord:
     """The pipeline of this name. Raises UnknownPipeline."""
     record = catalog.pipeline(name)
     if record is None:
-        raise _unknown(UnknownPipeline, "pipeline", name, catalog.pipeline_names(), span)
+        raise _unknown(UnknownPipeline, "pipeline", name, known=catalog.pipeline_names(), span=span)
     return record
 
 

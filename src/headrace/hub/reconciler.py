@@ -368,7 +368,15 @@ class Reconciler:
                 self.declarations.stopped(change.graceful, "its stream was not running")
                 self._stop_unneeded(name)
                 return []
-            return [PublishedPlan(change, runtime, version, bool(pipelines), ack, dropped)]
+            plan = PublishedPlan(
+                change=change,
+                runtime=runtime,
+                version=version,
+                needed=bool(pipelines),
+                ack=ack,
+                dropped=dropped,
+            )
+            return [plan]
 
     # --- savepoints -------------------------------------------------------------------------------
 
@@ -382,7 +390,9 @@ class Reconciler:
                         raise savepoints.too_late(streams, timeout)
                     streams = self._to_copy(stream)
                 reserved.enter_context(self.reservations.reserve(streams))
-            return savepoints.take(target, streams, self.declarations.current, timeout, self.vault)
+            return savepoints.take(
+                target, streams, catalog=self.declarations.current, timeout=timeout, vault=self.vault
+            )
 
     def _to_copy(self, stream: str | None) -> dict[str, StreamRuntime]:
         self.declarations.require_open()

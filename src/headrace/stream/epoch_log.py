@@ -40,7 +40,10 @@ class EpochLog:
         """Log a committed epoch. `names` returns the names of the pipelines in its plan, by instance, and `dropped` how
         many records the gateway gave up. Both are called only when the answer is logged."""
         progress, name = summary.progress, self._stream.name
-        self._warn("", stream_warning(name, progress.rows, progress.rejected, progress.nulled, progress.bad))
+        rejecting = stream_warning(
+            name, rows=progress.rows, rejected=progress.rejected, nulled=progress.nulled, bad=progress.bad
+        )
+        self._warn("", rejecting)
         self._warn("untimed", untimed_warning(name, progress.rows, progress.bad))
         self._judge_newest(progress.rows, progress.rejected + progress.nulled)
         known: Mapping[int, str] = {}

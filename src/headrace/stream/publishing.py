@@ -51,7 +51,14 @@ class PlanPublisher:
             private_directory(self._directory)
         self._update_quarantine(current, pipelines)
         alone = tuple(p.instance for p in pipelines if p.instance in self._history.alone)
-        version = PlanVersion(current + 1, stream, pipelines, ending, (*pending, *exits), alone)
+        version = PlanVersion(
+            version=current + 1,
+            stream=stream,
+            pipelines=pipelines,
+            ending=ending,
+            left=(*pending, *exits),
+            alone=alone,
+        )
         self._plans.publish(version)
         return version.version
 

@@ -120,7 +120,7 @@ class StreamRuntime:
                 self._intake.sync()
             self.committer.control(signal, pipelines)
 
-        return send_control(self.signals, self.acks, kind, act, self._committed_epoch)
+        return send_control(self.signals, self.acks, kind, act=act, epoch=self._committed_epoch)
 
     def _committed_epoch(self) -> int:
         return self.progress.epoch

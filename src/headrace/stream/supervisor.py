@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -225,7 +226,7 @@ class QuerySupervisor:
                 if generation != self._generation:
                     return
                 self._up_at = self._clock.monotonic()
-            query = self._stream.launch_query(lambda problem: self._on_end(generation, problem))
+            query = self._stream.launch_query(partial(self._on_end, generation))
             with self._lock:
                 if generation == self._generation:
                     self.query = query
@@ -261,7 +262,7 @@ class QuerySupervisor:
                 self._since = self._clock.now()
             elif again.next_try > self._clock.now():
                 generation = self._generation
-                self._cancel = self._clock.later(again.next_try - self._clock.now(), lambda: self._try(generation))
+                self._cancel = self._clock.later(again.next_try - self._clock.now(), partial(self._try, generation))
             if again is not None:
                 self.retrying = again if again.attempt else self.retrying
             now = again is not None and self._cancel is None
@@ -280,7 +281,7 @@ class QuerySupervisor:
         except Exception as trouble:  # nothing can be committed without it
             problem, epoch = _text(trouble), -1
         self._newest = problem
-        return self.retries.failed(problem, epoch, up, self._clock.now(), at_once)
+        return self.retries.failed(problem, epoch=epoch, up=up, now=self._clock.now(), at_once=at_once)
 
     def _after_failure(self, problem: str) -> tuple[Retrying | None, Mapping[str, str]]:
         """The next attempt after a failure, or None to give up; and the pipelines that were found guilty of it."""
