@@ -233,6 +233,8 @@ class Mini:
         kind = SinkKind("kept", "for tests", "exactly once", (), lambda sink: _KeptTask(), driver)
         patch.setitem(SINKS, "kept", kind)
         patch.setattr("headrace.sources.files.CHEAP", float("inf"))  # however busy the machine is
+        # Hubs that the code under test opens by itself, such as that of `headrace run`, run here too.
+        patch.setattr("headrace.hub.hub.SparkLauncher", lambda spark, master, verbose: self)
         patch.setattr(
             StreamRuntime, "wait_planned", lambda runtime, version, timeout: self._wait_planned(runtime, version)
         )
