@@ -30,6 +30,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from bench.report import Report, environment, main
+from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
 from headrace.model.program import (
@@ -254,7 +255,7 @@ def judge_wide(text: str, policy: str, size: int) -> int:
     )
     plan = PlanVersion(1, stream, (PipelineDef("p", 1, (SinkDef("out", "memory", {}),), program, 1),))
     split = Repeated((",".join([text] * 1000) + "\n").encode(), size // 3000)
-    for _ in run_task(TaskInput(plan, split, 0, 1, 1, "bench", None)):
+    for _ in run_task(TaskInput(plan, split, 0, PlannedEpoch(1, 1, "bench"))):
         pass
     return len(split.record) * split.count
 

@@ -205,7 +205,7 @@ def gateway(source: str, fsync: str) -> Iterator[tuple[GatewayService, int, int]
     with tempfile.TemporaryDirectory() as work:
         service = GatewayService(Path(work) / "gateway.log")
         directory = Path(work) / "journal"
-        address = service.open(stream, directory, SOURCES[source].values(stream))[0].split("://")[1]
+        address = service.open(stream, directory, SOURCES[source].settings_of(stream))[0].split("://")[1]
         process = service._process
         assert process is not None
         try:

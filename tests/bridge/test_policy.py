@@ -1,4 +1,4 @@
-"""When rows that wait become an epoch, with a clock that only the test moves."""
+"""When waiting rows become an epoch, with a clock that only the test moves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_single_row_waits_for_max_latency_and_no_longer() -> None:
     assert made.cut(1) is None  # the next epoch's rows have just come
 
 
-def test_rows_whose_number_nobody_knows_wait_for_max_latency() -> None:
+def test_an_unknown_number_of_rows_waits_for_max_latency() -> None:
     made, clock = batcher()
     assert made.cut(None) is None
     clock.now += 2
@@ -57,13 +57,13 @@ def test_after_an_epoch_that_closed_windows_nothing_waits() -> None:
     assert patient.cut(1, closed=True) is None
 
 
-def test_what_is_urgent_cuts_also_without_rows() -> None:
+def test_an_urgent_reason_starts_an_epoch_also_without_rows() -> None:
     made, _ = batcher()
     assert made.cut(0, urgent=True) == "urgent"
     assert made.cut(5, urgent=True, closed=True) == "urgent"
 
 
-def test_no_rows_never_make_an_epoch() -> None:
+def test_there_is_no_epoch_without_rows() -> None:
     made, clock = batcher(rows=1, latency=0)
     for _ in range(10):
         assert made.cut(0) is None
@@ -96,7 +96,7 @@ def test_without_latency_everything_is_cut_at_once() -> None:
 def test_all_triggers_together(
     max_rows: int, latency: int, flush: bool, polls: list[tuple[int, bool, bool, int]]
 ) -> None:
-    """Against the three rules written down plainly: an epoch is cut exactly when one of them says so."""
+    """Compares with the three rules, written down plainly: an epoch starts exactly when one of them applies."""
     clock = Hand()
     made = Batcher(BatchPolicy(max_rows, latency * SECOND, flush), clock)
     since: float | None = None
@@ -113,7 +113,7 @@ def test_all_triggers_together(
         clock.now += pause
 
 
-def test_a_policy_that_cannot_be_is_refused() -> None:
+def test_an_invalid_policy_is_refused() -> None:
     with pytest.raises(ValueError):
         BatchPolicy(0, 0, True)
     with pytest.raises(ValueError):
@@ -128,7 +128,7 @@ def test_idle_advance_is_off_by_default() -> None:
     assert idle.watermark(None) is None
 
 
-def test_a_silent_stream_goes_on_with_the_clock_one_timeout_at_a_time() -> None:
+def test_the_watermark_of_an_idle_stream_follows_the_clock_one_timeout_at_a_time() -> None:
     clock = Hand()
     idle = IdleAdvance(5 * SECOND, clock)
     assert idle.watermark(None) is None  # nothing was ever seen
@@ -141,7 +141,7 @@ def test_a_silent_stream_goes_on_with_the_clock_one_timeout_at_a_time() -> None:
     assert idle.watermark(45 * SECOND) == 55 * SECOND
 
 
-def test_rows_end_the_silence() -> None:
+def test_rows_end_the_idle_time() -> None:
     clock = Hand()
     idle = IdleAdvance(5 * SECOND, clock)
     clock.now += 100

@@ -1,4 +1,4 @@
-"""Tables of partials as bytes: every type, any cut, and bytes that are none."""
+"""Tables of partials as bytes: every type, any division into blobs, and bytes that are no blob."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_large_blobs_are_read_in_place_with_the_same_result(table: pa.Table) -> 
 
 
 @given(tables(), st.data())
-def test_what_is_no_blob_of_the_schema_is_refused(table: pa.Table, data: st.DataObject) -> None:
+def test_bytes_that_are_no_blob_of_the_schema_are_refused(table: pa.Table, data: st.DataObject) -> None:
     blob = encode_rows(table)
     changed = bytearray(blob)
     changed[data.draw(st.integers(0, 15))] ^= data.draw(st.integers(1, 255))  # magic, rows or layout
@@ -100,7 +100,7 @@ def test_rows_of_another_schema_are_refused() -> None:
         decode_rows([encode_rows(nested)], nested.rename_columns(["k1"]).schema)
 
 
-def test_strings_that_are_not_as_long_as_they_say_are_refused() -> None:
+def test_strings_with_wrong_lengths_are_refused() -> None:
     blob = bytearray(encode_rows(pa.table({"k0": ["abc", "d"]})))
     at = blob.index(struct.pack("<ii", 3, 1))
     for lengths in ((3, 9), (1 << 20, 4 - (1 << 20)), (-1, 5)):
@@ -122,7 +122,7 @@ def test_only_bytes_are_read() -> None:
 
 
 def test_the_same_rows_are_the_same_bytes() -> None:
-    """A re-run of an epoch writes the state that is there already."""
+    """A re-run of an epoch writes the same state again."""
     table = pa.table({"k0": ["a", None, "bc"], "p0": [True, None, False], "p1": [Decimal("1.5"), None, None]})
     table = table.append_column("t", pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 3))
     assert encode_rows(table) == encode_rows(pa.concat_tables([table.slice(0, 1), table.slice(1)]))
@@ -151,7 +151,7 @@ def test_rows_that_only_just_fit_are_cut_when_their_encoding_does_not() -> None:
     assert decode_rows(parts, table.schema).equals(table)
 
 
-def test_a_single_larger_row_travels_alone() -> None:
+def test_a_single_larger_row_has_its_own_payload() -> None:
     huge = "x" * (MAX_PAYLOAD + 1)
     table = pa.table({"k0": ["a", huge, "b", "c"]})
     parts = [decode_rows([p], table.schema).column("k0").to_pylist() for p in payloads(table)]

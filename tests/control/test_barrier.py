@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.control.barrier import BarrierAligner, FanIn
+from headrace.control.barrier import BarrierAligner
 from headrace.control.signals import (
     EPOCH,
     FLUSH,
@@ -74,16 +74,13 @@ def test_another_id_or_kind_while_one_is_pending_is_an_overlap_that_names_both()
 
 
 def test_channels_are_isolated() -> None:
-    point: FanIn[str] = FanIn("x", ["a", "b"])
-    assert point.data.offer("a", barrier(1)) == []
-    assert point.control.offer("a", barrier(2, FLUSH)) == []  # no overlap: the other channel's business
-    assert point.control.offer("b", barrier(2, FLUSH)) == [barrier(2, FLUSH)]
-    assert point.data.pending == barrier(1) and point.control.pending is None
-    for aligner, signal in (
-        (point.data, barrier(3, FLUSH)),
-        (point.control, barrier(1)),
-        (point.data, PING.with_id(4)),
-    ):
+    data: BarrierAligner[str] = BarrierAligner("x", ["a", "b"], Channel.DATA)
+    control: BarrierAligner[str] = BarrierAligner("x", ["a", "b"], Channel.CONTROL)
+    assert data.offer("a", barrier(1)) == []
+    assert control.offer("a", barrier(2, FLUSH)) == []  # no overlap: it is another channel
+    assert control.offer("b", barrier(2, FLUSH)) == [barrier(2, FLUSH)]
+    assert data.pending == barrier(1) and control.pending is None
+    for aligner, signal in ((data, barrier(3, FLUSH)), (control, barrier(1)), (data, PING.with_id(4))):
         with pytest.raises(WrongChannel):
             aligner.offer("b", signal)
 

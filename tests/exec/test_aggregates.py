@@ -57,7 +57,7 @@ def test_a_row_is_in_exactly_the_windows_that_hold_its_time(window: Window, t: i
     assert found == sorted(windows_of(window, t))
 
 
-def test_times_of_today_are_windows_of_today() -> None:
+def test_current_times_are_in_current_windows() -> None:
     day, now = 86_400_000_000, 1_763_164_800_123_456
     made = make_pipeline(Window("hop", day, day // 24), "close", keys=(), aggregates=())
     found = fold(made, at(now))
@@ -85,7 +85,7 @@ def test_rows_without_a_time_are_in_no_window_and_in_every_total() -> None:
     assert [r["p0"] for r in fold(make_pipeline(None, "changes", aggregates=()), at(None, None))] == [2]
 
 
-def test_no_rows_are_no_groups_also_without_keys() -> None:
+def test_no_rows_give_no_groups_also_without_keys() -> None:
     for keys in ((), (0,)):
         made = make_pipeline(None, "changes", keys=keys, aggregates=())
         assert fold(made, []) == []
@@ -136,7 +136,7 @@ def test_a_sum_of_doubles_is_compensated_across_merges() -> None:
 )
 @settings(max_examples=examples(6))
 @given(data=st.data())
-def test_a_family_gives_each_member_what_it_would_get_alone(window: Window | None, data: st.DataObject) -> None:
+def test_a_family_gives_each_member_the_same_result_as_alone(window: Window | None, data: st.DataObject) -> None:
     filters = (None, FILTER, "c3 > 0", "c0 IS NULL", "c3 > 0", "false", "c4 = '_member'")
     members = [
         make_pipeline(window, "changes", where=where, aggregates=AGGREGATES[i : i + 3])
@@ -183,7 +183,7 @@ def test_a_constant_is_the_same_in_a_family_whatever_it_spells() -> None:
         assert [r["p1"] for r in share.partials.to_pylist()] == ["a _member _f0 '_member'"]
 
 
-def test_rows_leave_with_the_declared_types() -> None:
+def test_output_rows_have_the_declared_types() -> None:
     outputs = (Expression("word", STRING, "c0"), Expression('odd "name"', INT, "1"), Expression("v", DOUBLE, "c3 / 2"))
     table = project_rows(outputs, "c0 = 'a'", UTC, to_table([*at(1), *at(2, word="b")]))
     assert table.schema.names == ["word", 'odd "name"', "v"]

@@ -157,13 +157,13 @@ def rows_of(decoded: Any) -> list[list[Any]]:
 
 
 def check(case: Case, randomly: random.Random) -> str:
-    """Raise AssertionError if readings of the case differ; what became of it: refused, read, or compared with the
-    twin."""
+    """Raise AssertionError if two ways to read the case differ. Returns the outcome: refused, read, or compared with
+    the twin."""
     try:
         fmt = FORMATS[case.fmt].make(case.schema, case.options)
         data = case.data
         begin = first_record(fmt, lambda at, length: data[at : at + length], randomly.randrange(1, 99))
-        assert begin == fmt.header(data, True, True).passed
+        assert begin == fmt.preamble(data, True, True).passed
     except HeadraceError:
         return "refused"
     data, every = case.data[begin:], range(len(case.schema))
@@ -211,7 +211,7 @@ def _check_cut(fmt: Format, data: bytes, rows: list[Any], bad: Any, randomly: ra
 
 
 def _check_frames(fmt: Format, data: bytes, whole: Any, randomly: random.Random) -> None:
-    """Raise unless whole frames give the same as all of the data."""
+    """Raise unless the whole frames give the same rows as all of the data."""
     begin = fmt.frame(data[: randomly.randrange(len(data) + 1)], False).whole
     parts = [fmt.decode(part, list(whole.columns), "o", 0) for part in (data[:begin], data[begin:])]
     assert sum(part.rows for part in parts) == whole.rows
@@ -219,11 +219,11 @@ def _check_frames(fmt: Format, data: bytes, whole: Any, randomly: random.Random)
 
 
 def check_large(case: Case) -> str:
-    """Decode a megabyte of the case as a task does, and see that pieces of any size hold the same records."""
+    """Decode a megabyte of the case as a task does, and check that pieces of any size give the same records."""
     try:
         fmt = FORMATS[case.fmt].make(case.schema, case.options)
         data = case.data * ((1 << 20) // max(1, len(case.data)))
-        begin = fmt.header(data, True, True).passed
+        begin = fmt.preamble(data, True, True).passed
     except HeadraceError:
         return "refused"
     records = 0
@@ -237,7 +237,7 @@ def check_large(case: Case) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to: cases by what became of them, and by how many MB the process grew at most."""
+    """The result of a run: cases by outcome, and the largest growth of the process in MB."""
 
     cases: dict[str, int]
     grown: float
@@ -257,7 +257,7 @@ class Outcome:
 
 
 def run(seed: int, seconds: float, cases: int, last: Path | None = None) -> Outcome:
-    """Fuzz until time or cases run out. Each case is written to `last` before it is tried."""
+    """Fuzz until the time or the cases run out. Writes each case to `last` before it runs."""
     randomly = random.Random(seed)
     end = time.monotonic() + seconds
     counted: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""How much memory decoding files takes: run in a process of its own, `python -m tests.formats.memory DIRECTORY`.
+"""Measures the memory that decoding files takes, in a separate process: `python -m tests.formats.memory DIRECTORY`.
 
 Prints by how many megabytes the process grew at most while a task's decoder went through a file, after small files of
 all kinds have loaded what is loaded once.
@@ -53,7 +53,7 @@ def write(case: str, path: Path, size: int) -> None:
 
 
 def decode(case: str, path: Path) -> int:
-    """Read and decode the whole file as one task does; records, good and bad."""
+    """Read and decode the whole file as one task does. Returns the number of records, good and bad."""
     fmt, options, _ = CASES[case]
     stream = StreamDef("s", SCHEMA, None, 0, "files", fmt, options)
     outputs = (Expression("c0", SCHEMA[0].type, "c0"),)
@@ -71,7 +71,7 @@ def decode(case: str, path: Path) -> int:
 
 
 class Peak:
-    """The most memory that this process had, in MB above what it had when this was made."""
+    """The peak memory of this process, in MB above the memory at the time this object was made."""
 
     def __init__(self) -> None:
         self._before = self._most = _resident()
@@ -84,7 +84,7 @@ class Peak:
             self._most = max(self._most, _resident())
 
     def stop(self) -> float:
-        """Stop looking; the answer."""
+        """Stop measuring and return the result."""
         self._done.set()
         self._watcher.join()
         return (self._most - self._before) / 1e6
@@ -95,7 +95,7 @@ def _resident() -> int:
 
 
 def main() -> None:
-    """Decode a file of every case, one after the other; a line `case: MB` for each."""
+    """Decode a file of every case, one after the other, and print a line `case: MB` for each."""
     place = Path(sys.argv[1])
     for case in CASES:
         write(case, place / "small", 20_000)

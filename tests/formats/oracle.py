@@ -1,4 +1,4 @@
-"""Pure-Python twins of the kernels: slow, obvious, and written against the documentation alone."""
+"""Pure-Python twins of the kernels: slow, simple, and written only from the documentation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ sys.set_int_max_str_digits(0)  # integers of any length
 
 
 class Bad(Exception):
-    """A bad record or value; the argument is the reason word."""
+    """A bad record or value; the argument is the reason."""
 
 
 class _Any:
@@ -36,7 +36,7 @@ ANY = _Any()
 
 
 class Number(str):
-    """A JSON number by its text."""
+    """A JSON number, kept as its text."""
 
 
 _SPACE = re.compile(r"[ \t\r]*")
@@ -145,7 +145,7 @@ def decode_json(data: bytes, schema: Schema) -> tuple[Rows, BadSet]:
 
 
 def split_csv(raw: bytes, dialect: Dialect) -> list[tuple[bytes, bool]]:
-    """The fields of one record, each with whether it was quoted."""
+    """The fields of one record, each with True if it was quoted."""
     fields: list[tuple[bytes, bool]] = []
     at, step = 0, len(dialect.delimiter)
     while True:
@@ -301,7 +301,7 @@ def _scalar(name: str, text: str) -> Any:
 
 
 def _nearest_single(text: str) -> float:
-    """The float32 nearest to the exact decimal, ties to even: not by way of a double."""
+    """The float32 nearest to the exact decimal, ties to even, without rounding to a double first."""
     if float(text) == 0 or abs(float(text)) == float("inf"):
         return float(text)
     exact = decimal.Decimal(text)

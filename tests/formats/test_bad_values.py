@@ -1,4 +1,4 @@
-"""Bad values: however long, odd or many they are, each is one bad value and costs little."""
+"""Bad values of any length, kind and number: each is one bad value and costs little."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.bridge.reports import PlannedEpoch
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords, merged
@@ -43,7 +44,7 @@ def decode(fmt: str, kind: str, *texts: str, **options: str) -> Decoded:
 
 
 def outcome(decoded: Decoded) -> list[Any]:
-    """Per row its value, or the reason why it has none."""
+    """For each row its value, or the reason why it has none."""
     found = decoded.columns[0].to_pylist()
     for bad in decoded.bad:
         found[bad.row] = bad.reason
@@ -98,7 +99,7 @@ def test_a_number_that_is_too_long_concerns_only_pipelines_that_read_it() -> Non
     sent = task([words, numbers], data, declared=stream(on_error="skip"))
     assert [r["word"] for r in sent.rows[1]] == ["a", "b"]
     assert [r["word"] for r in sent.rows[2]] == ["a"]
-    assert sent.report["bad"] == {"out_of_range": 1}
+    assert sent.report.bad == {"out_of_range": 1}
     assert not sent.errors
 
 
@@ -142,7 +143,7 @@ def test_native_moments_that_no_type_can_hold_are_out_of_range() -> None:
         (b'"\xc3\\u00e9"', "\ufffd\u00e9"),
     ],
 )  # fmt: skip
-def test_bytes_that_are_no_utf8_are_replaced_as_python_and_java_replace_them(text: bytes, expected: str) -> None:
+def test_bytes_that_are_not_utf8_are_replaced_as_python_and_java_replace_them(text: bytes, expected: str) -> None:
     schema = Schema((Field("v", parse_type("STRING")),))
     fmt = FORMATS["json"].make(schema, {"utf8": "replace"})
     data = b'{"v":"before"}\n{"v":' + text + b'}\n{"v":"after"}\n{}\n'
@@ -156,7 +157,7 @@ def test_bytes_that_are_no_utf8_are_replaced_as_python_and_java_replace_them(tex
 SPECIAL = ["NaN", "Infinity", "-Infinity", "+Infinity", "-INF", "+INF"]
 
 
-def test_numbers_that_are_none_are_read_without_quotes_unless_the_option_says_no() -> None:
+def test_nan_and_infinity_are_read_without_quotes_unless_the_option_forbids_it() -> None:
     found = outcome(decode("json", "DOUBLE", *SPECIAL))
     assert np.isnan(found[0])
     assert found[1:] == [np.inf, -np.inf, np.inf, -np.inf, np.inf]
@@ -172,7 +173,7 @@ def test_numbers_that_are_none_are_read_without_quotes_unless_the_option_says_no
 
 
 def wide(text: str, rows: int, policy: str) -> TaskInput:
-    """A task over rows of 1,000 DOUBLE columns that all hold `text`, with a pipeline that reads them all."""
+    """A task over rows of 1,000 DOUBLE columns that all contain `text`, with a pipeline that reads them all."""
     schema = Schema(tuple(Field(f"c{i}", parse_type("DOUBLE")) for i in range(1000)))
     sink = SinkDef("letters", "memory", {}) if policy == "dead_letter" else None
     declared = StreamDef("s", schema, None, 0, "files", "csv", {"on_error": policy}, dead_letters=sink)
@@ -182,7 +183,7 @@ def wide(text: str, rows: int, policy: str) -> TaskInput:
     )
     plan = PlanVersion(1, declared, (PipelineDef("p", 1, (SinkDef("out", "memory", {}),), program, 1),))
     data = (",".join([text] * 1000) + "\n").encode() * rows
-    return TaskInput(plan, Chunks((data,)), 0, 1, 1, "checkpoint", None)
+    return TaskInput(plan, Chunks((data,)), 0, PlannedEpoch(1, 1, "checkpoint"))
 
 
 @pytest.mark.parametrize("policy", ["null", "skip", "fail"])
@@ -199,8 +200,8 @@ def test_a_million_bad_values_cost_a_few_bytes_each(policy: str) -> None:
     if policy == "fail":
         assert list(sent.errors) == [1]
     else:
-        assert sent.report["bad"] == {"bad_number": 1_000_000}
-        assert sent.report["pipelines"]["1"]["bad"] == 1000
+        assert sent.report.bad == {"bad_number": 1_000_000}
+        assert sent.counts[1].bad == 1000
     assert peak < 64e6  # it was 4.5 GB
 
 

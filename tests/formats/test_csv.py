@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadOption, HeaderMismatch
 from headrace.formats import FORMATS
-from headrace.formats.base import Decoded, Header
+from headrace.formats.base import Decoded, Preamble
 from headrace.formats.csv import Csv, Dialect
 from headrace.formats.values import Rules
 from headrace.model.schema import Field, Schema, parse_type
@@ -186,10 +186,10 @@ def test_a_header_is_skipped_and_checked_by_name() -> None:
     s = Schema((Field("id", parse_type("INT")), Field("Name", parse_type("STRING"))))
     fmt = FORMATS["csv"].make(s, {"header": "true", "comment": "#"})
     head = b'\xef\xbb\xbf\r\n# made by hand\r\n"ID", name\r\n1,x\r\n'
-    assert head[fmt.header(head, True, True).passed :] == b"1,x\r\n"
+    assert head[fmt.preamble(head, True, True).passed :] == b"1,x\r\n"
     with pytest.raises(HeaderMismatch):
-        fmt.header(b"name,id\n", True, True)
-    assert FORMATS["csv"].make(s, {}).header(b"name,id\n", True, True) == Header(0)
+        fmt.preamble(b"name,id\n", True, True)
+    assert FORMATS["csv"].make(s, {}).preamble(b"name,id\n", True, True) == Preamble(0)
 
 
 @pytest.mark.parametrize("head", ["id,name,", "id,name", '"id",name,'])
@@ -197,13 +197,13 @@ def test_a_header_may_end_with_the_delimiter_that_records_end_with(head: str) ->
     s = Schema((Field("id", parse_type("INT")), Field("name", parse_type("STRING"))))
     fmt = FORMATS["csv"].make(s, {"header": "true", "trailing_delimiter": "true"})
     data = f"{head}\n1,x,\n2,y\n".encode()
-    begin = fmt.header(data, True, True).passed
+    begin = fmt.preamble(data, True, True).passed
     assert table(fmt.decode(data[begin:], [0, 1], "o", begin)) == [[1, "x"], [2, "y"]]
     for wrong in ("id,name,,", 'id,name,""', "id,,"):
         with pytest.raises(HeaderMismatch):
-            fmt.header(wrong.encode() + b"\n", True, True)
+            fmt.preamble(wrong.encode() + b"\n", True, True)
     with pytest.raises(HeaderMismatch):
-        FORMATS["csv"].make(s, {"header": "true"}).header(b"id,name,\n", True, True)
+        FORMATS["csv"].make(s, {"header": "true"}).preamble(b"id,name,\n", True, True)
 
 
 def test_a_thousand_columns_are_scanned() -> None:

@@ -1,5 +1,5 @@
-"""The page "Differences from Spark", case by case: what Spark reads, what is read here, and that the option on the page
-gives Spark's way."""
+"""The page "Differences from Spark", case by case: what Spark reads, what headrace reads, and that the option on the
+page gives Spark's behavior."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def read_here(case: Case, options: dict[str, str]) -> Rows | str:
     declared = schema(case.types)
     try:
         fmt = FORMATS[case.fmt].make(declared, {**case.options, **options})
-        begin = fmt.header(raw(case), True, True).passed
+        begin = fmt.preamble(raw(case), True, True).passed
         decoded = fmt.decode(raw(case)[begin:], range(len(declared)), "o", begin)
     except HeadraceError as problem:
         return problem.code
@@ -152,7 +152,7 @@ def read_by_spark(spark: Any, place: Path, case: Case) -> Rows:
 
 
 def values_of(column: Any) -> list[Any]:
-    """Days and microseconds of moments that Python has no objects for."""
+    """Days and microseconds of dates and times that Python's datetime cannot represent."""
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (OverflowError, ValueError):

@@ -1,4 +1,4 @@
-"""A format that somebody else might add: `key=value` pairs, one record per line. See docs/formats.md."""
+"""A format as a contributor would add it: `key=value` pairs, one record per line. See docs/formats.md."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from headrace.formats import FORMATS
 from headrace.formats.bad import REASONS, BadRecord, BadRecords
-from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Header
+from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.framing import frame_lines
 from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.formats.settings import FormatSettings
 from headrace.model.schema import Field, Schema, parse_type
 
 PAIR = re.compile(rb"(\w+)=(\S*)")
@@ -24,12 +25,13 @@ class KeyValue:
 
     name, indexer, skips, delimiter, row_bytes, in_order = "kv", "tests.formats.test_example", True, b"\n", 0, ""
     max_record_bytes = 1 << 20
+    has_header = False
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(0)
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)
@@ -57,7 +59,7 @@ class KeyValue:
         return decode(self.index(data, wanted, origin, offset), wanted)
 
 
-KV = FormatKind("kv", "key=value pairs", COMMON_OPTIONS, lambda schema, values: KeyValue(schema))
+KV = FormatKind("kv", "key=value pairs", FormatSettings, lambda schema, settings: KeyValue(schema))
 
 
 def test_a_new_format_is_an_indexer_and_a_choice_of_parsers() -> None:
@@ -78,7 +80,10 @@ def test_docs_list_every_format_and_every_option_of_it() -> None:
     for kind in FORMATS.values():
         section = re.search(rf"^## {kind.name}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         assert section is not None, kind.name
-        assert set(re.findall(r"^\| `(\w+)` \|", section[1], re.MULTILINE)) == {o.name for o in kind.options}
+        listed = dict(re.findall(r"^\| `(\w+)` \|.*(?<!\\)\| (.*) \|$", section[1].replace("\\|", "\0"), re.MULTILINE))
+        assert {name: text.replace("\0", "|") for name, text in listed.items()} == {
+            o.name: o.help for o in kind.options
+        }
 
 
 def test_docs_list_every_reason() -> None:

@@ -1,4 +1,4 @@
-"""What stands before the first record of a CSV file, however long it is and however the file is cut."""
+"""The bytes before the first record of a CSV file: comments and header of any length, in files cut anywhere."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_comments_of_any_length_may_stand_before_a_header(tmp_path: Path, commen
     assert bad == {}
 
 
-def test_a_line_before_the_header_that_never_ends_is_refused_and_not_held() -> None:
+def test_a_line_before_the_header_that_never_ends_is_rejected_and_not_kept_in_memory() -> None:
     fmt = FORMATS["csv"].make(SCHEMA, {"header": "true", "comment": "#", "max_record_bytes": "1MB"})
     asked: list[int] = []
 
@@ -65,7 +65,7 @@ def test_a_line_before_the_header_that_never_ends_is_refused_and_not_held() -> N
 def test_the_header_is_found_whatever_is_read_at_once(window: int) -> None:
     fmt = FORMATS["csv"].make(SCHEMA, {"header": "true", "comment": "#"})
     for data in (b"\xef\xbb\xbf#c\r\n\r\na,b\r\n1,x\r\n", b"#c\n#d\na,b", b"#c\n", b"", b"a,b\n"):
-        whole = fmt.header(data, True, True).passed
+        whole = fmt.preamble(data, True, True).passed
 
         def part(at: int, length: int, data: bytes = data) -> bytes:
             return data[at : at + length]

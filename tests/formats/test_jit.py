@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept."""
+"""Where compiled kernels are cached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `json` format against Python's own json: same rows, same verdicts, for whatever comes."""
+"""The `json` format against Python's own json: same rows and same verdicts for any input."""
 
 from __future__ import annotations
 
@@ -250,3 +250,10 @@ def test_options_are_checked() -> None:
         FORMATS["json"].make(schema("INT"), {"utf8": "guess"})
     with pytest.raises(UnknownOption):
         check_options("format", FORMATS["json"].options, {"delimiter": ","})
+
+
+def test_a_bad_value_of_a_repeated_map_key_counts_only_if_it_is_the_last() -> None:
+    data = b'{"c0":{"a": 0, "a": {}}}\n{"c0":{"a": {}, "a": 0}}\n'
+    decoded = decode(data, schema("MAP<STRING, STRUCT<z: INT>>"))
+    assert decoded.columns[0].to_pylist() == [[("a", {"z": None})], None]
+    assert [(b.reason, b.row) for b in decoded.bad] == [("bad_nested", 1)]

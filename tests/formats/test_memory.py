@@ -1,4 +1,4 @@
-"""Decoding a file of any size needs at most 64 MB a task above the interpreter."""
+"""Decoding a file of any size needs at most 64 MB per task above the interpreter."""
 
 from __future__ import annotations
 

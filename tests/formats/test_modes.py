@@ -1,4 +1,4 @@
-"""`mode`: PERMISSIVE, DROPMALFORMED and FAILFAST. That they mean what they mean in Spark is in test_differences.py."""
+"""`mode`: PERMISSIVE, DROPMALFORMED and FAILFAST. test_differences.py compares them with Spark."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_permissive_makes_every_record_a_row_with_null_for_what_is_bad(where: st
     expected = [("a", 1), (None, None), ("b", None), ("c", 3), (None, None), ("d", 4)]
     assert [(r["word"], r["n"]) for r in sent.rows[1]] == expected[0 if where is None else 1 :]
     assert sum(r["ts"] is None for r in sent.rows[1]) == 3
-    assert sent.report["bad"] == {"bad_json": 1, "not_an_object": 1, "bad_timestamp": 1, "bad_integer": 1}
-    assert sent.report["rows"] == 6
+    assert sent.report.bad == {"bad_json": 1, "not_an_object": 1, "bad_timestamp": 1, "bad_integer": 1}
+    assert sent.report.rows == 6
     if where is None:
         assert sent.events[2, 0] == [{"p0": 6}]
 
@@ -43,7 +43,7 @@ def test_permissive_keeps_no_row_of_a_record_that_is_too_long() -> None:
     data = lines({"word": "a"}, "{" + "x" * 100, {"word": "b" * 100}, {"word": "c"})
     sent = task([stateless(1, WORD)], data, declared=stream(mode="permissive", max_record_bytes="90"))
     assert [r["word"] for r in sent.rows[1]] == ["a", "c"]
-    assert sent.report["bad"]["record_too_long"] == 2
+    assert sent.report.bad["record_too_long"] == 2
 
 
 @pytest.mark.parametrize(("mode", "policy"), [("DropMalformed", "skip"), ("FAILFAST", "fail")])
@@ -55,7 +55,7 @@ def test_the_other_modes_are_other_names(mode: str, policy: str) -> None:
     )
     for pipeline in pipelines:
         assert one.of(pipeline) == other.of(pipeline)
-    assert one.report["bad"] == other.report["bad"]
+    assert one.report.bad == other.report.bad
 
 
 @pytest.mark.parametrize(

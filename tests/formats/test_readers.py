@@ -1,4 +1,4 @@
-"""What the readers of pyarrow and Spark accept is read the same here."""
+"""headrace reads the input that the readers of pyarrow and Spark accept, with the same result."""
 
 from __future__ import annotations
 

@@ -290,10 +290,10 @@ def run(seed: int, seconds: float, cases: int) -> Report:
         service = GatewayService(root / "gateway.log")
         try:
             first = Site(root, "http", OPTIONS, name="s")
-            address = service.open(first.definition, first.directory, first.values)[0]
+            address = service.open(first.definition, first.directory, first.settings)[0]
             port = int(address.split("://")[1].split("/")[0].rpartition(":")[2])
             second = Site(root, "http", {**OPTIONS, "listen": f"127.0.0.1:{port}", "token": "secret"}, name="t")
-            service.open(second.definition, second.directory, second.values)
+            service.open(second.definition, second.directory, second.settings)
             process = service._process
             assert process is not None
             with subprocess.Popen(

@@ -11,6 +11,7 @@ import resource
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,7 @@ def test_a_connection_outlives_a_stream_that_is_closed_and_opened_again(tmp_path
 
     async def main() -> None:
         async with serving(first) as gateway:
-            other.values = {**other.values, "listen": ["127.0.0.1", first.port]}
+            other.settings = replace(other.settings, listen=("127.0.0.1", first.port))
             await other.open(gateway)
             reader, writer = await first.connect()
 
@@ -223,7 +224,7 @@ def test_a_connection_outlives_a_stream_that_is_closed_and_opened_again(tmp_path
                 1,
             )
             assert "http" not in shared()["classes"]  # nothing was sent to it
-            first.values = {**first.values, "listen": ["127.0.0.1", first.port]}
+            first.settings = replace(first.settings, listen=("127.0.0.1", first.port))
             await first.open(gateway)
             assert await send(b'{"a":3}') == [204]
             assert first.read() == [b'{"a":%d}' % i for i in range(4)]
@@ -245,7 +246,7 @@ def test_a_connection_is_not_left_waiting_for_a_journal_that_was_closed_on_a_ful
 
     async def main() -> None:
         async with serving(first) as gateway:
-            other.values = {**other.values, "listen": ["127.0.0.1", first.port]}
+            other.settings = replace(other.settings, listen=("127.0.0.1", first.port))
             await other.open(gateway)
             reader, writer = await first.connect()
             writing.on = True

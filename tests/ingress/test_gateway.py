@@ -39,14 +39,14 @@ class Site:
         given = {"listen": "127.0.0.1:0", **options}
         self.definition = StreamDef(name, SCHEMA, None, 0, source, fmt, {k: v for k, v in given.items() if v})
         check_stream(self.definition)
-        self.values = SOURCES[source].values(self.definition)
+        self.settings = SOURCES[source].settings_of(self.definition)
         self.directory = root / name / "journal"
         self.at = Place()
         self.clients: list[asyncio.StreamWriter] = []
 
     async def open(self, gateway: Gateway) -> Site:
         self.gateway = gateway
-        self.addresses = await gateway.open(self.definition, self.directory, self.values)
+        self.addresses = await gateway.open(self.definition, self.directory, self.settings)
         if self.addresses:
             self.port = int(self.addresses[0].split("://")[1].split("/")[0].rpartition(":")[2])
         return self

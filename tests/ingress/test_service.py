@@ -42,7 +42,7 @@ def test_whoever_asks_a_dead_gateway_at_once_leaves_no_stream_deaf(tmp_path: Pat
     sites = [Site(tmp_path, kind, {}, name=name) for kind, name in (("http", "s"), ("tcp", "t"))]
     try:
         for site in sites:
-            service.open(site.definition, site.directory, site.values)
+            service.open(site.definition, site.directory, site.settings)
         before = place(service, "s"), place(service, "t")
         process = service._process
         assert process is not None
@@ -81,11 +81,13 @@ def test_an_opening_that_takes_long_is_waited_for_as_long_as_it_goes_on(
     service = GatewayService(tmp_path / "gateway.log")
     sites = [Site(tmp_path, "http", {}, name=name) for name in ("s", "t")]
     try:
-        service.open(sites[0].definition, sites[0].directory, sites[0].values)
+        service.open(sites[0].definition, sites[0].directory, sites[0].settings)
         monkeypatch.setattr(module, "ANSWER_SECONDS", 2.5)
         sites[1].directory.mkdir(parents=True)
         lock = locked(sites[1].directory)  # another gateway has not let go yet
-        opened = threading.Thread(target=service.open, args=(sites[1].definition, sites[1].directory, sites[1].values))
+        opened = threading.Thread(
+            target=service.open, args=(sites[1].definition, sites[1].directory, sites[1].settings)
+        )
         opened.start()
         end = time.monotonic() + 4
         while time.monotonic() < end:
@@ -104,7 +106,7 @@ def test_a_damaged_journal_is_shown_and_opened_again_when_it_was_put_back(tmp_pa
     service = GatewayService(tmp_path / "gateway.log")
     site = Site(tmp_path, "http", {}, name="s")
     try:
-        service.open(site.definition, site.directory, site.values)
+        service.open(site.definition, site.directory, site.settings)
         assert taken(place(service, "s"))
         process = service._process
         assert process is not None

@@ -1,4 +1,4 @@
-"""A small stream, pipelines on it, and what one task of one epoch sends, sorted out for comparison."""
+"""A small stream, pipelines on it, and the messages of one task, sorted for comparison."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.bridge.alignment import decode_barrier
 from headrace.bridge.messages import (
     STREAM_LANE,
     Kind,
+    LaneEnd,
     LaneEpoch,
+    Receipt,
     Row,
-    decode_json,
-    decode_receipt,
+    decode,
 )
+from headrace.bridge.reports import Failure, PipelineCounts, PlannedEpoch, TaskReport
 from headrace.bridge.rows import decode_rows
 from headrace.control.signals import Barrier
 from headrace.exec.aggregates import schema_of
@@ -37,7 +38,7 @@ from headrace.model.program import (
 from headrace.model.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, View
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
-from headrace.sinks.collected import unpack
+from headrace.sinks.in_process import unpack
 from headrace.sources.base import RawChunk
 from headrace.sql.rules.split_aggregates import PRESENCE
 
@@ -134,13 +135,13 @@ class Sent:
 
     messages: list[Row]
     pipelines: Sequence[PipelineDef]
-    report: dict[str, Any] = field(default_factory=dict)
+    report: TaskReport = field(init=False)
     errors: dict[int, str] = field(default_factory=dict)
     rows: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     events: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)  # rows of each message of events
     watermarks: dict[tuple[int, int], list[LaneEpoch]] = field(default_factory=dict)
-    ends: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
+    ends: dict[tuple[int, int], list[LaneEnd]] = field(default_factory=dict)
     letters: list[dict[str, Any]] = field(default_factory=list)
     barriers: dict[tuple[int, int], list[Barrier]] = field(default_factory=dict)
 
@@ -154,32 +155,37 @@ class Sent:
             elif m.kind == Kind.WATERMARK:
                 self.watermarks.setdefault(lane, []).append(LaneEpoch.decode(m.payload))
             elif m.kind == Kind.BARRIER:
-                self.barriers.setdefault(lane, []).append(decode_barrier(m.payload))
+                self.barriers.setdefault(lane, []).append(decode(Barrier, m.payload))
             elif m.kind == Kind.EOF:
-                self.ends.setdefault(lane, []).append(decode_json(m.payload))
+                self.ends.setdefault(lane, []).append(decode(LaneEnd, m.payload))
             elif m.kind == Kind.OUTPUT:
-                instance, _, staged = decode_receipt(m.payload)
-                into = self.letters if instance == STREAM_LANE else self.rows.setdefault(instance, [])
-                into.extend(unpack(staged.data).to_pylist())
+                receipt = Receipt.decode(m.payload)
+                mine = receipt.instance
+                into = self.letters if mine == STREAM_LANE else self.rows.setdefault(mine, [])
+                into.extend(unpack(receipt.staged.data).to_pylist())
             elif m.kind == Kind.ERROR:
-                failure = decode_json(m.payload)
-                self.errors[failure["instance"]] = failure["reason"]
+                failure = decode(Failure, m.payload)
+                self.errors[failure.instance] = failure.reason
             else:
                 assert (m.instance, m.kind) == (STREAM_LANE, Kind.REPORT)
-                self.report = decode_json(m.payload)
+                self.report = decode(TaskReport, m.payload)
+
+    @property
+    def counts(self) -> dict[int, PipelineCounts]:
+        """The counters of the report, by instance."""
+        return {found.instance: found for found in self.report.pipelines}
 
     def of(self, pipeline: PipelineDef) -> dict[str, Any]:
-        """All that concerns one pipeline, without the time it took; groups in a fixed order."""
+        """The messages and counters of one pipeline, without the time it took. Groups are in a fixed order."""
         mine = pipeline.instance
-        counters = dict(self.report["pipelines"].get(str(mine), {}))
-        counters.pop("ms", None)
+        counts = self.counts.get(mine)
         return {
             "rows": repr(self.rows.get(mine)),
             "events": {b: sorted(map(repr, rows)) for (i, b), rows in self.events.items() if i == mine},
             "watermarks": {b: found for (i, b), found in self.watermarks.items() if i == mine},
             "ends": {b: found for (i, b), found in self.ends.items() if i == mine},
             "error": self.errors.get(mine),
-            "counters": counters,
+            "counters": None if counts is None or counts.ms is None else (counts.late, counts.bad),
         }
 
 
@@ -198,10 +204,11 @@ def task(
     """Run one task over the given chunks; no chunks at all is a task without a split."""
     plan = PlanVersion(3, declared or stream(), tuple(pipelines), ending, leaving)
     split = Chunks(chunks) if chunks else None
-    given = TaskInput(plan, split, number, tasks, 7, "checkpoint", watermark, leaving, now=now, barrier=barrier)
+    planned = PlannedEpoch(7, tasks, "checkpoint", watermark, now, requested=barrier)
+    given = TaskInput(plan, split, number, planned, leaving)
     return Sent([row for batch in run_task(given) for row in batch], pipelines)
 
 
 def _read_by(where: str | None) -> tuple[int, ...]:
-    """The columns that a filter reads, as the planner would say."""
+    """The columns that a filter reads, as the SQL planner would find them."""
     return tuple(sorted({int(i) for i in re.findall(r"\bc(\d+)\b", where or "")}))

@@ -1,4 +1,4 @@
-"""What pipelines of one task do together: filters are evaluated once, and a projection is built once per worker."""
+"""Work that the pipelines of one task share: equal filters, and the projection, which is built once per worker."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.bridge.reports import PlannedEpoch
 from headrace.exec import duck
 from headrace.model.codec import dump
 from headrace.model.program import Meaning, PipelineDef, PlanVersion, Window
@@ -50,14 +51,14 @@ def test_a_filter_that_several_passes_have_is_evaluated_once(asked: list[str]) -
     assert sum("c1 > 3" in sql for sql in asked) == 1
 
 
-def test_what_a_pipeline_sends_does_not_depend_on_who_shares_its_filter() -> None:
+def test_the_messages_of_a_pipeline_do_not_depend_on_others_with_the_same_filter() -> None:
     together = task(PIPELINES, RECORDS)
     for pipeline in PIPELINES:
         assert together.of(pipeline) == task([pipeline], RECORDS).of(pipeline)
     assert not together.errors
 
 
-def test_a_shared_filter_that_fails_fails_only_those_who_have_it(asked: list[str]) -> None:
+def test_a_shared_filter_that_fails_fails_only_the_pipelines_that_have_it(asked: list[str]) -> None:
     bad = "CAST(c0 AS INTEGER) > 0"
     fine = [stateless(1, WORD), counting(2, WORD, window=TUMBLE)]
     guilty = [stateless(8, WORD, where=bad), counting(9, WORD, where=bad)]
@@ -69,7 +70,7 @@ def test_a_shared_filter_that_fails_fails_only_those_who_have_it(asked: list[str
 
 def run_epoch(plan: PlanVersion, epoch: int, task_number: int = 0) -> None:
     text = dump(plan).encode().decode()  # another object, as a worker gets it
-    part = EpochPartition(text, Chunks((RECORDS,)), task_number, 2, epoch, "checkpoint", None, (), (), False, None)
+    part = EpochPartition(text, Chunks((RECORDS,)), task_number, PlannedEpoch(epoch, 2, "checkpoint"))
     assert list(read_partition(part))
 
 
@@ -101,7 +102,7 @@ def test_a_worker_keeps_only_the_newest_projections(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_changed_union_recompiles_no_program() -> None:
-    """A program is the same text whoever else runs: columns are full-schema indexes."""
+    """A program does not depend on the other pipelines, because columns are indexes of the full schema."""
     alone: PipelineDef = PIPELINES[0]
     narrow = PlanVersion(1, stream(), (alone,))
     wide = PlanVersion(2, stream(), (alone, stateless(7, WORD, N, X)))

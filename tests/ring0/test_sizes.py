@@ -1,4 +1,5 @@
-"""What pipelines make of a batch is bounded: pieces that fit, and an error for the one that makes too much."""
+"""Limits on what a pipeline may make of a batch: it runs in pieces that fit, and fails alone if a value is too
+large."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def test_a_value_that_is_too_large_fails_its_pipeline_alone(guilty: str) -> None
         assert sent.of(neighbour) == without.of(neighbour)
 
 
-def test_rows_that_a_condition_excludes_are_not_looked_at() -> None:
+def test_the_sizes_of_rows_that_a_condition_excludes_do_not_count() -> None:
     guarded = pipelines(
         "SELECT repeat(word, n * 1000000) AS a FROM s WHERE n = 1",
         "SELECT CASE WHEN n = 1 THEN repeat(word, n * 1000000) ELSE '' END AS a FROM s",
@@ -94,7 +95,7 @@ def test_rows_that_a_condition_excludes_are_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize("query", GROWING)
-def test_pieces_give_what_one_pass_gives(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_give_the_same_result_as_one_pass(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (pipeline,) = pipelines(query)
     whole = task([pipeline], RECORDS)
     monkeypatch.setattr(sizing, "PASS_BYTES", 64)
@@ -116,7 +117,7 @@ def test_a_select_list_that_multiplies_a_column_is_cut_and_has_a_limit(monkeypat
     assert task([kept], records).errors == {}, "rows that the filter drops are not looked at"
 
 
-def test_what_groups_put_out_is_cut_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_groups_is_cut_into_pieces_and_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     (pipeline,) = pipelines("SELECT repeat(word, 5) AS w, count(*) AS n FROM s GROUP BY word HAVING count(*) > 0")
     program = pipeline.program.ring1
     assert program is not None

@@ -1,4 +1,4 @@
-"""One task of one epoch: what it decodes, what each pipeline sends, and that a failure stays its own."""
+"""One task of one epoch: what it decodes, what each pipeline sends, and that a failure stays with its pipeline."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from headrace.bridge.messages import STREAM_LANE, Kind, decode_receipt
+from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Receipt
+from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
 from headrace.formats.base import Decoded, Format
 from headrace.model.codec import load
 from headrace.model.program import PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
+from headrace.model.status import Traffic
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
 
 TUMBLE = Window("tumble", 10 * SECOND, 10 * SECOND)
@@ -52,7 +54,7 @@ def test_pipelines_get_their_rows_from_one_decoding() -> None:
 
 
 @pytest.mark.parametrize("guilty", GUILTY, ids=["output", "filter", "key", "family"])
-def test_a_failing_pipeline_is_reported_and_its_neighbours_do_not_notice(guilty: PipelineDef) -> None:
+def test_a_failing_pipeline_is_reported_and_does_not_change_the_others(guilty: PipelineDef) -> None:
     without, sent = task(NEIGHBOURS, RECORDS, MORE), task([guilty, *NEIGHBOURS], RECORDS, MORE)
     assert list(sent.errors) == [9]
     assert "[EVALUATION_FAILED]" in sent.errors[9]  # DuckDB's own words reach the user
@@ -71,7 +73,7 @@ def test_a_pipeline_that_fails_at_the_end_of_the_task_is_reported_too() -> None:
     assert sent.of(NEIGHBOURS[0]) == task(NEIGHBOURS, RECORDS).of(NEIGHBOURS[0])
 
 
-def test_every_lane_hears_from_every_task_also_from_one_without_rows() -> None:
+def test_every_task_sends_to_every_lane_also_a_task_without_rows() -> None:
     busy, idle = task(NEIGHBOURS, RECORDS, tasks=2), task(NEIGHBOURS, number=1, tasks=2)
     lanes = {(p.instance, b) for p in NEIGHBOURS if p.program.ring1 is not None for b in range(p.buckets)}
     for sent, top in ((busy, 25 * SECOND), (idle, None)):
@@ -91,7 +93,7 @@ def test_the_watermark_counts_rows_that_every_filter_drops() -> None:
 
 def test_late_rows_are_judged_by_the_watermark_before_the_epoch() -> None:
     sent = task([counting(1, WORD, window=TUMBLE)], RECORDS, watermark=10 * SECOND)
-    assert sent.report["pipelines"]["1"]["late"] == 1
+    assert sent.counts[1].late == 1
     assert sent.watermarks[1, 0][0].watermark == 10 * SECOND
 
 
@@ -111,22 +113,22 @@ def test_a_leaving_pipeline_gets_one_end_per_lane_and_no_events(flush: bool) -> 
     sents = [task(NEIGHBOURS, RECORDS, number=n, tasks=2, leaving=(PipelineExit(gone, flush),)) for n in (0, 1)]
     for bucket in range(3):
         ends = [end for sent in sents for end in sent.ends.get((8, bucket), [])]
-        assert [(e["flush"], e["drop"]) for e in ends] == [(flush, True)]
+        assert ends == [LaneEnd(flush, drop=True)]
         assert all(len(sent.watermarks[8, bucket]) == 1 for sent in sents)
     assert all(lane[0] == 8 for sent in sents for lane in sent.ends)
     assert not [lane for sent in sents for lane in sent.events if lane[0] == 8]
 
 
-def test_a_pipeline_that_left_and_is_back_begins_anew_with_this_epoch_s_events() -> None:
+def test_a_pipeline_that_left_and_is_started_again_begins_with_empty_state_and_the_events_of_this_epoch() -> None:
     back = counting(8, WORD, window=TUMBLE, buckets=2)
     sent = task([back], RECORDS, leaving=(PipelineExit(back, flush=False),))
     for bucket in range(2):
-        assert [(e["flush"], e["drop"], e["reset"]) for e in sent.ends[8, bucket]] == [(False, False, True)]
+        assert sent.ends[8, bucket] == [LaneEnd(flush=False, drop=False, reset=True)]
         assert len(sent.watermarks[8, bucket]) == 1
     assert [lane for lane in sent.events if lane[0] == 8]
 
 
-def test_a_stateless_pipeline_leaves_without_a_word() -> None:
+def test_a_stateless_pipeline_that_leaves_sends_no_message() -> None:
     sent = task(NEIGHBOURS, RECORDS, leaving=(PipelineExit(stateless(8, WORD), flush=True),))
     assert not [m for m in sent.messages if m.instance == 8]
 
@@ -135,12 +137,12 @@ def test_the_end_of_a_finite_source_flushes_every_lane_once_and_keeps_it() -> No
     sents = [task(NEIGHBOURS, RECORDS, number=n, tasks=2, ending=True) for n in (0, 1)]
     lanes = {(p.instance, b) for p in NEIGHBOURS if p.program.ring1 is not None for b in range(p.buckets)}
     assert set(sents[0].ends) == lanes
-    assert all([(e["flush"], e["drop"]) for e in ends] == [(True, False)] for ends in sents[0].ends.values())
+    assert all(ends == [LaneEnd(flush=True, drop=False)] for ends in sents[0].ends.values())
     assert not sents[1].ends
 
 
 class Spy:
-    """A format that notes which columns it was asked for."""
+    """A format that records which columns it has to parse."""
 
     def __init__(self, inner: Format, asked: list[tuple[int, ...]]) -> None:
         self.inner, self.asked = inner, asked
@@ -173,11 +175,11 @@ def test_exactly_the_union_is_decoded(
     monkeypatch.setitem(FORMATS, "json", replace(kind, build=build))
     sent = task(pipelines, RECORDS, MORE, declared=stream(event_time=event_time))
     assert asked == [columns, columns]
-    assert sent.report["values"] == 5 * len(columns)
+    assert sent.report.values == 5 * len(columns)
     assert not sent.errors
 
 
-def test_columns_that_nobody_needs_read_as_null() -> None:
+def test_columns_that_no_pipeline_needs_are_null() -> None:
     nosy = stateless(1, WORD, SPARE, view=View.some([WORD]))
     assert {r["spare"] for r in task([nosy], RECORDS).rows[1]} == {None}
     assert "s" in {r["spare"] for r in task([nosy, stateless(2, SPARE)], RECORDS).rows[1]}
@@ -187,31 +189,31 @@ def test_the_report_adds_up() -> None:
     bad = lines("{", {"word": "a", "n": "many", "ts": at(1)}, {"word": "a", "ts": "never"}, {"word": "c"})
     sent = task([stateless(1, WORD, N), counting(2, WORD, window=TUMBLE)], RECORDS, bad)
     report = sent.report
-    assert (report["rows"], report["rejected"]) == (7, 2)  # all records; what has no structure or no time is rejected
-    assert report["bytes"] == len(RECORDS) + len(bad)
-    assert report["values"] == 6 * 3
-    assert report["bad"] == {"bad_json": 1, "bad_integer": 1, "bad_timestamp": 1, "null_event_time": 1}
-    assert (report["task"], report["tasks"], report["epoch"], report["plan"]) == (0, 1, 7, 3)
-    assert report["max_time"] == 25 * SECOND
-    one, two = report["pipelines"]["1"], report["pipelines"]["2"]
-    assert (one["late"], one["bad"], len(sent.rows[1])) == (0, 1, 5)
-    assert (two["late"], two["bad"]) == (0, 0)
+    assert (report.rows, report.rejected) == (7, 2)  # all records; what has no structure or no time is rejected
+    assert report.bytes == len(RECORDS) + len(bad)
+    assert report.values == 6 * 3
+    assert report.bad == {"bad_json": 1, "bad_integer": 1, "bad_timestamp": 1, "null_event_time": 1}
+    assert (report.task, report.planned, report.plan) == (0, PlannedEpoch(7, 1, "checkpoint"), 3)
+    assert report.max_time == 25 * SECOND
+    one, two = sent.counts[1], sent.counts[2]
+    assert (one.late, one.bad, len(sent.rows[1])) == (0, 1, 5)
+    assert (two.late, two.bad) == (0, 0)
 
 
-def test_what_is_sent_over_the_bridge_is_counted_to_the_message() -> None:
+def test_every_message_to_a_lane_is_counted() -> None:
     late = counting(3, WORD, window=TUMBLE, buckets=3)
     sent = task([stateless(1, WORD), counting(2, WORD), late], RECORDS, watermark=20 * SECOND, ending=True)
     for instance, buckets in ((2, 2), (3, 3)):
         mine = [m for m in sent.messages if m.instance == instance]
-        assert sent.report["sent"][str(instance)] == {
-            "batches": sum(m.kind == Kind.EVENTS for m in mine),
-            "rows": sum(len(rows) for (i, _), rows in sent.events.items() if i == instance),
-            "watermarks": buckets,
-            "barriers": buckets,
-            "ends": buckets,
-            "dropped": sent.report["pipelines"][str(instance)]["late"],
-        }
-    assert sent.report["sent"]["3"]["dropped"] == 2
+        assert sent.counts[instance].sent == Traffic(
+            batches=sum(m.kind == Kind.EVENTS for m in mine),
+            rows=sum(len(rows) for (i, _), rows in sent.events.items() if i == instance),
+            watermarks=buckets,
+            barriers=buckets,
+            ends=buckets,
+            dropped=sent.counts[instance].late,
+        )
+    assert sent.counts[3].sent.dropped == 2
 
 
 def test_a_message_holds_at_most_max_rows_rows() -> None:
@@ -225,15 +227,15 @@ def test_rows_too_far_ahead_of_the_clock_do_not_move_the_watermark_and_are_count
     declared = stream(max_future="5s")
     found = task([counting(1, WORD)], rows, declared=declared, now=5 * SECOND)
     assert found.watermarks[1, 0][0].max_time == 10 * SECOND
-    assert (found.report["max_time"], found.report["future"]) == (10 * SECOND, 2)
+    assert (found.report.max_time, found.report.future) == (10 * SECOND, 2)
     assert sum(r["p0"] for sent in found.events.values() for r in sent) == 4  # rows all the same
     filtered = task([counting(1, WORD, where="c0 = 'b'")], rows, declared=declared, now=0)
-    assert (filtered.report["max_time"], filtered.report["future"]) == (SECOND, 3)
-    assert task([counting(1, WORD)], rows, declared=declared, now=-5 * SECOND).report["max_time"] is None
-    assert task([counting(1, WORD)], rows).report["future"] == 0
+    assert (filtered.report.max_time, filtered.report.future) == (SECOND, 3)
+    assert task([counting(1, WORD)], rows, declared=declared, now=-5 * SECOND).report.max_time is None
+    assert task([counting(1, WORD)], rows).report.future == 0
 
 
-def test_an_aggregate_over_everything_says_at_the_end_that_there_was_nothing() -> None:
+def test_a_global_aggregate_sends_an_empty_partial_at_the_end_of_input() -> None:
     everything, grouped = counting(1, None, buckets=1), counting(2, WORD)
     end = task([everything, grouped], ending=True)
     assert end.events == {(1, 0): [{"p0": 0}]}
@@ -256,7 +258,7 @@ def test_csv_and_json_give_the_same_messages() -> None:
 def test_a_stream_without_event_time_has_no_watermark() -> None:
     sent = task([counting(1, WORD)], RECORDS, declared=stream(event_time=None))
     assert sent.watermarks[1, 0][0].max_time is None
-    assert sent.report["bad"] == {}
+    assert sent.report.bad == {}
 
 
 @pytest.mark.parametrize(("kind", "kept"), [("memory", [8, 9, 10]), ("console", [1, 2, 3])])
@@ -268,7 +270,7 @@ def test_a_task_sends_at_most_max_rows_however_many_pieces_it_stages(
     pipeline = replace(pipeline, sinks=(SinkDef("out", kind, {"max_rows": "3"}),))
     sent = task([pipeline], *(lines({"n": i, "ts": at(1)}, {"n": i + 1, "ts": at(1)}) for i in range(1, 11, 2)))
     assert [r["n"] for r in sent.rows[1]] == kept
-    assert [decode_receipt(m.payload)[2].rows for m in sent.messages if m.kind == Kind.OUTPUT] == [10]
+    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == Kind.OUTPUT] == [10]
 
 
 def test_dead_letters_of_a_task_stay_within_the_bound_of_their_sink(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,4 +278,4 @@ def test_dead_letters_of_a_task_stay_within_the_bound_of_their_sink(monkeypatch:
     declared = replace(stream(on_error="dead_letter"), dead_letters=SinkDef("out", "memory", {"max_rows": "2"}))
     sent = task([stateless(1, N)], lines("{1", "{2", "{3"), lines("{4"), declared=declared)
     assert [letter["raw"] for letter in sent.letters] == [b"{3", b"{4"]
-    assert [decode_receipt(m.payload)[2].rows for m in sent.messages if m.kind == Kind.OUTPUT] == [4]
+    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == Kind.OUTPUT] == [4]

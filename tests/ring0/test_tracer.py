@@ -15,6 +15,7 @@ from types import FrameType
 import pyarrow as pa
 import pytest
 
+from headrace.bridge.reports import PlannedEpoch
 from headrace.model.program import PipelineDef, PlanVersion, Window
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
@@ -37,7 +38,7 @@ def work(pipelines: list[PipelineDef], chunk: bytes) -> Callable[[], int]:
     plan = PlanVersion(3, stream(), tuple(pipelines))
 
     def run() -> int:
-        given = TaskInput(plan, Chunks((chunk,)), 0, 1, 7, "checkpoint", None)
+        given = TaskInput(plan, Chunks((chunk,)), 0, PlannedEpoch(7, 1, "checkpoint"))
         return sum(len(batch) for batch in run_task(given))
 
     return run

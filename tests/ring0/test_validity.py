@@ -1,4 +1,4 @@
-"""Bad records, per pipeline: what one pipeline gets never depends on who else is listening."""
+"""Bad records, per pipeline: the rows of a pipeline never depend on the other pipelines."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_null_nulls_the_cell_and_keeps_the_row() -> None:
     sent = task([WORDS, NUMBERS], BAD_N)
     assert [r["word"] for r in sent.rows[1]] == ["a", "b", "c"]
     assert [r["n"] for r in sent.rows[2]] == [1, None, 3]
-    assert [sent.report["pipelines"][i]["bad"] for i in ("1", "2")] == [0, 1]
+    assert [sent.counts[i].bad for i in (1, 2)] == [0, 1]
 
 
 def test_skip_drops_the_row_only_where_the_column_is_in_the_view() -> None:
     sent = task([WORDS, NUMBERS], BAD_N, declared=stream(on_error="skip"))
     assert [r["word"] for r in sent.rows[1]] == ["a", "b", "c"]
     assert [r["n"] for r in sent.rows[2]] == [1, 3]
-    assert [sent.report["pipelines"][i]["bad"] for i in ("1", "2")] == [0, 1]
+    assert [sent.counts[i].bad for i in (1, 2)] == [0, 1]
 
 
 def test_fail_fails_only_where_the_column_is_in_the_view() -> None:
@@ -46,13 +46,13 @@ def test_fail_fails_only_where_the_column_is_in_the_view() -> None:
 
 
 @pytest.mark.parametrize("policy", ["skip", "fail", "dead_letter"])
-def test_a_bad_value_on_a_row_that_the_filter_drops_is_no_matter(policy: str) -> None:
+def test_a_bad_value_on_a_row_that_the_filter_drops_has_no_effect(policy: str) -> None:
     picky = stateless(2, WORD, N, where="c0 <> 'b'")
     sent = task([picky], BAD_N, declared=stream(on_error=policy))
     assert [r["n"] for r in sent.rows[2]] == [1, 3]
     assert not sent.errors
-    assert sent.report["pipelines"]["2"]["bad"] == 0
-    assert sent.report["bad"] == {}
+    assert sent.counts[2].bad == 0
+    assert sent.report.bad == {}
     assert sent.letters == []
 
 
@@ -70,13 +70,13 @@ def test_a_bad_value_in_the_filter_s_own_column_never_goes_unnoticed(
     if policy == "fail":
         assert "[BAD_RECORD]" in sent.errors[2]
         return
-    assert sent.report["pipelines"]["2"]["bad"] == 1
-    assert sent.report["bad"] == {"bad_integer": 1}
+    assert sent.counts[2].bad == 1
+    assert sent.report.bad == {"bad_integer": 1}
     assert [letter["column"] for letter in sent.letters] == (["n"] if policy == "dead_letter" else [])
 
 
 def _picky(*parts: tuple[str, tuple[int, ...]], instance: int = 2) -> PipelineDef:
-    """A pipeline whose filter is known by its parts, as the planner hands it over."""
+    """A pipeline whose filter is split into conditions, as the planner splits it."""
     made = stateless(instance, WORD, N, X, where=" AND ".join(sql for sql, _ in parts))
     ring0 = replace(made.program.ring0, conditions=tuple(Condition(sql, columns) for sql, columns in parts))
     return replace(made, program=replace(made.program, ring0=ring0))
@@ -85,7 +85,7 @@ def _picky(*parts: tuple[str, tuple[int, ...]], instance: int = 2) -> PipelineDe
 @pytest.mark.parametrize(
     ("word", "n", "x", "concerned"),
     [
-        ("a", "bad", 1.0, True),  # nobody can know
+        ("a", "bad", 1.0, True),  # the good conditions do not decide
         ("b", "bad", 1.0, False),  # dropped by a good word, whatever n was meant to be
         ("a", "bad", 0.0, False),
         ("a", "bad", "bad", True),
@@ -99,7 +99,7 @@ def test_conditions_that_read_no_bad_value_still_drop_the_row(word: Any, n: Any,
     data = lines({"word": word, "n": n, "x": x, "ts": at(1)}, {"word": "a", "n": 1, "x": 1.0, "ts": at(2)})
     sent = task([picky], data, declared=stream(on_error="skip"))
     assert [r["n"] for r in sent.rows[2]] == [1]
-    assert sent.report["pipelines"]["2"]["bad"] == concerned
+    assert sent.counts[2].bad == concerned
     failing = task([picky], data, declared=stream(on_error="fail"))
     assert bool(failing.errors) == concerned
 
@@ -111,15 +111,15 @@ def test_a_guard_in_the_filter_still_guards_when_another_value_is_bad() -> None:
 
 
 @pytest.mark.parametrize("policy", ["null", "skip"])
-def test_bad_structure_is_no_row_for_anyone(policy: str) -> None:
+def test_a_record_with_bad_structure_is_no_row_for_any_pipeline(policy: str) -> None:
     data = lines({"word": "a", "ts": at(1)}, "{", "[1]", {"word": "b", "ts": at(2)})
     sent = task([WORDS, counting(2, None)], data, declared=stream(on_error=policy))
     assert [r["word"] for r in sent.rows[1]] == ["a", "b"]
     assert sent.events[2, 0] == [{"p0": 2}]
-    assert sent.report["bad"] == {"bad_json": 1, "not_an_object": 1}
+    assert sent.report.bad == {"bad_json": 1, "not_an_object": 1}
 
 
-def test_bad_structure_fails_everyone_under_fail() -> None:
+def test_bad_structure_fails_every_pipeline_under_fail() -> None:
     sent = task([WORDS, counting(2, None)], lines({"word": "a", "ts": at(1)}, "{"), declared=stream(on_error="fail"))
     assert set(sent.errors) == {1, 2}
     assert all("[BAD_RECORD]" in reason for reason in sent.errors.values())
@@ -134,18 +134,18 @@ def test_a_bad_event_time_rejects_the_row_for_all(policy: str) -> None:
     assert [r["word"] for r in sent.rows[1]] == ["a", "c"]
     assert [r["n"] for r in sent.rows[2]] == [1, 3]
     assert sent.events[3, 0] == [{"p0": 2}]
-    assert sent.report["bad"] == {"bad_timestamp": 1}
+    assert sent.report.bad == {"bad_timestamp": 1}
     assert [letter["reason"] for letter in sent.letters] == ["bad_timestamp"] * (policy == "dead_letter")
     assert not sent.errors
 
 
-def test_a_bad_event_time_fails_everyone_under_fail() -> None:
+def test_a_bad_event_time_fails_every_pipeline_under_fail() -> None:
     data = lines({"word": "a", "n": 1, "ts": "soon"})
     sent = task([WORDS, counting(3, None)], data, declared=stream(on_error="fail"))
     assert set(sent.errors) == {1, 3}
 
 
-def test_a_dead_letter_has_all_that_finds_the_record_again_and_is_written_once() -> None:
+def test_a_dead_letter_has_the_position_of_the_record_and_is_written_once() -> None:
     data = lines({"word": "a", "n": 1, "ts": at(1)}, "{", {"word": "b", "n": "x", "x": "y", "ts": at(2)})
     readers = [stateless(1, WORD), stateless(2, WORD, N), stateless(3, N, X), counting(4, N)]
     sent = task(readers, data, declared=stream(on_error="dead_letter"))
@@ -159,7 +159,7 @@ def test_a_dead_letter_has_all_that_finds_the_record_again_and_is_written_once()
     ]
     assert [r["word"] for r in sent.rows[1]] == ["a", "b"]
     assert [r["n"] for r in sent.rows[2]] == [1]
-    assert sent.report["bad"] == {"bad_json": 1, "bad_integer": 1, "bad_number": 1}
+    assert sent.report.bad == {"bad_json": 1, "bad_integer": 1, "bad_number": 1}
 
 
 def test_a_bad_value_after_a_rejected_row_is_still_found_in_its_own_row() -> None:
@@ -168,7 +168,7 @@ def test_a_bad_value_after_a_rejected_row_is_still_found_in_its_own_row() -> Non
     )
     sent = task([NUMBERS], data, declared=stream(on_error="skip"))
     assert [r["word"] for r in sent.rows[2]] == ["c"]
-    assert sent.report["pipelines"]["2"]["bad"] == 1
+    assert sent.counts[2].bad == 1
 
 
 def test_a_row_without_an_event_time_is_kept_where_no_window_needs_one() -> None:
@@ -177,7 +177,7 @@ def test_a_row_without_an_event_time_is_kept_where_no_window_needs_one() -> None
     assert [r["word"] for r in sent.rows[1]] == ["a", "b", "c"]
     assert sent.events[2, 0] == [{"p0": 3}]
     assert [e["p0"] for e in sent.events[3, 0]] == [1]
-    assert sent.report["bad"] == {"null_event_time": 2}
+    assert sent.report.bad == {"null_event_time": 2}
 
 
 PIPELINES = [
@@ -219,7 +219,7 @@ _records = st.one_of(
     watermark=st.none() | st.integers(0, 30 * SECOND),
     chosen=st.sets(st.sampled_from(range(len(PIPELINES))), min_size=2),
 )
-def test_what_a_pipeline_gets_does_not_depend_on_the_others(
+def test_the_rows_of_a_pipeline_do_not_depend_on_other_pipelines(
     records: list[str], cut: int, policy: str, watermark: int | None, chosen: set[int]
 ) -> None:
     chunks = (lines(*records[:cut]), lines(*records[cut:]))
@@ -229,27 +229,27 @@ def test_what_a_pipeline_gets_does_not_depend_on_the_others(
     for pipeline in (PIPELINES[i] for i in sorted(chosen)):
         alone = task([pipeline], *chunks, **settings)
         assert together.of(pipeline) == alone.of(pipeline)
-        assert together.report["rows"] == alone.report["rows"]
-        assert together.report["max_time"] == alone.report["max_time"]
+        assert together.report.rows == alone.report.rows
+        assert together.report.max_time == alone.report.max_time
         expected |= set(map(repr, alone.letters))
     found = sorted(map(repr, together.letters))
     if together.errors:  # a pipeline that fails is judged up to some batch; what it rejected there may be written
         assert len(found) == len(set(found)) and set(found) <= expected
     else:
-        assert found == sorted(expected)  # each once, and none that nobody alone rejects
+        assert found == sorted(expected)  # each once, and only those that some pipeline rejects alone
     if policy == "dead_letter":
-        untimed = together.report["bad"].get("null_event_time", 0)
-        assert sum(together.report["bad"].values()) - untimed == len(together.letters)
+        untimed = together.report.bad.get("null_event_time", 0)
+        assert sum(together.report.bad.values()) - untimed == len(together.letters)
 
 
 @settings(max_examples=examples(15))
 @given(records=st.lists(_records, max_size=10), cuts=st.sets(st.integers(0, 10), max_size=3))
-def test_chunks_do_not_matter(records: list[str], cuts: set[int]) -> None:
+def test_the_result_does_not_depend_on_chunks(records: list[str], cuts: set[int]) -> None:
     edges = [0, *sorted(cuts), len(records)]
     pieces = [lines(*records[a:b]) for a, b in pairwise(edges) if b > a]
     pipelines: list[PipelineDef] = [p for p in PIPELINES if p.instance not in (4, 14)]
     whole, cut = task(pipelines, lines(*records)), task(pipelines, *(pieces or [b""]))
     for pipeline in pipelines:
         assert cut.of(pipeline) == whole.of(pipeline)
-    assert cut.report["bad"] == whole.report["bad"]
-    assert whole.report["max_time"] == cut.report["max_time"]
+    assert cut.report.bad == whole.report.bad
+    assert whole.report.max_time == cut.report.max_time

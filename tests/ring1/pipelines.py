@@ -35,7 +35,7 @@ from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, DataType, D
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import MemoryStore, Outcome, Step
+from headrace.ring1.state import LaneHeader, LaneStep, MemoryStore, Outcome
 from headrace.sinks.base import SinkKey
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.rules.split_aggregates import PRESENCE
@@ -147,7 +147,7 @@ Epoch = Sequence[Task]
 
 @dataclass(slots=True)
 class Run:
-    """A pipeline's lanes over many epochs, and what came out."""
+    """A pipeline's lanes over many epochs, and their output."""
 
     pipeline: PipelineDef
     delay: int
@@ -188,7 +188,7 @@ class Run:
         self.outcomes = []
         for bucket, store in enumerate(self.stores):
             events = decode_rows([m.payload for m in ordered if m.bucket == bucket], schema_of(program.ring1))
-            step = Step(events, self.watermark, flush, drop)
+            step = LaneStep(events, self.watermark, flush, drop)
             outcome = advance(program.ring1, program.meaning, PackedStore(store), step)
             self.late += outcome.late
             self.outcomes.append(outcome)
@@ -202,6 +202,12 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """All output rows, in order."""
         return [row for epoch in self.outputs for row in epoch]
+
+
+def windows(store: MemoryStore, *, packed: bool = False) -> int:
+    """How many windows the lane in `store` keeps."""
+    header = LaneHeader.decode(PackedStore(store).header() if packed else store.header())
+    return len(header.logs) + len(header.tables)
 
 
 def number(value: float | None) -> Any:
@@ -222,7 +228,7 @@ def windows_of(window: Window, t: int) -> list[tuple[int, int]]:
 
 
 def group_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What names an output row: its window and its keys."""
+    """The group of an output row: its window and its keys."""
     return (row.get("window_start"), row.get("window_end"), row["word"], number(row["level"]))
 
 

@@ -33,7 +33,7 @@ from headrace.model.schema import (
 from headrace.ring1 import chunks
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import Header, MemoryStore, Step
+from headrace.ring1.state import LaneHeader, LaneStep, MemoryStore
 from headrace.sql.rules.split_aggregates import PRESENCE
 from tests.strategies import examples
 
@@ -71,7 +71,7 @@ def cases(draw: st.DrawFn) -> tuple[list[DataType], list[list[Key]]]:
 @pytest.mark.parametrize("emit", ["changes", "first"])
 @settings(max_examples=examples(60))
 @given(cases())
-def test_an_epoch_speaks_of_its_own_groups_whatever_the_keys_are(
+def test_an_epoch_emits_only_its_own_groups_whatever_the_keys_are(
     emit: Emit, case: tuple[list[DataType], list[list[Key]]]
 ) -> None:
     kinds, epochs = case
@@ -87,12 +87,12 @@ def test_an_epoch_speaks_of_its_own_groups_whatever_the_keys_are(
             columns = [[row[i] for row in rows] for i in range(len(kinds))]
             arrays = [pa.array(c, f.type) for c, f in zip([*columns, [1] * len(rows)], schema, strict=True)]
             delta = pa.Table.from_arrays(arrays, schema=schema)
-            outcome = advance(program, Meaning(), PackedStore(store), Step(delta, None))
+            outcome = advance(program, Meaning(), PackedStore(store), LaneStep(delta, None))
             known = set(totals)
             for row in rows:
                 totals[same(row)] = totals.get(same(row), 0) + 1
             due = {same(row) for row in rows} - (known if emit == "first" else set())
             spoken = [] if outcome.output is None else [list(r.values()) for r in outcome.output.to_pylist()]
             assert sorted((same(tuple(key)), n) for *key, n in spoken) == sorted((name, totals[name]) for name in due)
-    header = Header.decode(PackedStore(store).header())
+    header = LaneHeader.decode(PackedStore(store).header())
     assert header.rows == len(totals)

@@ -1,4 +1,4 @@
-"""One lane over epochs: what it remembers, when it closes, what an epoch costs."""
+"""One lane over epochs: the state it keeps, when windows close, and what an epoch reads and writes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import (
     NO_END,
     STATE_VERSION,
-    Header,
+    LaneHeader,
+    LaneStep,
     LogEntry,
     MemoryStore,
     Outcome,
     Segment,
-    Step,
     TableEntry,
 )
-from tests.ring1.pipelines import Event, Run, make_pipeline, to_table
+from tests.ring1.pipelines import Event, Run, make_pipeline, to_table, windows
 from tests.strategies import examples
 
 TUMBLE, HOP, SESSION = Window("tumble", 100, 100), Window("hop", 200, 100), Window("session", 100, 100)
@@ -70,7 +70,7 @@ def go(
     assert ring1 is not None
     events = partials(made, rows)
     return advance(
-        ring1, made.program.meaning, store, Step(events, watermark, flush, drop, reset, max_groups, max_groups)
+        ring1, made.program.meaning, store, LaneStep(events, watermark, flush, drop, reset, max_groups, max_groups)
     )
 
 
@@ -127,7 +127,7 @@ def test_groups_of_closed_windows_do_not_count() -> None:
         assert found.closed == (i > 0)
 
 
-def test_a_distinct_row_speaks_when_it_is_first_seen_and_never_again() -> None:
+def test_a_distinct_row_is_emitted_once() -> None:
     made, store = pipeline(None, "first"), MemoryStore()
     assert counts(go(made, store, [(0, "a", 2), (0, None, 1)])) == {"a": 2, None: 1}
     assert counts(go(made, store, [(0, "a", 1), (0, "b", 1), (0, None, 5)])) == {"b": 1}
@@ -135,11 +135,11 @@ def test_a_distinct_row_speaks_when_it_is_first_seen_and_never_again() -> None:
     assert go(made, store, [], flush=True).output is None
 
 
-def test_distinct_rows_in_windows_are_forgotten_with_the_window() -> None:
+def test_distinct_rows_in_windows_are_deleted_with_the_window() -> None:
     made, store = pipeline(TUMBLE, "first"), MemoryStore()
     assert counts(go(made, store, [(0, "a", 1)], 0)) == {"a": 1}
     assert counts(go(made, store, [(0, "a", 1), (100, "b", 1)], 100)) == {"b": 1}
-    assert Header.decode(store.head).rows == 1
+    assert LaneHeader.decode(store.head).rows == 1
 
 
 def test_the_end_of_input_adds_nothing_to_an_aggregate_that_has_rows() -> None:
@@ -147,16 +147,16 @@ def test_the_end_of_input_adds_nothing_to_an_aggregate_that_has_rows() -> None:
     nothing = aggregate_nothing(made.program.ring0, made.program.meaning, to_table([]))
     ring1 = made.program.ring1
     assert ring1 is not None
-    empty = advance(ring1, made.program.meaning, MemoryStore(), Step(nothing, None, flush=True))
+    empty = advance(ring1, made.program.meaning, MemoryStore(), LaneStep(nothing, None, flush=True))
     assert empty.output is not None
     assert empty.output.to_pylist() == [{"rows": 0, "total": None, "most": None, "paid": None}]
     found = Run(made, 0)
     assert [r["rows"] for r in found.epoch([[[Event("a", None, None, 1.0, None, 1)]]])] == [1]
-    step = Step(nothing, None, flush=True)
+    step = LaneStep(nothing, None, flush=True)
     assert advance(ring1, made.program.meaning, PackedStore(found.stores[0]), step).output is None
 
 
-def test_a_window_closes_when_the_watermark_reaches_its_end_and_speaks_once() -> None:
+def test_a_window_closes_when_the_watermark_reaches_its_end_and_emits_once() -> None:
     made, store = pipeline(TUMBLE, "close"), MemoryStore()
     assert go(made, store, [(0, "a", 2), (100, "a", 1)], 99).output is None
     assert counts(go(made, store, [(0, "a", 1), (0, None, 4)], 100)) == {"a": 3, None: 4}
@@ -169,9 +169,9 @@ def test_a_watermark_never_goes_back() -> None:
     made, store = pipeline(TUMBLE, "close"), MemoryStore()
     go(made, store, [], 500)
     go(made, store, [(450, "a", 1)], 10)
-    assert Header.decode(store.head).watermark == 500
+    assert LaneHeader.decode(store.head).watermark == 500
     go(made, store, [], None)
-    assert Header.decode(store.head).watermark == 500
+    assert LaneHeader.decode(store.head).watermark == 500
 
 
 @pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
@@ -185,8 +185,8 @@ def test_a_flush_closes_every_window_and_leaves_nothing_open(window: Window | No
     else:
         assert (counts(before), counts(after)) == ({"a": 2, "b": 1}, {"c": 1})
     if window is not None:
-        assert (after.windows, after.rows, store.blobs) == (0, 0, {})
-        assert Header.decode(store.head).floor == 1_000 + window.size
+        assert (windows(store), after.rows, store.blobs) == (0, 0, {})
+        assert LaneHeader.decode(store.head).floor == 1_000 + window.size
 
 
 @pytest.mark.parametrize(("window", "emit"), [m for m in MODES if m[0] is not None], ids=IDS[:4])
@@ -194,23 +194,23 @@ def test_the_floor_of_a_flush_never_goes_back(window: Window, emit: Emit) -> Non
     made, store = pipeline(window, emit), MemoryStore()
     go(made, store, [(-window.size * 9, "a", 1)], -(10**6))
     go(made, store, [(-window.size, "a", 1)], None, flush=True)  # the floor is now zero
-    assert Header.decode(store.head).floor == 0
+    assert LaneHeader.decode(store.head).floor == 0
     assert go(made, store, [(-window.size * 2, "a", 3)], None, flush=True).late == 3
-    assert Header.decode(store.head).floor == 0
+    assert LaneHeader.decode(store.head).floor == 0
     go(made, store, [(0, "a", 1)], None, flush=True)
-    assert Header.decode(store.head).floor == window.size
+    assert LaneHeader.decode(store.head).floor == window.size
 
 
 @pytest.mark.parametrize("flush", [True, False])
 @pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
-def test_a_drop_forgets_the_lane_and_only_a_flush_speaks_before_it(
+def test_a_drop_deletes_the_state_and_only_a_flush_emits_before_it(
     window: Window | None, emit: Emit, flush: bool
 ) -> None:
     made, store = pipeline(window, emit), MemoryStore()
     go(made, store, [(0, "a", 1)], -500)
     last = go(made, store, [], None, flush=flush, drop=True)
     assert counts(last) == ({"a": 1} if flush and emit == "close" else {})
-    assert (store.head, store.blobs, last.windows, last.rows) == (None, {}, 0, 0)
+    assert (store.head, store.blobs, last.rows) == (None, {}, 0)
 
 
 def test_having_decides_on_the_whole_group() -> None:
@@ -233,7 +233,7 @@ def test_a_log_of_many_epochs_stays_short_and_loses_nothing() -> None:
     for epoch in range(epochs):
         outcome = go(made, store, [(0, f"k{epoch % 10}", 1), (0, "all", 1)], 0)
         assert len(store.blobs) <= (log_lane.FAN_IN - 1) * 4
-    assert outcome.windows == 1
+    assert (windows(store), outcome.rows) == (1, LaneHeader.decode(store.head).rows)
     assert store.writes == epochs  # each epoch writes one segment, merged or not
     closed = counts(go(made, store, [], 100))
     assert closed.pop("all") == epochs
@@ -243,7 +243,7 @@ def test_a_log_of_many_epochs_stays_short_and_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize(("window", "emit"), MODES, ids=IDS)
-def test_an_epoch_writes_what_it_touches_however_much_is_open(window: Window | None, emit: Emit) -> None:
+def test_an_epoch_writes_only_what_it_touches_however_many_groups_are_open(window: Window | None, emit: Emit) -> None:
     """Of 100,000 open groups, an epoch that touches 5 writes at most 5 blobs, as with 1,000 open groups."""
     made = pipeline(window, emit)
     for opened in (1_000, 100_000):
@@ -271,7 +271,7 @@ def test_closing_sessions_reads_only_the_chunks_that_hold_one() -> None:
 
 
 @pytest.mark.parametrize(("window", "emit"), MODES[2:], ids=IDS[2:])
-def test_a_table_is_cut_to_its_use_and_every_group_is_found_again(window: Window | None, emit: Emit) -> None:
+def test_the_size_of_chunks_follows_their_use_and_no_group_is_lost(window: Window | None, emit: Emit) -> None:
     """Small chunks while an epoch touches few of many groups, large ones while it touches most of them."""
     made, store = pipeline(window, emit), MemoryStore()
     names: list[str | None] = [None, *(f"k{i}" for i in range(5_000))]
@@ -280,7 +280,7 @@ def test_a_table_is_cut_to_its_use_and_every_group_is_found_again(window: Window
         for touched in epochs:
             outcome = go(made, store, [(0, name, 1) for name in touched], -500)
         assert outcome.rows == len(names)
-        (entry,) = Header.decode(store.head).tables.values()
+        (entry,) = LaneHeader.decode(store.head).tables.values()
         assert entry.groups == len(names)
         assert entry.bytes == sum(map(len, store.blobs.values()))
         assert len(store.blobs) == np.count_nonzero(entry.rows)
@@ -301,29 +301,29 @@ def test_chunks_fill_evenly_although_a_lane_has_only_the_keys_of_its_bucket(monk
     numbers = buckets([pa.chunked_array([names])], len(names), 8)
     mine = [name for name, number in zip(names, numbers, strict=True) if number == 3]
     go(made, store, [(0, name, 1) for name in mine])
-    (entry,) = Header.decode(store.head).tables.values()
+    (entry,) = LaneHeader.decode(store.head).tables.values()
     mean = len(mine) / len(entry.rows)
     assert len(entry.rows) >= 32
     assert 0 < min(entry.rows) <= max(entry.rows) < 2 * mean
 
 
-def test_a_header_comes_back_as_it_was() -> None:
+def test_a_header_is_decoded_as_it_was_encoded() -> None:
     table = TableEntry(np.array([2, 0], np.int32), np.array([5, NO_END]), 70, 3.5)
     logs = {(-10, 0): LogEntry(9, [Segment(3, 1, 8, 90), Segment(8, 0, 2, 40)])}
-    header = Header(-5, 7, logs, {(0, 0): table, (1, 2): TableEntry.empty(session=False)})
-    again = Header.decode(header.encode())
+    header = LaneHeader(-5, 7, logs, {(0, 0): table, (1, 2): TableEntry.empty(session=False)})
+    again = LaneHeader.decode(header.encode())
     assert again.encode() == header.encode()
     assert (again.watermark, again.floor, again.logs) == (-5, 7, logs)
     found = again.tables[0, 0]
     assert (found.rows.tolist(), found.ends.tolist(), found.bytes, found.touched) == ([2, 0], [5, NO_END], 70, 3.5)
     assert header.rows == 12
     assert header.bytes == 200
-    assert Header.decode(None) == Header()
+    assert LaneHeader.decode(None) == LaneHeader()
 
 
 def test_state_of_another_version_is_refused() -> None:
     store = MemoryStore()
-    store.head = Header().encode().replace(f"[{STATE_VERSION},".encode(), f"[{STATE_VERSION + 1},".encode())
+    store.head = LaneHeader().encode().replace(f"[{STATE_VERSION},".encode(), f"[{STATE_VERSION + 1},".encode())
     with pytest.raises(StateDamaged):
         go(pipeline(TUMBLE, "close"), store, [], 0)
 
@@ -346,7 +346,7 @@ def test_a_missing_chunk_is_an_error_and_not_a_smaller_result(window: Window | N
 
 
 @pytest.mark.parametrize(("window", "emit"), [(TUMBLE, "close"), (SESSION, "close"), (None, "changes")])
-def test_state_that_is_not_what_it_should_be_is_an_error(window: Window | None, emit: Emit) -> None:
+def test_state_that_does_not_match_its_header_is_an_error(window: Window | None, emit: Emit) -> None:
     made, store = pipeline(window, emit), MemoryStore()
     go(made, store, [(0, "a", 1)], 0)
     ((key, blob),) = store.blobs.items()
@@ -358,9 +358,7 @@ def test_state_that_is_not_what_it_should_be_is_an_error(window: Window | None, 
 
 
 @pytest.mark.parametrize(("window", "emit"), [(TUMBLE, "close"), (SESSION, "close"), (None, "changes")])
-def test_a_lane_that_is_reset_forgets_what_was_and_keeps_what_this_epoch_brings(
-    window: Window | None, emit: Emit
-) -> None:
+def test_a_reset_deletes_older_state_and_keeps_the_events_of_this_epoch(window: Window | None, emit: Emit) -> None:
     made, store = pipeline(window, emit), MemoryStore()
     go(made, store, [(0, "old", 5), (0, "both", 5)])
     first = go(made, store, [(0, "both", 2), (0, "new", 3)], reset=True)

@@ -1,6 +1,6 @@
 """Late rows: which windows a row loses, which rows are dropped, and that every drop is counted once.
 
-A brute-force model holds whole rows per open window and applies the rules of DESIGN section 6 one row at a time.
+A brute-force model holds whole rows per open window and applies the rules of docs/windows.md one row at a time.
 """
 
 from __future__ import annotations

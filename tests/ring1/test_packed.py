@@ -9,7 +9,7 @@ from headrace.exec.aggregates import schema_of
 from headrace.model.program import Window
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import INLINE_BLOB, INLINE_TOTAL, PackedStore
-from headrace.ring1.state import BlobKey, MemoryStore, Step
+from headrace.ring1.state import BlobKey, LaneStep, MemoryStore
 from tests.ring1.pipelines import make_pipeline
 
 _keys = st.builds(BlobKey, st.integers(-2, 2), st.just(2**62), st.integers(0, 2))
@@ -22,7 +22,7 @@ _actions = st.one_of(
 
 @settings(max_examples=60)
 @given(epochs=st.lists(st.lists(_actions, max_size=12), max_size=6))
-def test_a_packed_store_holds_what_was_put_in_it(epochs: list[list[tuple[str, BlobKey, int]]]) -> None:
+def test_a_packed_store_returns_the_blobs_that_were_put(epochs: list[list[tuple[str, BlobKey, int]]]) -> None:
     inner, expected = MemoryStore(), dict[BlobKey, bytes]()
     for number, actions in enumerate(epochs):
         store = PackedStore(inner)
@@ -69,8 +69,8 @@ def test_a_cleared_store_is_empty_for_the_next_epoch() -> None:
     assert (inner.head, inner.blobs) == (None, {})
 
 
-def test_one_store_serves_one_lane_after_the_other() -> None:
-    """Spark hands the same store object to every lane; what one lane held must not show in the next."""
+def test_one_store_object_serves_many_lanes() -> None:
+    """Spark passes the same store object to every lane. The blobs of one lane must not appear in the next."""
     lanes = [MemoryStore(), MemoryStore()]
     inner = MemoryStore()
     store = PackedStore(inner)
@@ -87,13 +87,13 @@ def test_one_store_serves_one_lane_after_the_other() -> None:
         assert store.get(BlobKey(0, 1, 0)) == b"lane %d" % number
 
 
-def test_an_epoch_without_news_writes_nothing() -> None:
+def test_an_epoch_without_changes_writes_nothing() -> None:
     made = make_pipeline(Window("tumble", 100, 100), "close", keys=(0,), aggregates=(), buckets=1)
     ring1 = made.program.ring1
     assert ring1 is not None
     inner, nothing = MemoryStore(), schema_of(ring1).empty_table()
-    advance(ring1, made.program.meaning, PackedStore(inner), Step(nothing, 50))
+    advance(ring1, made.program.meaning, PackedStore(inner), LaneStep(nothing, 50))
     head = inner.head
-    advance(ring1, made.program.meaning, PackedStore(inner), Step(nothing, 50))
+    advance(ring1, made.program.meaning, PackedStore(inner), LaneStep(nothing, 50))
     assert inner.head is head
     assert inner.writes == 0

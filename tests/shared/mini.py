@@ -26,8 +26,8 @@ from headrace.model.schema import Schema
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import MemoryStore
 from headrace.sinks import SINKS
-from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import pack, unpack
+from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
+from headrace.sinks.in_process import pack, unpack
 from headrace.sources.extent import BAD_FILE
 from headrace.spark.committer import FilesLeftOut, ProbeLived
 from headrace.spark.epochs import EpochPartition, EpochPlanner, read_partition
@@ -149,12 +149,12 @@ class MiniQuery:
         gone = read_quarantine(self.planner.directory).reasons(plan.version)
         present = [p for p in plan.pipelines if p.instance not in gone and p.run not in progress.failures]
         instances = {p.instance: p.name for p in present}
-        kept.epochs.append(Epoch(part.epoch, instances, kept.rows, progress.rows - kept.rows))
+        kept.epochs.append(Epoch(part.planned.epoch, instances, kept.rows, progress.rows - kept.rows))
         kept.rows = progress.rows
-        done = self.planner.directory / "checkpoint" / "commits" / str(part.epoch)
+        done = self.planner.directory / "checkpoint" / "commits" / str(part.planned.epoch)
         done.parent.mkdir(parents=True, exist_ok=True)
         done.touch()  # as Spark does, which keeps more of them
-        done.with_name(str(part.epoch - 2)).unlink(missing_ok=True)
+        done.with_name(str(part.planned.epoch - 2)).unlink(missing_ok=True)
         self.planner.commit(kept.end or {})
 
     def _end(self, problem: str) -> None:
@@ -227,10 +227,10 @@ class Mini:
         self.directory, self.checkpoint, self._buckets = directory, kept or Checkpoint(), buckets
         rows = self.checkpoint.kept
 
-        def driver(sink: SinkDef, output: Schema) -> KeptSink:
+        def driver(sink: SinkDef, settings: SinkSettings, output: Schema) -> KeptSink:
             return KeptSink(rows)
 
-        kind = SinkKind("kept", "for tests", "exactly once", (), lambda sink: _KeptTask(), driver)
+        kind = SinkKind("kept", "for tests", "exactly once", SinkSettings, lambda sink, settings: _KeptTask(), driver)
         patch.setitem(SINKS, "kept", kind)
         patch.setattr("headrace.sources.files.CHEAP", float("inf"))  # however busy the machine is
         # Hubs that the code under test opens by itself, such as that of `headrace run`, run here too.

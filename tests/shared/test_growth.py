@@ -50,7 +50,7 @@ def manifests(mini: Mini) -> list[str]:
 
 
 def sinks(mini: Mini) -> set[int]:
-    return {instance for instance, _ in runtime(mini).committer._sinks}
+    return {instance for instance, _ in runtime(mini).committer.sinks.opened}
 
 
 def instance(mini: Mini, name: str) -> int:
@@ -186,7 +186,7 @@ def test_a_pipeline_whose_sink_owes_an_epoch_is_kept_until_it_is_paid(
     gone, commit, broken = instance(mini, "p"), FileSink.commit, True
 
     def failing(sink: FileSink, key: SinkKey, staged: list[Staged]) -> int:
-        if broken and sink._layout.sink == "late":
+        if broken and sink.paths.sink == "late":
             raise SinkFailed("no room")
         return commit(sink, key, staged)
 

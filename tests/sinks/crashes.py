@@ -15,7 +15,7 @@ _STEPS = ("replace", "rename", "unlink", "rmdir", "fsync", "listdir")
 
 
 class Crash(BaseException):
-    """Not an Exception, so nothing that handles errors can catch it."""
+    """Not an Exception, so that no error handling catches it."""
 
 
 class DyingOs:
@@ -45,7 +45,7 @@ class DyingOs:
 
 @contextmanager
 def crashing_at(step: int) -> Iterator[None]:
-    """Inside, the sinks' file operations die at `step`."""
+    """A context in which the sinks' file operations die at `step`."""
     dying = DyingOs(step)
     with mock.patch.object(files, "os", dying), mock.patch.object(durable, "os", dying):
         yield

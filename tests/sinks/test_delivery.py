@@ -1,4 +1,4 @@
-"""Several sinks of one pipeline: the same cut in all of them, whatever fails, and nothing twice after recovery."""
+"""Several sinks of one pipeline show the same epochs, whatever fails, and nothing twice after recovery."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.ring0.tasks import N, stateless
 
 
 class Rig:
-    """A pipeline with file sinks `a`, `b`, ... below a directory, whose steps fail when they are told to."""
+    """A pipeline with file sinks `a`, `b`, ... below a directory, whose steps fail on request."""
 
     def __init__(self, root: Path, *options: dict[str, str]) -> None:
         self.root = root
@@ -53,7 +53,7 @@ class Rig:
         return result
 
     def fail(self, name: str, step: str, times: int, problem: type[Exception] = SinkFailed) -> None:
-        """The next `times` calls of a step of a sink do nothing but raise."""
+        """The next `times` calls of a step of a sink only raise."""
         real: Callable[..., Any] = getattr(self.open[name], step)
         left = [times]
 
@@ -93,7 +93,7 @@ def test_what_is_owed_outlives_epochs_that_are_given_up(tmp_path: Path) -> None:
     assert rig.shown("a") == [1, 3, 4] and rig.shown("b") == [1, 4]
 
 
-def test_a_sink_that_cannot_promise_lets_nothing_be_seen_anywhere(tmp_path: Path) -> None:
+def test_if_a_sink_cannot_promise_nothing_is_visible_anywhere(tmp_path: Path) -> None:
     rig = Rig(tmp_path, {}, {})
     rig.fail("b", "promise", 1)
     result = rig.deliver(0, rig.staged(0, 1))
@@ -104,7 +104,7 @@ def test_a_sink_that_cannot_promise_lets_nothing_be_seen_anywhere(tmp_path: Path
     assert rig.shown("a") == rig.shown("b") == [2]
 
 
-def test_a_sink_that_may_be_detached_does_not_hold_up_the_others(tmp_path: Path) -> None:
+def test_a_sink_that_may_be_detached_does_not_block_the_others(tmp_path: Path) -> None:
     rig = Rig(tmp_path, {}, {"on_failure": "detach"}, {})
     rig.fail("b", "promise", 1)
     result = rig.deliver(0, rig.staged(0, 1))

@@ -1,4 +1,4 @@
-"""The commit protocol of the file sinks: exactly once, whatever dies and whenever."""
+"""The commit protocol of the file sinks: exactly once, whichever process dies at whichever step."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Runner:
 
 
 def visible(root: Path) -> list[int]:
-    """What a reader sees: every line of every file that is not hidden."""
+    """The lines that a reader sees: every line of every file that is not hidden."""
     return sorted(int(line) for path in root.glob("*.txt") for line in path.read_text().splitlines())
 
 
@@ -234,7 +234,7 @@ def test_readers_that_look_all_the_time_never_see_a_partial_file(tmp_path: Path)
     assert all(count % 1000 == 0 for count in counts)
 
 
-def test_a_committed_file_that_somebody_removed_is_reported(tmp_path: Path) -> None:
+def test_a_committed_file_that_was_removed_by_hand_is_reported(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     runner.run(0, [[1]])
     next(tmp_path.glob("*.txt")).unlink()
@@ -270,7 +270,7 @@ def digested(runner: Runner, epoch: int, digest: str) -> SinkKey:
     return SinkKey(runner.checkpoint, runner.instance, epoch, digest)
 
 
-def test_a_manifest_of_other_input_is_not_taken_for_the_epoch_s(tmp_path: Path) -> None:
+def test_a_manifest_of_other_input_is_not_mistaken_for_that_of_the_epoch(tmp_path: Path) -> None:
     runner, sink = Runner(tmp_path), FileSink(tmp_path, "s", "txt")
     sink.commit(digested(runner, 0, "a"), runner.stage(0, [[1]]))
     again = runner.stage(0, [[1]])

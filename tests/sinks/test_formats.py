@@ -1,4 +1,4 @@
-"""What the parquet and jsonl sinks write."""
+"""The files that the parquet and jsonl sinks write."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_jsonl_keeps_nulls_when_asked(tmp_path: Path) -> None:
     assert json.loads(first)["pos"] == {"lat": -0.5, "name": None}
 
 
-def test_jsonl_writes_what_is_no_number_as_text(tmp_path: Path) -> None:
+def test_jsonl_writes_nan_and_infinities_as_text(tmp_path: Path) -> None:
     table = pa.table(
         {"d": pa.array([math.nan, math.inf, -math.inf, -0.0]), "f": pa.array([math.nan] * 4, pa.float32())}
     )

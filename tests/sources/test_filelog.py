@@ -1,4 +1,4 @@
-"""The log of the files source is compacted: it forgets what was read, and nothing that matters."""
+"""Compacting the log of the files source removes what was read, and nothing that is still needed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_file_that_was_read_and_is_gone_is_remembered_for_a_week(
     aside = tmp_path / "aside.json"
 
     def later(days: float, source: Files, known: bool) -> Files:
-        """A file more, read and committed, some days later; and a restart."""
+        """Read and commit one more file, some days later, then restart."""
         clock.now += days * 24 * 3600
         write(data / f"{clock.now}.json", 0, 1)
         end = source.latest(offset(source), None)

@@ -1,4 +1,4 @@
-"""The source `files`: any cut gives the same rows, the log survives, changed files are noticed."""
+"""The source `files`: any cut gives the same rows, the log survives, changed files are detected."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_native_rows_of_one_size_are_read_wherever_a_file_is_cut(
     assert len(found) == count + (rest > 0)
 
 
-def test_a_record_longer_than_a_chunk_is_reported_once_and_never_held(tmp_path: Path) -> None:
+def test_a_record_longer_than_a_chunk_is_reported_once_and_never_loaded(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b'{"a":1}\n' + b"z" * 100_000 + b'\n{"a":2}\n')
     fmt = FORMATS["json"].make(SCHEMA, {"max_record_bytes": "500"})
@@ -320,7 +320,7 @@ def test_a_file_that_changes_after_it_was_read_is_noticed_by_the_next_full_listi
 def test_a_file_is_known_again_where_directory_entries_have_inodes_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As overlay file systems do: what a directory lists is not what a stat says."""
+    """Make directory entries differ from stat, as on overlay file systems."""
     write(tmp_path / "a.json", 0, 5)
 
     class Entry:
@@ -350,7 +350,7 @@ def test_a_file_that_is_gone_before_it_was_read_is_named(tmp_path: Path) -> None
         rows(source, source.initial(), end)
 
 
-def test_a_file_that_goes_while_it_is_listed_is_no_error_and_one_that_may_not_be_read_is(
+def test_a_file_deleted_during_a_listing_is_no_error_and_an_unreadable_one_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
@@ -434,7 +434,7 @@ def test_create_refuses_a_directory_that_cannot_be_listed(tmp_path: Path, monkey
         check_stream(stream(tmp_path))
 
 
-def test_a_glob_without_matches_is_no_mistake_and_finds_files_later(tmp_path: Path) -> None:
+def test_a_glob_without_matches_is_allowed_and_finds_files_later(tmp_path: Path) -> None:
     definition = StreamDef("s", SCHEMA, None, 0, "files", "json", {"path": str(tmp_path / "*.json")})
     check_stream(definition)
     source = make(definition, tmp_path / "state")
@@ -472,7 +472,7 @@ def test_good_files_of_a_listing_that_failed_are_read_when_the_bad_one_is_gone(
     assert sorted(str(r[0]) for r in rows(source, source.initial(), end)) == list("0123567")
 
 
-def test_a_directory_whose_files_cannot_be_looked_at_is_an_error(
+def test_a_directory_whose_files_cannot_be_accessed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
@@ -510,7 +510,7 @@ def test_a_large_directory_is_exhausted_when_it_was_looked_at(
 
 
 @pytest.mark.parametrize("tail", ["false", "true"])
-def test_start_latest_passes_over_what_is_there_and_means_the_same_after_a_crash(tmp_path: Path, tail: str) -> None:
+def test_start_latest_skips_existing_files_and_means_the_same_after_a_crash(tmp_path: Path, tail: str) -> None:
     inputs, state = tmp_path / "in", tmp_path / "state"
     inputs.mkdir()
     write(inputs / "0", 0, 5)

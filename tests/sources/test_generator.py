@@ -15,7 +15,7 @@ from headrace.formats import FORMATS
 from headrace.model.program import StreamDef
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES, check_stream
-from headrace.sources.base import Source
+from headrace.sources.base import StreamSource
 
 TYPES = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP",
@@ -37,12 +37,12 @@ class Clock:
         return self.now
 
 
-def make(stream: StreamDef, tmp_path: Path, clock: Clock | None = None) -> Source:
+def make(stream: StreamDef, tmp_path: Path, clock: Clock | None = None) -> StreamSource:
     check_stream(stream)
     return SOURCES["generator"].make(stream, tmp_path, clock or Clock())
 
 
-def text(stream: StreamDef, source: Source, begin: int, end: int, parallelism: int) -> bytes:
+def text(stream: StreamDef, source: StreamSource, begin: int, end: int, parallelism: int) -> bytes:
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
     splits = source.splits({"row": begin}, {"row": end}, parallelism)
     return b"".join(bytes(chunk.data) for split in splits for chunk in split.read(fmt))

@@ -1,4 +1,4 @@
-"""How a file is known again: by name, size and digest; and how seldom an idle stream looks."""
+"""How a file is recognized (by name, size and digest), and how rarely an idle stream checks its directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.sources.test_files import Clock, make, rows, stream, write
 
 
 class Still:
-    """A clock that moves only when it is told to."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -32,7 +32,7 @@ class Still:
 
 
 def old_line(path: Path, inode: int | None = None, **facts: Any) -> str:
-    """A line as logs had it before digests of samples and times were kept."""
+    """A log line of the version before digests of samples and times were stored."""
     data = path.read_bytes()
     head = data[:4096]
     line = {"path": str(path), "inode": path.stat().st_ino if inode is None else inode, "begin": 0, "end": len(data)}
@@ -41,7 +41,7 @@ def old_line(path: Path, inode: int | None = None, **facts: Any) -> str:
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_a_log_of_the_old_form_is_read_and_goes_on(tmp_path: Path, copied: bool) -> None:
+def test_a_log_of_the_old_form_is_read_and_continued(tmp_path: Path, copied: bool) -> None:
     data, state = tmp_path / "data", tmp_path / "state"
     data.mkdir()
     state.mkdir()
@@ -152,7 +152,7 @@ def test_an_idle_stream_looks_at_its_directory_and_lists_it_only_now_and_then(
     assert len(rows(source, end, source.latest(end, None))) == 3  # at once, because the directory's time tells
 
 
-def test_a_file_that_no_directory_time_tells_of_is_found_by_the_next_full_listing(
+def test_a_file_that_does_not_change_the_directory_time_is_found_by_the_next_full_listing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, clock = tmp_path / "data", Still()
@@ -183,7 +183,7 @@ def test_a_directory_time_proves_nothing_while_it_is_young(
     assert (source.latest(start, None) == start) == (age > 2)
 
 
-def test_a_clock_that_is_set_back_holds_up_nothing(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_blocks_nothing(tmp_path: Path) -> None:
     data, clock = tmp_path / "data", Still()
     data.mkdir()
     source = make(stream(data), tmp_path / "state", clock)  # type: ignore[arg-type]

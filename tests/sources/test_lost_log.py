@@ -1,4 +1,4 @@
-"""A log of files that was lost or cut is an error: it is never made again from a listing."""
+"""A lost or truncated file log is an error: it is never rebuilt from a listing."""
 
 from __future__ import annotations
 

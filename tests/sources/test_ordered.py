@@ -1,4 +1,4 @@
-"""Files that are read in order by one task: compressed, multiline, without delimiters."""
+"""Files that one task reads in order: compressed, multiline, without delimiters."""
 
 from __future__ import annotations
 

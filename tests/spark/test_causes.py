@@ -1,4 +1,4 @@
-"""Why a query ended, as people read it: from what Spark really reports."""
+"""The cause of a failed query, found in texts that Spark really reports."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ def wrapped(root: str, first: str = "Task 0 failed") -> str:
         ("nothing that we know", "nothing that we know"),
     ],
 )
-def test_the_innermost_cause_is_told(text: str, cause: str) -> None:
+def test_the_innermost_cause_is_reported(text: str, cause: str) -> None:
     assert in_short(text) == cause
 
 
-def test_a_full_disk_of_spark_s_is_one_of_our_errors() -> None:
+def test_a_full_disk_in_spark_is_one_of_our_errors() -> None:
     assert kind_of(in_short(wrapped("java.io.IOException: No space left on device"))) is DiskFull
 
 
-def test_a_damaged_file_of_spark_s_checkpoint_is_named_and_not_tried_again() -> None:
+def test_a_damaged_file_of_the_checkpoint_is_named_and_not_retried() -> None:
     text = wrapped("org.apache.hadoop.fs.ChecksumException: Checksum error: file:/s/checkpoint/offsets/1 at 0 exp: 1")
     assert kind_of(in_short(text)) is StateDamaged
     assert "/s/checkpoint/offsets/1" in in_short(text)
 
 
-def test_the_chain_of_causes_is_looked_at_although_pyspark_shows_only_the_outermost() -> None:
+def test_the_cause_is_found_although_pyspark_shows_only_the_outermost_error() -> None:
     class Captured(Exception):
         _stackTrace = wrapped("java.io.IOException: it is a directory")
 

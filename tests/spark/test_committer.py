@@ -1,4 +1,4 @@
-"""The end of an epoch without Spark: what a pipeline that failed may still say, and when it is heard again."""
+"""The commit of epochs, without Spark: what is committed of a pipeline that failed, and when it counts again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.bridge.messages import Row
+from headrace.bridge.reports import PlannedEpoch
 from headrace.errors import MissingInput, SinkFailed, StreamFailed
 from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, SinkDef
 from headrace.ring0.task import run_task
@@ -47,7 +48,7 @@ class Stream:
         split = Chunks((lines({"word": word}),))
         leaving = tuple(left for left in plan.left if left not in self.before)
         self.before = plan.left
-        given = TaskInput(plan, split, 0, 1, self.epoch, "checkpoint", None, leaving)
+        given = TaskInput(plan, split, 0, PlannedEpoch(self.epoch, 1, "checkpoint"), leaving)
         self.committer.commit([row for rows in run_task(given) for row in rows])
         return self.summaries[-1].failures
 
@@ -56,7 +57,7 @@ class Stream:
         return list(sink.read().column(0).to_pylist())
 
 
-def test_a_pipeline_that_failed_is_not_heard_until_it_begins_anew(tmp_path: Path) -> None:
+def test_nothing_of_a_failed_pipeline_is_committed_until_it_is_started_again(tmp_path: Path) -> None:
     running = Stream(tmp_path)
     first = running.publish(1, CASTS, NEIGHBOUR)
     assert running.commit(first, "1") == {}
@@ -78,7 +79,7 @@ def test_a_pipeline_that_failed_is_not_heard_until_it_begins_anew(tmp_path: Path
     assert running.held(NEIGHBOUR) == ["1", "x", "2", "3", "y", "4"]
 
 
-def test_what_a_pipeline_missed_is_a_gap_that_lasts(tmp_path: Path) -> None:
+def test_epochs_that_a_pipeline_missed_are_a_gap_in_its_status(tmp_path: Path) -> None:
     running = Stream(tmp_path)
     both, one = running.publish(1, CASTS, NEIGHBOUR), running.publish(2, NEIGHBOUR)
     running.commit(both, "1")
@@ -109,7 +110,9 @@ def test_the_epochs_before_a_pipeline_s_first_are_no_gap(tmp_path: Path) -> None
     assert read_progress(tmp_path).pipelines["1"].missed_rows == 0
 
 
-def test_a_dropped_pipeline_is_forgotten_after_its_last_epoch_and_a_stopped_one_is_not(tmp_path: Path) -> None:
+def test_the_counters_of_a_dropped_pipeline_are_deleted_after_its_last_epoch_and_those_of_a_stopped_one_are_not(
+    tmp_path: Path,
+) -> None:
     running = Stream(tmp_path)
     both, one = running.publish(1, CASTS, NEIGHBOUR), running.publish(2, NEIGHBOUR)
     running.commit(both, "1")
@@ -138,7 +141,7 @@ def test_an_epoch_of_which_no_task_reports_is_an_error_and_one_that_was_never_pl
 def test_a_commit_whose_query_was_stopped_while_it_hung_stores_nothing(tmp_path: Path) -> None:
     running = Stream(tmp_path)
     plan = running.publish(1, NEIGHBOUR)
-    given = TaskInput(plan, Chunks((lines({"word": "x"}),)), 0, 1, 0, "checkpoint", None, ())
+    given = TaskInput(plan, Chunks((lines({"word": "x"}),)), 0, PlannedEpoch(0, 1, "checkpoint"))
     rows = [row for rows in run_task(given) for row in rows]
     asked: list[str] = []
 
@@ -154,7 +157,7 @@ def test_a_commit_whose_query_was_stopped_while_it_hung_stores_nothing(tmp_path:
     assert read_progress(tmp_path).epoch == -1
 
 
-def test_a_sink_that_owes_an_epoch_is_asked_again_between_epochs(tmp_path: Path) -> None:
+def test_a_sink_that_owes_an_epoch_is_retried_between_epochs(tmp_path: Path) -> None:
     running = Stream(tmp_path)
     both = tuple(SinkDef(name, "memory", {"retries": "0", "on_failure": "detach"}) for name in ("one", "two"))
     pipeline = replace(NEIGHBOUR, sinks=both)

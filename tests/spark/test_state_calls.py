@@ -1,4 +1,4 @@
-"""Calls in a row reach Spark's state server as its own client would send them, and every answer finds its call."""
+"""Pipelined calls have the bytes of Spark's own client, and every answer belongs to its call."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def served() -> Iterator[tuple[MapState, Server]]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, state_calls.MANY, state_calls.WINDOW, 3 * state_calls.WINDOW + 1])
-def test_what_was_put_is_found_also_one_by_one(served: tuple[MapState, Server], count: int) -> None:
+def test_values_that_were_put_are_read_back_together_and_one_by_one(
+    served: tuple[MapState, Server], count: int
+) -> None:
     state, server = served
     blobs = [((i, -i), bytes([i % 251]) * (i * 37)) for i in range(1, count + 1)]
     update_many(state, blobs)
@@ -103,8 +105,8 @@ def test_a_failed_call_is_raised(served: tuple[MapState, Server]) -> None:
         get_many(state, keys)
 
 
-def test_what_breaks_off_is_sparks_failure_and_no_pipelines(served: tuple[MapState, Server]) -> None:
-    """Its answers are still on the connection: nobody may go on with it."""
+def test_a_broken_connection_is_a_failure_of_spark_and_not_of_a_pipeline(served: tuple[MapState, Server]) -> None:
+    """Answers may still be on the connection, so it must not be used again."""
     state, server = served
     keys = [(i, i) for i in range(state_calls.MANY)]
     api: Any = state._mapStateClient._stateful_processor_api_client
@@ -122,7 +124,7 @@ def test_what_breaks_off_is_sparks_failure_and_no_pipelines(served: tuple[MapSta
     assert server.is_alive()
 
 
-def test_a_release_with_other_messages_is_asked_one_by_one(
+def test_a_spark_release_with_other_messages_gets_single_calls(
     served: tuple[MapState, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, server = served
@@ -137,9 +139,7 @@ def test_a_release_with_other_messages_is_asked_one_by_one(
         state_calls._understood.cache_clear()
 
 
-def test_a_client_that_is_not_known_is_asked_one_by_one(
-    served: tuple[MapState, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_client_gets_single_calls(served: tuple[MapState, Server], monkeypatch: pytest.MonkeyPatch) -> None:
     state, _ = served
     monkeypatch.setattr(state_calls, "_messages", None)
     blobs = [((i, i), bytes([i])) for i in range(20)]

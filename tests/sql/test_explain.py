@@ -129,15 +129,19 @@ def test_verbose_lists_every_rule() -> None:
     [
         ("csv", {}, "cut among the tasks; compressed files each in order, by one task"),
         ("csv", {"codec": "none"}, "cut among the tasks"),
-        ("csv", {"multiline": "true"}, "each file in order, by one task (multiline: quoted fields may hold newlines)"),
+        (
+            "csv",
+            {"multiline": "true"},
+            "each file in order, by one task (multiline: quoted fields may contain newlines)",
+        ),
         ("csv", {"codec": "gzip"}, "each file in order, by one task (codec gzip cannot be cut)"),
         ("csv", {"record_delimiter": ";;"}, "each file in order, by one task (the record delimiter can begin inside"),
-        ("length_prefixed", {}, "each file in order, by one task (nothing in the middle"),
+        ("length_prefixed", {}, "each file in order, by one task (the beginning of a record"),
         ("native", {}, "each file in order, by one task (rows with STRING or BINARY values differ in size)"),
     ],
 )
 def test_explain_says_who_reads_a_file_and_why(fmt: str, options: dict[str, str], said: str) -> None:
-    stream = StreamDef("s", Schema((Field("a", STRING),)), None, 0, "files", fmt, options)
+    stream = StreamDef("s", Schema((Field("a", STRING),)), None, 0, "files", fmt, {"path": "in", **options})
     (select,) = parse_script("SELECT a FROM s")
     assert isinstance(select, Select)
     declared = ScriptNames()

@@ -21,7 +21,7 @@ from headrace.state.notices import (
 )
 
 EVERY_KIND = (
-    EpochPlanned(stream="s", pid=7, plan=2, epoch=3, backlog=40),
+    EpochPlanned(stream="s", pid=7, plan=2, epoch=3, backlog=40, planning_ms=1.5),
     ProbePlanned(stream="s", pid=7, epoch=3),
     SourceIdle(stream="s", pid=7, plan=2, exhausted=True),
     PlanningHeld(stream="s", pid=7),
@@ -84,7 +84,7 @@ def test_a_notice_that_is_not_whole_is_ignored(
     board: NoticeBoard, received: queue.Queue[Notice], wrong: dict[str, object]
 ) -> None:
     whole = {"token": board.token, "version": NOTICE_VERSION, "kind": "planned", "stream": "s", "pid": 7}
-    send(board, json.dumps(whole | {"plan": 1, "epoch": 3, "backlog": 0} | wrong).encode())
+    send(board, json.dumps(whole | {"plan": 1, "epoch": 3, "backlog": 0, "planning_ms": 0.0} | wrong).encode())
     send_notice(board.port, board.token, HELD)
     assert received.get(timeout=5) == HELD
 

@@ -1,4 +1,4 @@
-"""`headrace top`: the live view of a hub that another process owns."""
+"""`headrace top`: the live view of a hub that another process owns, or the last facts of one that nobody runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from rich.live import Live
 from headrace.app.view.lines import status_lines
 from headrace.app.view.live import draw
 from headrace.errors import HubUnreachable
+from headrace.hub.observed import pipeline_status
 from headrace.service.client import RemoteHub, statuses
+from headrace.service.offline import OfflineHub
 
 
 def watch(server: str | None, state_dir: Path, console: Console | None = None, limit: int | None = None) -> None:
     """Redraw once a second until Ctrl-C, or `limit` times. In a pipe, print lines instead. Raises HubUnreachable."""
     out = console or Console()
-    hub = RemoteHub(server if server is not None else state_dir)
+    try:
+        hub = RemoteHub(server if server is not None else state_dir)
+    except HubUnreachable:
+        if server is not None:
+            raise
+        _show_last(state_dir, out)
+        return
     live = Live(console=out, auto_refresh=False) if out.is_terminal else None
     shown = 0
     last: int | None = None
@@ -44,3 +52,17 @@ def watch(server: str | None, state_dir: Path, console: Console | None = None, l
         finally:
             if live is not None:
                 live.stop()
+
+
+def _show_last(state_dir: Path, out: Console) -> None:
+    """What a state directory says that no process owns. Raises MissingFile when it is none."""
+    hub = OfflineHub(state_dir)
+    streams = [hub.runtime(name).status() for name in hub.catalog.streams]
+    records = hub.catalog.pipelines.values()
+    pipelines = [pipeline_status(record, hub.runtime(record.definition.program.stream)) for record in records]
+    note = f"no process runs the hub in {state_dir}: this is from its last run"
+    if out.is_terminal:
+        out.print(draw(streams, pipelines, note))
+        return
+    for line in (*status_lines(streams, pipelines), note):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)

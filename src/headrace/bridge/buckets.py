@@ -1,4 +1,4 @@
-"""Which bucket a group belongs to: a documented 64-bit hash over a canonical encoding, the same on every machine.
+"""The bucket of a group: a 64-bit hash over a canonical encoding of its keys, the same on every machine.
 
     value             canonical encoding                                   hash
     NULL              -                                                    the constant NULL_HASH
@@ -9,8 +9,8 @@
     nested            compact ASCII JSON, members in order, -0.0 as 0.0       xxh64, seed 0
 
 The hashes h1..hn of the keys are combined from left to right, starting at 0: h = mix64(h XOR hi). The bucket is h
-modulo the instance's bucket count, which never changes. The window is not in the hash. Test vectors:
-tests/bridge/test_buckets.py.
+modulo the number of buckets of the instance, which never changes. The window is not part of the hash. Test vectors are
+in tests/bridge/test_buckets.py.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _integer_bits(column: pa.Array[Any]) -> Hashes:
 
 
 def _by_value(column: pa.Array[Any]) -> Hashes:
-    """Hash each distinct value once; group keys repeat across windows."""
+    """Hash each distinct value once, because group keys repeat across windows."""
     nested = pa.types.is_nested(column.type)
     if nested:
         column = pa.array([None if v is None else _json(v) for v in column.to_pylist()], pa.string())
@@ -108,7 +108,7 @@ def _json(value: object) -> str:
 
 
 def _normal(value: object) -> object:
-    """A nested value with every -0.0 made 0.0; json writes every NaN alike."""
+    """A nested value with 0.0 for every -0.0. NaNs need nothing: json writes all of them the same way."""
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, dict):

@@ -1,12 +1,14 @@
-"""What crosses from Ring 0 to Ring 1, and from both to the driver: one row per message, one fixed Spark schema.
+"""Messages from Ring 0 to Ring 1, and from both to the driver: one row per message, in one fixed Spark schema.
 
-A row is (instance, bucket, task, seq, kind, payload). A *lane* is one (instance, bucket): one consumer by construction,
-because Spark groups by it, and one producer per task. Within an epoch each task sends to a lane: events, then its
-watermark, then the epoch's barrier, then eof if the lane ends; `in_order` restores that order over all tasks.
-Instance 0 is the stream's own lane: task reports, on their way to the driver.
+A row is (instance, bucket, task, seq, kind, payload). A *lane* is one (instance, bucket). It has one consumer, because
+Spark groups by it, and one producer per task. Within an epoch each task sends a lane its events, then its watermark,
+then the epoch's barrier, then an end if the lane ends. `in_order` restores that order over all tasks. Instance 0 is the
+stream's own lane, which carries task reports to the driver.
 
-The payload's form depends on the kind: JSON for control, `headrace.bridge.rows` for rows. The schema never changes
-(Spark could not restart otherwise); what may change is inside and carries `VERSION`, or for rows their own magic.
+The kind decides the form of the payload. Rows are encoded by `headrace.bridge.rows`. All other payloads are frozen
+dataclasses (`headrace.bridge.reports` and below), written by `encode` and read by `decode`. The Spark schema never
+changes, because Spark could not restart the query otherwise. Payloads may change: they carry `VERSION`, and rows carry
+a magic number of their own.
 """
 
 from __future__ import annotations
@@ -16,31 +18,35 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.bridge import wire
 from headrace.errors import InternalError
 from headrace.sinks.base import Staged
 
-VERSION = 1
+T = TypeVar("T")
+
+VERSION = 2
 STREAM_LANE = 0
-# A batch costs about 20 us to make, and more on the other side: many small messages share one.
+# A batch costs about 20 us to make, and more on the receiving side, so many small messages share one.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 2 * 1024 * 1024
 
 
 class Kind(IntEnum):
-    """The kinds in the order in which one task sends them to one lane."""
+    """The kinds of message, in the order in which one task sends them to one lane."""
 
     EVENTS = 1  # partial aggregates
-    WATERMARK = 2  # LaneEpoch: this task's highest event time, and what the lane must know of the epoch
-    BARRIER = 3  # JSON {"kind", "id"}: the task has nothing more for the lane in this epoch
-    EOF = 4  # LaneEnd as JSON: a life of the lane ends
-    OUTPUT = 5  # to the driver: a sink's receipt
-    ERROR = 6  # to the driver: the pipeline failed here
-    REPORT = 7  # to the driver: what a task or a lane did
+    WATERMARK = 2  # LaneEpoch: the task's highest event time, and the facts of the epoch that the lane needs
+    BARRIER = 3  # Barrier: the task has nothing more for the lane in this epoch
+    EOF = 4  # LaneEnd: the pipeline ends or starts again in this lane
+    OUTPUT = 5  # to the driver, Receipt: what a sink has staged
+    ERROR = 6  # to the driver, Failure: a pipeline or one of its sinks failed
+    REPORT = 7  # to the driver, TaskReport or LaneReport: what a task or a lane did
+    NO_EPOCH = 8  # to the driver, empty: Spark ran a batch for which no epoch was planned
 
 
 class Row(NamedTuple):
@@ -67,10 +73,10 @@ ARROW = pa.schema(_FIELDS)
 
 
 def to_batch(rows: list[Row]) -> pa.RecordBatch:
-    """Messages as the one Arrow batch form that Spark checks against `SPARK_DDL`.
+    """The messages as an Arrow batch with the schema of `SPARK_DDL`.
 
-    Made of buffers: Arrow takes 8 us to look at a Python sequence of two numbers, and would copy every payload into a
-    buffer that grows with each.
+    It is built from buffers. Arrow takes 8 us to inspect a Python sequence of two numbers, and would copy every payload
+    into a buffer that grows with each.
     """
     numbers = np.array([row[:-1] for row in rows], np.int64).reshape(-1, len(_FIELDS) - 1)
     payloads = [row.payload for row in rows]
@@ -88,7 +94,7 @@ def _array(kind: pa.DataType, rows: int, *buffers: bytes | memoryview) -> pa.Arr
 
 
 def batches(messages: Iterable[list[Row]]) -> Iterator[pa.RecordBatch]:
-    """Messages as they are handed over to Spark: as many at a time as are worth a batch."""
+    """Group messages into batches for Spark: at least BATCH_MESSAGES messages or BATCH_BYTES bytes, except the last."""
     waiting: list[Row] = []
     size = 0
     for rows in messages:
@@ -102,14 +108,30 @@ def batches(messages: Iterable[list[Row]]) -> Iterator[pa.RecordBatch]:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Messages of one lane in the order that makes a re-run equal: by kind, then task, then sequence."""
+    """The messages of one lane by kind, task and sequence number: a re-run of the epoch sees the same order."""
     return sorted(rows, key=lambda r: (r.kind, r.task, r.seq))
+
+
+def encode(message: object) -> bytes:
+    """A dataclass as a payload: the version, a space, then JSON."""
+    return b"%d %b" % (VERSION, wire.write(message))
+
+
+def decode(kind: type[T], payload: bytes) -> T:
+    """The message that `encode` wrote. Raises InternalError if it has another version."""
+    version, _, text = payload.partition(b" ")
+    if version != b"%d" % VERSION:
+        raise InternalError(f"a message has version {version[:20]!r}, but this release reads version {VERSION}")
+    return wire.read(kind, text)
 
 
 @dataclass(frozen=True, slots=True)
 class LaneEpoch:
-    """A task's watermark message. `max_time` is None when the task saw no event time. Task 0's carries the `program`
-    (a PipelineDef as JSON), so Ring 1 needs nothing but its messages; the others' is empty."""
+    """A task's watermark message to a lane.
+
+    `max_time` is None when the task saw no event time. Only task 0 sends the `program` (a PipelineDef as JSON), so that
+    Ring 1 needs nothing but its messages.
+    """
 
     epoch: int
     tasks: int
@@ -120,7 +142,7 @@ class LaneEpoch:
     program: str = ""
 
     def encode(self) -> bytes:
-        """JSON, then a zero byte, then the program as it is: text inside JSON costs a second round of quoting."""
+        """JSON, a zero byte, then the program as it is: inside the JSON it would be quoted a second time."""
         facts = [VERSION, self.epoch, self.tasks, self.checkpoint, self.watermark, self.max_time, self.delay]
         return b"%b\0%b" % (json.dumps(facts).encode(), self.program.encode())
 
@@ -129,49 +151,40 @@ class LaneEpoch:
         facts, _, program = payload.partition(b"\0")
         version, *values = json.loads(facts)
         if version != VERSION:
-            raise InternalError(f"a watermark message has version {version}, this is {VERSION}")
+            raise InternalError(f"a watermark message has version {version}, but this release reads version {VERSION}")
         return LaneEpoch(*[*values, program.decode()])
 
 
 @dataclass(frozen=True, slots=True)
 class LaneEnd:
-    """An eof message: a life of the lane ends. `flush` closes what is open, `drop` forgets the state afterwards,
-    `reset` forgets what was before this epoch."""
+    """An end message: a pipeline leaves the lane, starts again in it, or its input is over.
+
+    `flush` closes all windows, `drop` deletes the state after that, `reset` deletes the state from before this epoch.
+    """
 
     flush: bool
     drop: bool = False
     reset: bool = False
 
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a sink has staged for an instance in this epoch, for the driver to commit."""
+
+    instance: int
+    sink: str
+    staged: Staged
+
     def encode(self) -> bytes:
-        return encode_json({"flush": self.flush, "drop": self.drop, "reset": self.reset})
+        """JSON, a zero byte, then the staged rows, if the receipt carries them."""
+        facts = [VERSION, self.instance, self.sink, self.staged.rows, self.staged.file]
+        return b"%b\0%b" % (json.dumps(facts).encode(), self.staged.data)
 
     @staticmethod
-    def decode(payload: bytes) -> LaneEnd:
-        value = decode_json(payload)
-        return LaneEnd(value["flush"], value["drop"], value["reset"])
-
-
-def encode_json(value: dict[str, Any]) -> bytes:
-    """A control payload."""
-    return json.dumps({"v": VERSION, **value}).encode()
-
-
-def decode_json(payload: bytes) -> dict[str, Any]:
-    """What `encode_json` wrote."""
-    value = json.loads(payload)
-    if value.get("v") != VERSION:
-        raise InternalError(f"a message has version {value.get('v')}, this is {VERSION}")
-    return dict(value)
-
-
-def encode_receipt(instance: int, sink: str, staged: Staged) -> bytes:
-    """A sink's receipt: JSON, then a zero byte, then the rows it carries, if any."""
-    facts = {"instance": instance, "sink": sink, "rows": staged.rows, "file": staged.file}
-    return encode_json(facts) + b"\0" + staged.data
-
-
-def decode_receipt(payload: bytes) -> tuple[int, str, Staged]:
-    """Instance, sink name and receipt, as `encode_receipt` wrote them."""
-    facts, _, data = payload.partition(b"\0")
-    value = decode_json(facts)
-    return value["instance"], value["sink"], Staged(value["rows"], value["file"], data)
+    def decode(payload: bytes) -> Receipt:
+        facts, _, data = payload.partition(b"\0")
+        version, *values = json.loads(facts)
+        if version != VERSION:
+            raise InternalError(f"a receipt has version {version}, but this release reads version {VERSION}")
+        instance, sink, rows, file = values
+        return Receipt(instance, sink, Staged(rows, file, data))

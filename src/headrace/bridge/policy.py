@@ -1,11 +1,11 @@
-"""The batch policy: when the rows that wait become an epoch (DESIGN section 6).
+"""The batch policy: when waiting rows become an epoch.
 
-An epoch costs a fixed amount, so rows that come in drops may be worth waiting for. Three triggers, whichever is first:
-enough rows wait (`max_rows`), the oldest has waited long enough (`max_latency`), or the epoch before closed windows and
-the stream is to be brought up to date at once (`flush_on_watermark`). What cannot wait (a new plan, a barrier, the end
-of a finite source) cuts whatever is there. Nothing to read never makes an epoch by itself.
+An epoch has a fixed cost, so it can be better to wait for more rows. The first of three triggers starts an epoch:
+enough rows wait (`max_rows`), the oldest row has waited long enough (`max_latency`), or the previous epoch closed
+windows (`flush_on_watermark`). A new plan, a barrier or the end of a finite source starts one at once, with or without
+rows. Without rows and such a reason there is no epoch.
 
-Why the defaults are what they are: docs/design/2026-11-16-batch-policy.md.
+docs/design/2026-11-16-batch-policy.md explains the defaults.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Trigger = Literal["urgent", "watermark", "rows", "latency"]
-Clock = Callable[[], float]  # seconds, never going back
+Clock = Callable[[], float]  # seconds of a monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """What a stream declares. `max_latency` is in microseconds, from a row's arrival to the planning of its epoch."""
+    """The policy of one stream. `max_latency` is in microseconds, from a row's arrival to the planning of its epoch."""
 
     max_rows: int
     max_latency: int
@@ -28,11 +28,11 @@ class BatchPolicy:
 
     def __post_init__(self) -> None:
         if self.max_rows < 1 or self.max_latency < 0:
-            raise ValueError("a batch has at least one row, and waits no time or some")
+            raise ValueError("max_rows must be at least 1, and max_latency at least 0")
 
 
 class Batcher:
-    """Decides for one stream. Ask at every poll; one caller, one thread."""
+    """Applies the policy to one stream. Call `cut` at every poll, from one thread."""
 
     def __init__(self, policy: BatchPolicy, clock: Clock) -> None:
         self.policy = policy
@@ -40,8 +40,9 @@ class Batcher:
         self._since: float | None = None  # when waiting rows were first seen
 
     def cut(self, waiting: int | None, *, closed: bool = False, urgent: bool = False) -> Trigger | None:
-        """Whether to cut an epoch now, and why. `waiting` rows are there (0: nothing, None: some, nobody knows how
-        many); `closed`: the epoch before closed windows; `urgent`: something else cannot wait."""
+        """The reason to start an epoch now, or None. `waiting` is the number of rows, None if there are some but their
+        number is unknown. `closed` says that the previous epoch closed windows, `urgent` that there is another reason
+        that cannot wait."""
         trigger = self._trigger(waiting, closed, urgent)
         if trigger is not None:
             self._since = None
@@ -65,8 +66,9 @@ class Batcher:
 
 
 class IdleAdvance:
-    """Lets a silent stream's windows close: when no row has come for `timeout` microseconds, the watermark goes on with
-    the clock, one timeout at a time. None for `timeout` is off. Rows that come after such a silence may be late."""
+    """Lets the windows of an idle stream close. After `timeout` microseconds without a row, the watermark advances with
+    the clock, by one timeout at a time. None for `timeout` turns that off. Rows that arrive after an idle time may be
+    late."""
 
     def __init__(self, timeout: int | None, clock: Clock) -> None:
         self._timeout, self._clock = timeout, clock
@@ -74,11 +76,11 @@ class IdleAdvance:
         self._base: int | None = None
 
     def rows_came(self) -> None:
-        """There is something to read: the silence is over."""
+        """Rows have arrived: the stream is not idle any more."""
         self._since, self._base = self._clock(), None
 
     def watermark(self, reached: int | None) -> int | None:
-        """The watermark now, `reached` being the stream's. It never goes back."""
+        """The watermark now, when the rows have reached `reached`. It never goes back."""
         if self._timeout is None or reached is None:
             return reached
         if self._base is None:

@@ -1,12 +1,13 @@
-"""Tables of partials as bytes: what a payload and a piece of state look like.
+"""Encodes tables of partial aggregates as bytes, for messages and for state.
 
-A blob is a prefix (magic, rows, a digest of schema and rows, which columns have a mask), the size of each column of
-strings, and the columns, each on a multiple of eight bytes: its mask (a byte a row, 1 where there is a value) if it has
-NULLs, then its values, or for strings their lengths and their bytes. It says nothing else of its schema, which both
-sides know from the pipeline's program: an Arrow IPC message takes 600 bytes and 5 us to open, and a state of a million
-groups is read in hundreds of blobs of 32. Many blobs become one table, and one table many blobs, in a few calls.
+A blob is a prefix (magic, number of rows, digest of schema and rows, which columns have a mask), then the size of each
+column of strings, then the columns, each aligned to eight bytes. A column with NULLs begins with its mask: a byte per
+row, 1 for a value. Then come its values, or for strings their lengths and their bytes. A blob does not contain its
+schema, which both sides know from the pipeline's program. That matters because a state of a million groups is read in
+hundreds of blobs of 32 groups, and an Arrow IPC message takes 600 bytes and 5 us to open. Many blobs become one table,
+and one table many blobs, in a few calls.
 
-Types that have no such form (nested ones) travel as Arrow IPC.
+Tables with nested types are encoded as Arrow IPC.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from headrace.bridge.kernels import blobs as k
 from headrace.errors import InternalError
 
 MAX_PAYLOAD = 8 * 1024 * 1024
-# Blobs that are larger than this on average are not copied when they are read: their arrays lie in them.
+# Blobs that are larger than this on average are not copied when they are read: the arrays point into them.
 LARGE = 128 * 1024
-_MOST = 1 << 30  # bytes in one piece: offsets of strings are 32 bits
+_MOST = 1 << 30  # bytes that are joined to one table, because offsets of strings have 32 bits
 _MAGIC = int.from_bytes(b"HRT3", "little")
 _PREFIX = struct.Struct("<IIqQ")
-_BYTES_AT = bytes.__basicsize__ - 1  # where the bytes of a `bytes` object begin
+_BYTES_AT = bytes.__basicsize__ - 1  # offset of the data in a `bytes` object
 _NOTHING = np.empty(0, np.uint8)
 _PADDING = [bytes(-n & 7) for n in range(8)]
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How tables of one schema are laid out. `widths` are bytes a value, `k.BYTES` for strings."""
+class BlobLayout:
+    """How tables of one schema are encoded. `widths` are bytes per value, or `k.BYTES` for strings."""
 
     schema: pa.Schema
     widths: Ints
@@ -49,8 +50,9 @@ class Layout:
 
 
 @lru_cache(maxsize=4096)
-def layout_of(schema: pa.Schema) -> Layout | None:
-    """The layout of a schema; None if a column's type has no such form."""
+def layout_of(schema: pa.Schema) -> BlobLayout | None:
+    """The layout of a schema; None if it has a type that only Arrow IPC can encode, or too many columns for the
+    flags."""
     found = [_width(field.type) for field in schema]
     widths = [width for width in found if width is not None]
     if len(widths) > 63 or len(widths) < len(found):
@@ -58,7 +60,7 @@ def layout_of(schema: pa.Schema) -> Layout | None:
     text = "\n".join(f"{f.name} {f.type}" for f in schema)
     digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
     columns = tuple((kind, w, pa.types.is_boolean(kind)) for kind, w in zip(schema.types, widths, strict=True))
-    return Layout(schema, np.array(widths, np.int64), digest, columns, struct.Struct(f"<{widths.count(k.BYTES)}q"))
+    return BlobLayout(schema, np.array(widths, np.int64), digest, columns, struct.Struct(f"<{widths.count(k.BYTES)}q"))
 
 
 def _width(kind: pa.DataType) -> int | None:
@@ -72,7 +74,7 @@ def _width(kind: pa.DataType) -> int | None:
 
 
 def encode_rows(table: pa.Table) -> bytes:
-    """The rows of `table` as one blob."""
+    """Encode the rows of `table` as one blob."""
     layout = layout_of(table.schema)
     if layout is None:
         return _encode_ipc(table)
@@ -100,7 +102,7 @@ def _append(parts: list[Any], data: npt.NDArray[Any]) -> None:
 
 
 def encode_runs(table: pa.Table, cuts: Ints) -> list[bytes]:
-    """A blob for each run of rows: cuts[i] to cuts[i + 1]."""
+    """Encode each run of rows, from cuts[i] to cuts[i + 1], as one blob."""
     layout = layout_of(table.schema)
     if layout is None:
         return [_encode_ipc(table.slice(a, b - a)) for a, b in zip(cuts.tolist(), cuts[1:].tolist(), strict=False)]
@@ -126,7 +128,7 @@ def decode_rows(blobs: Sequence[bytes], schema: pa.Schema) -> pa.Table:
 
 
 def decode_counted(blobs: Sequence[bytes], schema: pa.Schema) -> tuple[pa.Table, Ints]:
-    """The rows of all blobs, in order, and how many are of each."""
+    """The rows of all blobs, in order, and the number of rows of each blob."""
     layout = layout_of(schema)
     if not blobs:
         return schema.empty_table(), np.zeros(0, np.int64)
@@ -134,7 +136,7 @@ def decode_counted(blobs: Sequence[bytes], schema: pa.Schema) -> tuple[pa.Table,
         tables = [_decode_ipc(blob, schema) for blob in blobs]
         return pa.concat_tables(tables), np.array([t.num_rows for t in tables], np.int64)
     if set(map(type, blobs)) != {bytes}:
-        raise InternalError("rows are read from bytes only")
+        raise InternalError("rows can only be read from `bytes` objects")
     addresses = np.fromiter(map(id, blobs), np.int64, len(blobs)) + _BYTES_AT
     sizes = np.fromiter(map(len, blobs), np.int64, len(blobs))
     rows, held = np.empty(len(blobs), np.int64), np.zeros(len(layout.widths), np.int64)
@@ -148,8 +150,8 @@ def decode_counted(blobs: Sequence[bytes], schema: pa.Schema) -> tuple[pa.Table,
     return _view(_buffer(out), layout), rows
 
 
-def _view(blob: Any, layout: Layout) -> pa.Table:
-    """The table in a blob that was checked; values are not copied."""
+def _view(blob: Any, layout: BlobLayout) -> pa.Table:
+    """The table in a blob that was already checked. Values are not copied."""
     _, rows, _, flags = _PREFIX.unpack_from(blob)
     sizes = iter(layout.sizes.unpack_from(blob, _PREFIX.size))
     at = _PREFIX.size + layout.sizes.size
@@ -168,7 +170,7 @@ def _view(blob: Any, layout: Layout) -> pa.Table:
             offsets = np.zeros(rows + 1, np.int32)
             np.cumsum(lengths, out=offsets[1:])
             if rows and (lengths.min() < 0 or lengths.sum(dtype=np.int64) != data.size):
-                raise InternalError(f"the strings of {layout.schema.names[c]} are not as long as they should be")
+                raise InternalError(f"the lengths of the strings of {layout.schema.names[c]} do not add up")
             buffers = [valid, _buffer(offsets), data]
         elif boolean:
             buffers = [valid, _bits(take(rows))]
@@ -183,12 +185,13 @@ def _buffer(memory: Any) -> pa.Buffer:
 
 
 def _bits(flags: Any) -> pa.Buffer:
-    """A byte a row as Arrow's bit a row."""
+    """Turn a byte per row into Arrow's bit per row."""
     return _buffer(np.packbits(np.frombuffer(flags, np.uint8), bitorder="little"))
 
 
 class _Column:
-    """What an array holds, as a blob has it: values from its first row on, lengths as `offsets` into them."""
+    """The parts of an array that go into a blob: the mask, the values from the first row on, and for strings the
+    `offsets` of the values."""
 
     __slots__ = ("data", "mask", "offsets")
 
@@ -208,12 +211,12 @@ class _Column:
             self.data = values[first * width : (first + rows) * width]
 
 
-def _columns(table: pa.Table, layout: Layout) -> list[_Column]:
+def _columns(table: pa.Table, layout: BlobLayout) -> list[_Column]:
     pieces = table.to_batches()
     if len(pieces) != 1:
         pieces = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
         if len(pieces) > 1:
-            raise InternalError("2 GB of strings are too many for one piece")
+            raise InternalError("a table with more than 2 GB of strings cannot be encoded as one blob")
     arrays = pieces[0].columns
     return [_Column(a, width, boolean) for a, (_, width, boolean) in zip(arrays, layout.columns, strict=True)]
 
@@ -233,15 +236,15 @@ def _decode_ipc(blob: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def payloads(table: pa.Table, max_rows: int = 1 << 31) -> Iterator[bytes]:
-    """`table` in blobs of at most `max_rows` rows and `MAX_PAYLOAD` bytes (a single larger row still travels,
-    alone)."""
+    """Encode `table` in blobs of at most `max_rows` rows and `MAX_PAYLOAD` bytes. A single row that is larger gets a
+    blob of its own."""
     if table.num_rows > max_rows:
         for at in range(0, table.num_rows, max_rows):
             yield from payloads(table.slice(at, max_rows))
         return
-    # the buffers' size is an upper bound that costs nothing; the bytes of a slice have to be counted
+    # The size of the buffers is an upper bound that costs nothing. The bytes of a slice have to be counted.
     if table.num_rows <= 1 or table.get_total_buffer_size() <= MAX_PAYLOAD or table.nbytes <= MAX_PAYLOAD:
-        payload = encode_rows(table)  # somewhat larger than the rows: masks, padding
+        payload = encode_rows(table)  # masks and padding make it larger than the rows
         if table.num_rows <= 1 or len(payload) <= MAX_PAYLOAD:
             yield payload
             return
@@ -251,6 +254,6 @@ def payloads(table: pa.Table, max_rows: int = 1 << 31) -> Iterator[bytes]:
 
 
 def warm() -> None:
-    """Make ready the kernels that reading and writing take."""
+    """Compile or load the kernels for reading and writing."""
     table = pa.table({"k0": ["a", "b"], "p0": [1, None]})
     decode_rows(encode_runs(table, np.array([0, 1, 2])), table.schema)

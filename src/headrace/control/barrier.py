@@ -1,8 +1,8 @@
 """Alignment at a fan-in: a barrier goes on when every input has brought it, exactly once.
 
 `BarrierAligner` is a pure state machine: no I/O, no threads, no clock but the one it is given. It knows its inputs by
-name, so everything that can be wrong with them is an error that names them. `FanIn` is one fan-in point: an aligner per
-channel, which share nothing.
+name, so everything that can be wrong with them is an error that names them. A fan-in point of two channels has one
+aligner for each, which share nothing.
 
 Rows pass unchanged. By default they pass at once; with `blocking`, what comes from an input behind a barrier waits
 until the others have brought it too, so that everything before the barrier has passed before anything behind it: a
@@ -154,15 +154,6 @@ def align(where: str, what: str, count: int, arrived: Iterable[tuple[int, Barrie
     for number, barrier in arrived:
         aligner.offer(f"{what} {number}", barrier)
     aligner.require(wanted)
-
-
-class FanIn(Generic[T]):
-    """A point where several inputs meet: one aligner per channel."""
-
-    def __init__(self, where: str, inputs: Iterable[str]) -> None:
-        names = tuple(inputs)
-        self.data: BarrierAligner[T] = BarrierAligner(where, names, Channel.DATA)
-        self.control: BarrierAligner[T] = BarrierAligner(where, names, Channel.CONTROL)
 
 
 def _show(item: object) -> str:

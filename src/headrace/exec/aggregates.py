@@ -1,7 +1,7 @@
-"""The SQL of aggregation, for both rings: rows to partials, partials to fewer partials, groups to output.
+"""The SQL of aggregation for both rings: rows to partial aggregates, partials to merged partials, groups to output.
 
-All three are plain functions from a program and Arrow tables to an Arrow table; DuckDB does the work. A table of
-partials has the columns window_start, window_end (when the program has a window), k0.., p0..: see
+All three are functions of a program and Arrow tables that return an Arrow table. DuckDB does the work. A table of
+partials has the columns window_start and window_end (if the program has a window), k0.., p0..: see
 `headrace.model.program`.
 """
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.exec import duck
-from headrace.exec.sizing import fits, in_pieces, require_room
+from headrace.exec.sizing import fits, in_pieces, require_memory
 from headrace.model.program import MEMBER, Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
 from headrace.model.schema import DOUBLE, FLOAT, DataType
 
@@ -26,8 +26,11 @@ OVERLAPPING = ("hop", "cumulate")
 
 
 def partial_schema(window: Window | None, keys: Sequence[DataType], partials: Sequence[Partial]) -> pa.Schema:
-    """The Arrow schema of a table of partials. Where windows overlap it also has `NEWEST`: of a group's rows, those
-    for which this window is the last to close. It counts every row once, which the presence count does not."""
+    """The Arrow schema of a table of partials.
+
+    If windows overlap, it also has `NEWEST`: the number of rows of the group for which this window is the last to
+    close. `NEWEST` counts every row once, while the presence count counts it in each of its windows.
+    """
     fields: list[pa.Field[Any]] = [pa.field(name, pa.int64()) for name in BOUNDS] if window else []
     fields += [pa.field(f"k{i}", kind.arrow) for i, kind in enumerate(keys)]
     fields += [pa.field(p.name, p.type.arrow) for p in partials]
@@ -42,23 +45,23 @@ def schema_of(program: Ring0Program | Ring1Program) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """Partials of one batch of rows, and how many rows were too late for every window they belong to."""
+    """The partials of one batch, and how many rows are late: all windows they belong to have closed."""
 
     partials: pa.Table
     late: int
 
 
 def where(*conditions: str | None) -> str:
-    """A WHERE clause of the given conditions, or nothing."""
+    """A WHERE clause of the given conditions, or an empty string."""
     kept = [f"({c})" for c in conditions if c]
     return " WHERE " + " AND ".join(kept) if kept else ""
 
 
 def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, watermark: int | None) -> Aggregated:
-    """Fold `rows` into partials, leaving out what is late at `watermark`.
+    """Aggregate `rows` into partials, without the rows that are late at `watermark`.
 
-    Late means that every window of the row has closed; a row that is in time for some of its windows loses only the
-    closed ones and is not counted.
+    A row is late if all its windows have closed. A row that is in time for some of its windows is left out of the
+    closed ones only, and does not count as late.
     """
     schema = schema_of(program)
     if program.window is None:
@@ -73,7 +76,7 @@ def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, wate
 
 
 def aggregate_nothing(program: Ring0Program, meaning: Meaning, nothing: pa.Table) -> pa.Table:
-    """The one partial of a global aggregate over no rows: what `merge` adds to others without changing them."""
+    """The partial of a global aggregate over no rows. Merging it with others does not change them."""
     sql = f"SELECT {', '.join(_partials(program))} FROM rows"
     return _run(meaning, sql, nothing, schema_of(program))
 
@@ -81,16 +84,16 @@ def aggregate_nothing(program: Ring0Program, meaning: Meaning, nothing: pa.Table
 def aggregate_family(
     members: Sequence[Ring0Program], meaning: Meaning, rows: pa.Table, watermark: int | None
 ) -> list[Aggregated]:
-    """What `aggregate_rows` gives for each member, in one pass: one GROUP BY, with a filter per aggregate.
+    """The result of `aggregate_rows` for each member, in one pass: one GROUP BY, with a filter per aggregate.
 
-    The members are of one family (`PipelineProgram.family`). Equal filters are evaluated once. A group in which a
-    member has no row is none of its groups: that is what the presence count is for.
+    The members are of one family (`PipelineProgram.family`). Equal filters are evaluated once. Groups in which a member
+    has no row, by its presence count, are removed from its result.
     """
     first = members[0]
     flags = {text: f"_f{i}" for i, text in enumerate(dict.fromkeys(m.filter for m in members if m.filter is not None))}
     flagged = ", ".join(["*", *(f"({text}) AS {flag}" for text, flag in flags.items())])
-    anyone = None if any(m.filter is None for m in members) else " OR ".join(flags.values())
-    source = f"(SELECT * FROM (SELECT {flagged} FROM rows){where(anyone)})"
+    wanted = None if any(m.filter is None for m in members) else " OR ".join(flags.values())
+    source = f"(SELECT * FROM (SELECT {flagged} FROM rows){where(wanted)})"
     columns: list[str] = []
     fields = [f for f in schema_of(first) if f.name in BOUNDS or f.name.startswith("k")]
     for i, member in enumerate(members):
@@ -113,20 +116,20 @@ _MEMBER_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b{MEMBER}\b""
 
 
 def _flagged(sql: str, flag: str) -> str:
-    """`sql` with `flag` for `MEMBER`, but for what users wrote between quotes."""
+    """`sql` with `flag` in place of `MEMBER`, except inside quotes."""
     return _MEMBER_OR_QUOTED.sub(lambda found: flag if found[0] == MEMBER else found[0], sql)
 
 
 def _share(table: pa.Table, i: int, schema: pa.Schema) -> pa.Table:
-    """One member's groups of a family's pass: those in which it has rows. Of a table as wide as the family is large,
-    only its own columns are looked at."""
+    """One member's groups of a family's pass: those in which it has rows. Selects the member's columns before it
+    filters, because the table is as wide as the family is large."""
     names = [n if n in BOUNDS or n.startswith("k") else f"m{i}_{n}" for n in schema.names]
     mine = table.select(names).filter(pc.greater(table.column(f"m{i}_p0"), pa.scalar(0)))
     return pa.Table.from_arrays(mine.columns, schema=schema)
 
 
 def split_closed(partials: pa.Table, limit: int | None) -> tuple[pa.Table, int]:
-    """Partials of windows that end after `limit`, and how many rows belonged only to the others."""
+    """The partials of windows that end after `limit`, and how many rows belong only to the other windows."""
     if limit is None or partials.num_rows == 0:
         return partials, 0
     closed = pc.less_equal(partials.column("window_end"), pa.scalar(limit))
@@ -135,7 +138,7 @@ def split_closed(partials: pa.Table, limit: int | None) -> tuple[pa.Table, int]:
 
 
 def merge(program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
-    """One partial per group from many. For session windows, groups that touch become one."""
+    """Merge partials to one per group. Sessions that touch become one."""
     schema = schema_of(program)
     table = _parts(schema, tables)
     if table.num_rows == 0:
@@ -144,18 +147,18 @@ def merge(program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequen
 
 
 def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Table:
-    """The output rows of merged `groups`: HAVING, then the select list. Raises ValueTooLarge and OutOfMemory."""
+    """The output rows of merged `groups`: HAVING, then the select list. Raises ValueTooLarge or OutOfMemory."""
     sql, made, total = _finish_sql(program, "groups"), [], 0
     for piece in in_pieces(program.growth, meaning, "groups", groups):
         made.append(duck.conform(duck.run(meaning, sql, {"groups": piece}), _output(program)))
         total += made[-1].nbytes
-        require_room("the windows and groups that are due put out", total)
+        require_memory("the output of the windows and groups takes", total)
     return pa.concat_tables(made)
 
 
 def merge_and_finish(program: Ring1Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
-    """`finish` of what `merge` makes of `tables`, in one go: most of a small query's time is its planning. Merging
-    makes no row larger than those that it merges, so what fits in parts fits merged."""
+    """`merge`, then `finish`, in one query, because planning is most of a small query's time. A merged row is not
+    larger than the rows it is merged from, so if the parts fit, the merged groups fit too."""
     parts = _parts(schema_of(program), tables)
     if not fits(program.growth, parts):
         return finish(program, meaning, merge(program, meaning, tables))
@@ -187,7 +190,7 @@ def _output(program: Ring1Program) -> pa.Schema:
 
 
 def project_rows(outputs: Sequence[Expression], filter_sql: str | None, meaning: Meaning, rows: pa.Table) -> pa.Table:
-    """The stateless pipeline: filter, then the select list."""
+    """The output rows of a stateless pipeline: filter, then the select list."""
     schema = pa.schema([pa.field(o.name, o.type.arrow) for o in outputs])
     sql = f"SELECT {duck.select_list(outputs)} FROM rows{where(filter_sql)}"
     return duck.conform(duck.run(meaning, sql, {"rows": rows}), schema)
@@ -202,8 +205,8 @@ def _keys(program: Ring0Program) -> list[str]:
 
 
 def _key(key: Expression) -> str:
-    """A key's value. DuckDB groups -0.0 with 0.0 but shows the first that came; adding zero makes both 0.0, as in
-    Spark."""
+    """The SQL of a key's value. DuckDB groups -0.0 with 0.0 but returns the first one it saw. Adding zero makes both
+    0.0, as in Spark."""
     value = f"CAST(({key.sql}) AS {key.type.duckdb})"
     return f"({value} + CAST(0 AS {key.type.duckdb}))" if key.type in (FLOAT, DOUBLE) else value
 
@@ -213,7 +216,8 @@ def _partials(program: Ring0Program) -> list[str]:
 
 
 def _plain_sql(program: Ring0Program, source: str, columns: Sequence[str]) -> str:
-    """No window. HAVING drops the row that a global aggregate yields for no input: an empty epoch sends nothing."""
+    """The SQL without a window. HAVING drops the row of a global aggregate over no input: an empty epoch sends
+    nothing."""
     keys = [f"k{i}" for i in range(len(program.keys))]
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
     keyed = f"(SELECT *, {', '.join(_keys(program))} FROM {source})" if keys else source
@@ -221,7 +225,7 @@ def _plain_sql(program: Ring0Program, source: str, columns: Sequence[str]) -> st
 
 
 def _windows_sql(program: Ring0Program, window: Window, source: str, columns: Sequence[str]) -> str:
-    """Tumbling, hopping and cumulating windows: each row once per window it is in, then one GROUP BY."""
+    """The SQL of tumbling, hopping and cumulating windows: each row once per window it is in, then one GROUP BY."""
     keys = [f"k{i}" for i in range(len(program.keys))]
     base = _aligned("_t", window.size if window.kind == "cumulate" else window.slide, window.offset)
     with_base = ", ".join([f"{base} AS _base", *_keys(program)])
@@ -247,14 +251,15 @@ def _windows_sql(program: Ring0Program, window: Window, source: str, columns: Se
 
 
 def _aligned(time: str, step: int, offset: int) -> str:
-    """The largest multiple of `step` (shifted by `offset`) that is not after `time`, also before 1970."""
+    """The SQL of the largest multiple of `step`, shifted by `offset`, that is not after `time`. Also works before
+    1970."""
     return f"({time} - (({time} - {offset}) % {step} + {step}) % {step})"
 
 
 def _sessions(
     program: Ring0Program, window: Window, meaning: Meaning, rows: pa.Table, watermark: int | None
 ) -> Aggregated:
-    """Partial sessions of this batch. Lateness is judged per row, before rows become sessions."""
+    """The partial sessions of one batch. Late rows are removed before the others become sessions."""
     gap, late = window.size, 0
     in_time = "true"
     if watermark is not None:
@@ -287,14 +292,15 @@ def late_rows(
 
 
 def _session_closed(end: str, watermark: int) -> str:
-    """The one rule of sessions: a row exactly at the end still joins, so the end itself must have passed."""
+    """The SQL of the rule for sessions. A row exactly at the end still joins, so the watermark must be after the
+    end."""
     return f"({end} < {watermark})"
 
 
 def _islands(source: str, keys: Sequence[str]) -> str:
-    """`source` with `_island`: rows of one key whose [window_start, window_end] touch have the same one, the earliest
-    start. Rows with equal bounds may come in another order in each pass, so the second looks at all of them at once
-    (RANGE)."""
+    """`source` with the column `_island`: the earliest start among the rows of a key whose [window_start, window_end]
+    touch each other. The second pass uses RANGE, not ROWS, because DuckDB may order rows with equal bounds differently
+    in each pass."""
     partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
     order = f"{partition}ORDER BY window_start, window_end"
     before = f"max(window_end) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
@@ -306,13 +312,13 @@ def _islands(source: str, keys: Sequence[str]) -> str:
 
 
 def is_closed(window: Window, end: int, watermark: int | None) -> bool:
-    """Whether a window with this end is closed at `watermark`: nothing more can join it. The rule of `closed_among` for
-    one end; asking Arrow about a single number takes 0.1 ms."""
+    """Whether a window with this end is closed at `watermark`: no more rows can join it. The same rule as
+    `closed_among`, for one end, without the 0.1 ms that Arrow takes for a single number."""
     return watermark is not None and (end < watermark if window.kind == "session" else end <= watermark)
 
 
 def closed_among(window: Window, ends: pa.Array[Any] | pa.ChunkedArray[Any], watermark: int) -> pa.BooleanArray:
-    """Which of these ends are closed. A row exactly at the end of a session still joins it, so there the end itself
-    must have passed; the end of another window is its first moment outside."""
+    """Marks the ends of closed windows. A row exactly at the end of a session still joins it, so the watermark must be
+    after the end. The end of any other window is the first moment outside of it."""
     compare = pc.less if window.kind == "session" else pc.less_equal
     return compare(ends, pa.scalar(watermark))

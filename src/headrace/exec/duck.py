@@ -1,7 +1,8 @@
 """DuckDB as a library: one private, single-threaded connection per process and SQL meaning.
 
-Rings 0 and 1 run their SQL here. One thread, so a re-run of an epoch gives the same rows in the same order; a memory
-limit, because a Spark task shares its machine; a temporary directory of its own, which DuckDB makes when it spills.
+Both rings run their SQL here. DuckDB uses one thread, so that a re-run of an epoch gives the same rows in the same
+order. It has a memory limit, because a Spark task shares its machine, and a temporary directory of its own, which it
+creates when it spills.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ import pyarrow as pa
 
 from headrace.model.program import Expression, Meaning
 
-# A task may spill, so the limit only has to be large enough to be rarely reached; 64 lanes of 100,000 groups fit.
+# DuckDB may spill, so the limit only has to be large enough to be reached rarely. 64 lanes of 100,000 groups fit.
 MEMORY_LIMIT = "512MB"
 
 _connections: dict[tuple[int, Meaning], duckdb.DuckDBPyConnection] = {}
 
 
 def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
-    """This process's connection for `meaning`; made on first use. Not for use by two threads at once."""
+    """This process's connection for `meaning`, opened on first use. Not for use by two threads at once."""
     key = (os.getpid(), meaning)
     found = _connections.get(key)
     if found is None:
-        # Spark ends its workers with a signal, so nothing can be tidied at exit: the directory must not be there unless
-        # it is needed, and DuckDB removes it after use.
+        # Spark kills its workers with a signal, so nothing can be cleaned up at exit. DuckDB creates the directory only
+        # when it spills, and removes it after use.
         spill = os.path.join(tempfile.gettempdir(), f"headrace-duck-{os.getpid()}-{secrets.token_hex(4)}")
         found = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill})
         found.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
@@ -37,7 +38,7 @@ def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
 
 
 def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:
-    """The rows of `sql` over `relations`, which are visible by name for this call only."""
+    """The rows of `sql` over `relations`, which have their names for this call only."""
     con = connection(meaning)
     for name, table in relations.items():
         con.register(name, table)
@@ -55,15 +56,15 @@ def quoted(text: str) -> str:
 
 
 def select_list(expressions: Iterable[Expression]) -> str:
-    """`CAST(sql AS type) AS "name"` for each expression; the cast is where Spark's type is enforced."""
+    """`CAST(sql AS type) AS "name"` for each expression. The cast enforces Spark's type."""
     return ", ".join(
         f'CAST(({e.sql}) AS {e.type.duckdb}) AS "{e.name.replace(chr(34), chr(34) * 2)}"' for e in expressions
     )
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`table` with exactly the Arrow types of `schema` (DuckDB may return views, large strings or another time zone
-    label); column order and names must already agree."""
+    """`table` with exactly the Arrow types of `schema`. DuckDB may return string views, large strings or another name
+    of the time zone. The order of the columns must already be the same."""
     columns = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(table.columns, schema, strict=True)

@@ -1,4 +1,4 @@
-"""A pipeline's failure as the text its status keeps: always with a code, and with advice where there is any."""
+"""The failure of a pipeline as the text in its status: always with a code, and with advice if there is any."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from headrace.errors import (
 _KIND = re.compile(r"^(?:[A-Z][A-Za-z]* ?)+ Error: ")
 
 
-def describe(problem: Exception) -> str:
-    """The failure as a user reads it. What DuckDB says about a value is the data's fault; anything else is ours."""
+def failure_text(problem: Exception) -> str:
+    """The failure as a user reads it. An error of DuckDB about a value is the data's fault, any other is ours."""
     return coded(problem).render()
 
 
 def waited_for(text: str) -> HeadraceError | None:
-    """The error that `describe` made this text of, if it is one that the whole stream waits for: there is no room."""
+    """The error that this text was made from, if the whole stream waits for it: a full disk or a sink that is
+    unavailable."""
     kind = kind_of(text)
     return kind(text.split("] ", 1)[1]) if kind in (DiskFull, SinkUnavailable) and kind is not None else None
 
@@ -37,22 +38,23 @@ def coded(problem: Exception) -> HeadraceError:
         return problem
     if isinstance(problem, duckdb.OutOfMemoryException | MemoryError | pa.ArrowMemoryError):
         return OutOfMemory(
-            f"the pipeline needs more memory than a task has: {str(problem).strip().split(chr(10), 1)[0]}",
-            advice="Group by fewer or shorter values, use shorter windows, or make max_epoch_bytes of the stream "
-            "smaller, then start it again.",
+            f"the pipeline needs more memory than a task may use: {str(problem).strip().split(chr(10), 1)[0]}",
+            advice="Group by fewer or shorter values, use shorter windows, or reduce max_epoch_bytes of the stream. "
+            "Then start the pipeline again.",
         )
     if isinstance(problem, duckdb.IOException) and "No space left on device" in str(problem):
         return DiskFull(
-            f"a task has no room for its temporary files: {str(problem).strip().split(chr(10), 1)[0]}",
-            advice="Make room on the disk of the temporary directory. The stream goes on by itself then.",
+            f"a task cannot write its temporary files: {str(problem).strip().split(chr(10), 1)[0]}",
+            advice="Free space on the disk of the temporary directory. The stream then continues by itself.",
         )
     if isinstance(problem, duckdb.Error) and not isinstance(problem, duckdb.InternalException):
         said = _KIND.sub("", str(problem).strip().split("\n", 1)[0])
         return EvaluationFailed(
             f"an expression failed on some row: {said}",
-            advice="Filter such rows out or guard the expression (TRY_CAST, try_divide, CASE), then create it again.",
+            advice="Filter such rows out, or guard the expression (TRY_CAST, try_divide, CASE). "
+            "Then create the pipeline again.",
             said=said,
         )
     return InternalError(
-        f"{type(problem).__name__}: {problem}", advice="This is a defect of headrace: please report it with the query."
+        f"{type(problem).__name__}: {problem}", advice="This is a defect of headrace. Please report it with the query."
     )

@@ -1,9 +1,9 @@
-"""Bounds what a program makes of a batch, before it is made: batches are cut into pieces that fit, values that are too
-large are refused.
+"""Limits the memory that a program needs for a batch, before it runs: cuts the batch into pieces that fit, and refuses
+values that are too large.
 
-DuckDB's memory limit does not cover the strings of the rows that it works on, nor the Arrow table that it hands over.
-One pipeline with `repeat(x, 1000000)` took a worker to gigabytes. So programs bring
-`headrace.model.program.Growth`: how many bytes their rows will take.
+DuckDB's memory limit covers neither the strings of the rows that it works on, nor the Arrow table that it returns. One
+pipeline with `repeat(x, 1000000)` made a worker use gigabytes. A program therefore has a
+`headrace.model.program.Growth`, which says how many bytes its rows will take.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from headrace.errors import OutOfMemory, ValueTooLarge
 from headrace.exec import duck
 from headrace.model.program import Growth, Meaning
 
-# Limits that docs/sql.md states: bytes of one value, and of all values that one row becomes.
+# docs/sql.md states these limits: bytes of one value, and of all values of one row.
 MAX_VALUE = 16 * 1024 * 1024
 MAX_ROW = 64 * 1024 * 1024
-# Bytes that a pass may make of a batch, which itself has up to 32 MiB. A pass that makes 64 MiB of strings takes 100 to
-# 160 MB, one of 128 MiB up to 290 MB, half of it outside of DuckDB's limit.
+# Bytes that a pass may produce from a batch, which itself has up to 32 MiB. A pass that produces 64 MiB of strings
+# takes 100 to 160 MB, one that produces 128 MiB up to 290 MB, half of it outside of DuckDB's limit.
 PASS_BYTES = 64 * 1024 * 1024
-# Bytes of partials that one pipeline may hold in a task, and of output that one lane may make in an epoch.
+# Bytes of partial aggregates that one pipeline may hold in a task, and of output that a lane may produce in an epoch.
 HELD_BYTES = 512 * 1024 * 1024
 
 
 def fits(growth: Growth, table: pa.Table) -> bool:
-    """Whether a pass over all of `table` stays within its bytes, whatever the rows hold."""
+    """Whether a pass over all of `table` produces at most PASS_BYTES, whatever the values are."""
     if growth.columns is None:
         return False
     bound = growth.fixed * table.num_rows
@@ -37,7 +37,7 @@ def fits(growth: Growth, table: pa.Table) -> bool:
 
 
 def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) -> list[pa.Table]:
-    """`table` in pieces for one pass each, in order. Raises ValueTooLarge for a row that becomes too large."""
+    """Cut `table` into pieces for one pass each, in order. Raises ValueTooLarge for a row that would be too large."""
     if table.num_rows == 0 or fits(growth, table):
         return [table]
     columns = [*(v.sql for v in growth.values), growth.plain]
@@ -48,7 +48,7 @@ def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) 
         if (largest := float(size.max())) > MAX_VALUE:
             raise ValueTooLarge(
                 f"{value.expression} would make a value of {largest:.0f} bytes; at most {MAX_VALUE} are allowed",
-                advice="Filter such rows out, or make the value shorter, then create the pipeline again.",
+                advice="Filter such rows out, or make the value shorter. Then create the pipeline again.",
                 expression=value.expression,
                 bytes=int(min(largest, 2**62)),
                 limit=MAX_VALUE,
@@ -58,7 +58,7 @@ def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) 
         names = ", ".join(v.expression for v in growth.values) or "the select list"
         raise ValueTooLarge(
             f"a row would take {largest:.0f} bytes in {names}; at most {MAX_ROW} are allowed",
-            advice="Filter such rows out, or select less, then create the pipeline again.",
+            advice="Filter such rows out, or select fewer columns. Then create the pipeline again.",
             expression=names,
             bytes=int(min(largest, 2**62)),
             limit=MAX_ROW,
@@ -67,7 +67,7 @@ def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) 
 
 
 def _cut(table: pa.Table, sizes: npt.NDArray[np.float64]) -> list[pa.Table]:
-    """Stretches of rows that take at most PASS_BYTES together, or one row."""
+    """Runs of rows that take at most PASS_BYTES together, or single rows that take more."""
     ends = np.cumsum(sizes)
     pieces, at = [], 0
     while at < len(ends):
@@ -78,13 +78,13 @@ def _cut(table: pa.Table, sizes: npt.NDArray[np.float64]) -> list[pa.Table]:
     return pieces
 
 
-def require_room(what: str, size: int) -> None:
-    """Raise OutOfMemory when what a pipeline holds in a task or lane is more than a worker can bear."""
+def require_memory(what: str, size: int) -> None:
+    """Raise OutOfMemory when a pipeline holds more than HELD_BYTES in a task or lane. `what` begins the message."""
     if size > HELD_BYTES:
         raise OutOfMemory(
             f"{what} {size} bytes in one task; at most {HELD_BYTES} are allowed",
-            advice="Group by fewer or shorter values, use shorter windows, or make max_epoch_bytes of the stream "
-            "smaller, then start it again.",
+            advice="Group by fewer or shorter values, use shorter windows, or reduce max_epoch_bytes of the stream. "
+            "Then start the pipeline again.",
             bytes=size,
             limit=HELD_BYTES,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.formats.base import FormatKind
 from headrace.formats.csv import CSV
 from headrace.formats.framed import LENGTH_PREFIXED
@@ -9,6 +11,6 @@ from headrace.formats.json import JSON, NDJSON
 from headrace.formats.native import NATIVE
 from headrace.formats.text import TEXT
 
-FORMATS: dict[str, FormatKind] = {kind.name: kind for kind in (JSON, NDJSON, CSV, TEXT, NATIVE, LENGTH_PREFIXED)}
+FORMATS: dict[str, FormatKind[Any]] = {kind.name: kind for kind in (JSON, NDJSON, CSV, TEXT, NATIVE, LENGTH_PREFIXED)}
 
 __all__ = ["FORMATS", "FormatKind"]

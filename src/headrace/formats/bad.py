@@ -1,7 +1,7 @@
-"""Bad records and bad values: what a format reports, and what is kept of it.
+"""Bad records and bad values, as a format reports them.
 
-A bad value is kept as numbers (row, column, reason, where its record is), because a wide row may have a thousand of
-them. The bytes of a record are copied when a `BadRecord` is made of it: for a dead letter, or for an error.
+A bad value is stored as a few numbers (row, column, reason, position of its record), because a wide row may have a
+thousand of them. The bytes of a record are copied only when a `BadRecord` is made: for a dead letter or an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Why a record or a cell is bad: stable words, counted and stored in dead letters. docs/formats.md explains each.
+# Why a record or a cell is bad. The words are counted and stored in dead letters, so they never change.
+# docs/formats.md explains each.
 STRUCTURE_REASONS = (
     "bad_json", "not_an_object", "too_deep", "open_quote", "bad_quote", "field_count", "record_too_long", "bad_frame",
 )  # fmt: skip
@@ -32,11 +33,11 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record, or a cell of it, that is not what the schema declares.
+    """A record, or one of its cells, that does not fit the schema.
 
-    `offset` is the record's first byte in `origin` and `raw` the record without its delimiter (its beginning, if it is
-    too long to keep). `column` is None for bad structure. `row` is the row in the decoded columns where the cell, or
-    the whole row, is NULL; -1 if the record has no row.
+    `offset` is the record's first byte in `origin`. `raw` is the record without its delimiter, or its beginning if it
+    is too long. `column` is None for bad structure. `row` is the row of the decoded columns in which the cell, or the
+    whole row, is NULL; -1 if the record has no row.
     """
 
     origin: str
@@ -48,13 +49,20 @@ class BadRecord:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Sorts bad records as they stand in their origin."""
+        """Sort key: the order of bad records in their origin."""
         return self.offset, -1 if self.column is None else self.column
 
 
 def too_long(origin: str, offset: int, raw: bytes, limit: int) -> BadRecord:
-    """The verdict on a record of more than `limit` bytes; `raw` is at least its first `limit` bytes."""
-    return BadRecord(origin, offset, "record_too_long", None, bytes(raw[: min(limit, TOO_LONG_KEPT)]))
+    """The bad record for one with more than `limit` bytes. `raw` is at least its first `limit` bytes."""
+    return BadRecord(
+        origin=origin, offset=offset, reason="record_too_long", column=None, raw=bytes(raw[: min(limit, TOO_LONG_KEPT)])
+    )
+
+
+def bad_frame(origin: str, offset: int, raw: bytes) -> BadRecord:
+    """The bad record for bytes whose length or offset points outside the record or the file."""
+    return BadRecord(origin=origin, offset=offset, reason="bad_frame", column=None, raw=raw)
 
 
 def _no_numbers() -> Numbers:
@@ -63,11 +71,11 @@ def _no_numbers() -> Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BadRecords:
-    """Bad records and values of one buffer. A few bytes each; iterating makes a `BadRecord` of each.
+    """The bad records and values of one buffer, at a few bytes each. Iterating yields a `BadRecord` for each.
 
-    Number k is bad for REASONS[codes[k]], in column columns[k] (-1: its structure), and its record is bytes
+    Entry k has the reason REASONS[codes[k]] and the column columns[k] (-1 for bad structure). Its record is bytes
     [begins[k], stops[k]) of `data`, which begins at byte `offset` of `origin`. `extra` are records that are not in the
-    buffer; they come first.
+    buffer; iteration yields them first.
     """
 
     data: npt.NDArray[np.uint8] = field(default_factory=_no_numbers)
@@ -82,7 +90,7 @@ class BadRecords:
 
     @staticmethod
     def of(records: Iterable[BadRecord]) -> BadRecords:
-        """Records that are not in a buffer, or too few to matter."""
+        """From single records that are not in a buffer, or too few to need compact storage."""
         return BadRecords(extra=tuple(records))
 
     def __len__(self) -> int:
@@ -98,11 +106,16 @@ class BadRecords:
             column = int(self.columns[k])
             reason = REASONS[self.codes[k]]
             yield BadRecord(
-                self.origin, self.offset + begin, reason, None if column < 0 else column, raw, int(self.rows[k])
+                origin=self.origin,
+                offset=self.offset + begin,
+                reason=reason,
+                column=None if column < 0 else column,
+                raw=raw,
+                row=int(self.rows[k]),
             )
 
     def pick(self, which: Numbers) -> BadRecords:
-        """Those at some places or under a mask of the numbered ones; `extra` is left out."""
+        """The entries at some indexes or under a mask, without `extra`."""
         if which.dtype == bool and which.all():  # the usual case: all or nothing is bad
             return replace(self, extra=()) if self.extra else self
         return replace(
@@ -111,7 +124,7 @@ class BadRecords:
         )  # fmt: skip
 
     def plus(self, other: BadRecords) -> BadRecords:
-        """These and then `other`, which is of the same buffer."""
+        """These, then those of `other`, which belongs to the same buffer."""
         if not len(self) or not len(other):
             return other if len(other) else self
         if not len(self.rows) or not len(other.rows):
@@ -128,7 +141,7 @@ class BadRecords:
         )
 
     def renumbered(self, kept: npt.NDArray[np.int64]) -> BadRecords:
-        """What is known of the rows `kept` (in rising order), under their new numbers."""
+        """The entries of the rows `kept` (ascending), with the rows renumbered to their index in `kept`."""
         if not len(kept):
             return self.pick(np.empty(0, np.int64))
         at = np.minimum(np.searchsorted(kept, self.rows), len(kept) - 1)
@@ -136,12 +149,12 @@ class BadRecords:
         return replace(self.pick(still), rows=at[still].astype(np.int32))
 
     def in_order(self) -> Iterator[BadRecord]:
-        """All of them as they stand in the origin: by record, then by column."""
+        """All entries in the order of the origin: by record, then by column."""
         order = np.lexsort((self.columns, self.begins))
         return _merged(iter(sorted(self.extra, key=lambda b: b.place)), iter(self.pick(order)))
 
     def first(self) -> BadRecord | None:
-        """The first as they stand in the origin."""
+        """The first entry in the order of the origin."""
         found = list(self.extra)
         if len(self.rows):
             tied = np.flatnonzero(self.begins == self.begins.min())
@@ -149,7 +162,7 @@ class BadRecords:
         return min(found, key=lambda b: b.place, default=None)
 
     def counts(self) -> dict[str, int]:
-        """How many there are of each reason."""
+        """The number of entries for each reason."""
         found = Counter(record.reason for record in self.extra)
         if len(self.codes):
             found.update({reason: int(np.count_nonzero(self.codes == k)) for k, reason in enumerate(REASONS)})
@@ -157,7 +170,7 @@ class BadRecords:
 
 
 def merged(one: BadRecords, other: BadRecords) -> Iterator[BadRecord]:
-    """Those of both, as they stand in the origin."""
+    """The entries of both, in the order of the origin."""
     return _merged(one.in_order(), other.in_order())
 
 

@@ -1,7 +1,8 @@
-"""Compression: whole files as streams, and single buffers.
+"""Decompression of whole files, as streams, and of single buffers.
 
-None of these can be cut at any byte, so a compressed file is read in order by one task. gzip, zstd, lz4 (frames) and
-bzip2 may be several streams one after the other; snappy is its framing format (`.sz`), or one raw block as a buffer.
+No compressed stream can be cut at any byte, so one task reads a compressed file in order. A gzip, zstd, lz4 (frame) or
+bzip2 file may be several streams, one after the other. A snappy file has the framing format (`.sz`); a snappy buffer
+may also be one raw block.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _SUFFIXES = {
 _ARROW = {"gzip": "gzip", "zstd": "zstd", "lz4": "lz4", "bzip2": "bz2"}
 _SNAPPY_HEADER = b"\xff\x06\x00\x00sNaPpY"
 _MOST = 1 << 31  # no single buffer is larger
-_PIECE = 1 << 20  # asked for at a time: the library makes room for all that it is asked for
+_PIECE = 1 << 20  # bytes per call: the library allocates all that it is asked for at once
 
 
 def codec_of(path: str) -> str:
-    """The codec that a file's name announces; empty for none."""
+    """The codec that the suffix of a file's name stands for; empty for none."""
     return next((codec for suffix, codec in _SUFFIXES.items() if path.lower().endswith(suffix)), "")
 
 
@@ -36,19 +37,19 @@ def damaged(origin: str, offset: int, why: object) -> DamagedStream:
     """The error for bytes that do not decompress."""
     return DamagedStream(
         f"{origin} is damaged near byte {offset}: {why}",
-        advice="Replace the file by a good copy under another name, or remove it from the directory.",
+        advice="Replace the file with a good copy under another name, or remove it from the directory.",
         origin=origin,
         offset=offset,
     )
 
 
 class Decompressor:
-    """Reads a compressed file from its beginning. Raises DamagedStream that names the file and the offset in it."""
+    """Reads a compressed file from its beginning. Raises DamagedStream with the file's name and the offset in it."""
 
     def __init__(self, file: BinaryIO, codec: str, origin: str) -> None:
         self.origin = origin
         self.file = file
-        self._read = _snappy_stream(file) if codec == "snappy" else self._arrow_stream(codec)
+        self._read = _SnappyStream(file).read if codec == "snappy" else self._arrow_stream(codec)
 
     def _arrow_stream(self, codec: str) -> Callable[[int], bytes]:
         raw: Any = self.file
@@ -69,7 +70,7 @@ class Decompressor:
                 part = self._read(min(missing, _PIECE))
             except (OSError, ValueError, EOFError) as problem:
                 if isinstance(problem, OSError) and problem.errno is not None:
-                    raise  # the disk, not the bytes: it may pass
+                    raise  # an error of the disk, not of the data: a retry may succeed
                 raise damaged(self.origin, self.file.tell(), problem) from problem
             if not part:
                 break
@@ -78,65 +79,79 @@ class Decompressor:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class TooLong(Exception):
-    """A buffer would become longer than it may."""
+class DecompressedTooLong(Exception):
+    """The decompressed buffer would exceed the limit."""
 
 
 def decompress(data: bytes, codec: str, origin: str = "buffer", most: int = _MOST) -> bytes:
-    """One compressed buffer, whole. Raises DamagedStream, and TooLong before more than `most` bytes are made."""
+    """Decompress one whole buffer. Raises DecompressedTooLong instead of making more than `most` bytes, and
+    DamagedStream."""
     try:
         if codec == "snappy" and not data.startswith(_SNAPPY_HEADER):
             if _snappy_size(data) > most:
-                raise TooLong
+                raise DecompressedTooLong
             return _snappy_block(data)
         found = Decompressor(io.BytesIO(data), codec, origin).read(most + 1)
     except (OSError, ValueError) as problem:
         raise damaged(origin, 0, problem) from problem
     if len(found) > most:
-        raise TooLong
+        raise DecompressedTooLong
     return found
 
 
 def _snappy_size(data: bytes) -> int:
-    """How long a block says that it becomes."""
+    """The decompressed size that a block declares."""
     size, shift = 0, 0
     for byte in data[:5]:
         size |= (byte & 127) << shift
         shift += 7
         if byte < 128:
             return size
-    raise ValueError("no snappy block")
+    raise ValueError("this is not a snappy block")
 
 
 def _snappy_block(data: bytes) -> bytes:
     size = _snappy_size(data)
     if size > _MOST:
-        raise ValueError("a snappy block of impossible size")
+        raise ValueError("a snappy block declares an impossible size")
     codec: Any = pa.Codec("snappy")
     return bytes(codec.decompress(data, size, asbytes=True))
 
 
-def _snappy_stream(file: BinaryIO) -> Callable[[int], bytes]:
-    """The snappy framing format: chunks of a type, a length, and a masked CRC-32C of what they hold."""
-    left = bytearray()
-    started = False
+class _SnappyStream:
+    """Reads the snappy framing format: chunks with a type, a length and a masked CRC-32C of their content."""
 
-    def chunk() -> bytes | None:
-        nonlocal started
-        head = file.read(4)
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._left = bytearray()
+        self._started = False
+
+    def read(self, size: int) -> bytes:
+        while len(self._left) < size:
+            part = self._chunk()
+            if part is None:
+                break
+            self._left.extend(part)
+        out = bytes(self._left[:size])
+        del self._left[:size]
+        return out
+
+    def _chunk(self) -> bytes | None:
+        """The content of the next chunk; None at the end. Raises ValueError if it is damaged."""
+        head = self._file.read(4)
         if not head:
             return None
         length = int.from_bytes(head[1:4], "little")
-        body = file.read(length)
+        body = self._file.read(length)
         if len(head) < 4 or len(body) < length:
             raise ValueError("the stream ends in the middle of a chunk")
         if head[0] == 0xFF:
             if head + body != _SNAPPY_HEADER:
-                raise ValueError("no snappy stream")
-            started = True
+                raise ValueError("this is not a snappy stream")
+            self._started = True
             return b""
-        if not started or 2 <= head[0] < 0x80:
-            raise ValueError("no snappy stream")
+        if not self._started or 2 <= head[0] < 0x80:
+            raise ValueError("this is not a snappy stream")
         if head[0] >= 0x80:
             return b""
         text = _snappy_block(body[4:]) if head[0] == 0 else body[4:]
@@ -145,15 +160,3 @@ def _snappy_stream(file: BinaryIO) -> Callable[[int], bytes]:
         if masked != int.from_bytes(body[:4], "little"):
             raise ValueError("a checksum is wrong")
         return text
-
-    def read(size: int) -> bytes:
-        while len(left) < size:
-            part = chunk()
-            if part is None:
-                break
-            left.extend(part)
-        out = bytes(left[:size])
-        del left[:size]
-        return out
-
-    return read

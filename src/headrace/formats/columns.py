@@ -1,7 +1,7 @@
-"""Fields to Arrow columns: the registry of value parsers, shared by all formats.
+"""Fields to Arrow columns: the value parsers that all formats share.
 
-A format's indexer says where fields are (`Fields`); `parse_column` picks the parser of a type. Kernels decide almost
-every cell; what they leave open (status SLOW) is decided one by one by `headrace.formats.values`, so a rare spelling
+The indexer of a format locates fields (`Fields`); `parse_column` picks the parser for a type. Kernels parse almost
+every cell. They mark the others as SLOW, and `headrace.formats.values` parses those one by one. So a rare spelling
 costs time, never exactness.
 """
 
@@ -30,7 +30,8 @@ JSON, PLAIN, QUOTED = texts.JSON, texts.PLAIN, texts.QUOTED
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """What the text of a field is (JSON value, plain bytes, CSV), how it is quoted, and the rules for its values."""
+    """How to read the bytes of a field: as a JSON value, plain bytes or CSV, with which quotes and which value
+    rules."""
 
     kind: int
     quote: int = -1
@@ -40,7 +41,8 @@ class Syntax:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """One column's fields: bytes [starts, ends) of `data` per row; start -1 is NULL, a negative end marks escapes."""
+    """The fields of one column: bytes [starts, ends) of `data` per row. A start of -1 means NULL. A negative end `e`
+    means that the field ends at `~e` and has escapes."""
 
     data: Bytes
     starts: Places
@@ -51,14 +53,14 @@ class Fields:
         return len(self.starts)
 
     def text(self, row: int) -> bytes:
-        """The field's bytes as they stand in the data."""
+        """The bytes of a field, not unescaped."""
         end = int(self.ends[row])
         return self.data[int(self.starts[row]) : end if end >= 0 else ~end].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A column and a status per cell; `odd` is the number of cells that are not FINE."""
+    """A column with a status for each cell. `odd` is the number of cells that are not FINE."""
 
     array: Any
     status: Bytes
@@ -69,18 +71,18 @@ _cells = 0
 
 
 def cells_parsed() -> int:
-    """How many cells this process has handed to the kernels so far; the parts of nested values count too."""
+    """How many cells this process has parsed so far. Parts of nested values count, too."""
     return _cells
 
 
 def count_cells(count: int) -> None:
-    """Count cells that were parsed elsewhere."""
+    """Add cells that `parse_column` did not parse."""
     global _cells
     _cells += count
 
 
 def parse_column(fields: Fields, kind: DataType) -> Parsed:
-    """The column of type `kind` that the fields spell. Bad cells are NULL and have their reason in `status`."""
+    """Parse fields into a column of type `kind`. Bad cells are NULL, with the reason in `status`."""
     count_cells(len(fields))
     if isinstance(kind, Scalar):
         return _SCALARS[kind.name](fields, kind)
@@ -88,7 +90,7 @@ def parse_column(fields: Fields, kind: DataType) -> Parsed:
 
 
 def status_of(reason: str) -> int:
-    """The status of a cell that is bad for this reason."""
+    """The status of a cell that is bad for `reason`."""
     return VALUE_REASONS.index(reason) + REASON_BASE
 
 
@@ -102,7 +104,7 @@ def _buffer(values: npt.NDArray[Any]) -> Any:
 
 
 def _slow_cells(fields: Fields, kind: DataType, status: Bytes, store: Callable[[int, Any], None]) -> int:
-    """Decide the SLOW cells; returns how many cells are not FINE in the end."""
+    """Parse the SLOW cells. Returns how many cells are not FINE afterwards."""
     for row in np.flatnonzero(status == SLOW).tolist():
         try:
             store(row, slow_cell(fields, kind, row))
@@ -113,7 +115,7 @@ def _slow_cells(fields: Fields, kind: DataType, status: Bytes, store: Callable[[
 
 
 def slow_cell(fields: Fields, kind: DataType, row: int) -> Any:
-    """One cell, exactly. Raises BadValue."""
+    """Parse one cell exactly. Raises BadValue."""
     syntax = fields.syntax
     if syntax.kind == JSON:
         return json_cell(kind, fields.text(row), syntax.rules)
@@ -124,7 +126,7 @@ def slow_cell(fields: Fields, kind: DataType, row: int) -> Any:
 
 
 def unquoted(raw: bytes, quote: int, escape: int) -> bytes:
-    """The text of a quoted CSV field's inside."""
+    """Unescape the inside of a quoted CSV field."""
     out, at = bytearray(), 0
     while at < len(raw):
         c = raw[at]
@@ -135,11 +137,13 @@ def unquoted(raw: bytes, quote: int, escape: int) -> bytes:
     return bytes(out)
 
 
-Run = Callable[[Fields, npt.NDArray[Any], Bytes], int]  # a kernel: values and status of fields, how many are not FINE
+# A kernel: it fills the values and the status of fields, and returns how many are not FINE.
+Run = Callable[[Fields, npt.NDArray[Any], Bytes], int]
 
 
 def _run(fields: Fields, kind: DataType, run: Run, values: npt.NDArray[Any]) -> tuple[Bytes, int]:
-    """Run a kernel, and run it again on what escaped texts stand for: (status, cells that are not FINE)."""
+    """Run a kernel, then run it again on the unescaped text of fields with escapes. Returns (status, number of cells
+    that are not FINE)."""
     status = np.empty(len(fields), np.uint8)
     odd = run(fields, values, status)
     if not odd:
@@ -157,20 +161,20 @@ def _run(fields: Fields, kind: DataType, run: Run, values: npt.NDArray[Any]) -> 
 
 
 def plain_texts(fields: Fields) -> Fields:
-    """The texts that quoted fields and JSON strings stand for, as plain fields. Half of a surrogate pair is an empty
-    text, which is no value of the types that are read this way."""
+    """Unescape quoted fields and JSON strings into plain fields. A lone surrogate becomes an empty text, which is not a
+    value of any type that is read this way."""
     syntax, out = fields.syntax, np.empty(_room(fields), np.uint8)
     offsets, status = np.empty(len(fields) + 1, np.int32), np.empty(len(fields), np.uint8)
     texts.parse_strings(
         fields.data, fields.starts, fields.ends, syntax.kind, syntax.quote, syntax.escape, False, NULL, out, offsets,
         status,
     )  # fmt: skip
-    out.flags.writeable = False  # as the kernels are compiled
+    out.flags.writeable = False  # the kernels are compiled for read-only input
     return Fields(out, offsets[:-1], offsets[1:], Syntax(PLAIN, rules=syntax.rules))
 
 
 def _no_json_string(kind: DataType, values: npt.NDArray[Any], status: Bytes) -> None:
-    """A JSON string is no integer and no boolean, and no FLOAT or DOUBLE unless it is NaN or an infinity."""
+    """Reject JSON strings as integers and booleans, and as FLOAT or DOUBLE except NaN and the infinities."""
     if kind.ddl in _WIDTHS or kind.ddl == "BOOLEAN":
         status[:] = status_of("bad_boolean" if kind.ddl == "BOOLEAN" else "bad_integer")
     elif kind.ddl in ("FLOAT", "DOUBLE"):
@@ -180,7 +184,7 @@ def _no_json_string(kind: DataType, values: npt.NDArray[Any], status: Bytes) -> 
 def _fixed(
     fields: Fields, kind: DataType, run: Run, dtype: Any, fit: Callable[[Any], int | float]
 ) -> tuple[npt.NDArray[Any], Bytes, int]:
-    """Run a kernel into a fresh value array and settle its SLOW cells."""
+    """Run a kernel into a new value array, then parse its SLOW cells."""
     values = np.zeros(len(fields), dtype) if dtype == np.int64 else np.empty(len(fields), dtype)
     status, odd = _run(fields, kind, run, values)
     if odd and (status == SLOW).any():
@@ -197,7 +201,7 @@ def _boolean(fields: Fields, kind: DataType) -> Parsed:
         values[:] = 0
         return numbers.parse_booleans(of.data, of.starts, of.ends, of.syntax.kind == JSON, values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.uint8, int)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.uint8, fit=int)
     bits = pa.py_buffer(np.packbits(values.astype(bool), bitorder="little").tobytes())
     return Parsed(pa.Array.from_buffers(pa.bool_(), len(fields), [_validity(status, odd), bits], odd), status, odd)
 
@@ -212,7 +216,7 @@ def _integer(fields: Fields, kind: DataType) -> Parsed:
     def run(of: Fields, values: Any, status: Bytes) -> int:
         return numbers.parse_integers(of.data, of.starts, of.ends, int(limits.max), values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.int64, int)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.int64, fit=int)
     return _primitive(kind, values.astype(width, copy=False), status, odd)
 
 
@@ -227,7 +231,7 @@ def _double(fields: Fields, kind: DataType) -> Parsed:
     def run(of: Fields, values: Any, status: Bytes) -> int:
         return numbers.parse_doubles(of.data, of.starts, of.ends, single, of.syntax.kind == JSON, values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.float64, float)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.float64, fit=float)
     if single:
         with np.errstate(over="ignore", invalid="ignore"):
             values = values.astype(np.float32)
@@ -277,7 +281,7 @@ def _timestamp(fields: Fields, kind: DataType) -> Parsed:
             return times.parse_pattern(*found, quoted, rules.stamp.program, times.BAD_TIMESTAMP, values, status)
         return times.parse_timestamps(*found, quoted, zoned, values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.int64, int)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.int64, fit=int)
     if rules.epoch == "epoch_ns":
         values //= 1000
     odd += mark_beyond(values, times.TIMESTAMPS, status)
@@ -285,7 +289,7 @@ def _timestamp(fields: Fields, kind: DataType) -> Parsed:
 
 
 def mark_beyond(values: npt.NDArray[Any], limits: tuple[int, int], status: Bytes) -> int:
-    """Mark values outside of `limits` as out of range; how many there are."""
+    """Mark values outside `limits` as out of range. Returns how many there are."""
     first, last = limits
     if not len(values) or (values.min() >= first and values.max() <= last):
         return 0
@@ -303,7 +307,7 @@ def _date(fields: Fields, kind: DataType) -> Parsed:
             return times.parse_pattern(*found, rules.date.program, times.BAD_DATE, values, status)
         return times.parse_dates(*found, values, status)
 
-    values, status, odd = _fixed(fields, kind, run, np.int64, int)
+    values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.int64, fit=int)
     days = values // times.DAY if rules.date is not None else values
     return _primitive(kind, days.astype(np.int32), status, odd)
 
@@ -331,7 +335,7 @@ def _binary(fields: Fields, kind: DataType) -> Parsed:
     odd = texts.parse_binaries(
         fields.data, fields.starts, fields.ends, fields.syntax.kind, code, out, offsets, status
     )  # fmt: skip
-    return _variable(fields, kind, out, offsets, status, odd)
+    return _variable(fields=fields, kind=kind, out=out, offsets=offsets, status=status, odd=odd)
 
 
 def _texts(fields: Fields, kind: DataType, utf8: bool, wrong: int) -> Parsed:
@@ -343,7 +347,7 @@ def _texts(fields: Fields, kind: DataType, utf8: bool, wrong: int) -> Parsed:
         fields.data, fields.starts, fields.ends, syntax.kind, syntax.quote, syntax.escape, utf8, wrong, out, offsets,
         status,
     )  # fmt: skip
-    return _variable(fields, kind, out, offsets, status, odd)
+    return _variable(fields=fields, kind=kind, out=out, offsets=offsets, status=status, odd=odd)
 
 
 def _variable(fields: Fields, kind: DataType, out: Bytes, offsets: Places, status: Bytes, odd: int) -> Parsed:
@@ -360,7 +364,7 @@ def _variable(fields: Fields, kind: DataType, out: Bytes, offsets: Places, statu
 
 
 def merge(status: Bytes, inner: Bytes) -> Bytes:
-    """A nested cell is bad when a part of it is."""
+    """Merge the status of parts into that of nested cells: a cell is bad if a part of it is."""
     return np.where((inner > NULL) & (status == FINE), inner, status).astype(np.uint8)
 
 

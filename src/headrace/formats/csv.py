@@ -1,27 +1,28 @@
-"""CSV and its relatives: fields between delimiters, records between newlines.
+"""The format `csv`: delimited text, one record per line.
 
-A record is a line (LF or CRLF) unless `record_delimiter` says otherwise; empty lines and comments are no records. A
-quote matters only at a field's beginning; inside, two quotes make one. An unquoted null token (the empty field, by
-default) is NULL, a quoted one is text. Every record is checked for its quotes and its number of fields.
+A record is a line (LF or CRLF) unless `record_delimiter` says otherwise. Empty lines and comments are not records. A
+quote has a meaning only at the beginning of a field; inside a quoted field, two quotes stand for one. An unquoted null
+token (by default the empty field) is NULL, a quoted one is text. The quotes and the number of fields of every record
+are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from headrace.base.options import Option, boolean, choice
+from headrace.base.options import boolean, choice, option
 from headrace.errors import BadOption, HeaderMismatch
-from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Header, is_permissive
+from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import QUOTED, Syntax, unquoted
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
-from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
+from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
-from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.settings import TextSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import Decimal, Scalar, Schema
 
@@ -35,7 +36,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a file is written. An empty `ending` is LF or CRLF; an empty `quote`, `escape` or `comment` is none."""
+    """How a file is written. An empty `ending` means LF or CRLF. An empty `quote`, `escape` or `comment` means none."""
 
     delimiter: bytes = b","
     ending: bytes = b""
@@ -50,13 +51,13 @@ class Dialect:
 
     @property
     def simple(self) -> bool:
-        """Whether the fast scanner knows the dialect."""
+        """True if the fast scanner can read the dialect."""
         plain = len(self.delimiter) == 1 and self.ending in (b"", b"\n")
         return plain and self.escape in (b"", self.quote) and not self.multiline
 
 
 class Csv:
-    """The `csv` format. Holds no state between calls."""
+    """The `csv` format. Keeps no state between calls."""
 
     name = "csv"
     skips = True
@@ -95,26 +96,30 @@ class Csv:
         return self.dialect.ending or b"\n"
 
     @property
-    def in_order(self) -> str:
-        return "multiline: quoted fields may hold newlines" if self.dialect.multiline else unclear(self.delimiter)
+    def has_header(self) -> bool:
+        return self.dialect.header
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
+    @property
+    def in_order(self) -> str:
+        return "multiline: quoted fields may contain newlines" if self.dialect.multiline else unclear(self.delimiter)
+
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
         begin = bom_bytes(head, first)
         if not self.dialect.header:
-            return Header(begin)
+            return Preamble(begin)
         size = len(self.delimiter)
         while begin < len(head):
             end = head.find(self.delimiter, begin)
             if end < 0 and not final:
-                return Header(begin, more=True)
+                return Preamble(begin, more=True)
             end = len(head) if end < 0 else end
             line = head[begin:end]
             line = line.removesuffix(b"\r") if self.dialect.ending == b"" else line
             begin = min(len(head), end + size)
             if line and not (self.dialect.comment and line.startswith(self.dialect.comment)):
                 self._check_header(line)
-                return Header(begin)
-        return Header(begin, more=not final)
+                return Preamble(begin)
+        return Preamble(begin, more=not final)
 
     def _check_header(self, line: bytes) -> None:
         names = [name.decode("utf-8", "replace").strip() for name in self._split(line)]
@@ -125,13 +130,13 @@ class Csv:
             raise HeaderMismatch(
                 f"the header names {', '.join(names[:20])}",
                 advice=f"The stream declares {', '.join(declared[:20])}, in this order. Declare the columns as the "
-                "file has them, or drop the header and set header = 'false'.",
+                "file has them, or remove the header and set header = 'false'.",
                 header=names,
                 declared=declared,
             )
 
     def _split(self, line: bytes) -> list[bytes]:
-        """The fields of a header line; quotes that do not close are text."""
+        """Split a header line into fields. A quote that is never closed is text."""
         fields: list[bytes] = []
         at, quote = 0, self.dialect.quote
         while True:
@@ -165,16 +170,20 @@ class Csv:
             rows, count = scan_csv.scan_rows(buf, self._codes, *out)
         else:
             rows, count = scan_csv.scan_any(buf, self._codes, self._delimiter, self._ending, *out)
-        found = Scanned(rows, begins, stops, starts, ends, wrong[:count].copy())
-        blank = self.permissive and count > 0
-        bad_rows = found.keep_bad(scan_csv.TOO_LONG) if blank else None
-        bad = bad_structure(buf, origin, offset, found.wrong, _REASONS, self.max_record_bytes, bad_rows)
-        places = {column: slot for slot, column in enumerate(wanted)}
-        return FieldIndex(
-            self.schema, buf, found.rows, found.begins, found.stops, found.starts, found.ends, places, self.syntax,
-            origin, offset, bad, lambda again, columns: self.index(again, columns, origin, offset),
-            b"\r\n" if self.dialect.ending == b"" else self.delimiter, blank,
-        )  # fmt: skip
+        found = Scanned(rows=rows, begins=begins, stops=stops, starts=starts, ends=ends, wrong=wrong[:count].copy())
+        return found.indexed(
+            data=buf,
+            schema=self.schema,
+            wanted=wanted,
+            syntax=self.syntax,
+            origin=origin,
+            offset=offset,
+            reasons=_REASONS,
+            longest=self.max_record_bytes,
+            permissive=self.permissive,
+            again=lambda data, columns: self.index(data, columns, origin, offset),
+            joint=b"\r\n" if self.dialect.ending == b"" else self.delimiter,
+        )
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
@@ -188,7 +197,8 @@ _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\\\": "\\", "\\0": "\0"}
 
 
 def _spelled(value: str) -> bytes:
-    """Text with \\t, \\n, \\r, \\0 and \\\\ for what cannot be typed."""
+    """The bytes of an option's text, in which \\t, \\n, \\r, \\0 and \\\\ stand for characters that are hard to
+    type."""
     out, at = "", 0
     while at < len(value):
         pair = value[at : at + 2]
@@ -215,21 +225,57 @@ def _tokens(value: str) -> tuple[bytes, ...]:
     return tuple(_spelled(token) for token in value.split("|"))
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> Csv:
-    permissive = is_permissive(values)
-    dialect = Dialect(
-        delimiter=values["delimiter"], ending=values["record_delimiter"], quote=values["quote"],
-        escape=values["escape"], comment=values["comment"], nulls=values["nulls_as"], header=values["header"],
-        multiline=values["multiline"],
-        ragged=(values["ragged"] or ("null" if permissive else "bad")) == "null",
-        trailing=values["trailing_delimiter"],
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class CsvSettings(TextSettings):
+    """The options of `format = 'csv'`."""
+
+    delimiter: bytes = option(delimiter_option, default=b",", help="between fields; one or more bytes, \\t for a tab")
+    record_delimiter: bytes = option(delimiter_option, default=b"", help="after records; LF or CRLF if absent")
+    quote: bytes = option(_one_or_none, default=b'"', help="around fields that contain delimiters; empty for none")
+    escape: bytes = option(_one_or_none, default=b"", help="inside quotes, makes the next character plain")
+    comment: bytes = option(_one_or_none, default=b"", help="a line that begins with it is not a record")
+    nulls_as: tuple[bytes, ...] = option(
+        _tokens, default=(b"",), help="unquoted fields that are NULL, with | between: |NULL|\\N"
+    )
+    header: bool = option(boolean, default=False, help="the first line of each file names the columns")
+    multiline: bool = option(
+        boolean, default=False, help="quoted fields may contain newlines; one task reads each file"
+    )
+    ragged: Literal["bad", "null"] | None = option(
+        choice("bad", "null"),
+        help="bad: a record with too few or too many fields is bad; null: missing fields are NULL, extra fields are "
+        "ignored (the default with mode PERMISSIVE)",
+    )
+    trailing_delimiter: bool = option(boolean, default=False, help="a delimiter after the last field is allowed")
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the file is written."""
+        ragged = self.ragged or ("null" if self.permissive else "bad")
+        return Dialect(
+            delimiter=self.delimiter,
+            ending=self.record_delimiter,
+            quote=self.quote,
+            escape=self.escape,
+            comment=self.comment,
+            nulls=self.nulls_as,
+            header=self.header,
+            multiline=self.multiline,
+            ragged=ragged == "null",
+            trailing=self.trailing_delimiter,
+        )
+
+
+def _build(schema: Schema, settings: CsvSettings) -> Csv:
+    dialect = settings.dialect
     for field in schema:
         if not isinstance(field.type, Scalar | Decimal):
             raise BadOption(
-                f"format 'csv' cannot hold {field.type.ddl} (column {field.name})",
-                advice="Use format = 'json', or declare the column as STRING.", option="format", value="csv",
-            )  # fmt: skip
+                f"format 'csv' cannot store {field.type.ddl} (column {field.name})",
+                advice="Use format = 'json', or declare the column as STRING.",
+                option="format",
+                value="csv",
+            )
     if dialect.delimiter == (dialect.ending or b"\n") or dialect.delimiter in (dialect.quote, dialect.escape):
         raise BadOption(
             "the delimiter cannot be the quote, the escape character or the record delimiter",
@@ -237,31 +283,13 @@ def _build(schema: Schema, values: Mapping[str, Any]) -> Csv:
             option="delimiter",
             value=dialect.delimiter.decode("utf-8", "replace"),
         )
-    return Csv(schema, dialect, values["max_record_bytes"], rules_of(values), permissive)
+    return Csv(
+        schema=schema,
+        dialect=dialect,
+        max_record_bytes=settings.max_record_bytes,
+        rules=settings.rules,
+        permissive=settings.permissive,
+    )
 
 
-CSV = FormatKind(
-    "csv",
-    "delimited text, one record per line",
-    (
-        Option("delimiter", delimiter_option, default=b",", help="between fields; one or more bytes, \\t for a tab"),
-        Option("record_delimiter", delimiter_option, default=b"", help="after records; LF or CRLF if absent"),
-        Option("quote", _one_or_none, default=b'"', help="around fields that hold delimiters; empty for none"),
-        Option("escape", _one_or_none, default=b"", help="inside quotes, makes the next character plain"),
-        Option("comment", _one_or_none, default=b"", help="a line that begins with it is no record"),
-        Option("nulls_as", _tokens, default=(b"",), help="unquoted fields that are NULL, with | between: |NULL|\\N"),
-        Option("header", boolean, default=False, help="the first line of each file names the columns"),
-        Option("multiline", boolean, default=False, help="quoted fields may hold newlines; one task reads a file"),
-        Option(
-            "ragged",
-            choice("bad", "null"),
-            help="bad: a record with too few or too many fields is bad; null: fields that are missing are NULL, those "
-            "that are too many are ignored (the default with mode PERMISSIVE)",
-        ),
-        Option("trailing_delimiter", boolean, default=False, help="a delimiter after the last field is allowed"),
-        *VALUE_OPTIONS,
-        MODE_OPTION,
-        *COMMON_OPTIONS,
-    ),
-    _build,
-)
+CSV = FormatKind("csv", "delimited text, one record per line", CsvSettings, _build)

@@ -1,37 +1,38 @@
-"""Length-prefixed records: a length, then that many bytes, which are one value of one column.
+"""The format `length_prefixed`: each record is a length, then that many bytes, which are one value of one column.
 
-There is no delimiter to look for, so a file is read in order by one task.
+There is no delimiter to search for, so one task reads each file in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from headrace.base.options import Option, choice
-from headrace.formats.bad import BadRecords
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Header, too_long
+from headrace.base.options import choice, option
+from headrace.formats.bad import BadRecords, bad_frame
+from headrace.formats.base import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.index import FieldIndex, decode, view_of
 from headrace.formats.kernels.scan_frames import scan_frames
-from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.settings import Utf8Settings
 from headrace.formats.text import one_column
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 
 
 class LengthPrefixed:
-    """The `length_prefixed` format. Holds no state between calls."""
+    """The `length_prefixed` format. Keeps no state between calls."""
 
     name = "length_prefixed"
     indexer = "headrace.formats.kernels.scan_frames"
     skips = True
     delimiter = b""
     row_bytes = 0
-    in_order = "nothing in the middle of a file says where a record begins"
+    has_header = False
+    in_order = "the beginning of a record cannot be found from the middle of a file"
 
     def __init__(self, schema: Schema, width: int, order: str, max_record_bytes: int, rules: Rules) -> None:
         self.schema = schema
@@ -39,8 +40,8 @@ class LengthPrefixed:
         self.max_record_bytes = max_record_bytes
         self.syntax = Syntax(PLAIN, rules=rules)
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(0)
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         buf, big = view_of(data), self.order == "big"
@@ -58,7 +59,7 @@ class LengthPrefixed:
         bad: list[BadRecord] = []
         begins, stops = begins[:rows], stops[:rows]
         if whole < len(buf):
-            bad.append(BadRecord(origin, offset + whole, "bad_frame", None, buf[whole:].tobytes()[:1024]))
+            bad.append(bad_frame(origin, offset + whole, buf[whole : whole + 1024].tobytes()))
         long = np.flatnonzero(stops - begins > self.max_record_bytes)
         for i in long.tolist():
             raw = buf[begins[i] : stops[i]][: self.max_record_bytes].tobytes()
@@ -69,9 +70,19 @@ class LengthPrefixed:
         starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
         records = np.maximum(begins - np.int32(self.width), 0)
         return FieldIndex(
-            self.schema, buf, len(begins), records, stops, starts, ends, slots, self.syntax, origin, offset,
-            BadRecords.of(bad),
-        )  # fmt: skip
+            schema=self.schema,
+            data=buf,
+            rows=len(begins),
+            begins=records,
+            stops=stops,
+            starts=starts,
+            ends=ends,
+            slots=slots,
+            syntax=self.syntax,
+            origin=origin,
+            offset=offset,
+            bad=BadRecords.of(bad),
+        )
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
@@ -86,20 +97,25 @@ def _width(value: str) -> int:
     return int(value)
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> LengthPrefixed:
+@dataclass(frozen=True, slots=True)
+class LengthPrefixedSettings(Utf8Settings):
+    """The options of `format = 'length_prefixed'`."""
+
+    length_bytes: int = option(_width, default=4, help="width of the length: 1, 2, 4 or 8 bytes")
+    byte_order: Literal["big", "little"] = option(choice("big", "little"), default="big", help="of the length")
+
+
+def _build(schema: Schema, settings: LengthPrefixedSettings) -> LengthPrefixed:
     one_column(schema, "length_prefixed")
-    rules = replace(rules_of(values), binary="raw")
-    return LengthPrefixed(schema, values["length_bytes"], values["byte_order"], values["max_record_bytes"], rules)
+    return LengthPrefixed(
+        schema,
+        settings.length_bytes,
+        settings.byte_order,
+        max_record_bytes=settings.max_record_bytes,
+        rules=settings.rules,
+    )
 
 
 LENGTH_PREFIXED = FormatKind(
-    "length_prefixed",
-    "a length, then that many bytes, which are one value",
-    (
-        Option("length_bytes", _width, default=4, help="width of the length: 1, 2, 4 or 8 bytes"),
-        Option("byte_order", choice("big", "little"), default="big", help="of the length"),
-        *(o for o in VALUE_OPTIONS if o.name in ("utf8",)),
-        *COMMON_OPTIONS,
-    ),
-    _build,
+    "length_prefixed", "a length, then that many bytes, which are one value", LengthPrefixedSettings, _build
 )

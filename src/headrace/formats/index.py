@@ -1,7 +1,7 @@
 """The field index of text formats: where each wanted field of each record is, and how to parse it.
 
-This is where indexing and parsing meet. A format's indexer fills a `FieldIndex`; its `parse` hands columns of fields to
-`headrace.formats.columns`. Nothing is copied: the index points into the buffer.
+The indexer of a format fills a `FieldIndex`. Its `parse` passes columns of fields to `headrace.formats.columns`.
+Nothing is copied: the index points into the buffer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOGETHER = 64  # columns whose bad values are collected at once
 
 
 class Reindex(Protocol):
-    """Index whole records again, for other columns."""
+    """Indexes whole records again, for other columns."""
 
     def __call__(self, data: bytes | memoryview, wanted: Sequence[int]) -> FieldIndex: ...
 
@@ -34,11 +34,11 @@ class Reindex(Protocol):
 class FieldIndex:
     """The records of one buffer; see `headrace.formats.base.Indexed`.
 
-    Row r is bytes [begins[r], stops[r]) of `data`, without its delimiter; the field of the wanted column c is
-    [starts[s, r], ends[s, r]) with s = slots[c], in the spelling that `syntax` describes. Columns that were not wanted
-    at first are located when they are parsed, by `again`, and only in the records that are asked for, put together
-    with `joint` between them: after a filter that keeps few rows this costs next to nothing. With `blank`, bad records
-    are among the rows, and records are not put together, because a bad one may spoil those after it.
+    Row r is bytes [begins[r], stops[r]) of `data`, without its delimiter. The field of the wanted column c is
+    [starts[s, r], ends[s, r]) with s = slots[c]; `syntax` says how it is spelled. `again` locates other columns when
+    they are parsed. It reads only the selected records, copied together with `joint` between them, so it costs almost
+    nothing after a filter that keeps few rows. With `blank`, bad records are rows, too. Then records are not copied
+    together, because a bad record may change how the records after it are read.
     """
 
     schema: Schema
@@ -70,7 +70,15 @@ class FieldIndex:
                 if found.odd:
                     bad.append((columns[i], found.status[k * size : (k + 1) * size]))
         parsed = {c: parsed[c] for c in columns}
-        cells = bad_cells(bad, self.data, self.begins, self.stops, self.origin, self.offset, selection)
+        cells = bad_cells(
+            found=bad,
+            data=self.data,
+            begins=self.begins,
+            stops=self.stops,
+            origin=self.origin,
+            offset=self.offset,
+            selection=selection,
+        )
         return Decoded(self.rows if selection is None else len(selection), parsed, cells)
 
     def _all_fields(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None) -> list[Fields]:
@@ -85,7 +93,7 @@ class FieldIndex:
         return found
 
     def _locate(self, columns: list[int], selection: npt.NDArray[np.int64] | None) -> dict[int, Fields]:
-        """The fields of columns that were not located at first, for the selected rows."""
+        """Locate the fields of columns that `index` was not asked for, in the selected rows."""
         if not columns:
             return {}
         assert self.again is not None
@@ -97,7 +105,7 @@ class FieldIndex:
         return found if selection is None else {c: at(f, selection) for c, f in found.items()}
 
     def _gathered(self, selection: npt.NDArray[np.int64]) -> memoryview:
-        """The selected records, put together."""
+        """Copy the selected records into one buffer."""
         glue = np.frombuffer(self.joint, np.uint8)
         size = int((self.stops[selection] - self.begins[selection]).sum()) + len(glue) * len(selection)
         out = np.empty(size + 8, np.uint8)
@@ -105,7 +113,7 @@ class FieldIndex:
         return out.data[:size]
 
     def fields(self, column: int) -> Fields:
-        """The fields of one column that was located, all rows."""
+        """The fields of one located column, for all rows."""
         slot = self.slots[column]
         return Fields(self.data, self.starts[slot, : self.rows], self.ends[slot, : self.rows], self.syntax)
 
@@ -123,10 +131,10 @@ def bad_cells(
     offset: int,
     selection: npt.NDArray[np.int64] | None,
 ) -> BadRecords:
-    """The bad values of columns, each given by its number and the status of its cells. Row r is bytes
-    [begins[r], stops[r]) of `data`; the cells are those of all rows, or of the rows `selection`."""
+    """Collect the bad values of columns, each given as (column, status of its cells). Row r is bytes
+    [begins[r], stops[r]) of `data`. The cells are those of all rows, or of the rows in `selection`."""
     rows, columns, codes = [], [], []
-    for k in range(0, len(found), TOGETHER):  # some columns at a time: fewer calls, and little memory
+    for k in range(0, len(found), TOGETHER):  # several columns at a time: fewer calls, and bounded memory
         numbers = np.array([column for column, _ in found[k : k + TOGETHER]], np.int32)
         status = np.stack([cells for _, cells in found[k : k + TOGETHER]])
         which, places = np.nonzero(status > NULL)
@@ -137,13 +145,20 @@ def bad_cells(
         return NOTHING_BAD
     where = np.concatenate(rows)
     return BadRecords(
-        data, origin, offset, begins[where], stops[where], where, np.concatenate(columns), np.concatenate(codes)
+        data=data,
+        origin=origin,
+        offset=offset,
+        begins=begins[where],
+        stops=stops[where],
+        rows=where,
+        columns=np.concatenate(columns),
+        codes=np.concatenate(codes),
     )
 
 
 @dataclass(slots=True)
 class Scanned:
-    """What a scanner found: `rows` records with their fields, as `FieldIndex` has them, and bad ones as (begin, stop,
+    """The output of a scanner: `rows` records with their fields, as in `FieldIndex`, and bad records as (begin, stop,
     verdict)."""
 
     rows: int
@@ -154,8 +169,8 @@ class Scanned:
     wrong: npt.NDArray[np.int32]
 
     def keep_bad(self, but: int) -> npt.NDArray[np.int32]:
-        """Make each bad record a row without fields, in its place, except those with the verdict `but`. Returns the row
-        of each bad record, or -1."""
+        """Insert each bad record as a row without fields, in the order of the buffer, except those with the verdict
+        `but`. Returns the row of each bad record, or -1."""
         lost = np.flatnonzero(self.wrong[:, 2] != but)
         places = np.concatenate([self.begins[: self.rows], self.wrong[lost, 0]])
         order = np.argsort(places)
@@ -171,6 +186,52 @@ class Scanned:
         self.rows = len(order)
         return found
 
+    def indexed(
+        self,
+        *,
+        data: Bytes,
+        schema: Schema,
+        wanted: Sequence[int],
+        syntax: Syntax,
+        origin: str,
+        offset: int,
+        reasons: Mapping[int, str],
+        longest: int,
+        permissive: bool,
+        again: Reindex,
+        joint: bytes,
+    ) -> FieldIndex:
+        """The index of what was scanned. `reasons` maps verdicts to reasons. With `permissive`, bad records are rows
+        without fields, except those with more than `longest` bytes."""
+        blank = permissive and len(self.wrong) > 0
+        too_long = next(verdict for verdict, reason in reasons.items() if reason == "record_too_long")
+        bad_rows = self.keep_bad(too_long) if blank else None
+        return FieldIndex(
+            schema=schema,
+            data=data,
+            rows=self.rows,
+            begins=self.begins,
+            stops=self.stops,
+            starts=self.starts,
+            ends=self.ends,
+            slots={column: slot for slot, column in enumerate(wanted)},
+            syntax=syntax,
+            origin=origin,
+            offset=offset,
+            bad=bad_structure(
+                data=data,
+                origin=origin,
+                offset=offset,
+                wrong=self.wrong,
+                reasons=reasons,
+                longest=longest,
+                rows=bad_rows,
+            ),
+            again=again,
+            joint=joint,
+            blank=blank,
+        )
+
 
 def bad_structure(
     data: Bytes,
@@ -181,8 +242,8 @@ def bad_structure(
     longest: int,
     rows: npt.NDArray[np.int32] | None = None,
 ) -> BadRecords:
-    """The bad records that a scanner reports as (begin, stop, verdict); of one with more than `longest` bytes only
-    the beginning is kept. `rows` are their rows, if they have any."""
+    """Collect the bad records that a scanner reports as (begin, stop, verdict). Only the beginning of a record with
+    more than `longest` bytes is kept. `rows` are the rows of the records, if they have any."""
     if not len(wrong):
         return NOTHING_BAD
     begins, stops, verdicts = wrong[:, 0], wrong[:, 1], wrong[:, 2]
@@ -191,12 +252,21 @@ def bad_structure(
         codes[verdict] = STRUCTURE_REASONS.index(reason)
     none = np.full(len(wrong), -1, np.int32)
     kept = np.where(stops - begins > longest, begins + min(longest, TOO_LONG_KEPT), stops)
-    return BadRecords(data, origin, offset, begins, kept, none if rows is None else rows, none, codes[verdicts])
+    return BadRecords(
+        data=data,
+        origin=origin,
+        offset=offset,
+        begins=begins,
+        stops=kept,
+        rows=none if rows is None else rows,
+        columns=none,
+        codes=codes[verdicts],
+    )
 
 
 def _groups(schema: Schema, columns: Sequence[int], fields: list[Fields]) -> list[tuple[DataType, list[int]]]:
-    """Which of the columns (by their place in `columns`) are parsed in one go: few rows of one type in one buffer,
-    because then the calls cost more than the work."""
+    """Group columns (by index in `columns`) that are parsed with one call: columns of one type with few rows in one
+    buffer, because for them the calls cost more than the work."""
     groups: dict[tuple[DataType, int], list[int]] = {}
     for i, c in enumerate(columns):
         together = len(fields[i]) <= FEW_ROWS
@@ -205,19 +275,20 @@ def _groups(schema: Schema, columns: Sequence[int], fields: list[Fields]) -> lis
 
 
 def _joined(fields: list[Fields]) -> Fields:
-    """Several columns of fields, one after the other."""
+    """Concatenate the fields of several columns."""
     starts = np.concatenate([f.starts for f in fields])
     return Fields(fields[0].data, starts, np.concatenate([f.ends for f in fields]), fields[0].syntax)
 
 
 def decode(index: FieldIndex, wanted: Sequence[int]) -> Decoded:
-    """All rows of the wanted columns, with bad structure and bad values."""
+    """Parse all rows of the wanted columns, and report bad structure and bad values."""
     parsed = index.parse(wanted)
     return Decoded(parsed.rows, parsed.columns, index.bad.plus(parsed.bad))
 
 
 def view_of(data: bytes | memoryview) -> Bytes:
-    """The buffer as the kernels take it, not copied; read-only, so that they are compiled for one kind of array."""
+    """View a buffer as the array that kernels take, without a copy. Always read-only, so that the kernels are compiled
+    for one kind of array."""
     view = np.frombuffer(data, np.uint8)
     view.flags.writeable = False
     return view

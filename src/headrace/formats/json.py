@@ -1,25 +1,25 @@
-"""JSON lines: one object per record.
+"""The formats `json` and `ndjson`: JSON lines, one object per record.
 
-Keys may come in any order, are matched exactly, and may be missing (NULL); of equal keys the last wins. Every record is
-checked to be well-formed JSON, whoever listens. Lines of nothing but white space are no records.
+Keys may come in any order. They are matched exactly. A missing key is NULL; of equal keys the last wins. Every record
+is checked to be well-formed JSON, whichever columns are wanted. Lines that are only white space are not records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.base.options import Option, boolean
-from headrace.formats.base import COMMON_OPTIONS, MODE_OPTION, Decoded, FormatKind, Framed, Header, is_permissive
+from headrace.base.options import boolean, option
+from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import JSON as JSON_TEXT
 from headrace.formats.columns import Syntax
 from headrace.formats.framing import bom_bytes, frame_lines
-from headrace.formats.index import FieldIndex, Scanned, bad_structure, decode, view_of
+from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_json
 from headrace.formats.nested import key_table
-from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.settings import TextSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 
@@ -32,7 +32,7 @@ _REASONS = {
 
 
 class JsonLines:
-    """The `json` format. Holds no state between calls."""
+    """The `json` format. Keeps no state between calls."""
 
     name = "json"
     indexer = "headrace.formats.kernels.scan_json"
@@ -40,6 +40,7 @@ class JsonLines:
     delimiter = b"\n"
     row_bytes = 0
     in_order = ""
+    has_header = False
 
     def __init__(
         self, schema: Schema, max_record_bytes: int, rules: Rules, specials: bool = True, permissive: bool = False
@@ -49,8 +50,8 @@ class JsonLines:
         self.syntax = Syntax(JSON_TEXT, rules=rules)
         self.specials, self.permissive = specials, permissive
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(bom_bytes(head, first))
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(bom_bytes(head, first))
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)
@@ -67,37 +68,46 @@ class JsonLines:
             buf, self.max_record_bytes, self.specials, table.keys, table.bounds, table.table, starts, ends, begins,
             stops, wrong,
         )  # fmt: skip
-        found = Scanned(rows, begins, stops, starts, ends, wrong[:count].copy())
-        blank = self.permissive and count > 0
-        bad_rows = found.keep_bad(scan_json.TOO_LONG) if blank else None
-        bad = bad_structure(buf, origin, offset, found.wrong, _REASONS, self.max_record_bytes, bad_rows)
-        slots = {column: slot for slot, column in enumerate(wanted)}
-        return FieldIndex(
-            self.schema, buf, found.rows, found.begins, found.stops, found.starts, found.ends, slots, self.syntax,
-            origin, offset, bad, lambda again, columns: self.index(again, columns, origin, offset), self.delimiter,
-            blank,
-        )  # fmt: skip
+        found = Scanned(rows=rows, begins=begins, stops=stops, starts=starts, ends=ends, wrong=wrong[:count].copy())
+        return found.indexed(
+            data=buf,
+            schema=self.schema,
+            wanted=wanted,
+            syntax=self.syntax,
+            origin=origin,
+            offset=offset,
+            reasons=_REASONS,
+            longest=self.max_record_bytes,
+            permissive=self.permissive,
+            again=lambda data, columns: self.index(data, columns, origin, offset),
+            joint=self.delimiter,
+        )
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> JsonLines:
-    specials, permissive = values["allow_non_numeric_numbers"], is_permissive(values)
-    return JsonLines(schema, values["max_record_bytes"], rules_of(values), specials, permissive)
+@dataclass(frozen=True, slots=True)
+class JsonSettings(TextSettings):
+    """The options of `format = 'json'` and `format = 'ndjson'`."""
 
-
-_OPTIONS = (
-    Option(
-        "allow_non_numeric_numbers",
+    allow_non_numeric_numbers: bool = option(
         boolean,
         default=True,
         help="NaN, Infinity, -Infinity, +Infinity, -INF and +INF without quotes are numbers, as in Spark; if false, a "
         "record with one is bad (bad_json)",
-    ),
-    *VALUE_OPTIONS,
-    MODE_OPTION,
-    *COMMON_OPTIONS,
-)
-JSON = FormatKind("json", "JSON lines, one object per line", _OPTIONS, _build)
-NDJSON = FormatKind("ndjson", "JSON lines, one object per line", _OPTIONS, _build)
+    )
+
+
+def _build(schema: Schema, settings: JsonSettings) -> JsonLines:
+    return JsonLines(
+        schema,
+        settings.max_record_bytes,
+        settings.rules,
+        specials=settings.allow_non_numeric_numbers,
+        permissive=settings.permissive,
+    )
+
+
+JSON = FormatKind("json", "JSON lines, one object per line", JsonSettings, _build)
+NDJSON = FormatKind("ndjson", "JSON lines, one object per line", JsonSettings, _build)

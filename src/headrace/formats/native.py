@@ -1,13 +1,13 @@
-"""Native rows: fixed-width binary with a null bitmap and a variable part, as docs/formats.md lays it out.
+"""The format `native`: binary rows with a null bitmap, a fixed part and a variable part (docs/formats.md).
 
-Row layout, little-endian, no padding: [u32 length of what follows, only if the schema has STRING or BINARY columns]
-[null bitmap, bit i set: column i is NULL] [fixed part: one slot per column] [variable part]. A STRING or BINARY slot is
-(u32 offset from the row's bitmap, u32 length). `write_rows` writes it.
+Row layout, little-endian, no padding: [u32 length of the rest, only if the schema has STRING or BINARY columns] [null
+bitmap, bit i set: column i is NULL] [fixed part: one slot per column] [variable part]. A STRING or BINARY slot is (u32
+offset from the row's bitmap, u32 length). `write_rows` writes such rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import BadOption
-from headrace.formats.bad import NOTHING_BAD, BadRecords
-from headrace.formats.base import COMMON_OPTIONS, BadRecord, Decoded, FormatKind, Framed, Header, too_long
+from headrace.formats.bad import NOTHING_BAD, BadRecords, bad_frame
+from headrace.formats.base import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
 from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
 from headrace.formats.index import bad_cells, view_of
 from headrace.formats.kernels import times
 from headrace.formats.kernels.numbers import FINE, NULL, OUT_OF_RANGE
 from headrace.formats.kernels.scan_frames import scan_frames
+from headrace.formats.settings import FormatSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import DataType, Decimal, Scalar, Schema
 
@@ -34,14 +35,14 @@ _VARIABLE = ("STRING", "BINARY")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The row of a schema as a numpy record: `nulls`, then c0, c1, ...; `prefix` bytes of length stand before it."""
+class NativeLayout:
+    """The row of a schema as a numpy record: `nulls`, then c0, c1, ... A length of `prefix` bytes precedes it."""
 
     row: Any
     prefix: int
 
     @staticmethod
-    def of(schema: Schema) -> Layout:
+    def of(schema: Schema) -> NativeLayout:
         fields: list[Any] = [("nulls", "u1", ((len(schema) + 7) // 8,))]
         for i, field in enumerate(schema):
             if isinstance(field.type, Decimal):
@@ -51,12 +52,12 @@ class Layout:
             else:
                 fields.append((f"c{i}", _WIDTHS[field.type.ddl]))
         variable = any(f.type.ddl in _VARIABLE for f in schema)
-        return Layout(np.dtype(fields), 4 if variable else 0)
+        return NativeLayout(np.dtype(fields), 4 if variable else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class NativeIndex:
-    """The rows of one buffer; see `headrace.formats.base.Indexed`. A field's place is known from its row's place."""
+    """The rows of one buffer; see `headrace.formats.base.Indexed`. The position of a row gives those of its fields."""
 
     schema: Schema
     data: Bytes
@@ -82,7 +83,15 @@ class NativeIndex:
             if status is not None:
                 bad.append((column, status))
         begins = self.begins - self.prefix
-        cells = bad_cells(bad, self.data, begins, self.stops, self.origin, self.offset, rows)
+        cells = bad_cells(
+            found=bad,
+            data=self.data,
+            begins=begins,
+            stops=self.stops,
+            origin=self.origin,
+            offset=self.offset,
+            selection=rows,
+        )
         return Decoded(len(rows), parsed, cells)
 
     def field(self, row: int, column: int) -> bytes | None:
@@ -146,17 +155,18 @@ def _decimals(kind: Decimal, cells: Any, nulls: Any) -> tuple[Any, Bytes | None]
 
 
 class Native:
-    """The `native` format. Holds no state between calls. Rows without a variable part have one size."""
+    """The `native` format. Keeps no state between calls. Rows without a variable part all have the same size."""
 
     name = "native"
     indexer = "headrace.formats.native"
     skips = True
     delimiter = b""
+    has_header = False
 
     def __init__(self, schema: Schema, max_record_bytes: int) -> None:
         self.schema = schema
         self.max_record_bytes = max_record_bytes
-        self.layout = Layout.of(schema)
+        self.layout = NativeLayout.of(schema)
 
     @property
     def row_bytes(self) -> int:
@@ -166,8 +176,8 @@ class Native:
     def in_order(self) -> str:
         return "rows with STRING or BINARY values differ in size" if self.layout.prefix else ""
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(0)
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(0)
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         if final:
@@ -183,13 +193,20 @@ class Native:
         if not prefix:
             rows = len(buf) // size
             begins = np.arange(rows, dtype=np.int64) * size
-            return self._indexed(buf, begins, begins + size, rows * size, origin, offset)
+            return self._indexed(
+                buf=buf, begins=begins, stops=begins + size, whole=rows * size, origin=origin, offset=offset
+            )
         room = len(buf) // 4 + 1
         first, last = np.empty(room, np.int32), np.empty(room, np.int32)
         count, whole, _ = scan_frames(buf, 4, False, max(len(buf), self.max_record_bytes), first, last)
         return self._indexed(
-            buf, first[:count].astype(np.int64), last[:count].astype(np.int64), whole, origin, offset
-        )  # fmt: skip
+            buf=buf,
+            begins=first[:count].astype(np.int64),
+            stops=last[:count].astype(np.int64),
+            whole=whole,
+            origin=origin,
+            offset=offset,
+        )
 
     def _indexed(self, buf: Bytes, begins: Any, stops: Any, whole: int, origin: str, offset: int) -> NativeIndex:
         size, prefix = self.layout.row.itemsize, self.layout.prefix
@@ -201,15 +218,28 @@ class Native:
                 cells = fixed[f"c{i}"].astype(np.int64)
                 null = fixed["nulls"][:, i // 8] >> (i % 8) & 1 == 1
                 good &= null | ((cells[:, 0] >= size) & (cells.sum(axis=1) <= stops - begins))
-        bad = [self._bad(buf, int(begins[i]), int(stops[i]), origin, offset) for i in np.flatnonzero(~good)]
+        bad = [
+            self._bad(buf=buf, begin=int(begins[i]), stop=int(stops[i]), origin=origin, offset=offset)
+            for i in np.flatnonzero(~good)
+        ]
         if whole < len(buf):
-            bad.append(BadRecord(origin, offset + whole, "bad_frame", None, buf[whole : whole + 1024].tobytes()))
+            bad.append(bad_frame(origin, offset + whole, buf[whole : whole + 1024].tobytes()))
         if not good.all():
             fixed, begins, stops = fixed[good], begins[good], stops[good]
-        return NativeIndex(self.schema, buf, fixed, begins, stops, prefix, origin, offset, BadRecords.of(bad))
+        return NativeIndex(
+            schema=self.schema,
+            data=buf,
+            fixed=fixed,
+            begins=begins,
+            stops=stops,
+            prefix=prefix,
+            origin=origin,
+            offset=offset,
+            bad=BadRecords.of(bad),
+        )
 
     def _gathered(self, buf: Bytes, begins: Any) -> Any:
-        """The fixed parts of rows that begin anywhere. Rows of one size need no such copy."""
+        """Copy the fixed parts of rows of different sizes into one array. Rows of one size need no copy."""
         size = self.layout.row.itemsize
         rows = buf[begins[:, None] + np.arange(size)] if len(buf) >= size else np.zeros((len(begins), size), np.uint8)
         return np.ascontiguousarray(rows).view(self.layout.row).reshape(-1)
@@ -218,7 +248,7 @@ class Native:
         place = offset + begin - self.layout.prefix
         if stop - begin > self.max_record_bytes:
             return too_long(origin, place, buf[begin:stop][: self.max_record_bytes].tobytes(), self.max_record_bytes)
-        return BadRecord(origin, place, "bad_frame", None, buf[begin - self.layout.prefix : stop].tobytes())
+        return bad_frame(origin, place, buf[begin - self.layout.prefix : stop].tobytes())
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         index = self.index(data, wanted, origin, offset)
@@ -230,8 +260,8 @@ _NOWHERE: tuple[Places, Places] = (np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 def write_rows(schema: Schema, table: pa.Table) -> bytes:
-    """The rows of `table`, whose columns are those of `schema`, as native rows."""
-    layout = Layout.of(schema)
+    """Encode `table`, which has the columns of `schema`, as native rows."""
+    layout = NativeLayout.of(schema)
     rows = table.num_rows
     fixed = np.zeros(rows, layout.row)
     variable: list[tuple[int, list[bytes]]] = []
@@ -260,14 +290,16 @@ def write_rows(schema: Schema, table: pa.Table) -> bytes:
     return b"".join(len(p).to_bytes(4, "little") + p for p in parts)
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> Native:
+def _build(schema: Schema, settings: FormatSettings) -> Native:
     for field in schema:
         if not isinstance(field.type, Scalar | Decimal):
             raise BadOption(
-                f"format 'native' cannot hold {field.type.ddl} (column {field.name})",
-                advice="Use format = 'json'.", option="format", value="native",
-            )  # fmt: skip
-    return Native(schema, values["max_record_bytes"])
+                f"format 'native' cannot store {field.type.ddl} (column {field.name})",
+                advice="Use format = 'json'.",
+                option="format",
+                value="native",
+            )
+    return Native(schema, settings.max_record_bytes)
 
 
-NATIVE = FormatKind("native", "fixed-width binary rows", COMMON_OPTIONS, _build)
+NATIVE = FormatKind("native", "fixed-width binary rows", FormatSettings, _build)

@@ -1,6 +1,6 @@
-"""JSON fields to STRUCT, ARRAY and MAP columns: each level is scanned as a whole column, then its parts are parsed.
+"""JSON fields to STRUCT, ARRAY and MAP columns. Each level is scanned as one column, then its parts are parsed.
 
-A part that is bad makes its cell bad. Missing and null members are NULL.
+A bad part makes its cell bad. Missing and null members are NULL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _NONE: Places = np.empty(0, np.int32)
 
 
 class KeyTable:
-    """The wanted keys as the scanner takes them: their bytes, bounds, and an open hash table of slots."""
+    """The wanted keys in the form that the scanner takes: their bytes, their bounds, and an open hash table of
+    slots."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         encoded = [name.encode() for name in names]
@@ -50,12 +51,12 @@ def _hash(key: bytes) -> int:
 
 @lru_cache(maxsize=256)
 def key_table(names: tuple[str, ...]) -> KeyTable:
-    """The table of these keys, made once."""
+    """The cached table of these keys."""
     return KeyTable(names)
 
 
 def parse_nested(fields: Fields, kind: DataType) -> Parsed:
-    """A STRUCT, ARRAY or MAP column."""
+    """Parse a STRUCT, ARRAY or MAP column."""
     status = np.where(fields.starts < 0, NULL, FINE).astype(np.uint8)
     if isinstance(kind, Struct):
         return _struct(fields, kind, status)
@@ -86,7 +87,7 @@ def _struct(fields: Fields, kind: Struct, status: Bytes) -> Parsed:
 def _array(fields: Fields, kind: Array, status: Bytes) -> Parsed:
     counts, starts, ends, _, _ = _items(fields, _LIST, status)
     part = parse_column(Fields(fields.data, starts, ends, fields.syntax), kind.element)
-    return _listed(kind, status, counts, [part.array], [part])
+    return _listed(kind=kind, status=status, counts=counts, children=[part.array], parts=[part])
 
 
 def _map(fields: Fields, kind: Map, status: Bytes) -> Parsed:
@@ -98,20 +99,28 @@ def _map(fields: Fields, kind: Map, status: Bytes) -> Parsed:
         texts = columns.plain_texts(Fields(fields.data, key_starts, key_ends, fields.syntax))
         keys = parse_column(texts, kind.key)
     rows = np.repeat(np.arange(len(counts)), counts)
-    for part in (keys, values):
-        if part.odd:
-            _mark(status, rows, part.status)
     keep = _last_of_each(rows, keys.array)
+    if keys.odd:
+        _mark(status, rows, keys.status)
+    if values.odd:  # of equal keys only the last counts, so a bad value of an earlier one does not matter
+        counted = slice(None) if keep is None else keep
+        _mark(status, rows[counted], values.status[counted])
     if keep is None and keys.odd == 0:
-        return _listed(kind, status, counts, [keys.array, values.array], [])
+        return _listed(kind=kind, status=status, counts=counts, children=[keys.array, values.array], parts=[])
     keep = np.arange(len(rows)) if keep is None else keep
-    keep = keep[status[rows[keep]] == FINE]  # a bad key has no value, and a map key must have one
+    keep = keep[status[rows[keep]] == FINE]  # a bad key is NULL, which a map key must not be
     counts = np.bincount(rows[keep], minlength=len(counts)).astype(np.int32)
-    return _listed(kind, status, counts, [keys.array.take(pa.array(keep)), values.array.take(pa.array(keep))], [])
+    return _listed(
+        kind=kind,
+        status=status,
+        counts=counts,
+        children=[keys.array.take(pa.array(keep)), values.array.take(pa.array(keep))],
+        parts=[],
+    )
 
 
 def _last_of_each(rows: npt.NDArray[np.int64], keys: Any) -> npt.NDArray[np.int64] | None:
-    """Of equal keys in a row, the last; None if no row has equal keys."""
+    """The indexes of the last of equal keys in each row; None if no row has equal keys."""
     if len(rows) < 2:
         return None
     codes = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -133,7 +142,7 @@ def _items(fields: Fields, opening: int, status: Bytes) -> tuple[Places, Places,
 
 
 def _mark(status: Bytes, rows: npt.NDArray[np.int64], inner: Bytes) -> None:
-    """A cell is bad for the reason of its first bad item."""
+    """Mark cells that have a bad item, with the reason of the first one."""
     bad = np.flatnonzero(inner > NULL)[::-1]
     fine = status[rows[bad]] == FINE
     status[rows[bad][fine]] = inner[bad][fine]

@@ -1,7 +1,7 @@
 """Date and time patterns, as in Spark: `dd/MM/yyyy HH:mm:ss.SSS XXX`, compiled to a program for the kernel.
 
 Letters: yyyy MM dd HH mm ss, S (1 to 9 of them), and X, XXX or Z for an offset such as Z, +01, +0100 or +01:00. Text in
-'single quotes' and every other character stand for themselves. Fields have fixed widths.
+'single quotes' and all other characters stand for themselves. Fields have fixed widths.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"'((?:[^']|'')*)'|(y+|M+|d+|H+|m+|s+|S+|X+|Z+)|([A-Za-z])|(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """A compiled pattern. `zoned` if it reads an offset."""
+    """A compiled pattern. `zoned` is true if it reads a UTC offset."""
 
     text: str
     program: npt.NDArray[np.int32]
@@ -46,7 +46,7 @@ class Pattern:
 
 @lru_cache(maxsize=64)
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern. Raises ValueError with what is allowed."""
+    """Compile a pattern. Raises ValueError that says what is allowed."""
     steps: list[tuple[int, int]] = []
     for quoted, letters, unknown, other in _TOKEN.findall(text):
         if unknown or (letters and letters not in _FIELDS and letters[0] not in "SXZ"):

@@ -1,33 +1,33 @@
-"""Raw text: every record is one value of one column. An empty record is an empty value, not NULL."""
+"""The format `text`: every record is one value of one column. An empty record is an empty value, not NULL."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.base.options import Option
+from headrace.base.options import option
 from headrace.errors import BadOption
-from headrace.formats.base import COMMON_OPTIONS, Decoded, FormatKind, Framed, Header
+from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.csv import delimiter_option
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, bad_structure, decode, view_of
 from headrace.formats.kernels.tokens import count_tokens, split_tokens
-from headrace.formats.rules import VALUE_OPTIONS, rules_of
+from headrace.formats.settings import Utf8Settings
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 
 
-class Text:
-    """The `text` format. Holds no state between calls. An empty `ending` is LF or CRLF."""
+class TextRecords:
+    """The `text` format. Keeps no state between calls. An empty `ending` means LF or CRLF."""
 
     name = "text"
     indexer = "headrace.formats.kernels.tokens.split_tokens"
     skips = True
     row_bytes = 0
+    has_header = False
 
     def __init__(self, schema: Schema, ending: bytes, max_record_bytes: int, rules: Rules) -> None:
         self.schema = schema
@@ -44,8 +44,8 @@ class Text:
     def in_order(self) -> str:
         return unclear(self.delimiter)
 
-    def header(self, head: bytes, first: bool, final: bool) -> Header:
-        return Header(bom_bytes(head, first))
+    def preamble(self, head: bytes, first: bool, final: bool) -> Preamble:
+        return Preamble(bom_bytes(head, first))
 
     def frame(self, data: bytes | memoryview, final: bool) -> Framed:
         return frame_lines(data, final, self.delimiter)
@@ -58,13 +58,31 @@ class Text:
         begins, stops = begins[:rows], stops[:rows]
         long = stops - begins > self.max_record_bytes
         wrong = np.stack([begins[long], stops[long], np.zeros(np.count_nonzero(long), np.int32)], axis=1)
-        bad = bad_structure(buf, origin, offset, wrong, {0: "record_too_long"}, self.max_record_bytes)
+        bad = bad_structure(
+            data=buf,
+            origin=origin,
+            offset=offset,
+            wrong=wrong,
+            reasons={0: "record_too_long"},
+            longest=self.max_record_bytes,
+        )
         begins, stops = begins[~long], stops[~long]
         slots = {0: 0}
         starts, ends = begins.reshape(1, -1), stops.reshape(1, -1)
         return FieldIndex(
-            self.schema, buf, len(begins), begins, stops, starts, ends, slots, self.syntax, origin, offset, bad
-        )  # fmt: skip
+            schema=self.schema,
+            data=buf,
+            rows=len(begins),
+            begins=begins,
+            stops=stops,
+            starts=starts,
+            ends=ends,
+            slots=slots,
+            syntax=self.syntax,
+            origin=origin,
+            offset=offset,
+            bad=bad,
+        )
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
@@ -74,26 +92,23 @@ def one_column(schema: Schema, name: str) -> None:
     """Raise BadOption unless the schema is one STRING or BINARY column."""
     if len(schema) != 1 or schema[0].type.ddl not in ("STRING", "BINARY"):
         raise BadOption(
-            f"format '{name}' has one column of type STRING or BINARY",
-            advice="Declare one such column, and take it apart with SQL functions.",
+            f"format '{name}' needs exactly one column, of type STRING or BINARY",
+            advice="Declare one such column, and split it with SQL functions.",
             option="format",
             value=name,
         )
 
 
-def _build(schema: Schema, values: Mapping[str, Any]) -> Text:
+@dataclass(frozen=True, slots=True)
+class TextRecordSettings(Utf8Settings):
+    """The options of `format = 'text'`."""
+
+    record_delimiter: bytes = option(delimiter_option, default=b"", help="after records; LF or CRLF if absent")
+
+
+def _build(schema: Schema, settings: TextRecordSettings) -> TextRecords:
     one_column(schema, "text")
-    rules = replace(rules_of(values), binary="raw")
-    return Text(schema, values["record_delimiter"], values["max_record_bytes"], rules)
+    return TextRecords(schema, settings.record_delimiter, settings.max_record_bytes, settings.rules)
 
 
-TEXT = FormatKind(
-    "text",
-    "every line is one value",
-    (
-        Option("record_delimiter", delimiter_option, default=b"", help="after records; LF or CRLF if absent"),
-        *(o for o in VALUE_OPTIONS if o.name in ("utf8",)),
-        *COMMON_OPTIONS,
-    ),
-    _build,
-)
+TEXT = FormatKind("text", "every line is one value", TextRecordSettings, _build)

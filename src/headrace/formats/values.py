@@ -1,7 +1,7 @@
-"""One value at a time, exactly: what each type accepts, in plain Python.
+"""Parses one value at a time, exactly, in plain Python.
 
-The kernels hand over the cells that they cannot decide (numbers of many digits, special values, escaped text). Raises
-`BadValue` with the reason word. docs/formats.md lists what each type accepts.
+Kernels leave the cells to it that they cannot parse: numbers with many digits, special values, escaped text. Raises
+`BadValue` with the reason. docs/formats.md lists what each type accepts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.model.schema import DataType, Decimal, Scalar
 
 
 class BadValue(ValueError):
-    """A cell that is not of its column's type; `reason` is one of VALUE_REASONS."""
+    """A cell that does not fit the type of its column. `reason` is one of VALUE_REASONS."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -31,7 +31,8 @@ class BadValue(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How values are spelled where a stream may choose. `epoch` is None, epoch_s, epoch_ms, epoch_us or epoch_ns."""
+    """How values are spelled, where the stream's options decide. `epoch` is None, epoch_s, epoch_ms, epoch_us or
+    epoch_ns."""
 
     epoch: str | None = None
     stamp: Pattern | None = None
@@ -41,7 +42,7 @@ class Rules:
 
     @property
     def epoch_scale(self) -> int:
-        """Decimal places that make the epoch unit microseconds; nanoseconds are cut afterwards."""
+        """The decimal scale that turns the epoch unit into microseconds. Nanoseconds are truncated later."""
         return {"epoch_s": 6, "epoch_ms": 3}.get(self.epoch or "", 0)
 
 
@@ -69,7 +70,7 @@ REASON = {
 
 
 def text_cell(kind: DataType, raw: bytes, rules: Rules) -> Any:
-    """The value that plain text spells. Timestamps are microseconds (or the unit of `rules.epoch`), dates are days."""
+    """Parse plain text. Timestamps are microseconds (or the unit of `rules.epoch`), dates are days."""
     if isinstance(kind, Decimal):
         return _decimal(kind, raw.decode("ascii", "replace"))
     assert isinstance(kind, Scalar)
@@ -81,7 +82,7 @@ def text_cell(kind: DataType, raw: bytes, rules: Rules) -> Any:
 
 
 def json_cell(kind: DataType, raw: bytes, rules: Rules) -> Any:
-    """The value that a scalar's JSON text gives. A STRING column takes the text of what is no string."""
+    """Parse the JSON text of a scalar. A STRING column takes the JSON text of values that are not strings."""
     name = kind.name if isinstance(kind, Scalar) else "DECIMAL"
     if not raw.startswith(b'"'):
         if name == "STRING":
@@ -104,8 +105,8 @@ _PLAIN = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 def _unescaped(raw: bytes) -> bytes:
-    """The bytes of a JSON string. Bytes outside of escapes stay as they are, also those that are no UTF-8; half of a
-    surrogate pair becomes one byte that is none."""
+    """Unescape a JSON string. Bytes outside escapes stay as they are, even if they are not UTF-8. A lone surrogate
+    becomes one byte that is not UTF-8."""
 
     def undo(found: re.Match[bytes]) -> bytes:
         if found[1] is None:
@@ -116,7 +117,7 @@ def _unescaped(raw: bytes) -> bytes:
     return _ESCAPE.sub(undo, raw[1:-1])
 
 
-_LONE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # half of a surrogate pair, as `surrogatepass` writes it
+_LONE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # a lone surrogate, as `surrogatepass` writes it
 
 
 def _string(raw: bytes, rules: Rules) -> str:
@@ -131,7 +132,7 @@ def _binary(raw: bytes, rules: Rules) -> bytes:
         if rules.binary == "raw":
             return raw
         if rules.binary == "base64" and _BASE64.fullmatch(raw) is None:
-            raise ValueError("no base64")
+            raise ValueError("this is not base64")
         return binascii.unhexlify(raw) if rules.binary == "hex" else base64.b64decode(raw)
     except (binascii.Error, ValueError):
         raise BadValue("bad_binary") from None
@@ -148,7 +149,7 @@ def _integer(name: str, text: str, rules: Rules) -> int:
     if _INTEGER.fullmatch(text) is None:
         raise BadValue("bad_integer")
     digits = text.lstrip("+-").lstrip("0")
-    if len(digits) > 19:  # Python refuses to read thousands of digits, leading zeros included
+    if len(digits) > 19:  # int() rejects thousands of digits, leading zeros included
         raise BadValue("out_of_range")
     value = int(digits or "0") * (-1 if text.startswith("-") else 1)
     limit = 1 << (_BITS[name] - 1)
@@ -175,7 +176,7 @@ def _decimal(kind: Decimal, text: str) -> decimal.Decimal:
     if _FLOAT.fullmatch(text) is None:
         raise BadValue("bad_decimal")
     value = _CONTEXT.create_decimal(text)
-    if not value.is_finite():  # an exponent beyond all bounds
+    if not value.is_finite():  # the exponent is out of range for decimal
         mantissa, _, exponent = text.lower().partition("e")
         if mantissa.strip("+-0.") and not exponent.startswith("-"):
             raise BadValue("out_of_range")
@@ -191,7 +192,7 @@ def _decimal(kind: Decimal, text: str) -> decimal.Decimal:
 
 
 def unscaled(value: decimal.Decimal, scale: int) -> int:
-    """value * 10**scale, exactly: the context that Python starts with would round to 28 digits."""
+    """value * 10**scale, exactly. Python's default context would round to 28 digits."""
     return int(value.scaleb(scale, _CONTEXT))
 
 

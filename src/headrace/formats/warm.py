@@ -1,7 +1,7 @@
-"""Compile the kernels before they are needed: `python -m headrace.formats.warm` once after installing.
+"""Compiles the kernels ahead of time: run `python -m headrace.formats.warm` once after installing.
 
-Compiling takes half a minute on a new machine, loading the compiled code 0.4 s of CPU. Spark's workers are forked from
-a process that has called `load` (`headrace.spark.daemon`), so they pay neither.
+Compiling takes half a minute on a new machine. Loading the compiled code takes 0.4 s of CPU. Spark forks its Python
+workers from a process that has called `load` (`headrace.spark.daemon`), so the workers pay neither.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from headrace.model.schema import Field, Schema, parse_type
 _SCALARS = (
     "BOOLEAN", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "DECIMAL(10,2)",
 )  # fmt: skip
-_READY = "ready"  # a file in the cache directory: all that `ready` makes is there
+_READY = "ready"  # a file in the cache directory: `ready` has compiled every kernel
 _NESTED = ("STRUCT<a: INT>", "ARRAY<INT>", "MAP<STRING, INT>")
 
 
 def warm_up(fmt: Format, columns: Iterable[int]) -> None:
-    """Make ready every kernel that decoding these columns takes. Thread-safe; costs next to nothing when warm."""
+    """Compile or load every kernel that decodes these columns. Thread-safe. Takes almost no time when they are
+    loaded."""
     fmt.decode(b"", tuple(columns), "", 0)
 
 
@@ -32,7 +33,7 @@ def schema_of(types: Iterable[str]) -> Schema:
 
 
 def ready() -> None:
-    """Make ready the kernels of json and csv for all types, and remember that they are compiled."""
+    """Compile or load the kernels of json and csv for all types, and record that they are compiled."""
     for name, types in (("json", _SCALARS + _NESTED), ("csv", _SCALARS)):
         schema = schema_of(types)
         warm_up(FORMATS[name].make(schema, {}), range(len(schema)))
@@ -40,14 +41,14 @@ def ready() -> None:
 
 
 def load() -> None:
-    """Load the kernels of json and csv if all of them are compiled. If not, each is compiled when a task needs it: a
-    stream needs few of them, and all take half a minute."""
+    """Load the kernels of json and csv if all of them are compiled. Otherwise a task compiles each kernel when it needs
+    it: a stream needs few of them, and compiling all takes half a minute."""
     if (kernel_directory() / _READY).exists():
         ready()
 
 
 def main() -> None:
-    """Compile what is not compiled yet, and say where it is."""
+    """Compile the kernels that are not compiled yet, and print where they are."""
     began = time.perf_counter()
     ready()
     print(f"kernels are ready in {kernel_directory()} ({time.perf_counter() - began:.1f} s)")

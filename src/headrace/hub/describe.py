@@ -10,7 +10,7 @@ from headrace.hub.observed import ObservedStreams, pipeline_status
 from headrace.hub.results import Result, table_result
 from headrace.model.status import PipelineStatus
 from headrace.sinks import SINKS
-from headrace.sources.access import access_to
+from headrace.sources.read_description import describe_read
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.sealing import HIDDEN, secrets_of
 
@@ -85,7 +85,7 @@ def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
 
 def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     stream = catalog.streams[name.lower()]
-    secret, access = secrets_of(stream), access_to(stream)
+    secret, access = secrets_of(stream), describe_read(stream)
     facts: Facts = [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
     facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in stream.options.items()]
     facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]

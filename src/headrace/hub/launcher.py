@@ -87,6 +87,7 @@ class SparkLauncher:
             options=request.options,
             ended=request.on_end,
             planner=request.planner_pid,
+            members=request.pipelines,
         )
 
     def session(self) -> SparkSession:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.control.signals import FLUSH, PING, SYNC_TEST
 from headrace.errors import PipelineFailed, UnknownSink
 from headrace.hub.observed import pipeline_status
-from headrace.model.status import ALIVE, PipelineStatus, StreamStatus
+from headrace.model.status import ALIVE, PipelineStatus, StreamStatus, StreamTotals
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
@@ -25,6 +25,10 @@ class Stream:
     def status(self) -> StreamStatus:
         """The stream's status, as of its newest committed epoch."""
         return self._hub.runtime(self.name).status()
+
+    def totals(self) -> StreamTotals:
+        """Epochs, their phases and the sinks since the hub was opened."""
+        return self._hub.runtime(self.name).totals
 
     def addresses(self) -> list[str]:
         """The addresses at which a pushed stream takes bytes; none while it does not run."""

@@ -11,12 +11,14 @@ the notice thread never take it: they leave their work to the background queue.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from headrace.base.background import BackgroundQueue
 from headrace.base.durable import state_errors
+from headrace.base.logs import code_of, facts
 from headrace.control.signals import GRACEFUL_END
 from headrace.errors import DiskFull, HeadraceError, HubClosed, StateUnavailable, StopTimeout, UnknownStream
 from headrace.hub.declarations import Declarations
@@ -40,6 +42,8 @@ from headrace.state.undo import take_back
 from headrace.state.wholeness import require_whole
 from headrace.stream.host import Query, QueryRequest, StreamFailures
 from headrace.stream.runtime import StreamRuntime
+
+_log = logging.getLogger(__name__)
 
 
 class Reconciler:
@@ -127,12 +131,29 @@ class Reconciler:
 
     def drop_failed(self, failures: StreamFailures) -> None:
         """Drop failed pipelines from the next plan version. Their error is kept."""
-        if self.declarations.failed(failures.stream, failures.failed):
-            self._replan(failures.stream)
+        names = self._names(failures.stream)
+        if not self.declarations.failed(failures.stream, failures.failed):
+            return
+        for run, reason in failures.failed.items():
+            name = names.get(run, run)
+            noted = facts("pipeline_failed", code_of(reason), stream=failures.stream, pipeline=name)
+            _log.error("pipeline %s failed: %s", name, reason, extra=noted)
+        self._replan(failures.stream)
 
     def _detach(self, failures: StreamFailures) -> None:
-        if self.declarations.detached(failures.stream, failures.detached):
-            self._replan(failures.stream)
+        names = self._names(failures.stream)
+        if not self.declarations.detached(failures.stream, failures.detached):
+            return
+        for run, sinks in failures.detached.items():
+            for sink, reason in sinks.items():
+                name = names.get(run, run)
+                noted = facts("sink_detached", code_of(reason), stream=failures.stream, pipeline=name, sink=sink)
+                _log.warning("pipeline %s goes on without sink %s: %s", name, sink, reason, extra=noted)
+        self._replan(failures.stream)
+
+    def _names(self, stream: str) -> dict[str, str]:
+        """The names of the pipelines that run on a stream, by `PipelineDef.run`."""
+        return {p.run: p.name for p in self.catalog.running(stream)}
 
     def _replan(self, stream: str) -> None:
         self.reconcile([StreamChange(stream.lower(), start=False)])
@@ -156,7 +177,11 @@ class Reconciler:
     # --- runtimes ---------------------------------------------------------------------------------
 
     def runtime(self, name: str) -> StreamRuntime:
-        """The runtime of a declared stream. Raises UnknownStream."""
+        """The runtime of a declared stream. Raises UnknownStream. If the stream has run, this does not wait for the
+        lock: a script holds it while it starts Spark or a query, and a status must not wait for that."""
+        known, declared = self._runtimes.get(name.lower()), self.catalog.stream(name)
+        if known is not None and known.stream is declared:
+            return known
         with self.lock:
             found, stream = self._runtimes.get(name.lower()), self.catalog.stream(name)
             if found is not None:

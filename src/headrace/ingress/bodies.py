@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.formats.codecs import CODECS, TooLong, decompress
+from headrace.formats.codecs import CODECS, DecompressedTooLong, decompress
 from headrace.ingress import refusals
 from headrace.ingress.refusals import Refusal
 
@@ -21,7 +21,7 @@ def unpack(body: bytearray, codec: str, most: int) -> bytes | Refusal:
         return refusals.BODY_DAMAGED
     try:
         return decompress(bytes(body), codec, "the body", most)
-    except TooLong:
+    except DecompressedTooLong:
         return refusals.BODY_TOO_LARGE
     except MemoryError:
         return refusals.OVERLOADED

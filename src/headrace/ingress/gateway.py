@@ -3,7 +3,7 @@ a hub.
 
 `python -m headrace.ingress.gateway` speaks with the hub in JSON lines over its standard input and output:
 
-    {"id": 1, "do": "open", "stream": {...}, "directory": "...", "values": {...}}   ->  {"id": 1, "addresses": [...]}
+    {"id": 1, "do": "open", "stream": {...}, "directory": "...", "settings": {...}} ->  {"id": 1, "addresses": [...]}
     {"id": 2, "do": "metrics", "name": "s"}                                         ->  {"id": 2, "metrics": {...}}
     {"id": 3, "do": "sync", "name": "s"}                                            ->  {"id": 3}
     {"id": 4, "do": "close", "name": "s"}                                           ->  {"id": 4}
@@ -35,7 +35,7 @@ from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
 from headrace.ingress import delimiting, shredder
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.journal import Journal
-from headrace.ingress.peers import Settings
+from headrace.ingress.settings import GATEWAY_SETTINGS, GatewaySettings, HttpSettings, TcpSettings
 from headrace.ingress.site import Route, Site
 from headrace.ingress.stream import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
@@ -86,14 +86,13 @@ class Gateway:
         )  # a stream is opened or closed, not both
         self._openers = ThreadPoolExecutor(OPENERS, "headrace-open")
 
-    async def open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
+    async def open(self, stream: StreamDef, directory: Path, settings: GatewaySettings) -> list[str]:
         """Begin to take bytes for a stream; where. The other streams go on while its journal is opened."""
         async with self._turns[stream.name.lower()]:
             found = self.streams.get(stream.name.lower())
-            return found.addresses if found is not None else await self._open(stream, directory, values)
+            return found.addresses if found is not None else await self._open(stream, directory, settings)
 
-    async def _open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
-        settings = Settings.of(values)
+    async def _open(self, stream: StreamDef, directory: Path, settings: GatewaySettings) -> list[str]:
         segment_bytes = max(1 << 20, min(64 << 20, settings.max_journal_bytes // 8))
         try:
             journal = await self.loop.run_in_executor(self._openers, _open_journal, directory, segment_bytes)
@@ -102,31 +101,34 @@ class Gateway:
         found = OpenStream(StreamIngress(stream, journal, settings, self.loop))
         self.streams[stream.name.lower()] = found
         try:
-            if stream.source == "http":
-                await self._serve_http(found, stream.name.lower(), values)
+            if isinstance(settings, HttpSettings):
+                await self._serve_http(found, stream.name.lower(), settings)
             else:
-                await self._serve_tcp(found, values)
+                await self._serve_tcp(found, settings)
         except BaseException:
             await self._close(stream.name)
             raise
         return found.addresses
 
-    async def _serve_tcp(self, found: OpenStream, values: dict[str, Any]) -> None:
-        ingress, idle = found.ingress, values["idle_timeout"] / 1e6
-        if values["listen"]:
-            host, port = values["listen"]
-            server = await self._listen(lambda: TcpPeer(ingress, "tcp", idle, values["acks"]), host, port)
+    async def _serve_tcp(self, found: OpenStream, settings: TcpSettings) -> None:
+        ingress, idle = found.ingress, settings.idle_timeout / 1e6
+        if settings.listen:
+            host, port = settings.listen
+            server = await self._listen(lambda: TcpPeer(ingress, "tcp", idle, settings.acks), host, port)
             found.servers.append(server)
             found.addresses += [f"tcp://{_shown(s.getsockname())}" for s in server.sockets]
-        for host, port in values["connect"] or ():
+        for host, port in settings.connect or ():
             found.clients.append(self.loop.create_task(stay_connected(ingress, host, port, idle)))
 
-    async def _serve_http(self, found: OpenStream, name: str, values: dict[str, Any]) -> None:
-        host, port = values["listen"]
+    async def _serve_http(self, found: OpenStream, name: str, settings: HttpSettings) -> None:
+        host, port = settings.listen
         route = Route(
-            found.ingress, values["token"], values["max_request_bytes"], values["request_timeout"] / 1e6,
-            values["idle_timeout"] / 1e6,
-        )  # fmt: skip
+            ingress=found.ingress,
+            token=settings.token,
+            max_request_bytes=settings.max_request_bytes,
+            request_timeout=settings.request_timeout / 1e6,
+            idle_timeout=settings.idle_timeout / 1e6,
+        )
         shared = self.https.get((host, port))
         if shared is None:
             site = Site(self.loop)
@@ -176,7 +178,8 @@ class Gateway:
         """Carry out an order of the hub."""
         if order["do"] == "open":
             stream = load(StreamDef, order["stream"].encode())
-            return {"addresses": await self.open(stream, Path(order["directory"]), order["values"])}
+            settings = load(GATEWAY_SETTINGS[stream.source], order["settings"].encode())
+            return {"addresses": await self.open(stream, Path(order["directory"]), settings)}
         if order["do"] == "close":
             await self.close(order["name"])
             return {}

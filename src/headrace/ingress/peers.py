@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 # Why the rest of a record is thrown away: not at all, because it is too long, because it was dropped under overload.
 KEEP, LONG, DROPPED = 0, 1, 2
@@ -63,23 +62,3 @@ class Origin:
     def settled(self) -> int:
         """How many bytes of the connection were taken or dropped for good: of a record that is being dropped, none."""
         return self._from if self.skip == DROPPED else self.total
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The options of a pushed stream that concern the journal."""
-
-    strategy: Literal["pause", "drop", "spill"]
-    max_journal_bytes: int
-    max_spill_bytes: int
-    fsync: Literal["always", "second", "never"]
-    max_connections: int
-    keep_last: bool
-
-    @staticmethod
-    def of(values: dict[str, Any]) -> Settings:
-        spills = values["backpressure"] == "spill"
-        return Settings(
-            values["backpressure"], values["max_journal_bytes"], values["max_spill_bytes"] if spills else 0,
-            values["fsync"], values["max_connections"], values.get("last_record", "drop") == "keep",
-        )  # fmt: skip

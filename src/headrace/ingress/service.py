@@ -12,11 +12,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headrace import errors
 from headrace.base.durable import private_opener
+from headrace.ingress.settings import GatewaySettings
 from headrace.model.codec import dump
 from headrace.model.program import StreamDef
 
@@ -42,16 +44,15 @@ class GatewayService:
         self._id = 0
         self.restarts = 0
 
-    def open(self, stream: StreamDef, directory: Path, values: dict[str, Any]) -> list[str]:
+    def open(self, stream: StreamDef, directory: Path, settings: GatewaySettings) -> list[str]:
         """Take bytes for a stream; the addresses. Raises what the gateway says. Waits as long as the gateway says that
         it is at work."""
         name = stream.name.lower()
-        order = {"do": "open", "stream": dump(stream), "directory": str(directory), "values": values}
         with self._turns[name]:
             if name not in self._orders:
-                addresses: list[str] = self._ask(order)["addresses"]
+                addresses: list[str] = self._ask(_open_order(stream, directory, settings))["addresses"]
                 with self._lock:
-                    self._orders[name] = _fixed(order, addresses)
+                    self._orders[name] = _open_order(stream, directory, _with_port(settings, addresses))
                     self._addresses[name] = addresses
             return self._addresses[name]
 
@@ -229,13 +230,16 @@ class GatewayService:
                     return
 
 
-def _fixed(order: dict[str, Any], addresses: list[str]) -> dict[str, Any]:
-    """The order that opens a stream on the addresses it has: a port that was chosen stays."""
-    values = dict(order["values"])
-    if values.get("listen") and not values["listen"][1] and addresses:
-        host, _, port = addresses[0].split("://")[1].split("/")[0].rpartition(":")
-        values["listen"] = [host.strip("[]"), int(port)]
-    return {**order, "values": values}
+def _open_order(stream: StreamDef, directory: Path, settings: GatewaySettings) -> dict[str, Any]:
+    return {"do": "open", "stream": dump(stream), "directory": str(directory), "settings": dump(settings)}
+
+
+def _with_port(settings: GatewaySettings, addresses: list[str]) -> GatewaySettings:
+    """The settings that open the stream again on the same port, if the system picked one."""
+    if not settings.listen or settings.listen[1] or not addresses:
+        return settings
+    host, _, port = addresses[0].split("://")[1].split("/")[0].rpartition(":")
+    return replace(settings, listen=(host.strip("[]"), int(port)))
 
 
 def _error(code: str, message: str, advice: str) -> errors.HeadraceError:

@@ -16,7 +16,8 @@ from headrace.formats import FORMATS
 from headrace.ingress.backpressure import Backpressure, Limits, Verdict
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
 from headrace.ingress.journal import Journal, Sync
-from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer, Settings
+from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer
+from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
 
 # How long a byte waits for others before it is written: blocks of 5 ms at 150 MB/s are 750 KB, near the largest there
@@ -33,7 +34,7 @@ class StreamIngress:
     """See the module. Lives in the event loop's thread; the journal was opened in another one."""
 
     def __init__(
-        self, stream: StreamDef, journal: Journal, settings: Settings, loop: asyncio.AbstractEventLoop
+        self, stream: StreamDef, journal: Journal, settings: PushSettings, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.stream, self.settings, self.loop = stream, settings, loop
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
@@ -45,7 +46,7 @@ class StreamIngress:
         limit = settings.max_journal_bytes
         self.journal = journal
         self.counters = self.journal.counters
-        self.pressure = Backpressure(Limits(settings.strategy, limit, settings.max_spill_bytes), size=self.journal.held)
+        self.pressure = Backpressure(Limits(settings.backpressure, limit, settings.spill_bytes), size=self.journal.held)
         self.peers: set[Peer] = set()
         self._waiting: list[Callable[[], None]] = []
         self._closing: list[int] = []

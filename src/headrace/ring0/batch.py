@@ -1,7 +1,7 @@
-"""A decoded batch in the full index space: one column per declared column, NULL where nobody asked.
+"""A decoded batch in the full index space: one column per declared column, NULL where no pipeline needs the column.
 
-Programs are compiled against full-schema indexes, so a batch always has all of them; the columns that are not decoded
-are slices of one cached NULL array per type and cost nothing per row.
+Programs are compiled against the indexes of the full schema, so a batch always has all columns. Columns that are not
+decoded are slices of one cached NULL array per type, and cost nothing per row.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def _nulls(kind: DataType, rows: int) -> pa.Array[Any]:
 
 
 def null_column(kind: DataType, rows: int) -> pa.Array[Any]:
-    """`rows` NULLs: a slice of a cached array whose length is the next power of two."""
+    """A column of `rows` NULLs: a slice of a cached array whose length is the next power of two."""
     return _nulls(kind, max(1024, 1 << (rows - 1).bit_length()) if rows else 1024).slice(0, rows)
 
 
 def to_rows(decoded: Decoded, schema: Schema, event_time: int | None) -> pa.Table:
-    """The relation `rows` of `headrace.model.program`. Rows whose event time is NULL are kept; `_t` is NULL there."""
+    """The relation `rows` of `headrace.model.program`. Rows without an event time are kept, with NULL in `_t`."""
     arrays = [
         decoded.columns[i] if i in decoded.columns else null_column(f.type, decoded.rows) for i, f in enumerate(schema)
     ]

@@ -1,7 +1,7 @@
-"""Bytes of a chunk to the relation `rows`: the union of the wanted columns, decoded once for all pipelines.
+"""Decodes the bytes of a chunk into the relation `rows`: the union of the needed columns, once for all pipelines.
 
-When every pipeline has a filter, the columns that the filters read are parsed first and the rest only for the rows
-that some filter keeps (late materialisation). What a pipeline gets does not depend on which way was taken.
+When every pipeline has a filter, the columns that the filters read are parsed first. The other columns are then parsed
+only for rows that some filter keeps (late materialisation). Every pipeline gets the same rows either way.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from headrace.ring0.projection import projection_of
 from headrace.ring0.validity import policy_of
 from headrace.sources.base import RawChunk
 
-# A filter that keeps more than this share of a task's first chunk is not tried on the others.
+# Late materialisation stops for the rest of a task when the filters keep more than this share of a chunk.
 WORTH_WHILE = 0.5
 
-Rows = npt.NDArray[np.int64]  # rows of a batch, by number, in rising order
+Rows = npt.NDArray[np.int64]  # row numbers of a batch, in ascending order
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One decoded chunk. `rows` is the relation, `cells` the bad values in it, `rejected` the records that are no row
-    for anyone: bad structure, bad event time. Where every record is a row (`mode` PERMISSIVE), `rejected` says which of
-    the rows have a bad structure or a bad event time.
+    """One decoded chunk.
 
-    `records` counts all records, also those that are rejected or whose rows nobody wants; `lost` of them are no row.
-    `top`, the highest event
-    time, and `untimed`, the rows without one, are of all rows too. Rows beyond the task's time limit do not count for
-    `top`: they are `future`. `values` is the number of cells that the kernels were given to parse.
+    `rows` is the relation, and `cells` are the bad values in it. `rejected` are records with a bad structure or a bad
+    event time. They are no row for any pipeline, except in `mode` PERMISSIVE, where every record is a row.
+
+    The counters are over all records, also those that are rejected or that no filter keeps. `lost` of the `records` are
+    no row. `top` is the highest event time, and `untimed` rows have none. Rows beyond the task's time limit do not
+    count for `top`; they are `future`. `values` is the number of cells that the kernels parsed.
     """
 
     rows: pa.Table
@@ -55,7 +55,7 @@ class Batch:
 
 
 class Decoder:
-    """Decodes the chunks of one task. Deterministic: the same chunks in the same order give the same batches."""
+    """Decodes the chunks of one task. The same chunks in the same order always give the same batches."""
 
     def __init__(self, plan: PlanVersion, limit: int | None = None) -> None:
         """`limit` is the highest event time, in microseconds, that may move the watermark."""
@@ -73,7 +73,7 @@ class Decoder:
         return len(self._wanted)
 
     def decode(self, chunk: RawChunk) -> Batch:
-        """Decode one chunk. Raises only what concerns the whole stream."""
+        """Decode one chunk. Raises only errors that concern the whole stream."""
         before = cells_parsed()
         found = self._decode_late(chunk) if self._late else None
         found = self._decode_all(chunk) if found is None else found
@@ -90,16 +90,24 @@ class Decoder:
             rows, cells = rows.take(kept), cells.renumbered(kept)
         rowless = _rowless(rejected)
         return Batch(
-            rows, rejected, cells, decoded.rows + rowless, self._lost(rejected, rowless), 0, top, missing, future
-        )  # fmt: skip
+            rows=rows,
+            rejected=rejected,
+            cells=cells,
+            records=decoded.rows + rowless,
+            lost=self._lost(rejected, rowless),
+            values=0,
+            top=top,
+            untimed=missing,
+            future=future,
+        )
 
     def _lost(self, rejected: BadRecords, rowless: int) -> int:
-        """How many records are no row for anyone."""
+        """How many records are no row for any pipeline."""
         return rowless if self._permissive else len(rejected)
 
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
-        """Filter columns first, the rest for the rows that are kept. None when that cannot be told: then a filter fails
-        on some row, and whose it is shows when each pipeline runs on all of them."""
+        """Parse the filter columns first, and the others for the rows that are kept. None if a filter fails on some
+        row: then each pipeline runs its own filter on all rows, which shows whose filter fails."""
         indexed = self.format.index(chunk.data, self._first, chunk.origin, chunk.offset)
         head = indexed.parse(self._first)
         rows = to_rows(head, self._stream.schema, self._stream.event_time)
@@ -115,26 +123,26 @@ class Decoder:
         columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
         selected = Decoded(len(kept), columns | dict(tail.columns))
         return Batch(
-            to_rows(selected, self._stream.schema, self._stream.event_time),
-            rejected,
-            first.plus(tail.bad).renumbered(kept),
-            head.rows + rowless,
-            self._lost(rejected, rowless),
-            0,
-            top,
-            missing,
-            future,
+            rows=to_rows(selected, self._stream.schema, self._stream.event_time),
+            rejected=rejected,
+            cells=first.plus(tail.bad).renumbered(kept),
+            records=head.rows + rowless,
+            lost=self._lost(rejected, rowless),
+            values=0,
+            top=top,
+            untimed=missing,
+            future=future,
         )
 
     def _kept(self, rows: pa.Table, untimed: Rows, unclear: Rows) -> Rows | None:
-        """The rows that some filter keeps, in order, and those that filters cannot judge because a value that they
-        read is bad."""
+        """The rows that some filter keeps, and the `unclear` ones, whose filters read a bad value. In order, without
+        the `untimed` ones. None if a filter fails."""
         assert self._meaning is not None
         numbered = rows.append_column("_row", pa.array(np.arange(rows.num_rows)))
-        anyone = " OR ".join(f"({f})" for f in self._filters)
+        wanted = " OR ".join(f"({f})" for f in self._filters)
         try:
-            found = duck.run(self._meaning, f"SELECT _row FROM rows{where(anyone)} ORDER BY _row", {"rows": numbered})
-        except Exception:  # a filter's failure is its pipeline's, and is met there again
+            found = duck.run(self._meaning, f"SELECT _row FROM rows{where(wanted)} ORDER BY _row", {"rows": numbered})
+        except Exception:  # the pipeline with this filter fails again in its own pass
             return None
         kept: Rows = found.column(0).to_numpy().astype(np.int64)
         if len(unclear):
@@ -142,7 +150,7 @@ class Decoder:
         return np.setdiff1d(kept, untimed) if len(untimed) else kept
 
     def _sorted(self, bad: BadRecords) -> tuple[BadRecords, BadRecords]:
-        """What is rejected for all (bad structure, bad event time), and the other bad values."""
+        """Split bad records into those that are rejected for all pipelines (structure, event time) and bad values."""
         if not len(bad):
             return NOTHING_BAD, NOTHING_BAD
         for_all = bad.columns < 0
@@ -151,8 +159,8 @@ class Decoder:
         return replace(bad.pick(for_all), extra=bad.extra), bad.pick(~for_all)
 
     def _times(self, times: pa.ChunkedArray[Any], untimed: Rows) -> tuple[int | None, int, int]:
-        """The highest event time that is not beyond the limit, how many rows have none without being bad, and how many
-        are beyond."""
+        """The highest event time up to the limit, how many rows have no event time without being bad, and how many have
+        one beyond the limit."""
         if self._stream.event_time is None:
             return None, 0, 0
         missing, top, future = times.null_count - len(untimed), pc.max(times).as_py(), 0
@@ -163,10 +171,10 @@ class Decoder:
 
 
 def _rows_of(bad: BadRecords) -> Rows:
-    """The rows that these concern."""
+    """The rows with these bad records."""
     return np.unique(bad.rows[bad.rows >= 0]).astype(np.int64)
 
 
 def _rowless(rejected: BadRecords) -> int:
-    """How many of the rejected records have no row: their structure is bad."""
+    """How many of the rejected records have no row, because their structure is bad."""
     return len(rejected.extra) + int(np.count_nonzero(rejected.rows < 0))

@@ -1,7 +1,7 @@
-"""Families: pipelines of one stream with the same window and keys fold a batch in one pass (DESIGN section 1).
+"""Families: pipelines of one plan version with the same window and keys share one aggregation pass in Ring 0.
 
-A family exists only here, in one plan version's Ring 0; lanes and state stay per pipeline, so what a member sends does
-not depend on who else is in the family.
+This is the definition that decides what runs. A family exists only in Ring 0. Lanes and state stay per pipeline, so the
+messages of a member do not depend on the other members. Why: docs/design/2026-11-16-founding.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from headrace.model.program import Family, PlanVersion
 
 
 def families(plan: PlanVersion) -> list[list[int]]:
-    """The instances of each family of two or more, in the order of the pipelines."""
+    """The instances of each family with at least two members, in the order of the pipelines."""
     found: dict[Family, list[int]] = {}
     for pipeline in plan.pipelines:
         key = pipeline.program.family

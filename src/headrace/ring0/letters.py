@@ -1,7 +1,7 @@
-"""Dead letters: the rejected records of one task, staged in the stream's own sink like any other output.
+"""Dead letters: the rejected records of one task, staged in the stream's dead letter sink like any other output.
 
-A record belongs to one task, and a task writes a letter once per (record, column, reason), however many pipelines
-reject it. The letters are committed with the epoch, so they are there exactly as often as the sink promises.
+A record belongs to one task. The task writes one letter per (record, column, reason), however many pipelines reject it.
+Letters are committed with the epoch, so they have the delivery guarantee of their sink.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from headrace.model.program import DEAD_LETTER, SinkDef, StreamDef
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
 
-# Letters are staged in pieces of about this many bytes, so a task's memory stays bounded when everything is bad.
+# Letters are staged in pieces of about this many bytes. That bounds a task's memory when every record is bad.
 STAGE_BYTES = 8 * 1024 * 1024
-_OVERHEAD = 256  # bytes that a letter takes besides the record
+_OVERHEAD = 256  # bytes of a letter besides the record
 
 
 class DeadLetters:
-    """Collects letters and stages them in `sink`. What it raises concerns the stream: its epoch must not be committed
-    without them."""
+    """Collects letters and stages them in `sink`. A failure concerns the whole stream, because the epoch must not be
+    committed without them."""
 
     def __init__(self, stream: StreamDef, sink: SinkDef, key: SinkKey) -> None:
         self._stream, self._sink, self._key = stream, sink, key
@@ -33,7 +33,7 @@ class DeadLetters:
         self._staged: list[Staged] = []
 
     def add(self, records: Iterable[BadRecord]) -> None:
-        """Take rejected records, each once."""
+        """Add rejected records."""
         for record in records:
             self._waiting.append(record)
             self._bytes += len(record.raw) + _OVERHEAD
@@ -41,7 +41,7 @@ class DeadLetters:
                 self._stage()
 
     def finish(self) -> list[tuple[str, Staged]]:
-        """Stage the rest; the receipts of all."""
+        """Stage the remaining letters. Returns all receipts, with the name of the sink."""
         if self._waiting:
             self._stage()
         return [(self._sink.name, receipt) for receipt in self._staged]
@@ -67,7 +67,8 @@ class DeadLetters:
 
 
 def for_stream(problem: SinkFailed) -> SinkFailed:
-    """The error of a sink that holds up its stream, because dead letters cannot be left out."""
-    next_step = "the stream goes on by itself" if isinstance(problem, SinkUnavailable) else "then start again"
-    problem.advice = f"Dead letters go there: make room for them; {next_step}. Nothing was lost."
+    """The error with advice for a dead letter sink. Its stream waits, because dead letters cannot be skipped."""
+    waits = isinstance(problem, SinkUnavailable)
+    next_step = "The stream then continues by itself." if waits else "Then start a pipeline of the stream again."
+    problem.advice = f"The stream writes dead letters to this sink. Free space for them. {next_step} Nothing is lost."
     return problem

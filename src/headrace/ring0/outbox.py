@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from headrace.base.faults import fault_chosen
-from headrace.bridge.alignment import encode_barrier
-from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, LaneEpoch, Row, encode_json, encode_receipt
+from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, LaneEpoch, Receipt, Row, encode
+from headrace.bridge.reports import Failure, TaskReport
 from headrace.model.codec import dump
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
@@ -15,7 +15,8 @@ from headrace.sinks.base import Staged
 
 
 class Outbox:
-    """Makes a task's messages: no two have one number. `sent` counts what went to the lanes of each instance."""
+    """Makes a task's messages. No two messages have the same number. `sent` counts the messages to the lanes of each
+    instance."""
 
     def __init__(self, given: TaskInput) -> None:
         self.given = given
@@ -27,29 +28,35 @@ class Outbox:
         self.seq += 1
         return Row(instance, bucket, self.given.task, self.seq, int(kind), payload)
 
-    def to_driver(self, kind: Kind, value: dict[str, object]) -> Row:
-        """A message on the stream's own lane."""
-        return self.row(STREAM_LANE, self.given.task, kind, encode_json(value))
+    def report(self, report: TaskReport) -> Row:
+        """The task's report to the driver."""
+        return self._to_driver(Kind.REPORT, encode(report))
 
-    def receipt(self, instance: int, sink: str, receipt: Staged) -> Row:
-        """What a sink has staged, for the driver to commit."""
-        return self.row(STREAM_LANE, self.given.task, Kind.OUTPUT, encode_receipt(instance, sink, receipt))
+    def failure(self, failure: Failure) -> Row:
+        """Tells the driver that a pipeline or one of its sinks failed."""
+        return self._to_driver(Kind.ERROR, encode(failure))
+
+    def receipt(self, instance: int, sink: str, staged: Staged) -> Row:
+        """Tells the driver what a sink has staged."""
+        return self._to_driver(Kind.OUTPUT, Receipt(instance, sink, staged).encode())
+
+    def _to_driver(self, kind: Kind, payload: bytes) -> Row:
+        return self.row(STREAM_LANE, self.given.task, kind, payload)
 
     def watermarks(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None) -> list[Row]:
-        """This task's word to every lane of a pipeline; the first task also says what the lane is."""
-        given = self.given
-        program = _text(pipeline, given.checkpoint) if given.task == 0 else ""
+        """The task's watermark and barrier for every lane of a pipeline. Task 0 also sends the program and the end."""
+        given, planned = self.given, self.given.planned
         message = LaneEpoch(
-            given.epoch,
-            given.tasks,
-            given.checkpoint,
-            given.watermark,
-            max_time,
-            given.plan.stream.delay_us,
-            program,
+            epoch=planned.epoch,
+            tasks=planned.tasks,
+            checkpoint=planned.checkpoint,
+            watermark=planned.watermark,
+            max_time=max_time,
+            delay=given.plan.stream.delay_us,
+            program=_text(pipeline, planned.checkpoint) if given.task == 0 else "",
         ).encode()
-        rows, barrier = [], encode_barrier(given.cut)
-        ending = end.encode() if end is not None and given.task == 0 else None
+        rows, barrier = [], encode(planned.barrier)
+        ending = encode(end) if end is not None and given.task == 0 else None
         for bucket in range(pipeline.buckets):
             rows.append(self.row(pipeline.lane, bucket, Kind.WATERMARK, message))
             if not fault_chosen("drop-barrier-row"):
@@ -65,8 +72,10 @@ _texts: dict[tuple[str, int], tuple[PipelineDef, str]] = {}
 
 
 def _text(pipeline: PipelineDef, checkpoint: str) -> str:
-    """A pipeline as its lanes get it; written once per worker. A worker may serve several hubs, whose instances are
-    numbered alike: the checkpoint tells them apart."""
+    """A pipeline as JSON for its lanes, written once per worker.
+
+    A worker may serve several hubs that use the same instance numbers, so the checkpoint is part of the key.
+    """
     key = (checkpoint, pipeline.instance)
     held = _texts.get(key)
     if held is None or held[0] != pipeline:

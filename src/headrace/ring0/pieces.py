@@ -1,7 +1,7 @@
-"""A chunk in pieces that a task has the memory for: records may be so small that their columns dwarf their bytes.
+"""Cuts a chunk into pieces that fit into a task's memory, because tiny records may take much more memory decoded.
 
-A chunk of 4 MiB with ordinary records is one piece. Of records like `{}` it holds a million, and twenty columns of
-those would take half a gigabyte.
+A chunk of 4 MiB with ordinary records is one piece. A chunk of records like `{}` holds a million of them, and twenty
+columns of those would take half a gigabyte.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from headrace.formats.base import Format
 from headrace.sources.base import RawChunk
 
-# Index, columns and verdicts of a piece should fit in this; a task may have 64 MB above the interpreter, and reading,
-# DuckDB's view of the rows and what Python's allocator does not give back need the rest.
+# Bytes for the index, the columns and the bad records of a piece. A task may use 64 MB beside the interpreter. Reading,
+# DuckDB's view of the rows and memory that Python's allocator does not return need the rest.
 BUDGET = 16 << 20
-PER_CELL = 24  # bytes: start, end, status and value of a field, and what parsing takes beside them
-PER_RECORD = 400  # bytes: places of a record, and a verdict if it is bad
-SAMPLES, SAMPLE = 4, 4096  # places in a chunk where records are counted, and bytes at each
+PER_CELL = 24  # bytes: start, end, status and value of a field, and temporary memory of parsing
+PER_RECORD = 400  # bytes: the position of a record, and the reason if it is bad
+SAMPLES, SAMPLE = 4, 4096  # records are counted in this many places of a chunk, in this many bytes each
 
 
 def pieces(fmt: Format, chunk: RawChunk, columns: int) -> Iterator[RawChunk]:
-    """The records of `chunk`, in order, in chunks of whole records; `columns` is how many are decoded."""
+    """The records of `chunk`, in order, in chunks of whole records. `columns` is the number of decoded columns."""
     size = _piece_bytes(fmt, chunk.data, columns)
     if len(chunk.data) <= size:
         yield chunk
@@ -31,7 +31,7 @@ def pieces(fmt: Format, chunk: RawChunk, columns: int) -> Iterator[RawChunk]:
         whole = 0
         while not whole and at + length < len(data):
             whole = fmt.frame(data[at : at + length], False).whole
-            length *= 2  # a long record among small ones
+            length *= 2  # there is a long record among small ones
         whole = whole or len(data) - at
         yield RawChunk(chunk.origin, chunk.offset + at, data[at : at + whole], bad)
         at, bad = at + whole, ()

@@ -1,7 +1,7 @@
-"""One pipeline inside one task: rows in, partials or staged output out.
+"""One pipeline inside one task: rows in, partial aggregates or staged output out.
 
-A runner belongs to one task of one epoch. What it raises is the pipeline's own failure: the task catches it, sends an
-`error` message and goes on with the neighbours.
+A runner belongs to one task of one epoch. Whatever it raises is the pipeline's own failure. The task catches it, sends
+an `error` message and goes on with the other pipelines.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import pyarrow as pa
 
 from headrace.bridge.buckets import buckets
 from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
-from headrace.exec.sizing import in_pieces, require_room
+from headrace.exec.sizing import in_pieces, require_memory
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, Staged
 from headrace.sinks.delivery import stage
 
-# Output of a stateless pipeline is staged in pieces of about this size, so a task's memory stays bounded.
+# Output of a stateless pipeline is staged in pieces of about this size. That bounds a task's memory.
 STAGE_BYTES = 32 * 1024 * 1024
-# Partials of several passes are merged when they take this much together.
+# Partial aggregates of several passes are merged when they take this many bytes together.
 MERGE_BYTES = 64 * 1024 * 1024
 _NONE: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)
 class Runner:
-    """Feeds batches to one pipeline and hands over what they became."""
+    """Runs one pipeline on the batches of a task, and keeps the result until the task sends it."""
 
     pipeline: PipelineDef
     key: SinkKey
@@ -39,13 +39,13 @@ class Runner:
     bad: int = 0
     seconds: float = 0.0
     staged: dict[str, list[Staged]] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)  # sinks that could not be written to, and why
+    lost: dict[str, str] = field(default_factory=dict)  # sinks that could not be written to, with the reason
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
     _limit: int = field(default_factory=lambda: MERGE_BYTES)
 
     def feed(self, rows: pa.Table, known: Mapping[str, str] = _NONE) -> None:
-        """Run the Ring 0 program on one batch. `known` are filters whose answer is a column of it."""
+        """Run the Ring 0 program on one batch. `known` maps filters to columns of the batch that hold their result."""
         began = time.perf_counter()
         program = self.pipeline.program
         ring0 = using(program.ring0, known)
@@ -60,7 +60,7 @@ class Runner:
         self.seconds += time.perf_counter() - began
 
     def take(self, folded: Aggregated, rows: pa.Table) -> None:
-        """Keep the partials of one batch, whoever folded it, and hand on the rows that came too late."""
+        """Keep the partial aggregates of one batch, and write its late rows to the sink for them."""
         self.late += folded.late
         self._keep(folded.partials)
         if self._bytes > self._limit:
@@ -71,13 +71,14 @@ class Runner:
             self._write(late.sink, table)
 
     def end_of_input(self, nothing: pa.Table) -> None:
-        """An aggregate over everything has a row even when there was none, as in Spark; `nothing` has the columns."""
+        """Add the row of a global aggregate over no input, as Spark has it. `nothing` is an empty batch."""
         program = self.pipeline.program
         if program.ring1 is not None and program.ring0.window is None and not program.ring0.keys:
             self._keep(aggregate_nothing(program.ring0, program.meaning, nothing))
 
     def finish(self) -> list[tuple[int, pa.Table]]:
-        """The partials of the whole task, by bucket; a stateless pipeline stages the rest and has none."""
+        """The partial aggregates of the whole task, by bucket. A stateless pipeline has none, and stages its last
+        rows."""
         began = time.perf_counter()
         try:
             if self.pipeline.program.ring1 is None:
@@ -92,12 +93,13 @@ class Runner:
             self.seconds += time.perf_counter() - began
 
     def _merge(self) -> None:
-        """Make the partials fewer. Raises OutOfMemory when they still take more than a task may hold."""
+        """Merge the partial aggregates. Raises OutOfMemory when they still take more bytes than a task may hold."""
         program = self.pipeline.program
         self._tables = [merge(program.ring0, program.meaning, self._tables)]
         self._bytes = self._tables[0].nbytes
-        require_room("the groups of the pipeline take", self._bytes)
-        self._limit = max(MERGE_BYTES, 2 * self._bytes)  # each partial is merged once or twice, however many there are
+        require_memory("the groups of the pipeline take", self._bytes)
+        # Doubling the limit: each partial is merged once or twice, however many there are.
+        self._limit = max(MERGE_BYTES, 2 * self._bytes)
 
     def _keep(self, table: pa.Table) -> None:
         if table.num_rows:

@@ -1,20 +1,22 @@
 """The work of one Spark task in one epoch: read a split, decode it once, run every pipeline, send bridge messages.
 
-`run_task` depends on nothing but its arguments: the same `TaskInput` gives the same messages, on any machine. A
-failure of one pipeline becomes an `error` message; a failure of the stream itself (unreadable input) is raised.
+`run_task` depends on nothing but its argument: the same `TaskInput` gives the same messages, on any machine. If a
+pipeline fails, the task sends an `error` message and goes on with the others. If the stream itself fails (its input
+cannot be read), the task raises.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.base.faults import crash_point
 from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Row
+from headrace.bridge.reports import Failure, PipelineCounts, TaskReport
 from headrace.bridge.rows import payloads
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.base import Decoded
@@ -27,31 +29,32 @@ from headrace.ring0.letters import DeadLetters
 from headrace.ring0.outbox import Outbox
 from headrace.ring0.passes import Passes
 from headrace.ring0.pieces import pieces
+from headrace.ring0.runner import Runner
 from headrace.ring0.task_input import TaskInput
 from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.base import SinkKey
 from headrace.sources.badfiles import BadRange
-from headrace.sources.base import LineTelling, RawChunk, Split
+from headrace.sources.base import InputSplit, LocatesLines, RawChunk
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
-    """The messages of one task: each pipeline's events, its watermark, the barrier, then eof; last the report."""
+    """The messages of one task: each pipeline's events, watermark, barrier and end, and last the task's report."""
     yield from _Task(given).run()
 
 
 class _Task:
-    """One run: reads and judges batches, counts them, and says what each pipeline made of them."""
+    """One run of a task: decodes batches, counts them, and sends what each pipeline makes of them."""
 
     def __init__(self, given: TaskInput) -> None:
         self.given, self.plan = given, given.plan
         self.passes, self.outbox = Passes(given), Outbox(given)
-        # Instances that left and were started again before an epoch could tell their lanes: they begin anew here.
         self.present = frozenset(self.passes.runners)
+        # Instances that were dropped and started again before an epoch could tell their lanes: their state is deleted.
         self.back = {left.pipeline.instance for left in given.leaving if left.drop} & self.present
-        stream = given.plan.stream
+        stream, planned = given.plan.stream, given.planned
         self.judge = Judge(policy_of(stream), stream.schema, self._line)
         self.letters = (
-            DeadLetters(stream, stream.dead_letters, SinkKey(given.checkpoint, STREAM_LANE, given.epoch))
+            DeadLetters(stream, stream.dead_letters, SinkKey(planned.checkpoint, STREAM_LANE, planned.epoch))
             if stream.dead_letters is not None
             else None
         )
@@ -62,27 +65,35 @@ class _Task:
         self.bad: Counter[str] = Counter()
         self.max_time: int | None = None
         self.future = 0
+        self.reading = self.working = 0.0  # seconds spent on reading and decoding, and in pipelines
 
     def run(self) -> Iterator[list[Row]]:
         if self.given.split is not None:
+            began = time.perf_counter()
             self._read(self.given.split)
+            self.reading = time.perf_counter() - began - self.working
         for pipeline in self.plan.pipelines:
-            yield self._finish(pipeline)
+            began = time.perf_counter()
+            messages = self._finish(pipeline)
+            self.working += time.perf_counter() - began
+            yield messages
         yield from self._ends()
         if self.letters is not None:
             yield [self.outbox.receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
-        yield [self.outbox.to_driver(Kind.REPORT, self._report())]
+        yield [self.outbox.report(self._report())]
 
-    def _read(self, split: Split) -> None:
-        given = self.given
-        limit = None if given.now is None else given.now + stream_settings(self.plan.stream).max_future
+    def _read(self, split: InputSplit) -> None:
+        now = self.given.planned.now
+        limit = None if now is None else now + stream_settings(self.plan.stream).max_future
         decoder = self.decoder = Decoder(self.plan, limit)
         for chunk in split.read(decoder.format):
             if chunk.unreadable is not None:
                 self.unreadable.append(chunk.unreadable)
             else:
                 self._decode(chunk, decoder)
+        began = time.perf_counter()
         self.passes.fold()
+        self.working += time.perf_counter() - began
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
         for piece in pieces(decoder.format, chunk, decoder.columns):
@@ -96,37 +107,39 @@ class _Task:
             self.future += batch.future
             if batch.top is not None and (self.max_time is None or batch.top > self.max_time):
                 self.max_time = batch.top
+            began = time.perf_counter()
             self._feed(batch)
+            self.working += time.perf_counter() - began
 
     def _feed(self, batch: Batch) -> None:
-        """Judge one batch, and hand on what each pipeline gets of it."""
+        """Apply the policy for bad records to one batch, and give each pipeline its rows."""
         rows = batch.rows
         batches: dict[int, pa.Table] = {}
         concerned = np.zeros(len(batch.cells), dtype=bool)
         for instance, runner in list(self.passes.runners.items()):
             crash_point(runner.pipeline.name)
             try:
-                verdict = self.judge(runner.pipeline, rows, batch.rejected, batch.cells)
-                runner.bad += verdict.bad
-                batches[instance] = verdict.rows
-                concerned |= verdict.concerned
-            except Exception as problem:  # the pipeline's own failure must not reach its neighbours
-                self.passes.fold()  # what failed in an earlier batch is the pipeline's first failure
+                judged = self.judge(runner.pipeline, rows, batch.rejected, batch.cells)
+                runner.bad += judged.bad
+                batches[instance] = judged.rows
+                concerned |= judged.concerned
+            except Exception as problem:  # the pipeline's own failure must not stop the others
+                self.passes.fold()  # batches that wait came earlier: a failure in them is the pipeline's first one
                 self.passes.fail(instance, problem)
         self._note(batch.rejected, batch.cells.pick(concerned))
         self.passes.add(batches, rows)
 
     def _note(self, rejected: BadRecords, cells: BadRecords) -> None:
-        """Count what was rejected for all or concerns a pipeline, and write it to the dead letters, if there are."""
+        """Count the rejected records and the bad values that concern a pipeline, and write them as dead letters."""
         for bad in (rejected, cells):
             self.bad.update(bad.counts())
         if self.letters is not None:
             self.letters.add(merged(rejected, cells))
 
     def _line(self, record: BadRecord) -> int | None:
-        """The line of a record in its origin, if the split can tell."""
+        """The line of a record in its origin, if the split can find it."""
         split = self.given.split
-        if not isinstance(split, LineTelling):
+        if not isinstance(split, LocatesLines):
             return None
         place = (record.origin, record.offset)
         if place not in self.lines:
@@ -134,68 +147,80 @@ class _Task:
         return self.lines[place]
 
     def _finish(self, pipeline: PipelineDef) -> list[Row]:
-        """A pipeline's messages. One that failed here still sends its watermark: its lanes must not miss a task."""
-        instance, messages = pipeline.instance, []
-        runner = self.passes.runners.get(instance)
-        if runner is not None:
-            try:
-                if self.plan.ending and self.given.task == 0:
-                    runner.end_of_input(to_rows(Decoded(0, {}), self.plan.stream.schema, None))
-                for bucket, table in runner.finish():
-                    batches = list(payloads(table, self.max_rows))
-                    messages += [self.outbox.row(pipeline.lane, bucket, Kind.EVENTS, payload) for payload in batches]
-                    self.outbox.sent[instance] += Traffic(batches=len(batches), rows=table.num_rows)
-            except Exception as problem:  # the pipeline's own failure must not reach its neighbours
-                self.passes.fail(instance, problem)
-            self.outbox.sent[instance] += Traffic(dropped=runner.late)
-            for sink, staged in runner.staged.items():
-                messages += [self.outbox.receipt(instance, sink, receipt) for receipt in staged]
-            for sink, reason in runner.lost.items():
-                messages.append(
-                    self.outbox.to_driver(Kind.ERROR, {"instance": instance, "sink": sink, "reason": reason})
-                )
+        """A pipeline's messages. One that failed here still sends its watermark: its lanes wait for every task."""
+        runner = self.passes.runners.get(pipeline.instance)
+        messages = [] if runner is None else [*self._events(runner), *self._staged(runner)]
         if pipeline.program.ring1 is not None:
-            # Stopped with its windows to be closed, and started again before an epoch could tell its lanes.
-            closing = any(e.flush and not e.drop for e in self.given.leaving if e.pipeline.instance == instance)
-            back, flush = instance in self.back, self.plan.ending or closing
-            end = LaneEnd(flush, reset=back) if flush or back else None
-            messages += self.outbox.watermarks(pipeline, end, self.max_time)
+            messages += self.outbox.watermarks(pipeline, self._end_of(pipeline.instance), self.max_time)
         return messages
 
+    def _events(self, runner: Runner) -> list[Row]:
+        """The partial aggregates of one pipeline, by bucket."""
+        pipeline, messages = runner.pipeline, list[Row]()
+        try:
+            if self.plan.ending and self.given.task == 0:
+                runner.end_of_input(to_rows(Decoded(0, {}), self.plan.stream.schema, None))
+            for bucket, table in runner.finish():
+                batches = list(payloads(table, self.max_rows))
+                messages += [self.outbox.row(pipeline.lane, bucket, Kind.EVENTS, payload) for payload in batches]
+                self.outbox.sent[pipeline.instance] += Traffic(batches=len(batches), rows=table.num_rows)
+        except Exception as problem:  # the pipeline's own failure must not stop the others
+            self.passes.fail(pipeline.instance, problem)
+        self.outbox.sent[pipeline.instance] += Traffic(dropped=runner.late)
+        return messages
+
+    def _staged(self, runner: Runner) -> list[Row]:
+        """What a pipeline's sinks have staged, and which of them failed."""
+        instance, messages = runner.pipeline.instance, list[Row]()
+        for sink, staged in runner.staged.items():
+            messages += [self.outbox.receipt(instance, sink, receipt) for receipt in staged]
+        for sink, reason in runner.lost.items():
+            messages.append(self.outbox.failure(Failure(instance, reason, sink)))
+        return messages
+
+    def _end_of(self, instance: int) -> LaneEnd | None:
+        """The end message of a pipeline that is in the plan: the input is over, or the pipeline was started again."""
+        # It was stopped with its windows to be closed, and started again before an epoch could tell its lanes.
+        closing = any(e.flush and not e.drop for e in self.given.leaving if e.pipeline.instance == instance)
+        back, flush = instance in self.back, self.plan.ending or closing
+        return LaneEnd(flush, reset=back) if flush or back else None
+
     def _ends(self) -> Iterator[list[Row]]:
+        """The end messages of pipelines that have left the plan, and the failures of those in it."""
         for leaving in self.given.leaving:
             if leaving.pipeline.program.ring1 is not None and leaving.pipeline.instance not in self.present:
                 end = LaneEnd(leaving.flush, leaving.drop)
                 # It left before this epoch's rows, so their times close none of its windows.
                 yield self.outbox.watermarks(leaving.pipeline, end, None)
         for instance, reason in self.passes.failures.items():
-            yield [self.outbox.to_driver(Kind.ERROR, {"instance": instance, "reason": reason})]
+            yield [self.outbox.failure(Failure(instance, reason))]
 
-    def _report(self) -> dict[str, object]:
-        return {
-            "task": self.given.task,
-            "tasks": self.given.tasks,
-            "epoch": self.given.epoch,
-            "end": self.given.end,
-            "plan": self.plan.version,
-            "ending": self.plan.ending,
-            "out": list(self.given.out),
-            "probing": self.given.probing,
-            "barrier": [self.given.cut.kind, self.given.cut.id],
-            "leaving": [left.pipeline.instance for left in self.given.leaving],
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "values": self.values,
-            "bad": dict(self.bad),
-            "rejected": self.rejected,
-            "nulled": self.nulled,
-            "unreadable": [asdict(found) for found in self.unreadable],
-            "max_time": self.max_time,
-            "watermark": self.given.watermark,
-            "future": self.future,
-            "pipelines": {
-                str(i): {"late": r.late, "bad": r.bad, "ms": round(r.seconds * 1000, 3)}
-                for i, r in self.passes.runners.items()
-            },
-            "sent": {str(i): asdict(traffic) for i, traffic in self.outbox.sent.items()},
-        }
+    def _report(self) -> TaskReport:
+        return TaskReport(
+            task=self.given.task,
+            planned=self.given.planned,
+            plan=self.plan.version,
+            ending=self.plan.ending,
+            leaving=tuple(left.pipeline.instance for left in self.given.leaving),
+            rows=self.rows,
+            bytes=self.bytes,
+            values=self.values,
+            rejected=self.rejected,
+            nulled=self.nulled,
+            future=self.future,
+            bad=dict(self.bad),
+            max_time=self.max_time,
+            read_ms=round(self.reading * 1000, 3),
+            ring0_ms=round(self.working * 1000, 3),
+            unreadable=tuple(self.unreadable),
+            pipelines=tuple(
+                self._counts(instance) for instance in dict.fromkeys([*self.passes.runners, *self.outbox.sent])
+            ),
+        )
+
+    def _counts(self, instance: int) -> PipelineCounts:
+        runner = self.passes.runners.get(instance)
+        sent = self.outbox.sent.get(instance, Traffic())
+        if runner is None:
+            return PipelineCounts(instance, late=0, bad=0, ms=None, sent=sent)
+        return PipelineCounts(instance, runner.late, runner.bad, ms=round(runner.seconds * 1000, 3), sent=sent)

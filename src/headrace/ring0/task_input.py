@@ -1,39 +1,21 @@
-"""What a task is given, and all that it knows."""
+"""The input of a task: all that it knows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from headrace.control.signals import EPOCH, Barrier
+from headrace.bridge.reports import PlannedEpoch
 from headrace.model.program import PipelineExit, PlanVersion
-from headrace.sources.base import Split
+from headrace.sources.base import InputSplit
 
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """All that a task knows. `watermark` is the stream's after the epoch before; `task` counts from 0 to `tasks` - 1;
-    `now` is the clock in microseconds when the epoch was planned, None for no clock.
-
-    `out` are instances of the plan version that are in quarantine and not in `plan` any more; while `probing`, nothing
-    that this task does is committed. `end` is the offset at which the epoch ends, for the report.
-    """
+    """What one task gets. `plan` has no instance that is in quarantine. `split` is None for a task without input.
+    `task` counts from 0 to `planned.tasks` - 1. The instances in `leaving` end in this epoch."""
 
     plan: PlanVersion
-    split: Split | None
+    split: InputSplit | None
     task: int
-    tasks: int
-    epoch: int
-    checkpoint: str
-    watermark: int | None
+    planned: PlannedEpoch
     leaving: tuple[PipelineExit, ...] = ()
-    out: tuple[int, ...] = ()
-    probing: bool = False
-    now: int | None = None
-    barrier: Barrier | None = None
-    end: dict[str, Any] | None = None
-
-    @property
-    def cut(self) -> Barrier:
-        """The barrier behind the epoch's rows: the one that it was cut for, or the epoch's own."""
-        return self.barrier or Barrier(EPOCH.name, self.epoch)

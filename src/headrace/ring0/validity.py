@@ -1,16 +1,16 @@
-"""What a bad record does, per pipeline: validity does not depend on who is listening (DESIGN section 3).
+"""The policy for bad records, per pipeline. Which rows a pipeline gets does not depend on the other pipelines.
 
-Bad *structure* and a bad *event time* concern everybody: the record is no row for anyone. A bad *value* is a fact of
-(row, column): it concerns the pipelines whose view contains the column, on rows that their filter does not drop. A
-filter speaks only through those of its AND-ed conditions that read no bad column of the row: if one of them is not
-true, the row is dropped whatever the bad value was meant to be; if all are, nobody can know, and the row is concerned.
+Bad *structure* and a bad *event time* reject the record for all pipelines. A bad *value* is a fact of one cell. It
+concerns the pipelines whose view contains the column, on rows that their filter does not drop. A filter is a
+conjunction, and a condition that reads a bad value of the row has no result. If one of the other conditions is not
+true, the row is dropped, whatever the bad value should have been. If all of them are true, the bad value concerns the
+pipeline. Why: docs/design/2026-11-16-founding.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,12 @@ from headrace.errors import BadRecordFailure
 from headrace.exec import duck
 from headrace.exec.aggregates import where
 from headrace.exec.sizing import in_pieces
+from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords
+from headrace.formats.settings import FormatSettings, Policy
 from headrace.model.program import Condition, PipelineDef, Ring0Program, StreamDef
 from headrace.model.schema import Schema
 
-Policy = Literal["null", "skip", "fail", "dead_letter", "permissive"]
-_MODES: dict[str, Policy] = {"permissive": "permissive", "dropmalformed": "skip", "failfast": "fail"}
 LineOf = Callable[[BadRecord], int | None]
 Mask = npt.NDArray[np.bool_]
 
@@ -33,18 +33,14 @@ Mask = npt.NDArray[np.bool_]
 def policy_of(stream: StreamDef) -> Policy:
     """The stream's `on_error`, or what its `mode` stands for; CREATE STREAM has checked them. `permissive` is `null`,
     and records with a bad structure or a bad event time are rows, too."""
-    options = {name.lower(): value.lower() for name, value in stream.options.items()}
-    if "mode" in options:
-        return _MODES[options["mode"]]
-    given = options.get("on_error", "null")
-    policies: tuple[Policy, ...] = ("skip", "fail", "dead_letter")
-    return next((p for p in policies if p == given), "null")
+    settings: FormatSettings = FORMATS[stream.format].settings_of(stream.options)
+    return settings.policy
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The rows a pipeline gets, how many of its rows had a bad value that concerns it, and which of the batch's bad
-    values do."""
+    """The rows that a pipeline gets of a batch. `bad` rows have a bad value that concerns the pipeline, and `concerned`
+    marks these values among all bad values of the batch."""
 
     rows: pa.Table
     bad: int
@@ -53,15 +49,15 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Applies a stream's policy to one batch after the other. `line` tells a record's line, for errors."""
+    """Applies a stream's policy to batches. `line` returns the line number of a record, for errors."""
 
     policy: Policy
     schema: Schema
     line: LineOf
 
     def __call__(self, pipeline: PipelineDef, rows: pa.Table, rejected: BadRecords, cells: BadRecords) -> Judged:
-        """What one pipeline gets of one batch: `rejected` are records that are no row for anyone, `cells` the bad
-        values in `rows`. Raises BadRecordFailure under `fail`, for the first of them in the input."""
+        """The rows that one pipeline gets of a batch. `rejected` are records that are no row for any pipeline, and
+        `cells` the bad values in `rows`. Under `fail` it raises BadRecordFailure for the first of them."""
         mine = self._in_view(pipeline, cells)
         touched = np.zeros(rows.num_rows, dtype=bool)  # rows with a bad value of this pipeline
         touched[cells.rows if mine.all() else cells.rows[mine]] = True
@@ -76,7 +72,7 @@ class Judge:
         return Judged(rows, int(np.count_nonzero(kept)), concerned)
 
     def _in_view(self, pipeline: PipelineDef, cells: BadRecords) -> Mask:
-        """Which of the bad values are in columns that the pipeline reads."""
+        """Marks the bad values in columns that the pipeline reads."""
         if not len(cells):
             return np.zeros(0, dtype=bool)
         read = np.zeros(len(self.schema), dtype=bool)
@@ -85,7 +81,7 @@ class Judge:
         return found
 
     def _failure(self, record: BadRecord) -> BadRecordFailure:
-        """The error that stops a pipeline under `fail`: where the record is, what is wrong, and its text."""
+        """The error that stops a pipeline under `fail`: the position of the record, the reason, and its text."""
         column = None if record.column is None else self.schema[record.column].name
         line = self.line(record)
         text = record.raw[:200].decode("utf-8", "replace")
@@ -95,7 +91,7 @@ class Judge:
             + f"byte {record.offset}: {record.reason}"
             + (f" in column {column}" if column else "")
             + f": {text}",
-            advice="Mend the input, or create the stream with on_error = 'null', 'skip' or 'dead_letter'.",
+            advice="Correct the input, or create the stream with on_error = 'null', 'skip' or 'dead_letter'.",
             origin=record.origin,
             offset=record.offset,
             line=line,
@@ -105,14 +101,14 @@ class Judge:
 
 
 def _not_dropped(pipeline: PipelineDef, rows: pa.Table, touched: Mask, cells: BadRecords) -> Mask:
-    """Which of the rows that have a bad value of this pipeline its filter does not drop."""
+    """Marks the rows that have a bad value of this pipeline and that its filter does not drop."""
     conditions = _conditions(pipeline.program.ring0)
     if not conditions:
         return touched
     places = np.flatnonzero(touched)
     read = sorted({c for condition in conditions for c in condition.columns})
     meaning, growth = pipeline.program.meaning, pipeline.program.ring0.growth
-    if not growth.in_filter:  # else sizes of values are computed first, from any column
+    if not growth.in_filter:  # otherwise the sizes of values are computed first, and may read any column
         rows = rows.select([*(f"c{c}" for c in read), "_t"])
     few = rows.take(places).append_column("_row", pa.array(places))
     guarded = []

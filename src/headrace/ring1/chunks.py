@@ -1,9 +1,9 @@
 """One hash table of groups during one epoch: read in chunks, changed in memory, written once at the end.
 
-How large a chunk is follows from how the table is used. A call to the state store costs as much as merging a few
-hundred groups, so a table of which an epoch touches much is cut into few large chunks; one of which it touches little
-is cut into many small ones, because what is touched is rewritten whole. The table is cut anew when it grows or when its
-use changes.
+The size of the chunks depends on how the table is used. A call to the state store costs as much as merging a few
+hundred groups, so a table of which epochs touch a large part has few large chunks. A table of which they touch a small
+part has many small chunks, because a touched chunk is rewritten as a whole. The table is cut again when it grows or
+when its use changes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ Flags = npt.NDArray[np.bool_]
 SMALL_CHUNK = 32  # groups
 LARGE_CHUNK = 8192
 LARGE_CHUNK_BYTES = 1 << 20
-# A state call (two per touched chunk, 0.1 ms each) costs what reading, merging and writing some 250 groups does. The
-# gap between the bounds keeps a table from being cut anew at every turn.
+# A state call takes 0.1 ms, as long as reading, merging and writing about 250 groups; a touched chunk needs two. A
+# table becomes sparse at one bound and dense at the other, so that it is not cut again in every epoch.
 SPARSE, DENSE = 256, 64
 
 
 class Chunks:
-    """The chunks of the table at `bounds`. Nothing reaches the store before `settle`.
+    """The chunks of the table at `bounds`. Nothing is written to the store before `settle`.
 
-    `_rows` are all rows that were read or made, `_places` the chunk of each; a chunk that is `_held` has no others.
+    `_rows` are all rows that were read or added, and `_places` the chunk of each row. If a chunk is `_held`, all its
+    rows are in memory.
     """
 
     def __init__(self, program: Ring1Program, store: Store, bounds: tuple[int, int], entry: TableEntry) -> None:
@@ -50,11 +51,11 @@ class Chunks:
         self._touched = 0
 
     def take(self, delta: pa.Table) -> pa.Table:
-        """Take out the groups that `delta` has rows of, and perhaps others: what becomes of them has to be `put` back.
-        Only the chunks that they fall in are read. There are no others if `exact`."""
+        """Remove and return the groups that have rows in `delta`, and maybe others; none if `exact`. Reads only the
+        chunks that these groups fall in. The caller has to `put` the groups back."""
         self._touched += delta.num_rows
         count = len(self.entry.rows)
-        if delta.num_rows >= 8 * count:  # no chunk is left out, or next to none
+        if delta.num_rows >= 8 * count:  # (almost) every chunk is touched
             touched = np.ones(count, np.bool_)
         else:
             touched = np.zeros(count, np.bool_)
@@ -64,19 +65,19 @@ class Chunks:
 
     @property
     def exact(self) -> bool:
-        """Whether a group's key is told apart by looking at each column by itself."""
+        """Whether `take` returns no other groups: the key has at most one column, and that can be compared."""
         kinds = [key.type.arrow for key in self.program.keys]
         return len(kinds) <= 1 and not any(map(pa.types.is_nested, kinds))
 
     def put(self, table: pa.Table) -> None:
-        """Add rows of groups that are not there; their chunks were read before."""
+        """Add groups that are not in the table. Their chunks must have been read."""
         places = self._places_of(table, len(self.entry.rows))
         self._rows = pa.concat_tables([self._rows, table])
         self._places = np.concatenate([self._places, places])
         self._changed[places] = True
 
     def take_closed(self, window: Window, watermark: int) -> pa.Table:
-        """Take out the sessions that are closed at `watermark`; chunks without one are not read."""
+        """Remove and return the sessions that are closed at `watermark`. Reads only chunks that have one."""
         self._count()
         due = closed_among(window, pa.array(self.entry.ends), watermark).to_numpy(zero_copy_only=False)
         if not due.any():
@@ -86,12 +87,12 @@ class Chunks:
         return self._out(due[self._places] & over.to_numpy(zero_copy_only=False))
 
     def drop(self) -> None:
-        """Forget the whole table."""
+        """Delete the whole table."""
         for chunk in np.flatnonzero(self.entry.rows).tolist():
             self.store.remove(BlobKey(*self.bounds, chunk))
 
     def settle(self) -> None:
-        """Cut the table anew if it should be, and write what changed."""
+        """Cut the table again if its use has changed, and write the changed chunks."""
         self._count()
         if self._touched:
             self.entry.note_touched(self._touched)
@@ -101,7 +102,7 @@ class Chunks:
         self._write()
 
     def _read(self, chunks: Flags) -> None:
-        """Have the rows of these chunks."""
+        """Read the rows of these chunks, except those that are held."""
         unread = np.flatnonzero(chunks & ~self._held & (self.entry.rows > 0))
         self._held |= chunks
         if not len(unread):
@@ -118,20 +119,21 @@ class Chunks:
         except InternalError as problem:
             raise StateDamaged(f"a chunk of the table {self.bounds} is damaged: {problem.message}") from problem
         if (counts != self.entry.rows[unread]).any():
-            raise StateDamaged(f"chunks of the table {self.bounds} do not have the rows that they should")
+            raise StateDamaged(f"chunks of the table {self.bounds} have another number of rows than the header says")
         self._rows = pa.concat_tables([self._rows, rows])
         self._places = np.concatenate([self._places, np.repeat(unread, counts)])
 
     def _out(self, rows: Flags) -> pa.Table:
-        """Take out rows."""
+        """Remove and return rows."""
         self._changed[self._places[rows]] = True
         taken = self._rows.filter(pa.array(rows))
         self._rows, self._places = self._rows.filter(pa.array(~rows)), self._places[~rows]
         return taken
 
     def _among(self, delta: pa.Table) -> Flags:
-        """Of the rows, at least those whose key is in `delta`: each column is looked at by itself. Arrow tells one NaN
-        from another, and 0.0 from -0.0, which Ring 0 does not send."""
+        """Marks at least the rows whose key is in `delta`. Compares each key column by itself, so it may mark others.
+        In Arrow a NaN is not equal to another one, so NaNs are compared separately. 0.0 and -0.0 also differ, but Ring
+        0 never sends -0.0."""
         found = np.ones(self._rows.num_rows, np.bool_)
         for i in range(len(self.program.keys)):
             column = self._rows.column(f"k{i}")
@@ -145,7 +147,7 @@ class Chunks:
         return found
 
     def _count(self) -> None:
-        """Note in the entry what changed: rows and earliest ends."""
+        """Update the entry for the changed chunks: the number of rows and the earliest end."""
         changed = self._changed
         self.entry.rows[changed] = np.bincount(self._places, minlength=len(changed))[changed]
         if self._session:
@@ -170,7 +172,7 @@ class Chunks:
         self.store.put_many(list(zip(keys, blobs, strict=True)))
 
     def _recut(self, count: int) -> None:
-        """Into `count` chunks. A group is moved twice on average while its table grows."""
+        """Cut the table into `count` chunks. A group is moved twice on average while its table grows."""
         self._read(np.ones(len(self.entry.rows), np.bool_))
         for chunk in [c for c in self._stored if c >= count]:
             self.store.remove(BlobKey(*self.bounds, chunk))
@@ -184,14 +186,14 @@ class Chunks:
         if count == 1:
             return np.zeros(table.num_rows, np.int64)
         keys = [table.column(f"k{i}") for i in range(len(self.program.keys))]
-        # The low bits chose the bucket, so they are alike here: use high ones.
+        # The low bits have chosen the bucket, so they are the same for all groups here. Use the high bits.
         return ((hashes(keys, table.num_rows) >> np.uint64(32)) % np.uint64(count)).astype(np.int64)
 
 
 def fitting(entry: TableEntry) -> int:
-    """Into how many chunks a table should be cut: as it is, unless that is far from what its use asks for."""
+    """The number of chunks that a table should have. It stays as it is unless it is far from what its use asks for."""
     count, groups = len(entry.rows), entry.groups
-    small = groups < SPARSE * count  # its chunks are small now
+    small = groups < SPARSE * count  # it has small chunks now
     sparse = groups > entry.touched * (DENSE if small and count > 1 else SPARSE)
     each = max(1, entry.bytes // groups) if groups and entry.bytes else 64
     size = SMALL_CHUNK if sparse else max(SMALL_CHUNK, min(LARGE_CHUNK, LARGE_CHUNK_BYTES // each))

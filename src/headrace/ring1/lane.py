@@ -1,7 +1,8 @@
-"""One lane, one epoch: the door to Ring 1.
+"""Runs one lane for one epoch: the entry point of Ring 1.
 
-`advance` is pure but for the store it is given: same state, same step, same outcome. Which layout keeps a pipeline's
-groups follows from its program alone: `log_lane` for windows that emit on close, `table_lane` for the rest.
+`advance` has no effect but on the store it is given: the same state and the same step give the same outcome. The
+program alone decides how groups are kept: in logs (`log_lane`) for windows that emit on close, else in tables
+(`table_lane`).
 """
 
 from __future__ import annotations
@@ -10,20 +11,21 @@ from dataclasses import replace
 
 from headrace.model.program import Meaning, Ring1Program
 from headrace.ring1 import log_lane, table_lane
-from headrace.ring1.state import Header, Outcome, Step, Store
+from headrace.ring1.state import NOTHING, LaneHeader, LaneStep, Outcome, Store
 
 
-def advance(program: Ring1Program, meaning: Meaning, store: Store, step: Step) -> Outcome:
-    """Fold the epoch's partials into the lane's state, close what the watermark closes, and say what came out.
+def advance(program: Ring1Program, meaning: Meaning, store: Store, step: LaneStep) -> Outcome:
+    """Merge the epoch's partial aggregates into the lane's state, close the windows that the watermark closes, and
+    return the output.
 
-    The watermark never goes back, whatever a step says.
+    The watermark never goes back, also if the step has an older one.
     """
     if step.reset:
         store.clear()
-    if step.drop and not step.flush:  # untouched: what is in there may be what killed a worker
+    if step.drop and not step.flush:  # do not read the state: reading it may be what killed a worker
         store.clear()
-        return Outcome(None, 0, 0, 0)
-    header = Header.decode(store.header())
+        return NOTHING
+    header = LaneHeader.decode(store.header())
     known = [w for w in (header.watermark, step.watermark) if w is not None]
     header.watermark = max(known) if known else None
     step = replace(step, watermark=header.watermark)

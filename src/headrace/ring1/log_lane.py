@@ -1,8 +1,8 @@
-"""Windows that speak once, when they close: tumbling, hopping, cumulating.
+"""Windows that emit once, when they close: tumbling, hopping, cumulating.
 
-An open window is a *log*: each epoch appends the partials it brought as one segment, unread and unmerged, so an epoch
-costs what it brings, however large the window has grown. Eight segments of one level become one of the next, so a
-window has at most eight per level; closing reads them all, merges once, and emits exactly one row per group.
+An open window is a *log*. Each epoch appends its partial aggregates as one segment and reads nothing, so the cost of an
+epoch does not depend on the size of the window. Eight segments of one level are merged into one of the next level, so a
+window has at most eight per level. Closing reads all segments, merges them once, and emits one row per group.
 """
 
 from __future__ import annotations
@@ -16,14 +16,24 @@ from headrace.errors import InternalError, StateDamaged
 from headrace.exec.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
 from headrace.model.program import Meaning, Ring1Program, Window
 from headrace.ring1.split import by_window
-from headrace.ring1.state import BlobKey, Header, LogEntry, Outcome, Segment, Step, Store, outcome, require_room
+from headrace.ring1.state import (
+    BlobKey,
+    LaneHeader,
+    LaneStep,
+    LogEntry,
+    Outcome,
+    Segment,
+    Store,
+    outcome,
+    require_group_limit,
+)
 
-# Merging costs a DuckDB call (1-2 ms) and reads what it merges: with 8, a segment is rewritten log8(epochs) times.
+# A merge takes a DuckDB call (1-2 ms) and reads its segments. With 8, a segment is rewritten log8(epochs) times.
 FAN_IN = 8
 
 
-def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Header, step: Step) -> Outcome:
-    """Append, close what is due, emit. Changes `header` in place; the caller stores it."""
+def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader, step: LaneStep) -> Outcome:
+    """Append segments, close windows, emit their rows. Changes `header` in place; the caller stores it."""
     window = _window(program)
     events, late = split_closed(step.events, header.floor)
     due_parts: list[pa.Table] = []
@@ -44,7 +54,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: Heade
             header.raise_floor(bounds[1])
     if step.share is not None and header.rows > step.share:
         _compact(program, meaning, store, header)
-    require_room(header.groups, step.max_groups)
+    require_group_limit(header.groups, step.max_groups)
     output = merge_and_finish(program, meaning, due_parts) if due_parts else None
     return outcome(output, late, closed, header)
 
@@ -78,15 +88,15 @@ def _put(store: Store, log: LogEntry, bounds: tuple[int, int], part: pa.Table, l
 
 
 def _take(program: Ring1Program, store: Store, bounds: tuple[int, int], log: LogEntry) -> pa.Table:
-    """The segments of a log, out of the store."""
+    """Remove the segments of a log from the store, and return their rows."""
     table = _read(program, store, bounds, log.segments)
     for segment in log.segments:
         store.remove(BlobKey(*bounds, segment.part))
     return table
 
 
-def _compact(program: Ring1Program, meaning: Meaning, store: Store, header: Header) -> None:
-    """One segment per window: a group that several mention counts once, so the limit is met exactly."""
+def _compact(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader) -> None:
+    """Merge every window into one segment, in which each group counts once. Then the number of groups is exact."""
     for bounds, log in header.logs.items():
         if len(log.segments) > 1:
             level = max(s.level for s in log.segments)
@@ -107,5 +117,5 @@ def _read(program: Ring1Program, store: Store, bounds: tuple[int, int], segments
     except InternalError as problem:
         raise StateDamaged(f"a segment of the window {bounds} is damaged: {problem.message}") from problem
     if counts.tolist() != [segment.rows for segment in segments]:
-        raise StateDamaged(f"segments of the window {bounds} do not have the rows that they should")
+        raise StateDamaged(f"segments of the window {bounds} have another number of rows than the header says")
     return table

@@ -1,8 +1,7 @@
-"""Small blobs ride in the header: a lane with little state costs one read and one write an epoch.
+"""Keeps small blobs inside the header, so that a lane with little state costs one read and one write per epoch.
 
-Every call to Spark's state store is a round trip between two processes, and most lanes are small. A blob that is large,
-or for which there is no room, goes to the store under a key of its own, so that touching it does not rewrite the
-others.
+Every call to Spark's state store is a round trip between two processes, and most lanes are small. A large blob, or one
+for which the header has no room, is stored under its own key. Then a change to it does not rewrite the others.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _ENTRY = struct.Struct("<qqiI")
 class PackedStore:
     """A `Store` on top of another one. Writes reach the inner store at once, or with `set_header`.
 
-    A key that exists must be read or removed before it is written again in the same epoch, as both lanes do: that is
-    how the store knows, without asking, that a blob lives outside. A blob that is outside stays there.
+    A key that exists must be read or removed before it is written in the same epoch, as both kinds of lanes do. That is
+    how this store knows, without another call, that a blob is outside the header. A blob that is outside stays there.
     """
 
     def __init__(self, inner: Store) -> None:

@@ -1,4 +1,4 @@
-"""Cutting a table of partials by window, without a Python loop over rows."""
+"""Splits a table of partial aggregates by window, without a Python loop over rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 
 def by_window(table: pa.Table) -> Iterator[tuple[tuple[int, int], pa.Table]]:
-    """Each (window_start, window_end) with its rows, in order of start and end; rows keep their order."""
+    """Each (window_start, window_end) with its rows, ordered by start and end. Rows of a window keep their order."""
     if table.num_rows == 0:
         return
     starts = table.column("window_start").to_numpy()

@@ -1,8 +1,9 @@
-"""What a lane remembers between epochs, and the small store it remembers it in.
+"""The state of a lane between epochs, and the interface of the store that keeps it.
 
-A lane's state is a *header* (small, read and written every epoch) and *blobs* of partials, each under a key of its
-own, so that an epoch rewrites only what it touches (DESIGN section 6). The store is Spark's state store in production
-(`headrace.spark.state_host`) and a dictionary in tests and in `MemoryStore`.
+A lane's state is a *header*, which is small and read and written in every epoch, and *blobs* of partial aggregates,
+each under its own key, so that an epoch rewrites only the blobs it touches. In production the store is Spark's state
+store (`headrace.spark.state_host`), in tests a dictionary (`MemoryStore`). Why a header and blobs:
+docs/design/2026-11-16-state-operator.md.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class BlobKey(NamedTuple):
 
 
 class Store(Protocol):
-    """Where one lane's state lives. One caller at a time; what it writes is committed with the epoch or not at all."""
+    """Keeps one lane's state. One caller at a time. Writes are committed with the epoch, or not at all."""
 
     def header(self) -> bytes | None: ...
 
@@ -43,26 +44,26 @@ class Store(Protocol):
     def get(self, key: BlobKey) -> bytes | None: ...
 
     def get_many(self, keys: Sequence[BlobKey]) -> list[bytes | None]:
-        """What `get` says of each key; cheaper than one by one."""
+        """`get` for each key, in fewer round trips."""
         ...
 
     def put(self, key: BlobKey, data: bytes) -> None:
-        """A key that exists was read or removed before, in the same epoch."""
+        """A key that exists must have been read or removed before, in the same epoch."""
         ...
 
     def put_many(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
-        """`put` for each; cheaper than one by one."""
+        """`put` for each, in fewer round trips."""
         ...
 
     def remove(self, key: BlobKey) -> None: ...
 
     def clear(self) -> None:
-        """Forget the lane."""
+        """Delete the lane's state."""
         ...
 
 
 class MemoryStore:
-    """A store in a dictionary. `writes` counts the blobs written, to show what an epoch touches."""
+    """A store in a dictionary, for tests and benchmarks. `writes` counts the blobs that were written."""
 
     def __init__(self) -> None:
         self.head: bytes | None = None
@@ -99,7 +100,7 @@ class MemoryStore:
 
 @dataclass(slots=True)
 class Segment:
-    """A blob of a window's log: its number, how often it was merged, its rows and bytes."""
+    """A blob of a window's log: its number, how often its rows were merged, its rows and bytes."""
 
     part: int
     level: int
@@ -116,8 +117,11 @@ class LogEntry:
 
 
 class TableEntry:
-    """A window (or all time) kept as a hash table of `len(rows)` chunks: rows per chunk, for sessions the earliest end
-    in each chunk (`NO_END` for none), the bytes of all of them, and how many groups an epoch touches about."""
+    """The groups of a window, or of a pipeline without windows, kept as a hash table of `len(rows)` chunks.
+
+    `rows` are the groups of each chunk, `ends` the earliest end of a session in each chunk (`NO_END` for none; empty
+    without sessions). `bytes` is the size of all chunks, `touched` the typical number of groups that an epoch touches.
+    """
 
     __slots__ = ("bytes", "ends", "rows", "touched")
 
@@ -128,7 +132,7 @@ class TableEntry:
 
     @staticmethod
     def empty(session: bool) -> TableEntry:
-        """A table without groups, in one chunk."""
+        """A table without groups: one empty chunk."""
         return TableEntry(np.zeros(1, np.int32), _no_ends(1, session))
 
     @property
@@ -136,12 +140,12 @@ class TableEntry:
         return int(self.rows.sum())
 
     def cut(self, count: int, session: bool) -> None:
-        """Make it `count` chunks, all empty for now."""
+        """Replace the chunks by `count` empty ones."""
         self.rows, self.ends = np.zeros(count, np.int32), _no_ends(count, session)
 
     def note_touched(self, groups: int) -> None:
-        """An epoch touched this many groups: the mean moves half of the way there, by order of magnitude. It begins at
-        one, so that a table is not taken for a busy one because it was filled at a stroke."""
+        """An epoch has touched this many groups. The typical number moves halfway towards it, on a logarithmic scale.
+        It begins at one, so that a table that one large epoch has filled does not count as busy."""
         self.touched = math.sqrt(self.touched * groups)
 
 
@@ -150,8 +154,8 @@ def _no_ends(count: int, session: bool) -> npt.NDArray[np.int64]:
 
 
 @dataclass(slots=True)
-class Header:
-    """The small part of a lane's state. `floor`: windows that end at or before it were closed by an end of input."""
+class LaneHeader:
+    """The small part of a lane's state. An end of input has closed all windows that end at or before `floor`."""
 
     watermark: int | None = None
     floor: int | None = None
@@ -159,7 +163,7 @@ class Header:
     tables: dict[tuple[int, int], TableEntry] = field(default_factory=dict)
 
     def raise_floor(self, end: int) -> None:
-        """An end of input closed a window that ends at `end`."""
+        """Record that an end of input has closed a window that ends at `end`."""
         self.floor = end if self.floor is None else max(self.floor, end)
 
     def encode(self) -> bytes:
@@ -173,16 +177,18 @@ class Header:
         ]
         facts = json.dumps([STATE_VERSION, self.watermark, self.floor, logs, tables], separators=(",", ":")).encode()
         arrays = [array.tobytes() for t in self.tables.values() for array in (t.rows, t.ends)]
-        return b"\0".join((facts, b"".join(arrays)))  # a large table has thousands of chunks: no text for each
+        return b"\0".join((facts, b"".join(arrays)))  # binary, because a large table has thousands of chunks
 
     @staticmethod
-    def decode(data: bytes | None) -> Header:
+    def decode(data: bytes | None) -> LaneHeader:
         if data is None:
-            return Header()
+            return LaneHeader()
         facts, _, arrays = data.partition(b"\0")
         version, watermark, floor, logs, tables = json.loads(facts)
         if version != STATE_VERSION:
-            raise StateDamaged(f"a lane's state has version {version}, this is {STATE_VERSION}", version=version)
+            raise StateDamaged(
+                f"a lane's state has version {version}, but this release reads version {STATE_VERSION}", version=version
+            )
         entries, at = {}, 0
         for start, end, chunks, ends, size, touched in tables:
             rows = np.frombuffer(arrays, np.int32, chunks, at).copy()
@@ -190,34 +196,34 @@ class Header:
             entries[start, end] = TableEntry(rows, np.frombuffer(arrays, np.int64, ends, at).copy(), size, touched)
             at += 8 * ends
         logged = {(s, e): LogEntry(n, [Segment(*segment) for segment in segments]) for s, e, n, segments in logs}
-        return Header(watermark, floor, logged, entries)
+        return LaneHeader(watermark, floor, logged, entries)
 
     @property
     def rows(self) -> int:
-        """Partials held: groups, counted once per segment that mentions them."""
+        """The number of partial aggregates. A group counts once per segment that contains it."""
         in_logs = sum(s.rows for log in self.logs.values() for s in log.segments)
         return in_logs + sum(t.groups for t in self.tables.values())
 
     @property
     def groups(self) -> int:
-        """Groups held: exactly for tables and for logs of one segment, else at least."""
+        """The number of groups: exact for tables and for logs of one segment, else a lower bound."""
         in_logs = sum(max(s.rows for s in log.segments) for log in self.logs.values())
         return in_logs + sum(t.groups for t in self.tables.values())
 
     @property
     def bytes(self) -> int:
-        """What the partials take in the store."""
+        """The size of the partial aggregates in the store."""
         in_logs = sum(s.bytes for log in self.logs.values() for s in log.segments)
         return in_logs + sum(t.bytes for t in self.tables.values())
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One epoch for one lane: partials in task order, then the watermark, then perhaps the end.
+class LaneStep:
+    """The input of one lane in one epoch: partial aggregates in task order, the watermark, and maybe an end.
 
-    `flush` closes every window now; `drop` forgets the lane afterwards; `reset` forgets it before. More than
-    `max_groups` open groups are an error; None is no limit. Beyond `share`, this lane's part of that, groups are
-    counted exactly.
+    `flush` closes every window now. `drop` deletes the lane's state after that, `reset` before the epoch. More than
+    `max_groups` open groups are an error; None is no limit. `share` is this lane's part of the limit. Only beyond it
+    are groups counted exactly, because that has to merge segments.
     """
 
     events: pa.Table
@@ -231,33 +237,35 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a lane has to say after an epoch. `output` is None when there are no rows; `late` counts input rows that
-    belonged only to windows an end of input had closed; `closed` counts the windows and sessions that ended now.
-    `windows`, `rows` (partials) and `bytes` are the state that is left, `groups` the groups in it: exactly, or at
-    least."""
+    """The result of a lane's epoch. `output` is None when there are no rows. `late` counts input rows that belonged
+    only to windows that an end of input had closed, `closed` the windows and sessions that closed now. `rows` (partial
+    aggregates) and `bytes` are the size of the state after the epoch, and `groups` the groups in it: exact, or a lower
+    bound."""
 
     output: pa.Table | None
     late: int
     closed: int
-    windows: int = 0
     rows: int = 0
     bytes: int = 0
     groups: int = 0
 
 
-def outcome(output: pa.Table | None, late: int, closed: int, header: Header) -> Outcome:
-    """The outcome of an epoch that left `header`."""
+NOTHING = Outcome(None, 0, 0)
+
+
+def outcome(output: pa.Table | None, late: int, closed: int, header: LaneHeader) -> Outcome:
+    """The outcome of an epoch after which the lane has `header`."""
     rows = output if output is not None and output.num_rows else None
-    return Outcome(rows, late, closed, len(header.logs) + len(header.tables), header.rows, header.bytes, header.groups)
+    return Outcome(rows, late, closed, header.rows, header.bytes, header.groups)
 
 
-def require_room(groups: int, limit: int | None) -> None:
-    """Raise TooManyGroups when a pipeline keeps more groups than it may."""
+def require_group_limit(groups: int, limit: int | None) -> None:
+    """Raise TooManyGroups when a pipeline keeps more groups than its limit."""
     if limit is not None and groups > limit:
         raise TooManyGroups(
-            f"the pipeline keeps {groups} groups, and may keep {limit}",
-            advice="Group by something with fewer values, use a shorter window or delay, or raise max_groups, "
-            "then start it again: it begins anew.",
+            f"the pipeline keeps {groups} groups, but its max_groups is {limit}",
+            advice="Group by something with fewer values, use a shorter window or delay, or raise max_groups. "
+            "Then start the pipeline again. It starts with empty state.",
             groups=groups,
             limit=limit,
         )

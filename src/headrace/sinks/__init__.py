@@ -1,9 +1,10 @@
-"""Sinks: where a pipeline's rows go. `SINKS` is the registry; `headrace.sinks.base` says what a sink promises."""
+"""Sinks: where a pipeline writes its rows. `SINKS` is the registry; the interface is in `headrace.sinks.base`."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 from headrace.base.options import closest
 from headrace.errors import UnknownSinkKind
@@ -14,12 +15,12 @@ from headrace.sinks.jsonl import JSONL
 from headrace.sinks.memory import MEMORY
 from headrace.sinks.parquet import PARQUET
 
-SINKS: dict[str, SinkKind] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQUET, JSONL)}
+SINKS: dict[str, SinkKind[Any]] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQUET, JSONL)}
 
 
 def settle_sink(sink: SinkDef) -> SinkDef:
-    """`sink` as it can be stored: checked as far as CREATE SINK can (kind, options, a path that may be written), with
-    absolute paths, because tasks and later runs may have another working directory. Touches nothing on disk."""
+    """Check a sink as CREATE SINK does (kind, options, a writable path) and return it with absolute paths. Paths become
+    absolute because tasks and later runs may have another working directory. Changes nothing on disk."""
     kind = SINKS.get(sink.kind)
     if kind is None:
         hint = closest(sink.kind, SINKS)

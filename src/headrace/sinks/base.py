@@ -1,30 +1,31 @@
-"""What a sink is: staged by tasks, committed once per epoch by the driver.
+"""The interface of sinks: tasks stage rows, the driver commits them once per epoch.
 
-A task stages its rows (attempt-unique, invisible to readers) and returns a small `Staged` receipt; the driver commits
-the receipts it collected, under a key. Committing the same key again changes nothing and removes what the re-run
-staged: that makes a sink exactly-once per (checkpoint, instance, epoch). Several sinks of one pipeline first all
-promise an epoch and then all commit it (`headrace.sinks.delivery`).
+A task stages its rows where no reader sees them, under a name that is unique per attempt, and returns a small `Staged`
+receipt. The driver commits the receipts of all tasks under a key. Committing the same key again changes nothing and
+removes the rows that the repeated run staged. So a sink is exactly-once per (checkpoint, instance, epoch). If a
+pipeline has several sinks, first all of them promise an epoch, then all of them commit it (`headrace.sinks.delivery`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
-from headrace.base.options import Option, check_options, choice, duration, integer
+from headrace.base.options import Option, choice, declared, duration, integer, option, read_settings
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class SinkKey:
-    """Names one epoch's output of one pipeline instance. A fresh checkpoint restarts epochs, so it is part of it.
+    """Identifies the output of one pipeline instance in one epoch. The checkpoint belongs to it, because a new
+    checkpoint numbers epochs from 0 again.
 
-    `digest` stands for the input of the epoch: what was committed under a key with another one is not this epoch's. It
-    is empty where the input is not known, as for what older epochs owe.
+    `digest` identifies the input of the epoch: output under the same key with another digest is not the output of this
+    epoch. It is empty if the input is not known, as for older epochs that a sink still owes.
     """
 
     checkpoint: str
@@ -35,8 +36,9 @@ class SinkKey:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A task's receipt. `rows` rows; either a staged `file` (relative to the sink's staging area) or `data`, Arrow
-    IPC bytes that travel to the driver (memory and console sinks only, which are bounded)."""
+    """A task's receipt for `rows` staged rows. They are in `file` (relative to the sink's staging directory) or in
+    `data`, Arrow IPC bytes that travel to the driver. Only the memory and console sinks use `data`; they are
+    bounded."""
 
     rows: int
     file: str = ""
@@ -44,109 +46,136 @@ class Staged:
 
 
 class TaskSink(Protocol):
-    """Task side. Made from a SinkDef inside the task; called once per lane, or per piece of a task's output."""
+    """The task side. A task makes it from a SinkDef and calls it once per lane, or once per piece of its output."""
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
-        """Write `table` where no reader sees it. Never called with an empty table."""
+        """Write `table`, which is never empty, where no reader sees it."""
         ...
 
 
-def keep_all(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
-    """For sinks whose receipts are small: a task hands over each of them."""
-    return staged
-
-
 class DriverSink(Protocol):
-    """Driver side. Called from the thread that runs the epochs of the pipeline's stream."""
+    """The driver side. Only the thread that runs the epochs of the pipeline's stream calls it."""
 
     guarantee: str
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
-        """Make sure that a later `commit` can bring these rows, also after a crash; nothing is visible yet. What was
-        promised or committed under this key before stands."""
+        """Ensure that a later `commit` can show these rows, even after a crash. Nothing is visible yet. An earlier
+        promise or commit under this key stays valid."""
         ...
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
-        """Make the epoch's rows visible, exactly once per key: those that were promised, else those that are staged.
-        Returns the rows that are visible because of it."""
+        """Make the rows of the epoch visible, exactly once per key: the promised ones, else the staged ones. Returns
+        the number of rows that the epoch made visible."""
         ...
 
     def committed(self, key: SinkKey) -> bool:
-        """Whether the epoch got past its commit, in this process or before."""
+        """True if the epoch passed its commit point, in this process or an earlier one."""
         ...
 
     def verify(self, key: SinkKey) -> None:
-        """Raise EpochMismatch when something with another digest was promised or committed under this key."""
+        """Raise EpochMismatch if rows with another digest were promised or committed under this key."""
         ...
 
     def discard(self, key: SinkKey) -> None:
-        """Forget what was staged and promised under this key. What is committed stays."""
+        """Delete the staged and promised rows of this key. Committed rows stay."""
         ...
 
     def ahead(self, key: SinkKey) -> int:
-        """How many files, or other units that stay, there are of later epochs of the same instance and checkpoint,
-        whether readers see them or not: whatever a later commit could take for its own."""
+        """How many durable files (or other units) of later epochs of the same instance and checkpoint exist, visible or
+        not. A later commit could mistake them for its own."""
         ...
 
     def rewind(self, key: SinkKey) -> None:
-        """Remove what is `ahead`: the sink is then as it was when `key` was committed."""
+        """Delete what `ahead` counts. Afterwards the sink is as it was when `key` was committed."""
         ...
 
     def forget(self, key: SinkKey) -> None:
-        """The instance is gone, and no epoch up to `key` comes back: remove what is kept beside its output."""
+        """Delete everything but the output of an instance that was dropped. No epoch up to `key` is ever run again."""
         ...
 
     def close(self) -> None:
-        """Release what the sink holds; committed output stays."""
+        """Release resources. Committed output stays."""
         ...
 
 
-# Options of every sink: what happens when it cannot write.
-DELIVERY_OPTIONS = (
-    Option("retries", integer(0, 100), default=3, help="how often a failed write or commit is tried again"),
-    Option(
-        "retry_backoff",
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """Options of every sink: what happens when it cannot write. Durations are microseconds."""
+
+    retries: int = option(integer(0, 100), default=3, help="how often a failed write or commit is retried")
+    retry_backoff: int = option(
         duration,
         default=100_000,
-        help="the wait before the first retry, doubled for each further one up to 10 s (default 100ms)",
-    ),
-    Option(
-        "on_failure",
+        help="the wait before the first retry; it doubles for each further one, up to 10 s (default 100ms)",
+    )
+    on_failure: Literal["stop", "detach"] = option(
         choice("stop", "detach"),
         default="stop",
-        help="after the last retry: stop the pipeline (default), or detach this sink and go on with the others",
-    ),
-)
+        help="after the last retry: stop the pipeline (default), or detach this sink and continue with the others",
+    )
 
 
-def _nothing_more(values: Mapping[str, Any]) -> None:
-    """The options' own readers say all there is to check."""
+DELIVERY_OPTIONS = declared(SinkSettings)
+S = TypeVar("S", bound=SinkSettings)
+
+
+def no_more_checks(settings: SinkSettings) -> None:
+    """For sinks whose options can only be wrong one by one."""
+
+
+def keep_all(settings: SinkSettings, staged: list[Staged]) -> list[Staged]:
+    """For sinks whose receipts are small: a task reports each of them."""
+    return staged
 
 
 @dataclass(frozen=True, slots=True)
-class SinkKind:
+class SinkKind(Generic[S]):
     """A kind of sink, as `CREATE SINK` names it.
 
-    `task` makes the task side and `driver` the driver side of one pipeline's use of a sink; neither touches the disk
-    before it is used. `check_values` looks at what single options cannot say (a directory that cannot be written);
-    it changes nothing, so it may run for `headrace check`. `paths` are the options that name places on disk. `condense`
-    makes a task's receipts so far into fewer: sinks whose receipts carry rows stay within their bound by it.
+    `settings` declares its options. `make_task` makes the task side and `make_driver` the driver side of one pipeline's
+    use of a sink; neither touches the disk before it is used. `check_settings` looks at what a single option cannot
+    show, such as a directory that cannot be written. It changes nothing, so it may run for `headrace check`. `paths`
+    are the options that name places on disk. `merge_receipts` combines the receipts of one task into fewer: it keeps
+    sinks whose receipts carry rows within their bound.
     """
 
     name: str
     help: str
     guarantee: str
-    options: tuple[Option, ...]
-    task: Callable[[SinkDef], TaskSink]
-    driver: Callable[[SinkDef, Schema], DriverSink]
-    check_values: Callable[[Mapping[str, Any]], None] = _nothing_more
+    settings: type[S]
+    make_task: Callable[[SinkDef, S], TaskSink]
+    make_driver: Callable[[SinkDef, S, Schema], DriverSink]
+    check_settings: Callable[[S], None] = no_more_checks
     paths: tuple[str, ...] = ()
-    condense: Callable[[SinkDef, list[Staged]], list[Staged]] = keep_all
+    merge_receipts: Callable[[S, list[Staged]], list[Staged]] = keep_all
 
-    def values(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """The value of every option. Raises the coded option errors."""
-        return check_options(f"sink '{self.name}'", (*self.options, *DELIVERY_OPTIONS), given)
+    @property
+    def all_options(self) -> tuple[Option, ...]:
+        """The options that this kind reads."""
+        kind: Any = self.settings
+        return declared(kind)
 
-    def check(self, given: Mapping[str, str]) -> None:
-        """Whether a sink with these raw options can be; raises a coded error when not. Changes nothing."""
-        self.check_values(self.values(given))
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that this kind has and others need not have."""
+        return tuple(o for o in self.all_options if o not in DELIVERY_OPTIONS)
+
+    def settings_of(self, options: Mapping[str, str]) -> S:
+        """Parse a sink's options. Raises the coded option errors."""
+        return read_settings(self.settings, f"sink '{self.name}'", options)
+
+    def check(self, options: Mapping[str, str]) -> None:
+        """Raise a coded error if a sink with these options cannot be created. Changes nothing."""
+        self.check_settings(self.settings_of(options))
+
+    def task(self, sink: SinkDef) -> TaskSink:
+        """The task side of `sink`."""
+        return self.make_task(sink, self.settings_of(sink.options))
+
+    def driver(self, sink: SinkDef, output: Schema) -> DriverSink:
+        """The driver side of `sink`, for a pipeline with this output."""
+        return self.make_driver(sink, self.settings_of(sink.options), output)
+
+    def condense(self, sink: SinkDef, staged: list[Staged]) -> list[Staged]:
+        """Combine the receipts of one task."""
+        return self.merge_receipts(self.settings_of(sink.options), staged)

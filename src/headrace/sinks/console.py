@@ -1,59 +1,65 @@
 """The console sink: prints the first rows of every epoch as a small table.
 
-Unit of commit: the epoch. Guarantee: at least once; an epoch that is run again after a crash is printed again. A reader
-that is slow or gone holds up no stream (`headrace.sinks.printer`): what it does not read in time is not shown.
+Unit of commit: the epoch. Guarantee: at least once. An epoch that is run again after a crash is printed again. A slow
+or closed reader never blocks a stream (`headrace.sinks.printer`): epochs that it does not read in time are skipped.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 
 import pyarrow as pa
 from rich.console import Console, RenderableType
 
-from headrace.base.options import Option, integer
+from headrace.base.options import integer, option
 from headrace.base.text_tables import table_of
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.base import SinkKey, SinkKind, Staged
-from headrace.sinks.collected import Collected, joined, oldest_within, pack, unpack
+from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
+from headrace.sinks.in_process import InProcessSink, joined, oldest_within, pack, unpack
 from headrace.sinks.printer import Printer
 
-_OPTIONS = (
-    Option("max_rows", integer(1, 10_000), default=20, help="rows that are printed per epoch; the rest is counted"),
-)
-# Columns when standard output is no terminal and has no width of its own.
+# Width in characters if standard output is not a terminal.
 _PIPE_WIDTH = 200
 _GUARANTEE = "at least once: printed again when an epoch is run again after a crash"
 
 
-class ConsoleTask:
-    """Sends at most `max_rows` rows to the driver, and the number of all."""
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings(SinkSettings):
+    """The options of `type = 'console'`."""
 
-    def __init__(self, sink: SinkDef) -> None:
-        self._max_rows: int = CONSOLE.values(sink.options)["max_rows"]
+    max_rows: int = option(integer(1, 10_000), default=20, help="rows printed per epoch; the others are only counted")
+
+
+class ConsoleTask:
+    """Sends at most `max_rows` rows to the driver, and the number of all rows."""
+
+    def __init__(self, sink: SinkDef, settings: ConsoleSettings) -> None:
+        self._max_rows = settings.max_rows
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
         return Staged(table.num_rows, data=pack(oldest_within(table.slice(0, self._max_rows))))
 
 
-def _condense(sink: SinkDef, staged: list[Staged]) -> list[Staged]:
-    """One receipt with the first `max_rows` rows of all."""
-    most: int = CONSOLE.values(sink.options)["max_rows"]
-    return joined(staged, lambda rows: oldest_within(rows.slice(0, most)))
+def _merge_receipts(settings: ConsoleSettings, staged: list[Staged]) -> list[Staged]:
+    """One receipt with the first `max_rows` rows of all receipts."""
+    return joined(staged, lambda rows: oldest_within(rows.slice(0, settings.max_rows)))
 
 
-class ConsoleSink(Collected):
-    """Prints to `console`, by default standard output. Every epoch at most once while the process lives. `note` says
-    what is wrong with standard output, if anything is."""
+class ConsoleSink(InProcessSink):
+    """Prints to `console`, by default standard output. Prints an epoch at most once per process. `note` says why
+    nothing is printed any more; empty if printing works. The status of the pipeline shows it."""
 
     guarantee = _GUARANTEE
 
-    def __init__(self, sink: SinkDef, output: Schema, console: Console | None = None) -> None:
+    def __init__(
+        self, sink: SinkDef, settings: ConsoleSettings, output: Schema, console: Console | None = None
+    ) -> None:
         super().__init__()
         self._name = sink.name
         self._schema = output.arrow
-        self._max_rows: int = CONSOLE.values(sink.options)["max_rows"]
+        self._max_rows = settings.max_rows
         self._console = console
         self._printer = Printer()
 
@@ -82,7 +88,7 @@ class ConsoleSink(Collected):
 
 
 def _text(table: RenderableType) -> str:
-    """`table` as standard output, as it is now, would show it."""
+    """Render `table` for standard output: in its width and colors if it is a terminal."""
     out = sys.stdout
     terminal = not out.closed and out.isatty()
     console = Console(file=out, width=None if terminal else _PIPE_WIDTH)
@@ -95,8 +101,8 @@ CONSOLE = SinkKind(
     name="console",
     help="prints the first rows of every epoch",
     guarantee=_GUARANTEE,
-    options=_OPTIONS,
-    task=ConsoleTask,
-    driver=ConsoleSink,
-    condense=_condense,
+    settings=ConsoleSettings,
+    make_task=ConsoleTask,
+    make_driver=ConsoleSink,
+    merge_receipts=_merge_receipts,
 )

@@ -1,14 +1,14 @@
-"""One pipeline's sinks in one epoch: they all show the same cut, also when one of them fails.
+"""Delivers one epoch to all sinks of a pipeline, so that they all show the same epochs even if one of them fails.
 
-First every sink promises the epoch, then every sink commits it. When one cannot promise, nothing of the epoch is
-visible anywhere: the pipeline stops, or goes on without that sink (`on_failure`). When one has promised and then cannot
-commit, it *owes* the epoch: the promise is durable, and is kept before the sink is given anything else. So no epoch is
-ever in one sink and lost to another, and none is written twice.
+First every sink promises the epoch, then every sink commits it. If a sink cannot promise, nothing of the epoch becomes
+visible anywhere: the pipeline stops, or continues without that sink (`on_failure`). If a sink has promised and then
+cannot commit, it *owes* the epoch: the promise is durable, and the sink commits it before it gets any later epoch. So
+no epoch is in one sink and lost in another, and none is written twice.
 
-EpochMismatch concerns the whole epoch: it is raised, and nothing more is committed. So is SinkUnavailable, unless the
-sink may be detached: the epoch is run again, with the same keys, until the sink can be written to.
+EpochMismatch concerns the whole epoch: it is raised, and nothing more is committed. SinkUnavailable is raised, too,
+unless the sink may be detached: the epoch is then run again, with the same keys, until the sink can be written to.
 
-A failing step is tried again, with a wait that doubles. A task that cannot stage for a sink tries again likewise.
+A failed step is retried, with a wait that doubles each time. A task that cannot stage rows retries in the same way.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ import pyarrow as pa
 
 from headrace.base.faults import fault_point
 from headrace.errors import DiskFull, EpochMismatch, HeadraceError, SinkUnavailable
-from headrace.exec.failures import describe, waited_for
+from headrace.exec.failures import failure_text, waited_for
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.sinks import SINKS
-from headrace.sinks.base import DriverSink, SinkKey, Staged
+from headrace.sinks.base import DriverSink, SinkKey, SinkSettings, Staged
 
 T = TypeVar("T")
 LONGEST_WAIT = 10.0
 
 
 def retried(sink: SinkDef, step: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-    """The result of `step`, tried again as the sink's options say while trying again may help."""
-    options = SINKS[sink.kind].values(sink.options)
-    left, wait = int(options["retries"]), options["retry_backoff"] / 1e6
+    """The result of `step`. Retries it as the sink's options say, as long as a retry may help."""
+    settings: SinkSettings = SINKS[sink.kind].settings_of(sink.options)
+    left, wait = settings.retries, settings.retry_backoff / 1e6
     while True:
         try:
             return step()
@@ -48,13 +48,14 @@ def retried(sink: SinkDef, step: Callable[[], T], sleep: Callable[[float], None]
 
 
 def detaches(sink: SinkDef) -> bool:
-    """Whether the pipeline goes on without the sink when that has failed."""
-    return bool(SINKS[sink.kind].values(sink.options)["on_failure"] == "detach")
+    """True if the pipeline continues without the sink after it has failed."""
+    settings: SinkSettings = SINKS[sink.kind].settings_of(sink.options)
+    return settings.on_failure == "detach"
 
 
 def stage(sinks: Sequence[SinkDef], table: pa.Table, key: SinkKey, lost: dict[str, str]) -> list[tuple[str, Staged]]:
-    """Stage rows in every sink but those that are `lost`. One that fails for good and may be detached is added there;
-    the failure of any other is raised."""
+    """Stage rows in every sink that is not in `lost`. If a sink fails after all retries and may be detached, it is
+    added to `lost` with the reason; the failure of any other sink is raised."""
     receipts = []
     for sink in sinks:
         if sink.name in lost:
@@ -65,24 +66,27 @@ def stage(sinks: Sequence[SinkDef], table: pa.Table, key: SinkKey, lost: dict[st
         except HeadraceError as problem:
             if not detaches(sink):
                 raise
-            lost[sink.name] = describe(problem)
+            lost[sink.name] = failure_text(problem)
         fault_point("after-task-file")
     return receipts
 
 
 @dataclass(slots=True)
 class Delivered:
-    """What became of an epoch. `rows` are those in the first sink that shows it; `failure` stops the pipeline;
-    `detached` sinks are no longer written to; `owed` are sinks that have promised the epoch and not shown it yet."""
+    """The result of delivering an epoch. `rows` is the number of rows in the first sink that shows it. A `failure`
+    stops the pipeline. `detached` sinks are not written to any more, with the reason. `owed` are sinks that have
+    promised the epoch and not committed it. `committed` has the rows that each sink shows now, and the milliseconds
+    that its commit took."""
 
     rows: int | None = None
     failure: str = ""
     detached: dict[str, str] = field(default_factory=dict)
     owed: list[str] = field(default_factory=list)
+    committed: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
 class Delivery:
-    """The end of one epoch for one pipeline. `debts` are older epochs that a sink still owes, by its name."""
+    """Delivers one epoch of one pipeline. `debts` are older epochs that a sink still owes, by sink name."""
 
     def __init__(
         self,
@@ -100,9 +104,9 @@ class Delivery:
     def deliver(
         self, receipts: Mapping[str, list[Staged]], failure: str, lost: Mapping[str, str], gone: Mapping[str, str]
     ) -> Delivered:
-        """Bring the epoch to every sink, or to none. `failure` says that the pipeline failed in a task; `lost` are
-        sinks that tasks could not stage for, `gone` those that were detached in an earlier epoch. Raises
-        SinkUnavailable and DiskFull, for which the stream waits."""
+        """Deliver the epoch to every sink, or to none. `failure` is why the pipeline failed in a task, if it did.
+        `lost` are sinks for which tasks could not stage rows, `gone` are sinks that were detached in an earlier epoch.
+        Raises SinkUnavailable and DiskFull; the stream then waits and runs the epoch again."""
         try:
             return self._deliver(receipts, failure, lost, gone)
         except (SinkUnavailable, DiskFull):
@@ -110,8 +114,9 @@ class Delivery:
             raise
 
     def _make_room(self) -> None:
-        """Remove what was staged for an epoch that is run again: tries that wait for room must not fill it up."""
-        with contextlib.suppress(HeadraceError):  # a sink that cannot be asked may have committed
+        """Delete the rows staged for an epoch that will be run again. Attempts that wait for disk space must not use it
+        up."""
+        with contextlib.suppress(HeadraceError):  # a sink that does not answer may have committed
             if not any(self._open(name).committed(self._key) for name in self._sinks):
                 for name in self._sinks:
                     self._discard(name)
@@ -124,7 +129,7 @@ class Delivery:
         for name in gone:
             self._discard(name)
             del self._sinks[name]
-        # An epoch that is run again: what one sink has committed, all had promised. Then no failure can undo it.
+        # If the epoch is run again, a sink may have committed it. Then all had promised it, and no failure undoes it.
         decided = any(self._open(name).committed(self._key) for name in self._sinks)
         late = {name: reason for name, reason in lost.items() if name in self._sinks}
         if not decided:
@@ -138,7 +143,7 @@ class Delivery:
             self._result.failure = failure
             return self._result
         self._commit({name: staged for name, staged in receipts.items() if name not in late}, decided)
-        if decided:  # detached behind the epoch that they had promised
+        if decided:  # they are detached after this epoch, which they had promised
             for name, reason in late.items():
                 self._result.detached.setdefault(name, reason)
                 del self._sinks[name]
@@ -147,7 +152,8 @@ class Delivery:
         return self._result
 
     def _promise(self, receipts: Mapping[str, list[Staged]]) -> str:
-        """Why the pipeline must stop, or nothing. A single sink needs no promise: its commit is the decision."""
+        """Let every sink promise the epoch. Returns why the pipeline must stop, or an empty text. A single sink needs
+        no promise: its commit decides."""
         alone = len(self._sinks) == 1
         for name, sink in list(self._sinks.items()):
             staged = [] if alone else receipts.get(name, [])
@@ -159,8 +165,8 @@ class Delivery:
                 if not detaches(sink):
                     if isinstance(problem, SinkUnavailable):
                         raise
-                    return describe(problem)
-                self._detach(name, describe(problem))
+                    return failure_text(problem)
+                self._detach(name, failure_text(problem))
         return self._deserted()
 
     def _deserted(self) -> str:
@@ -179,7 +185,9 @@ class Delivery:
             staged, target = receipts.get(name, []), self._open(name)
             try:
                 if staged or decided:
+                    began = time.perf_counter()
                     rows = retried(sink, partial(target.commit, self._key, staged), self._sleep)
+                    self._result.committed[name] = (rows, (time.perf_counter() - began) * 1000)
                     if self._result.rows is None and sink in self._pipeline.sinks:
                         self._result.rows = rows
                     fault_point("between-sinks")
@@ -188,11 +196,11 @@ class Delivery:
             except HeadraceError as problem:
                 if isinstance(problem, SinkUnavailable) and not detaches(sink):
                     raise
-                self._fail(name, describe(problem))
+                self._fail(name, failure_text(problem))
 
     def _fail(self, name: str, reason: str) -> None:
-        """A sink cannot commit. It owes the epoch if it has promised it; one that is alone loses it, unless it failed
-        behind its commit."""
+        """Record that a sink cannot commit. It owes the epoch if it has promised it. A single sink has not promised: it
+        loses the epoch, unless it failed after its commit point."""
         alone = len(self._sinks) == 1
         if not alone or self._open(name).committed(self._key):
             self._result.owed.append(name)
@@ -207,7 +215,7 @@ class Delivery:
         del self._sinks[name]
 
     def _discard(self, name: str) -> None:
-        if name in self._debts:  # discarding an epoch tidies up what was staged for older ones
+        if name in self._debts:  # discarding an epoch also deletes staged rows of older ones, which the sink still owes
             return
-        with contextlib.suppress(HeadraceError):  # what stays behind is invisible, and removed with a later epoch
+        with contextlib.suppress(HeadraceError):  # leftovers are invisible, and deleted with a later epoch
             self._open(name).discard(self._key)

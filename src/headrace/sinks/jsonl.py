@@ -1,7 +1,7 @@
-"""The jsonl sink: a directory of files with one JSON object per line, in the form of Spark's JSON writer.
+"""The jsonl sink: writes a directory of files with one JSON object per line, like Spark's JSON writer.
 
-NULL fields are left out (`ignore_nulls = false` keeps them); timestamps are ISO 8601 with milliseconds, or with
-microseconds where there are any (Spark's writer would cut them off); binary is base64; NaN and infinities are strings.
+NULL fields are left out (`ignore_nulls = false` keeps them). Timestamps are ISO 8601 with milliseconds, or with
+microseconds if they have any (Spark's writer would truncate them). Binary is base64. NaN and infinities are strings.
 
 Unit of commit: the epoch (see `headrace.sinks.files`). Guarantee: exactly once per epoch.
 """
@@ -10,29 +10,34 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from headrace.base.options import Option, boolean, choice, text
+from headrace.base.options import boolean, choice, option
 from headrace.exec.duck import quoted, run
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.base import SinkKind
-from headrace.sinks.collected import oldest_within
-from headrace.sinks.files import GUARANTEE, FileSink, FileTask, check_directory
+from headrace.sinks.files import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
+from headrace.sinks.in_process import oldest_within
 
-_OPTIONS = (
-    Option("path", text, required=True, help="the directory to write to; made when needed"),
-    Option("ignore_nulls", boolean, default=True, help="leave out fields that are NULL (default true, as Spark does)"),
-    Option("compression", choice("none", "gzip"), default="none", help="none (default) or gzip"),
-)
-
-# Rows, and bytes of them, that become text at once: bounds the memory that a large epoch takes.
+# Rows, and bytes of rows, that are converted to text at once: this bounds the memory of a large epoch.
 _CHUNK = 65_536
 _CHUNK_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlSettings(FileSinkSettings):
+    """The options of `type = 'jsonl'`."""
+
+    ignore_nulls: bool = option(
+        boolean, default=True, help="leave out fields that are NULL (default true, as Spark does)"
+    )
+    compression: Literal["none", "gzip"] = option(choice("none", "gzip"), default="none", help="none (default) or gzip")
 
 
 def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str) -> None:
@@ -50,7 +55,7 @@ def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str)
 
 
 def _bytes_of(lines: pa.Array[Any]) -> pa.Buffer:
-    """The text of all strings, one after the other: already the content of the file."""
+    """The bytes of all strings, one after the other, without a copy: the content of the file."""
     _, offsets, data = lines.buffers()
     assert data is not None, "no line is empty, so there is text"
     ends = pa.Array.from_buffers(pa.int64(), len(lines) + 1, [None, offsets], offset=lines.offset)
@@ -59,12 +64,12 @@ def _bytes_of(lines: pa.Array[Any]) -> pa.Buffer:
 
 
 def _object(fields: list[tuple[str, str, pa.DataType]], ignore_nulls: bool) -> str:
-    """DuckDB SQL for a JSON object of (key, SQL of the value, its type); never NULL."""
+    """DuckDB SQL for a JSON object with these fields (key, SQL of the value, type of the value). It is never NULL."""
     members = []
     for name, sql, kind in fields:
         key = quoted(json.dumps(name, ensure_ascii=False) + ":")
         value = _value(sql, kind, ignore_nulls)
-        # concat_ws leaves NULL members out
+        # concat_ws skips NULL members
         members.append(f"{key} || {value}" if ignore_nulls else f"{key} || coalesce({value}, 'null')")
     return f"'{{' || concat_ws(',', {', '.join(members) or 'NULL'}) || '}}'"
 
@@ -91,7 +96,7 @@ def _text(sql: str, kind: pa.DataType) -> str:
     """DuckDB SQL for the text of a value that JSON writes as a string."""
     if pa.types.is_timestamp(kind):
         local, zone = (f"({sql} AT TIME ZONE 'UTC')", "Z") if kind.tz is not None else (sql, "")
-        # strftime wants a constant format, so both are written down
+        # strftime needs a constant format, so there are two
         short, long = (f"strftime({local}, '%Y-%m-%dT%H:%M:%S.{d}{zone}')" for d in ("%g", "%f"))
         return f"CASE WHEN microsecond({local}) % 1000 = 0 THEN {short} ELSE {long} END"
     if pa.types.is_date(kind):
@@ -110,28 +115,26 @@ def _or_null(sql: str) -> str:
 
 
 def _joined(items: str, item: str) -> str:
-    """DuckDB SQL for the texts `item` (in terms of `e`) of the list `items`, with commas between."""
+    """DuckDB SQL that joins the text `item` of each element `e` of the list `items` with commas."""
     return f"array_to_string(list_transform({items}, lambda e: {item}), ',')"
 
 
-def _task(sink: SinkDef) -> FileTask:
-    values = JSONL.values(sink.options)
-    write = partial(_write, ignore_nulls=values["ignore_nulls"], compression=values["compression"])
-    return FileTask(Path(values["path"]), sink.name, write)
+def _task(sink: SinkDef, settings: JsonlSettings) -> FileTask:
+    write = partial(_write, ignore_nulls=settings.ignore_nulls, compression=settings.compression)
+    return FileTask(Path(settings.path), sink.name, write)
 
 
-def _driver(sink: SinkDef, output: Schema) -> FileSink:
-    values = JSONL.values(sink.options)
-    return FileSink(Path(values["path"]), sink.name, "jsonl" if values["compression"] == "none" else "jsonl.gz")
+def _driver(sink: SinkDef, settings: JsonlSettings, output: Schema) -> FileSink:
+    return FileSink(Path(settings.path), sink.name, "jsonl" if settings.compression == "none" else "jsonl.gz")
 
 
 JSONL = SinkKind(
     name="jsonl",
     help="writes files with one JSON object per line into a directory",
     guarantee=GUARANTEE,
-    options=_OPTIONS,
-    task=_task,
-    driver=_driver,
-    check_values=check_directory,
+    settings=JsonlSettings,
+    make_task=_task,
+    make_driver=_driver,
+    check_settings=check_directory,
     paths=("path",),
 )

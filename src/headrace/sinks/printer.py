@@ -1,7 +1,7 @@
-"""Prints to standard output without ever holding up the caller: a reader may be slow, or gone.
+"""Prints to standard output without ever blocking the caller, even if the reader is slow or has closed it.
 
-Texts wait in a bounded queue for a thread of its own. When the queue is full a text is dropped and counted, and the
-next one that is printed says so. When the reader is gone, nothing is printed any more, and `gone` says why.
+A thread takes texts from a bounded queue. If the queue is full, a text is dropped and counted, and the next printed
+text says so. If the reader has closed standard output, nothing is printed any more, and `gone` says why.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import sys
 import threading
 import time
 
-WAITING = 64  # texts; a console sink makes one per epoch
-# What a pipe takes without blocking once it can be written to at all.
+WAITING = 64  # texts; a console sink prints one per epoch
+# A pipe that is ready for writing takes this many bytes without blocking.
 _PIECE = select.PIPE_BUF
 
 
 class Printer:
-    """One for each sink. `print` never waits and never fails; `close` gives what waits a bounded time."""
+    """One for each sink. `print` never blocks and never fails. `close` prints the waiting texts for a bounded time."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[str | None] = queue.Queue(WAITING)
@@ -29,11 +29,11 @@ class Printer:
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._skipped = 0
-        self.dropped = 0  # texts that nobody will see
-        self.gone = ""  # why nothing is printed any more
+        self.dropped = 0  # texts that are never printed
+        self.gone = ""  # why nothing is printed any more; empty while printing works
 
     def print(self, text: str) -> None:
-        """Have it printed soon, or count it as dropped."""
+        """Queue a text, or count it as dropped."""
         with self._lock:
             if self.gone:
                 self.dropped += 1
@@ -42,7 +42,7 @@ class Printer:
                 self._thread = threading.Thread(target=self._run, name="headrace-console", daemon=True)
                 self._thread.start()
             skipped, self._skipped = self._skipped, 0
-            note = f"({skipped} epochs are not shown: nobody read them in time)\n" if skipped else ""
+            note = f"({skipped} epochs are not shown: the output was not read in time)\n" if skipped else ""
             try:
                 self._queue.put_nowait(note + text)
             except queue.Full:
@@ -50,7 +50,7 @@ class Printer:
                 self.dropped += 1
 
     def close(self, seconds: float = 2.0) -> None:
-        """Print what waits, for so long at most, and stop."""
+        """Print the waiting texts, for at most `seconds`, and stop."""
         thread = self._thread
         if thread is None:
             return
@@ -66,15 +66,15 @@ class Printer:
             try:
                 self._write(text)
             except (OSError, ValueError) as problem:  # ValueError: standard output is closed
-                self.gone = f"nobody reads standard output any more: {problem}"
+                self.gone = f"standard output cannot be written any more: {problem}"
                 return
 
     def _write(self, text: str) -> None:
-        """Write to the descriptor itself, a little at a time: a thread that blocks inside of `sys.stdout` would hold
-        its lock, and keep the whole process from printing and from ending."""
+        """Write to the file descriptor, a little at a time. A thread that blocks inside `sys.stdout` would keep its
+        lock, and the process could neither print nor exit."""
         try:
             out = sys.stdout.fileno()
-        except (AttributeError, io.UnsupportedOperation):  # a notebook, or a test that captures
+        except (AttributeError, io.UnsupportedOperation):  # a notebook, or a test that captures output
             sys.stdout.write(text)
             sys.stdout.flush()
             return

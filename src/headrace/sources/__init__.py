@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from headrace.base.options import check_options, closest
 from headrace.errors import UnknownFormat, UnknownSource
@@ -14,11 +15,11 @@ from headrace.sources.files import FILES
 from headrace.sources.generator import GENERATOR
 from headrace.sources.push import HTTP, TCP
 
-SOURCES: dict[str, SourceKind] = {kind.name: kind for kind in (FILES, GENERATOR, TCP, HTTP, BUFFERS)}
+SOURCES: dict[str, SourceKind[Any]] = {kind.name: kind for kind in (FILES, GENERATOR, TCP, HTTP, BUFFERS)}
 
 
 def check_stream(stream: StreamDef) -> None:
-    """Everything about source, format and their options that CREATE STREAM can refuse: unknown names, options that
+    """Raise what CREATE STREAM rejects about the source, the format and their options: unknown names, options that
     neither has, bad values, missing paths."""
     source, fmt = SOURCES.get(stream.source), FORMATS.get(stream.format)
     if source is None:
@@ -44,8 +45,8 @@ def check_stream(stream: StreamDef) -> None:
 
 
 def keeps_progress(old: StreamDef, new: StreamDef) -> bool:
-    """Whether a stream may be changed from `old` to `new` and go on where it was: nothing differs but options that its
-    source allows to change."""
+    """True if a stream may be changed from `old` to `new` and continue where it was: they differ only in options that
+    the source allows to change."""
 
     def fixed(stream: StreamDef) -> StreamDef:
         changeable = SOURCES[stream.source].changeable

@@ -1,7 +1,7 @@
-"""What a listing found, judged against the log: new files, files that grew or were rotated, bad files.
+"""Compares a listing with the file log: finds new files, files that grew or were rotated, and bad files.
 
-One caller, in the process that plans epochs. Under `on_bad_file = 'fail'` a bad file is an error, and nothing of the
-listing is logged; under 'skip' it is logged as left out, and looked at again when it has changed.
+One thread calls it, in the process that plans epochs. With `on_bad_file = 'fail'` a bad file is an error, and nothing
+of the listing is logged. With 'skip' the file is logged as left out, and checked again when it has changed.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Fresh = list[tuple[int, Extent]]  # with the modification time
 
 
 class Arrivals:
-    """Takes listings into a log. Knows files by their stamps: only one with another stamp is opened."""
+    """Adds the new files of listings to a log. Opens only files whose stamp has changed."""
 
     def __init__(self, log: FileLog, fmt: Format, *, tail: bool, codec: str, headed: bool, skip: bool) -> None:
-        """`codec` as the option says it; `headed` if each file has a header that must fit."""
+        """`codec` is the value of the option. `headed` is true if each file has a header that must match the schema."""
         self._log, self._format, self._tail, self._codec = log, fmt, tail, codec
         self._headed, self._skip = headed, skip
         self._stamps = {p: e.stamp for p, e in log.last.items() if e.sealed and e.stamp is not None}
-        self._seen: dict[str, Stamp] = {}  # of the listing that is taken: they count when it is logged
+        self._seen: dict[str, Stamp] = {}  # stamps of the current listing; they replace `_stamps` when it is logged
         self._present: frozenset[str] | None = None
 
     def take(self, paths: Iterable[str], all_of_them: bool) -> None:
-        """Log what is new in a listing. Only with `all_of_them` are files that are known looked at."""
+        """Log the new files of a listing. Checks known files only with `all_of_them`."""
         listed = set(paths)
         self._seen = {}
         if self._tail:
@@ -66,13 +66,15 @@ class Arrivals:
                 continue
             left_out, known = self._log.bad.get(path), self._log.last.get(path)
             if known is None or (left_out is not None and left_out.unread):
-                fresh += self._judged(path, stamp, True, bad, partial(self._extent, path, None))
+                fresh += self._judged(
+                    path=path, stamp=stamp, unread=True, bad=bad, judge=partial(self._extent, path, None)
+                )
             else:
-                self._judged(path, stamp, False, bad, partial(self._same, known))
+                self._judged(path=path, stamp=stamp, unread=False, bad=bad, judge=partial(self._same, known))
         self._log_all(fresh, bad)
 
     def _same(self, known: Extent) -> Fresh:
-        """A known file has another stamp: raises FileChanged unless it has the bytes that were logged."""
+        """Check a known file whose stamp has changed. Raises FileChanged unless it still has the logged bytes."""
         fd = open_file(known.path)
         try:
             known.verify(fd)
@@ -86,17 +88,17 @@ class Arrivals:
     def _judged(
         self, path: str, stamp: Stamp | None, unread: bool, bad: list[BadFile], judge: Callable[[], Fresh]
     ) -> Fresh:
-        """What `judge` finds. A file that is bad is added to `bad`, or its error is raised. That a growing file is
-        another one is always raised: it may have been rotated."""
+        """The result of `judge`. If the file is bad, adds it to `bad` or raises its error. FileChanged of a growing
+        file is always raised, because the file may have been rotated."""
         try:
             return judge()
         except MissingFile:
-            return []  # gone since the directory was listed: it was never promised to anyone
+            return []  # deleted since the directory was listed; no epoch was planned with it
         except BAD_FILE as problem:
             if not self._skip or (self._tail and isinstance(problem, FileChanged)):
                 raise
             code, message = in_short(problem)
-            bad.append(BadFile(path, code, message, stamp, unread))
+            bad.append(BadFile(path=path, code=code, message=message, stamp=stamp, unread=unread))
             return []
 
     # --- growing files ----------------------------------------------------------------------------
@@ -118,21 +120,26 @@ class Arrivals:
         for path, stamp in found.items():
             new = path not in moves and path not in self._log.last and not self._unchanged(path, stamp)
             if new or path in begun:
-                fresh += self._judged(path, stamp, True, bad, partial(self._extent, path, None))
+                fresh += self._judged(
+                    path=path, stamp=stamp, unread=True, bad=bad, judge=partial(self._extent, path, None)
+                )
         for path in moves:  # also those that the stream's path does not match
             self._grown(self._log.last[path], None, fresh, bad)
         self._log_all(fresh, bad)
 
     def _grown(self, known: Extent, stamp: Stamp | None, fresh: Fresh, bad: list[BadFile]) -> bool:
-        """Add what a growing file has more than is known of it; whether it is still that file."""
+        """Add the bytes that a growing file has gained. Returns False if it is another file now."""
         try:
-            fresh += self._judged(known.path, stamp, False, bad, partial(self._extent, known.path, known))
+            fresh += self._judged(
+                path=known.path, stamp=stamp, unread=False, bad=bad, judge=partial(self._extent, known.path, known)
+            )
         except FileChanged:
             return False
         return True
 
     def _moves(self, displaced: dict[str, Extent], intact: Set[str]) -> dict[str, str]:
-        """Where growing files are now, new name to old. None moves to the name of a file that is `intact`."""
+        """The new names of growing files that were rotated, as {new: old}. The name of an `intact` file is never a new
+        name."""
         siblings, moves = Siblings(), dict[str, str]()
         for path, known in displaced.items():
             home = rotated_to(known, siblings)
@@ -141,9 +148,10 @@ class Arrivals:
         return moves
 
     def _lost(self, path: str) -> BadFile:
-        """A growing file has other content, and its old content is nowhere: what came last may not have been read."""
+        """The entry for a growing file whose content was replaced and whose old content was not found. The last bytes
+        of the old content may not have been read."""
         size = self._log.last[path].end
-        problem = changed(path, f"was replaced or truncated, and no file beside it has the {size} bytes that it had,")
+        problem = changed(path, f"was replaced or truncated, and no other file there has its {size} old bytes,")
         if not self._skip:
             raise problem
         return BadFile(path, *in_short(problem), None, unread=False)
@@ -156,7 +164,7 @@ class Arrivals:
         self._log.append([e for _, e in sorted(fresh, key=lambda pair: (pair[0], pair[1].path))])
 
     def _unchanged(self, path: str, stamp: Stamp) -> bool:
-        """Whether a file is as it was when it was judged, good or bad."""
+        """True if a file has not changed since it was last checked, good or bad."""
         left_out = self._log.bad.get(path)
         return self._stamps.get(path) == stamp or (left_out is not None and left_out.stamp == stamp)
 
@@ -166,13 +174,14 @@ class Arrivals:
             self._seen[path] = stamp
 
     def _extent(self, path: str, known: Extent | None) -> Fresh:
-        """What the file has beyond what is known of it, with its time; nothing if that is no whole record yet."""
+        """The bytes of a file that are not logged yet, with its modification time. Empty if they are not a whole record
+        yet."""
         fd = open_file(path)
         try:
             stat, begin = os.fstat(fd), 0 if known is None else known.end
             if known is not None:
                 known.verify(fd)
-                self._log.last[path] = replace(known, inode=stat.st_ino)  # another one in a copied directory
+                self._log.last[path] = replace(known, inode=stat.st_ino)  # a copied directory has other inodes
             end = self._last_record_end(fd, begin, stat.st_size) if self._tail else stat.st_size
             codec = codec_of(path) if self._codec == "auto" else self._codec.removeprefix("none")
             if begin == 0 and not (self._tail and end == begin):
@@ -187,7 +196,7 @@ class Arrivals:
             os.close(fd)
 
     def _check_header(self, fd: int, path: str, codec: str) -> None:
-        """Raise HeaderMismatch now, when a file can still be repaired: nothing of it is promised to an epoch yet."""
+        """Raise HeaderMismatch while the file can still be repaired: no epoch has been planned with it."""
         if not self._headed:
             return
         with os.fdopen(os.dup(fd), "rb") as file:
@@ -195,11 +204,10 @@ class Arrivals:
             try:
                 head = Decompressor(file, codec, path).read(HEADER) if codec else file.read(HEADER)
                 with naming(path):
-                    self._format.header(head, True, len(head) < HEADER)
+                    self._format.preamble(head, True, len(head) < HEADER)
             except BAD_FILE as problem:
                 problem.advice += (
-                    " If only this file is wrong: correct it or take it away, then START a pipeline of "
-                    "the stream. "
+                    " If only this file is wrong: correct or remove it, then START a pipeline of the stream. "
                     f"To leave such files out: {SKIP_ADVICE}"
                 )
                 raise
@@ -219,5 +227,5 @@ class Arrivals:
 
 
 def _stamps(paths: Iterable[str]) -> dict[str, Stamp]:
-    """The stamps of the files that are there."""
+    """The stamps of the files that exist."""
     return {path: stamp for path in paths if (stamp := look_at(path)) is not None}

@@ -1,10 +1,10 @@
-"""Files that a stream leaves out (`on_bad_file = 'skip'`): who decides, and where the decision is kept.
+"""Files that a stream leaves out (`on_bad_file = 'skip'`).
 
-The file log is the one durable place of a decision, and the planning process its one writer. What is wrong with a file
-may show when it is listed: then the planner decides. Or it shows when a task reads it, perhaps in the middle: then the
-task reports it, the driver commits nothing of the epoch and leaves the report here (`hand_over`), and the planner that
-runs the epoch again takes it into its log before it hands out the first split. So every task of every run of the epoch
-that can commit leaves out the same bytes.
+Only the planning process decides to leave a file out, and it stores the decision only in the file log. It may find that
+a file is bad when it lists it. Or a task finds it while reading, perhaps in the middle of the file. Then the task
+reports it, and the driver commits nothing of the epoch and stores the report (`hand_over`). The planner that runs the
+epoch again adds the report to its log before it makes the first split. So every task of every run that can commit the
+epoch leaves out the same bytes.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from headrace.base.durable import private_directory, write_atomic
 from headrace.errors import HeadraceError
 from headrace.sources.extent import Stamp
 
-SHOWN = 20  # of the files that were left out, the newest
+SHOWN = 20  # the newest left-out files in the summary
 _HANDED = "skip.json"
 _SUMMARY = "bad_files.json"
 
 
 @dataclass(frozen=True, slots=True)
 class BadRange:
-    """What a task found: the bytes of extent number `extent` from `begin` on could not be read. `stamp` is the file's
-    at that time, if it is there."""
+    """A task's report that it could not read extent number `extent` from byte `begin` on. `stamp` is the file's stamp
+    at that time; None if the file is gone."""
 
     path: str
     extent: int
@@ -44,8 +44,9 @@ class BadRange:
 
 @dataclass(frozen=True, slots=True)
 class BadFile:
-    """A file that is left out, and why. `stamp` tells when it has changed and is worth another look; if nothing of it
-    was read before (`unread`), a repaired one is read like a new file. `extent` is left out, if it was logged."""
+    """A file that is left out, and why. The file is checked again when it no longer has `stamp`. With `unread`, nothing
+    of it was read before, and a repaired file is read like a new one. `extent` is its extent, if it was logged; it is
+    left out, too."""
 
     path: str
     code: str
@@ -69,42 +70,43 @@ def in_short(problem: HeadraceError) -> tuple[str, str]:
 
 
 def hand_over(source_dir: Path, found: Sequence[BadRange]) -> None:
-    """Leave what tasks found for the planner of the next run. Called on the driver."""
+    """Store the reports of tasks for the planner of the next run. The driver calls it."""
     private_directory(source_dir)
     write_atomic(source_dir / _HANDED, json.dumps([asdict(bad) for bad in found]).encode())
 
 
 def handed_over(source_dir: Path) -> list[BadRange]:
-    """What the driver left; the planner calls `taken` when it is in its log. If it is damaged, the epoch is run with
-    the files, and the tasks find them again."""
+    """The reports that the driver stored. The planner logs them, then calls `taken`. If the file is damaged there are
+    none: the epoch is run with the bad files, and tasks report them again."""
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         return [BadRange.parse(bad) for bad in json.loads((source_dir / _HANDED).read_bytes())]
     return []
 
 
 def taken(source_dir: Path) -> None:
-    """The planner has logged what was handed over."""
+    """Delete the reports, after the planner has logged them."""
     with contextlib.suppress(FileNotFoundError):
         (source_dir / _HANDED).unlink()
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """How many files were left out since the beginning, and the newest of them: path to code and message."""
+    """How many files the stream has left out, and the newest of them as (path, code and message)."""
 
     count: int = 0
     newest: tuple[tuple[str, str], ...] = ()
 
 
 def write_summary(source_dir: Path, count: int, files: Sequence[BadFile]) -> None:
-    """Publish for `status()` what the log holds; only if it is news."""
+    """Publish the left-out files for `status()`, if they have changed."""
     newest = tuple((f.path, f"[{f.code}] {f.message}") for f in list(files)[-SHOWN:])
     if read_summary(source_dir) != Skipped(count, newest):
         write_atomic(source_dir / _SUMMARY, json.dumps({"count": count, "newest": newest}).encode())
 
 
 def read_summary(source_dir: Path) -> Skipped:
-    """What the planner published last. It is derived from the log, so a damaged one is written again."""
+    """The summary that the planner published last. The planner derives it from the log, so it replaces a damaged
+    one."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads((source_dir / _SUMMARY).read_bytes())
         return Skipped(int(found["count"]), tuple((str(path), str(why)) for path, why in found["newest"]))

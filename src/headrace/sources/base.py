@@ -1,18 +1,18 @@
-"""What a source is: offsets on the driver's side, splits read by tasks.
+"""The interface of sources: the driver side plans offsets and splits, tasks read the splits.
 
-Driver side and task side share nothing but the split, which is pickled. Offsets are JSON-able dicts; an offset that
-`latest` returned must stay readable after a restart, so whatever it refers to is durable before it is returned.
+The two sides share only the split, which is pickled. Offsets are dictionaries that JSON can store. An offset that
+`latest` returned must stay readable after a restart, so everything it refers to is durable before it is returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from headrace.base.durable import private_directory
-from headrace.base.options import Option, check_options
+from headrace.base.options import Option, declared, read_settings
 from headrace.formats.base import BadRecord, Format
 from headrace.model.program import StreamDef
 from headrace.sources.badfiles import BadRange
@@ -23,11 +23,11 @@ Clock = Callable[[], float]  # seconds since 1970
 
 @dataclass(frozen=True, slots=True)
 class RawChunk:
-    """Whole records from one origin: `data` starts at byte `offset` of it.
+    """Whole records of one origin. `data` starts at byte `offset` of it.
 
-    `bad` are records that the source itself had to refuse (longer than `max_record_bytes`); they are not in `data`.
-    `unreadable` is a part of the split that could not be read: nothing of the epoch may be committed before the source
-    leaves it out.
+    `bad` are records that the source itself rejected, because they are longer than `max_record_bytes`; they are not in
+    `data`. `unreadable` is a part of the split that could not be read. Then nothing of the epoch may be committed until
+    the source leaves that part out.
     """
 
     origin: str
@@ -37,28 +37,28 @@ class RawChunk:
     unreadable: BadRange | None = None
 
 
-class Split(Protocol):
-    """A picklable piece of an epoch, for one task. Reading it twice gives the same chunks."""
+class InputSplit(Protocol):
+    """The part of an epoch that one task reads. It can be pickled. Reading it twice gives the same chunks."""
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
-        """The records that end in this split, in order, in chunks of bounded size."""
+        """Yield the records that end in this split, in order, in chunks of bounded size."""
         ...
 
 
 @runtime_checkable
-class LineTelling(Protocol):
-    """A split that can say on which line of its origin a record begins: what a person needs to find it."""
+class LocatesLines(Protocol):
+    """A split that knows on which line of its origin a record begins, so that error messages can name the line."""
 
     def line(self, origin: str, offset: int, fmt: Format) -> int | None:
-        """The line, from 1, on which byte `offset` of `origin` lies; None when there are no lines. May read the origin
-        up to that byte: only for errors."""
+        """The line number, from 1, of byte `offset` of `origin`; None if the origin has no lines. May read the origin
+        up to that byte, so it is only for errors."""
         ...
 
 
-class Source(Protocol):
-    """Lives in the process that plans epochs. One caller, one thread.
+class StreamSource(Protocol):
+    """The driver side of a source. It runs in the process that plans epochs; one thread calls it.
 
-    unit of parallelism: the split; delivery: replayable from any offset that was not committed.
+    Unit of parallelism: the split. Delivery: replayable from any offset that was not committed.
     """
 
     def initial(self) -> Offset:
@@ -66,62 +66,77 @@ class Source(Protocol):
         ...
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
-        """The end of the next epoch: at most about `max_bytes` beyond `start`. Returns an equal offset when there is
+        """The end of the next epoch, about `max_bytes` after `start` at most. Returns an equal offset if there is
         nothing new."""
         ...
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
-        """Cut (start, end] into splits, balanced for `parallelism` tasks; few when there is little to do."""
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
+        """Divide (start, end] into splits of similar size for `parallelism` tasks; into fewer if there is little
+        data."""
         ...
 
     def exhausted(self, at: Offset) -> bool:
-        """Whether the source is finite, or finite for now (all present files), and nothing lies beyond `at`."""
+        """True if there is nothing after `at` and the source is finite, or finite for now (all files that exist)."""
         ...
 
     def backlog(self, at: Offset) -> int:
-        """About how many bytes lie beyond `at`."""
+        """About how many bytes there are after `at`."""
         ...
 
     def commit(self, end: Offset) -> None:
-        """Everything up to `end` will never be asked for again."""
+        """Everything up to `end` is committed and will never be read again."""
         ...
 
 
-class SourceFactory(Protocol):
-    """Makes a source. `state_dir` is durable and belongs to this stream alone; `values` are the checked options."""
-
-    def __call__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> Source: ...
+S = TypeVar("S")
+S_in = TypeVar("S_in", contravariant=True)
 
 
-def check_nothing(stream: StreamDef, values: Mapping[str, Any]) -> None:
+class SourceFactory(Protocol[S_in]):
+    """Makes a source. `state_dir` is durable and belongs to this stream alone."""
+
+    def __call__(self, stream: StreamDef, settings: S_in, state_dir: Path, clock: Clock) -> StreamSource: ...
+
+
+def no_more_checks(stream: StreamDef, settings: object) -> None:
     """For sources whose options can only be wrong one by one."""
 
 
 @dataclass(frozen=True, slots=True)
-class SourceKind:
-    """A source as users name it in `WITH (source = '...')`. The bytes of a `pushed` one come through the gateway, which
-    runs while the stream does. CREATE OR REPLACE STREAM may change the options in `changeable` and keep the stream's
-    progress and pipelines: what was read does not depend on them."""
+class SourceKind(Generic[S]):
+    """A source as users name it in `WITH (source = '...')`.
+
+    `settings` declares its options. `check_settings` looks at what a single option cannot show, such as a missing
+    directory. The bytes of a `pushed` source come through the gateway, which runs while the stream does. CREATE OR
+    REPLACE STREAM may change the options in `changeable` and keep the stream's progress and pipelines: the rows that
+    were read do not depend on them.
+    """
 
     name: str
     help: str
-    options: tuple[Option, ...]
-    build: SourceFactory
-    verify: Callable[[StreamDef, Mapping[str, Any]], None] = check_nothing
+    settings: type[S]
+    build: SourceFactory[S]
+    check_settings: Callable[[StreamDef, S], None] = no_more_checks
     pushed: bool = False
     changeable: tuple[str, ...] = ()
 
-    def values(self, stream: StreamDef) -> dict[str, Any]:
-        """The values of this source's options; the stream's other options belong to its format."""
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that this source reads."""
+        kind: Any = self.settings
+        return declared(kind)
+
+    def settings_of(self, stream: StreamDef) -> S:
+        """Parse the source's own options among those of `stream`. The others belong to its format and the engine."""
         own = {o.name for o in self.options}
         mine = {k: v for k, v in stream.options.items() if k.lower() in own}
-        return check_options(f"source '{self.name}'", self.options, mine)
+        return read_settings(self.settings, f"source '{self.name}'", mine)
 
     def check(self, stream: StreamDef) -> None:
-        """What CREATE STREAM must refuse now rather than when the stream runs: paths that are not there, and so on."""
-        self.verify(stream, self.values(stream))
+        """Raise what CREATE STREAM should reject now rather than when the stream runs, such as a missing directory."""
+        self.check_settings(stream, self.settings_of(stream))
 
-    def make(self, stream: StreamDef, state_dir: Path, clock: Clock) -> Source:
-        """The source of `stream`; its log and other durable facts live in `state_dir`, which is made if missing."""
+    def make(self, stream: StreamDef, state_dir: Path, clock: Clock) -> StreamSource:
+        """The source of `stream`. Its durable files are in `state_dir`, which is created if missing."""
         private_directory(state_dir)
-        return self.build(stream, self.values(stream), state_dir, clock)
+        return self.build(stream, self.settings_of(stream), state_dir, clock)

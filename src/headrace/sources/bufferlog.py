@@ -1,4 +1,5 @@
-"""The log of the source `buffers`: what was listed, a JSON line each, after a line that says what was forgotten."""
+"""The log of the source `buffers`: one JSON line per listed buffer, after a line about the buffers that were
+removed."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from headrace.errors import StateDamaged
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Units up to number `unit`, which begins at `address`, are never asked for again. Of the buffers that are still
-    in the log, the first `skip` units are among them."""
+    """Units before number `unit`, which begins at `address`, are never read again. The buffers that are still in the
+    log contain `skip` of those units."""
 
     unit: int = 0
     address: int = 0
@@ -23,14 +24,14 @@ class Forgotten:
 
 
 class BufferLog:
-    """See the module. One writer."""
+    """Reads and writes the log. One process writes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines = 0
 
     def append(self, fresh: list[dict[str, Any]]) -> None:
-        """Keep buffers: on the disk when this returns."""
+        """Add buffers. They are on disk when this returns."""
         with open(self.path, "ab", opener=private_opener) as log:
             log.write(b"".join(map(_line, fresh)))
             log.flush()
@@ -38,12 +39,12 @@ class BufferLog:
         self.lines += len(fresh)
 
     def read(self) -> tuple[Forgotten, list[dict[str, Any]]]:
-        """What a log holds that another process wrote, and maybe did not end."""
+        """Read a log that an earlier process wrote. A last line that a crash cut is removed."""
         if not self.path.exists():
             return Forgotten(), []
         content = self.path.read_bytes()
         whole = content.rfind(b"\n") + 1
-        os.truncate(self.path, whole)  # a crash cut the last line: nothing of it was promised
+        os.truncate(self.path, whole)  # a crash cut the last line; no epoch was planned with it
         try:
             found = [json.loads(line) for line in content[:whole].splitlines()]
             head = Forgotten(**found.pop(0)) if found and "skip" in found[0] else Forgotten()
@@ -57,7 +58,7 @@ class BufferLog:
         return head, found
 
     def forget(self, head: Forgotten, origins: set[str]) -> None:
-        """Leave out all buffers of some origins: either all of it happens or nothing."""
+        """Remove all buffers of some origins, atomically."""
         kept = [one for one in self.read()[1] if one["origin"] not in origins]
         write_atomic(self.path, b"".join(map(_line, [asdict(head), *kept])))
         self.lines = len(kept)

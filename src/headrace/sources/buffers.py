@@ -1,15 +1,15 @@
-"""The source `buffers`: raw buffers that bring their own (origin, sequence), as files in a directory, in any order.
+"""The source `buffers`: raw buffers with (origin, sequence) in their names, as files in a directory, in any order.
 
-A file `<origin>.<sequence>.buf` is one buffer of an origin's bytes; `<origin>.<sequence>.end` is its last one. Records
-may begin in one buffer and end in another; the sequence shredder puts them together as the buffers turn up, so the rows
-are those of the bytes in order, whatever the order of the files. For replays, tests, and receivers that share a
+A file `<origin>.<sequence>.buf` is one buffer of an origin's bytes; `<origin>.<sequence>.end` is its last one. A record
+may begin in one buffer and end in another. The sequence shredder joins them as the buffers arrive, so the rows are
+those of the bytes in order, whatever the order of the files. It is for replays, tests, and receivers that share a
 directory.
 
-What was listed is kept in a log (with the places of its delimiters) before it is used: a restart feeds the shredder
-with the same buffers in the same order, and so finds the same units under the same numbers. An origin is forgotten when
-it has ended, all of it is committed, and its files are gone.
+Listed buffers are logged, with the positions of their delimiters, before they are used. After a restart the shredder
+gets the same buffers in the same order, so it finds the same units under the same numbers. The source forgets an origin
+when it has ended, all of it is committed, and its files are gone.
 
-unit of parallelism: a record, or the whole records of a buffer; delivery: exactly once into an epoch, replayable as
+Unit of parallelism: a record, or the whole records of a buffer. Delivery: exactly once into an epoch, replayable as
 long as the files stay.
 """
 
@@ -19,15 +19,15 @@ import os
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from headrace.base.options import Option, choice, text
+from headrace.base.options import choice, option, text
 from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDirectory
 from headrace.formats import FORMATS
 from headrace.formats.base import Format
@@ -35,7 +35,7 @@ from headrace.ingress.delimiting import Delimiting, finder_of
 from headrace.ingress.kernels.layout import U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.ingress.shredder import SequenceShredder, Shredded, bad_sequence
 from headrace.model.program import StreamDef
-from headrace.sources.base import Clock, Offset, RawChunk, SourceKind, Split
+from headrace.sources.base import Clock, InputSplit, Offset, RawChunk, SourceKind
 from headrace.sources.bufferlog import BufferLog, Forgotten
 from headrace.sources.extent import look_at
 from headrace.sources.listing import Listing
@@ -43,10 +43,10 @@ from headrace.sources.push import verify_delimited
 from headrace.sources.reading import CHUNK
 
 NAME = re.compile(r"(?P<origin>.+)\.(?P<sequence>\d+)\.(?P<kind>buf|end)")
-POLL = 0.1  # seconds between two looks at the directory, at least
-LIST = 5.0  # seconds after which the directory is listed although its time has not changed
+POLL = 0.1  # minimum seconds between two checks of the directory
+LIST = 5.0  # seconds after which the directory is listed even if its modification time has not changed
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
-FORGET_AT = 256  # lines of the log, at least, before it is worth a look
+FORGET_AT = 256  # lines that the log must have before it is shortened
 _ENDS = 1
 
 
@@ -64,21 +64,22 @@ class Fragment:
             with open(self.path, "rb") as file:
                 if os.fstat(file.fileno()).st_size != self.size:
                     raise FileChanged(
-                        f"{self.path} got another size after it was listed",
-                        advice="Put its old content back: buffers must stay as they are until they are read.",
+                        f"{self.path} changed its size after it was listed",
+                        advice="Restore its old content: buffers must not change until they are read.",
                         path=self.path,
                     )
                 return os.pread(file.fileno(), self.end - self.begin, self.begin)
         except FileNotFoundError:
             raise MissingFile(
-                f"{self.path} is gone before it was read", advice="Put it back: buffers must stay until they are read.",
+                f"{self.path} disappeared before it was read",
+                advice="Restore it: buffers must stay until they are read.",
                 path=self.path,
-            ) from None  # fmt: skip
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Whole records; `last` if the one at the end lacks its delimiter."""
+    """Whole records. `last` is true if the last of them lacks its delimiter."""
 
     fragments: tuple[Fragment, ...]
     last: bool
@@ -86,7 +87,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class BufferSplit:
-    """Some units in a row; they begin at `address`, counted over all units of the stream."""
+    """Consecutive units. They begin at `address`, which counts the bytes of all units of the stream."""
 
     origin: str
     address: int
@@ -105,17 +106,29 @@ class BufferSplit:
             yield RawChunk(self.origin, begin, b"".join(parts))
 
 
-class Buffers:
-    """Plans the epochs of a stream of buffers. See `headrace.sources.base.Source` for the promises."""
+@dataclass(frozen=True, slots=True)
+class BufferSettings:
+    """The options of `source = 'buffers'`."""
 
-    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+    path: str = option(text, required=True, help="a directory of files ORIGIN.SEQUENCE.buf, the last one .end")
+    last_record: Literal["drop", "keep"] = option(
+        choice("drop", "keep"),
+        default="drop",
+        help="what happens to a record without a delimiter at the end of a .end buffer",
+    )
+
+
+class Buffers:
+    """Plans the epochs of a stream of buffers. `headrace.sources.base.StreamSource` states the promises."""
+
+    def __init__(self, stream: StreamDef, settings: BufferSettings, state_dir: Path, clock: Clock) -> None:
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
         finder = finder_of(fmt)
-        assert finder is not None, "CREATE STREAM refuses such formats"
+        assert finder is not None, "CREATE STREAM rejects such formats"
         self.finder: Delimiting = finder
         self.origin = f"buffers:{stream.name}"
-        self.path = Path(values["path"])
-        self.keep_last: bool = values["last_record"] == "keep"
+        self.path = Path(settings.path)
+        self.keep_last = settings.last_record == "keep"
         self.clock = clock
         self.shredder = SequenceShredder(finder.states)
         self._log = BufferLog(state_dir / "buffers.log")
@@ -124,16 +137,16 @@ class Buffers:
         self._known: dict[str, int] = {}  # path -> reference
         self._next_buffer = self._next_origin = 0
         self._origins: dict[str, int] = {}
-        self._ended: set[int] = set()  # their last buffer is here
-        self._complete: set[int] = set()  # ... and all before it
-        self._first = self._begin = 0  # number and address of the first unit that is not committed
+        self._ended: set[int] = set()  # origins whose last buffer has arrived
+        self._complete: set[int] = set()  # ... and all buffers before it
+        self._first = self._begin = 0  # number and address of the first uncommitted unit
         self._units: list[Unit] = []
         self._owners: list[int] = []  # the origin of each unit
         self._ends: list[int] = []  # the address after each unit
         self._committed: Counter[int] = Counter()  # units by origin
-        self._listing = Listing(values["path"])
+        self._listing = Listing(settings.path)
         self._polled = self._listed = float("-inf")
-        self._unsettled = False  # whether a file was still being written
+        self._unsettled = False  # true if a file was still being written
         head, kept = self._log.read()
         if kept:
             self._take(kept, self.shredder.arrive(*self._arrivals(kept)))
@@ -150,8 +163,8 @@ class Buffers:
         at: int = start["unit"]
         if at > self._end:
             raise StateDamaged(
-                f"{self._log.path} was cut or lost: an epoch has read {at} units, and it knows {self._end}",
-                advice="Put it back from a backup, restore a savepoint, or drop the stream and create it again.",
+                f"{self._log.path} was truncated or lost: an epoch has read {at} units, but it has only {self._end}",
+                advice="Restore it from a backup, restore a savepoint, or drop the stream and create it again.",
                 path=str(self._log.path),
             )
         if at == self._end:
@@ -161,7 +174,7 @@ class Buffers:
             end = min(end, max(at + 1, self._unit_at(self._address(at) + max_bytes + 1)))
         return {"unit": end}
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
         low, high = start["unit"], end["unit"]
         begin, total = self._address(low), self._address(high) - self._address(low)
         count = max(1, min(parallelism, -(-total // SMALLEST_SPLIT)))
@@ -191,16 +204,16 @@ class Buffers:
             self._forget_at = max(FORGET_AT, 2 * self._log.lines)
 
     def _drop(self, count: int) -> None:
-        """The first units are committed."""
+        """Remove the first `count` units: they are committed."""
         self._committed.update(self._owners[:count])
         del self._units[:count], self._owners[:count], self._ends[:count]
 
     def _forget(self) -> None:
-        """Forget the origins that are complete, committed and gone from the directory: should their names come back,
-        they are new ones."""
+        """Forget the origins that are complete, committed and gone from the directory. If such a name comes back, it is
+        a new origin."""
         try:
             present = set(map(_origin, os.listdir(self.path)))
-        except OSError:  # the next poll says so
+        except OSError:  # the next poll reports it
             return
         pending = set(self._owners)
         gone = {
@@ -250,7 +263,7 @@ class Buffers:
             self._add(whole)
 
     def _look(self, path: str, size: int) -> dict[str, Any] | None:
-        """What is kept of a buffer; None if it is still being written, or gone."""
+        """The log entry of a buffer; None if it is still being written, or gone."""
         try:
             data = Path(path).read_bytes()
         except FileNotFoundError:
@@ -268,10 +281,10 @@ class Buffers:
                 "ends": ends, "outcomes": outcomes.tolist()}  # fmt: skip
 
     def _add(self, fresh: list[dict[str, Any]]) -> None:
-        """Feed buffers to the shredder, and log those that it accepts. Raises BAD_SEQUENCE at the first that cannot
-        be."""
+        """Pass buffers to the shredder, and log those that it accepts. Raises BadSequence for the first that it
+        rejects."""
         arrivals, outcomes = self._arrivals(fresh)
-        # The shredder has forgotten an origin that is complete, and would take its numbers again.
+        # The shredder has forgotten complete origins, and would accept their sequence numbers again.
         late = np.flatnonzero(np.isin(arrivals[:, 0], list(self._complete)))
         at, end, refused = 0, int(late[0]) if len(late) else len(fresh), ""
         while at < end and refused in ("", "out_of_range"):
@@ -293,7 +306,7 @@ class Buffers:
             self._next_origin += origin == self._next_origin
             first, last, _ = one["outcomes"][0]
             flags = _ENDS if one["ends"] else 0
-            # Beyond 63 bits is beyond any ring: let the shredder say so.
+            # A number beyond 63 bits is outside any ring; the shredder rejects it.
             sequence = min(one["sequence"], 2**62 + 1)
             rows.append([origin, sequence, self._next_buffer + i, first, last, one["size"], flags])
         return np.array(rows, np.int64), np.array([one["outcomes"] for one in fresh], np.int32)
@@ -325,26 +338,18 @@ def _origin(path: str) -> str:
     return name["origin"] if name else ""
 
 
-def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
+def _check(stream: StreamDef, settings: BufferSettings) -> None:
     verify_delimited(stream)
-    if not Path(values["path"]).is_dir():
+    if not Path(settings.path).is_dir():
         raise UnreadableDirectory(
-            f"{values['path']} is no directory", advice="Make it, or correct path.", path=values["path"]
+            f"{settings.path} is not a directory", advice="Create it, or correct path.", path=settings.path
         )
 
 
 BUFFERS = SourceKind(
-    "buffers",
-    "raw buffers with origin and sequence number, as files in a directory",
-    (
-        Option("path", text, required=True, help="a directory of files ORIGIN.SEQUENCE.buf, the last one .end"),
-        Option(
-            "last_record",
-            choice("drop", "keep"),
-            default="drop",
-            help="what becomes of a record without delimiter at the end of a buffer .end",
-        ),
-    ),
-    Buffers,
-    _verify,
+    name="buffers",
+    help="raw buffers with origin and sequence number, as files in a directory",
+    settings=BufferSettings,
+    build=Buffers,
+    check_settings=_check,
 )

@@ -1,8 +1,8 @@
-"""A byte range of one file, and how the file is known again.
+"""A byte range of one file, and how the file is recognized later.
 
 The identity of a file is its name, its size and a digest of sampled blocks. Modification time, change time and inode
-only say cheaply that nothing has changed: when one of them differs the digest decides, so a directory that was copied
-or restored from a backup holds the same files as before.
+are only a cheap test that nothing has changed. If one of them differs, the digest decides. So a directory that was
+copied or restored from a backup has the same files as before.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from headrace.errors import (
 from headrace.formats.codecs import codec_of
 
 BLOCK = 4096
-# Blocks in the digest of an immutable file: spread evenly, with the first and the last. Open, stat and digest of a
-# file of 1 MiB take 15 us with 2 blocks and 111 us with 16; a digest of all of it takes 2 ms.
+# Blocks in the digest of an immutable file: evenly spread, with the first and the last. Open, stat and digest of a file
+# of 1 MiB take 15 us with 2 blocks and 111 us with 16; a digest of the whole file takes 2 ms.
 SEALED_BLOCKS = 16
-TAIL_BLOCKS = 2  # of a file that grows: its beginning, and the end of what was logged
-# A change within one tick of the file system's clock (4 ms on ext4, 2 s on FAT) does not show in its times, so times
-# younger than this prove nothing.
+TAIL_BLOCKS = 2  # of a growing file: its beginning, and the end of the logged bytes
+# Two changes within one tick of the file system's clock (4 ms on ext4, 2 s on FAT) have the same time, so times younger
+# than this prove nothing.
 SETTLED_NS = 2_000_000_000
 
-# What `on_bad_file` is about: one file is wrong, the others can be read. Other OSErrors may pass and are retried.
+# The errors that `on_bad_file` handles: one file is bad, the others can be read. Other OSErrors may be temporary and
+# are retried.
 BAD_FILE = (DamagedStream, FileChanged, HeaderMismatch, MissingFile, UnreadableFile)
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a stat says of a file. Two equal stamps are the same file, unchanged, if the first was `settled`."""
+    """The result of stat for a file. Equal stamps mean the same unchanged file, if the first one was `settled`."""
 
     size: int
     mtime_ns: int
@@ -53,7 +54,8 @@ class Stamp:
 
     @property
     def settled(self) -> bool:
-        """Whether a later change would show. Nobody can set the change time, so it alone is asked."""
+        """True if a later change would give another stamp. Only the change time counts, because no program can set
+        it."""
         return time.time_ns() - self.ctime_ns > SETTLED_NS
 
 
@@ -61,9 +63,9 @@ class Stamp:
 class Extent:
     """Bytes [begin, end) of a file, and a digest of `blocks` samples of its first `end` bytes.
 
-    `sealed` files are immutable, and `end` is their size; the others may grow beyond `end` (`tail`). A `whole` extent
-    is read in order by one task, decompressed by `codec` if it has one. The times are 0 when they prove nothing: they
-    were too young, or the log was written before they were kept.
+    `sealed` files are immutable, and `end` is their size; the others may grow beyond `end` (`tail`). One task reads a
+    `whole` extent in order, decompressed with `codec` if it has one. The times are 0 if they prove nothing: they were
+    too young, or an older version wrote the log.
     """
 
     path: str
@@ -87,18 +89,18 @@ class Extent:
 
     @staticmethod
     def parse(line: dict[str, Any]) -> Extent:
-        """An extent from its log line. Older lines have the digest of the first 4 KiB as `head`."""
+        """Parse an extent's log line. In older lines `head` is the digest of the first 4 KiB."""
         if "head" in line:
             line = {k: v for k, v in line.items() if k not in ("head", "head_bytes")} | {"digest": line["head"]}
         return Extent(**line)
 
     @property
     def stamp(self) -> Stamp | None:
-        """The file's stamp when it was logged; None if that proves nothing."""
+        """The file's stamp when it was logged; None if it proves nothing."""
         return Stamp(self.end, self.mtime_ns, self.ctime_ns, self.inode) if self.ctime_ns else None
 
     def open(self) -> int:
-        """A descriptor of the file that was logged; a growing one is found again after it was rotated. Raises
+        """Open the logged file and return its descriptor. Finds a growing file again after it was rotated. Raises
         FileChanged, MissingFile or UnreadableFile."""
         try:
             return self._open(self.path)
@@ -118,7 +120,7 @@ class Extent:
         return fd
 
     def verify(self, fd: int) -> None:
-        """Raise FileChanged unless `fd` is the file that was logged, with at least the bytes that were logged."""
+        """Raise FileChanged unless `fd` is the logged file and still has the logged bytes."""
         size = os.fstat(fd).st_size
         if size < self.end:
             raise changed(self.path, f"shrank from {self.end} to {size} bytes")
@@ -128,12 +130,12 @@ class Extent:
             raise changed(self.path, "was replaced")
 
     def matches(self, fd: int) -> bool:
-        """Whether `fd` begins with the bytes that were logged, as far as the digest can tell."""
+        """True if `fd` begins with the logged bytes, as far as the digest shows."""
         return os.fstat(fd).st_size >= self.end and sampled(fd, self.end, self.blocks) == self.digest
 
 
 def sampled(fd: int, end: int, blocks: int) -> str:
-    """A digest of `blocks` blocks, evenly spread over the first `end` bytes; of all bytes, if that is no more."""
+    """A digest of `blocks` blocks, evenly spread over the first `end` bytes; of all those bytes if they are fewer."""
     digest = hashlib.blake2b(digest_size=16)
     if blocks == 1:
         digest.update(os.pread(fd, min(end, BLOCK), 0))
@@ -146,19 +148,19 @@ def sampled(fd: int, end: int, blocks: int) -> str:
 
 
 def open_file(path: str) -> int:
-    """A descriptor for reading. Raises MissingFile or UnreadableFile."""
+    """Open a file for reading and return its descriptor. Raises MissingFile or UnreadableFile."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise MissingFile(
-            f"{path} is gone before it was read",
-            advice="Put it back, and the stream goes on. If it is lost for good: " + SKIP_ADVICE,
+            f"{path} disappeared before it was read",
+            advice="Restore it, and the stream continues. If it is lost: " + SKIP_ADVICE,
             path=path,
         ) from None
     except PermissionError:
         raise UnreadableFile(
             f"{path} cannot be read",
-            advice="Make it readable for the user who runs headrace, or remove it, and the stream goes on. "
+            advice="Make it readable for the user who runs headrace, or remove it, and the stream continues. "
             "To leave such files out: " + SKIP_ADVICE,
             path=path,
         ) from None
@@ -170,24 +172,24 @@ SKIP_ADVICE = (
 
 
 def changed(path: str, how: str) -> FileChanged:
-    """The error for a file that is not what it was."""
+    """The error for a file whose content has changed."""
     return FileChanged(
         f"{path} {how} after it was listed",
-        advice="Put its old content back, and the new content under a name of its own; then START one of its "
-        "pipelines. For files that grow at their end set tail = 'true'. If the old content is lost: " + SKIP_ADVICE,
+        advice="Restore its old content and store the new content under another name, then START a pipeline of the "
+        "stream. For files that grow at their end set tail = 'true'. If the old content is lost: " + SKIP_ADVICE,
         path=path,
         how=how,
     )
 
 
 class Siblings:
-    """The files in the directories that a search looked at; each is listed once."""
+    """The files in the directories of one search. Lists each directory once."""
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[str, int]] = {}
 
     def of(self, directory: str) -> dict[str, int]:
-        """Path to inode of the files that are not compressed; none if it cannot be listed."""
+        """The inodes of the uncompressed files, by path. Empty if the directory cannot be listed."""
         if directory not in self._seen:
             found = self._seen[directory] = {}
             with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -198,12 +200,12 @@ class Siblings:
 
 
 def rotated_to(extent: Extent, siblings: Siblings) -> str | None:
-    """Where the file of a growing extent is now, in the same directory: renamed (logrotate's default), or copied
-    before it was truncated in place (copytruncate). None if its bytes are nowhere.
+    """The current path of a rotated growing file, in the same directory: renamed (logrotate's default), or copied
+    before it was truncated in place (copytruncate). None if its bytes are not found.
 
-    A renamed file has the inode and the bytes that were logged, and a name that begins like the old one: the inode of a
-    deleted file is soon given to another, which may begin with the same lines. A copy has another inode, so the file at
-    the old path must still have the one that was logged.
+    A renamed file has the logged inode, the logged bytes and a name that begins like the old one. The name counts,
+    because the file system soon reuses the inode of a deleted file, and the new file may begin with the same lines. A
+    copy has another inode, so the file at the old path must still have the logged one.
     """
     files = siblings.of(os.path.dirname(extent.path))
     beginning = os.path.splitext(extent.path)[0]
@@ -215,7 +217,7 @@ def rotated_to(extent: Extent, siblings: Siblings) -> str | None:
 
 
 def holds(path: str, extent: Extent) -> bool:
-    """Whether the file at `path` begins with the bytes of an extent."""
+    """True if the file at `path` begins with the bytes of an extent."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -227,21 +229,21 @@ def holds(path: str, extent: Extent) -> bool:
 
 
 def look_at(path: str) -> Stamp | None:
-    """The stamp of a file; None if it is not there. Raises UnreadableDirectory."""
+    """The stamp of a file; None if it does not exist. Raises UnreadableDirectory."""
     try:
         return Stamp.of(os.stat(path))
     except FileNotFoundError:
         return None
     except PermissionError as problem:
         raise UnreadableDirectory(
-            f"the files in {os.path.dirname(path)} cannot be looked at: {problem.strerror}",
+            f"the files in {os.path.dirname(path)} cannot be accessed: {problem.strerror}",
             advice="Check its permissions: the user who runs headrace must be allowed to enter it.",
             path=os.path.dirname(path),
         ) from None
 
 
 def stamp_at(path: str) -> Stamp | None:
-    """The stamp of a file that could not be read; None if there is none to be had."""
+    """The stamp of a file that could not be read; None if it has none."""
     try:
         return look_at(path)
     except (HeadraceError, OSError):

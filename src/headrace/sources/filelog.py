@@ -1,16 +1,16 @@
 """The durable log of a file source: which bytes of which files make up the stream, in order.
 
-An *extent* is a byte range of one file. The log is JSON lines, appended and fsynced before `append` returns, so an
-offset (extent, position) means the same bytes after any restart; now and then it is compacted, that is replaced whole
-by one without what was read. One writer, in the process that plans epochs.
+An *extent* is a byte range of one file. The log has JSON lines, which are appended and synced before `append` returns.
+So an offset (extent, position) means the same bytes after any restart. Sometimes the log is compacted: replaced by one
+without the extents that were read. Only the process that plans epochs writes it.
 
 A line is an extent, or one of
-    {"first", "bytes", "lines", ...}    at the beginning of a compacted log: what the forgotten lines amounted to
-    {"known": extent, "gone": time}     the newest extent of a file whose extents are forgotten
-    {"rotated": {new: old}}             growing files that have other names now; all of one listing, in one line
-    {"unknown": path}                   nothing is known of the name: its file was rotated away
+    {"first", "bytes", "lines", ...}    at the beginning of a compacted log: totals of the removed lines
+    {"known": extent, "gone": time}     the newest extent of a file whose extents were removed
+    {"rotated": {new: old}}             growing files that were renamed; one line for all of one listing
+    {"unknown": path}                   the file of this name was rotated away, and there is no new one
     {"bad": file}                       a file that is left out; its extent, if it has one, is never read
-    {"good": path}                      it is what it was again
+    {"good": path}                      a left-out file has its old content again
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from headrace.errors import StateDamaged
 from headrace.sources.badfiles import BadFile
 from headrace.sources.extent import Extent
 
-COMPACT_LINES = 1000  # a shorter log is left as it is
+COMPACT_LINES = 1000  # a shorter log is not compacted
 KEEP_GONE = 7 * 24 * 3600.0  # seconds
 
 
 class FileLog:
     """The extents of a stream, in memory and on disk.
 
-    Extents are numbered for ever; those before `first` have been read and are forgotten, but for what is known of
-    their files. A file that was read and is gone is remembered for KEEP_GONE, so that one that comes back, with a
-    mount for instance, is not read again.
+    The numbers of extents never change. Extents before `first` were read and removed; only the newest extent of each
+    file is kept. A file that was read and is gone is remembered for KEEP_GONE seconds. If it comes back in that time,
+    with a mount for instance, it is not read again.
 
-    `bad` are the files that are left out now, `left_out` the extents of them (and of those that were repaired), and
-    `bad_count` how often a file was found bad. `followed` are files that grow and were rotated: they are read on under
-    their new names, also where the stream's path does not match those.
+    `bad` are the files that are left out now, `left_out` their extents (and those of repaired files), and `bad_count`
+    is how often a file was found bad. `followed` are growing files that were rotated: they are read under their new
+    names, even if the stream's path does not match those.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,9 +53,9 @@ class FileLog:
         self.bad: dict[str, BadFile] = {}  # by path, oldest first
         self.left_out: set[int] = set()
         self.bad_count = 0
-        self._gone: dict[str, float] = {}  # path -> since when it is not there, as compactions saw it
+        self._gone: dict[str, float] = {}  # path -> since when it is missing, as far as compactions know
         self._before: list[int] = [0]  # bytes before extent `first` + i
-        self._lines = self._compacted = 0  # now, and after the newest compaction
+        self._lines = self._compacted = 0  # lines now, and lines after the newest compaction
         self._load()
 
     def _load(self) -> None:
@@ -64,7 +64,7 @@ class FileLog:
         except FileNotFoundError:
             return
         whole = content.rfind(b"\n") + 1
-        if whole != len(content):  # a crash cut the last line: it was never promised to anyone
+        if whole != len(content):  # a crash cut the last line; no epoch was planned with it
             os.truncate(self.path, whole)
         for number, line in enumerate(content[:whole].splitlines(), 1):
             try:
@@ -116,24 +116,24 @@ class FileLog:
         self._before.append(self._before[-1] + extent.end - extent.begin)
 
     def append(self, extents: Sequence[Extent]) -> None:
-        """Add extents; they are durable when this returns."""
+        """Add extents. They are durable when this returns."""
         self._write([asdict(e) for e in extents])
         for extent in extents:
             self._add(extent)
 
     def leave_out(self, files: Sequence[BadFile]) -> None:
-        """Add files that are left out from now on; durable when this returns."""
+        """Leave files out from now on. Durable when this returns."""
         self._write([{"bad": asdict(f)} for f in files])
         for file in files:
             self._leave_out(file, counted=True)
 
     def take_back(self, path: str) -> None:
-        """A file that was left out is what it was before."""
+        """Use a left-out file again: it has its old content."""
         self._write([{"good": path}])
         self.bad.pop(path, None)
 
     def rotate(self, moves: Mapping[str, str]) -> None:
-        """Growing files have other names now: `moves` has the old by the new ones. Durable when this returns."""
+        """Rename growing files. `moves` maps new to old names. Durable when this returns."""
         if moves:
             self._write([{"rotated": dict(moves)}])
             self._rotate(moves)
@@ -160,13 +160,13 @@ class FileLog:
 
     @property
     def grown(self) -> bool:
-        """Whether the log is worth compacting: twice as long as the last time, so that all compactions together cost
-        no more than writing it did."""
+        """True if the log should be compacted: it is twice as long as after the last time. So all compactions together
+        cost no more than writing the log."""
         return self._lines >= max(COMPACT_LINES, 2 * self._compacted)
 
     def compact(self, oldest: int, present: Set[str], now: float) -> None:
-        """Forget the extents before number `oldest`, which no offset will name again, and the files that were read
-        and have been gone for KEEP_GONE. `present` are the files that are there."""
+        """Remove the extents before number `oldest`, which no epoch will read again, and the files that were read and
+        have been missing for KEEP_GONE seconds. `present` are the files that exist."""
         dropped = max(0, min(oldest - self.first, len(self.extents)))
         extents = self.extents[dropped:]
         open_paths = {e.path: e for e in extents}
@@ -182,7 +182,7 @@ class FileLog:
 
         lines = list(known(p for p in self.last if p not in open_paths and p not in forgotten))
         lines += [asdict(e) for e in extents]
-        # Where files were rotated, the extents that are kept do not say what the names stand for now.
+        # If files were rotated, the remaining extents do not show which file has which name now.
         rotated = (p for p in open_paths if p in self.last and (p in self.followed or self.last[p] != open_paths[p]))
         lines += known(rotated)
         lines += [{"unknown": p} for p in open_paths if p not in self.last]
@@ -205,34 +205,34 @@ class FileLog:
 
     @property
     def total(self) -> int:
-        """All bytes logged."""
+        """The number of logged bytes."""
         return self._before[-1]
 
     def address(self, extent: int, pos: int) -> int:
-        """Where (extent, position in its file) lies in the concatenation of all extents."""
+        """The position of (extent, position in its file) in the concatenation of all extents."""
         if (extent, pos) == (0, 0) and self.empty:
             return 0
         if extent >= self.first + len(self.extents):
             raise StateDamaged(
-                f"{self.path} was cut or lost: an epoch has read up to extent {extent}, and it knows "
+                f"{self.path} was truncated or lost: an epoch has read up to extent {extent}, but it has only "
                 f"{self.first + len(self.extents)}",
-                advice="Put it back from a backup, restore a savepoint, or drop the stream and create it again.",
+                advice="Restore it from a backup, restore a savepoint, or drop the stream and create it again.",
                 path=str(self.path),
             )
         if extent < self.first:
             raise StateDamaged(
-                f"{self.path} has forgotten extent {extent}, which an epoch asks for", path=str(self.path), line=extent
+                f"{self.path} has no extent {extent} any more, but an epoch needs it", path=str(self.path), line=extent
             )
         return self._before[extent - self.first] + pos - self.extents[extent - self.first].begin
 
     def place(self, address: int) -> tuple[int, int]:
-        """The (extent, position) of an address; at a boundary, the end of the earlier extent."""
+        """The (extent, position) of an address. At a boundary it is the end of the earlier extent."""
         i = max(0, bisect_right(self._before, address - 1) - 1) if address else 0
         i = min(i, len(self.extents) - 1)
         return self.first + i, self.extents[i].begin + address - self._before[i]
 
     def extent(self, number: int) -> Extent:
-        """An extent that was not forgotten."""
+        """The extent with this number, which must not be removed."""
         return self.extents[number - self.first]
 
 

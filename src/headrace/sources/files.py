@@ -1,22 +1,23 @@
-"""The source `files`: NDJSON, CSV and other record files in a directory, read once each, by all cores.
+"""The source `files`: NDJSON, CSV and other record files in a directory. Each is read once, by all cores.
 
-New files are picked up as they appear. A file is immutable by default (written elsewhere, renamed into place) and its
-end ends the last record; with `tail = 'true'` files grow and a last record without delimiter waits. Within one listing
-files are ordered by (mtime, path).
+New files are read as they appear. By default files are immutable (written elsewhere, then renamed into place), and the
+end of a file ends its last record. With `tail = 'true'` files grow, and a last record without a delimiter waits for the
+rest. The files of one listing are ordered by (mtime, path).
 
-unit of parallelism: a byte range of a file; delivery: exactly once into an epoch, replayable as long as the files stay.
+Unit of parallelism: a byte range of a file. Delivery: exactly once into an epoch, replayable as long as the files stay.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from headrace.base.options import Option, boolean, choice, text
+from headrace.base.options import boolean, choice, option, text
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
@@ -24,50 +25,74 @@ from headrace.model.program import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.arrivals import Arrivals
 from headrace.sources.badfiles import BadFile, BadRange, handed_over, taken, write_summary
-from headrace.sources.base import Clock, Offset, SourceKind, Split
+from headrace.sources.base import Clock, InputSplit, Offset, SourceKind
 from headrace.sources.filelog import FileLog
 from headrace.sources.listing import Listing
 from headrace.sources.reading import FileRange, FileSplit
 
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
-POLL = 0.1  # seconds between two looks at the directory, at least
-# In a directory that has not changed all files are looked at every FULL seconds or, if that takes long, so seldom that
-# it takes a fiftieth of a core; at the latest after FULL_AT_MOST seconds. Whether files have grown shows in no other
-# way: that may take a fortieth.
+POLL = 0.1  # minimum seconds between two checks of the directory
+# In a directory that has not changed, all files are checked every FULL seconds. If that takes long, they are checked so
+# rarely that it takes a fiftieth of a core, but at least every FULL_AT_MOST seconds. For growing files a check is the
+# only way to see new bytes, so it may take a fortieth.
 FULL, FULL_AT_MOST, FULL_SHARE, TAIL_SHARE = 5.0, 60.0, 50, 40
-CHEAP = 0.005  # processor seconds: a listing that takes no longer is made whenever somebody must know
+CHEAP = 0.005  # CPU seconds: a listing that takes no longer is made whenever a caller needs an exact answer
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """The options of `source = 'files'`."""
+
+    path: str = option(text, required=True, help="a directory, a glob pattern or a file")
+    tail: bool = option(
+        boolean, default=False, help="files grow at their end; a last record without a delimiter waits for the rest"
+    )
+    start: Literal["earliest", "latest"] = option(
+        choice("earliest", "latest"),
+        default="earliest",
+        help="where a new stream begins: with the files that are there, or with those that come later",
+    )
+    codec: str = option(
+        choice("auto", "none", *CODECS),
+        default="auto",
+        help="how files are compressed; auto decides by .gz .zst .lz4 .sz .bz2; one task reads each compressed file",
+    )
+    on_bad_file: Literal["fail", "skip"] = option(
+        choice("fail", "skip"),
+        default="fail",
+        help="what a file that cannot be read does: fail stops the stream, skip leaves the file out and reports it",
+    )
 
 
 class Files:
-    """Plans the epochs of a file stream. See `headrace.sources.base.Source` for the promises."""
+    """Plans the epochs of a file stream. `headrace.sources.base.StreamSource` states the promises."""
 
-    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+    def __init__(self, stream: StreamDef, settings: FileSettings, state_dir: Path, clock: Clock) -> None:
         self.format = FORMATS[stream.format].make(stream.schema, stream.options)
-        self.tail: bool = values["tail"]
-        self.listing = Listing(values["path"], may_be_away=self.tail)
+        self.tail = settings.tail
+        self.listing = Listing(settings.path, may_be_away=self.tail)
         self.log = FileLog(state_dir / "files.log")
-        self.skip: bool = values["on_bad_file"] == "skip"
-        given = {name.lower(): value for name, value in stream.options.items()}
+        self.skip = settings.on_bad_file == "skip"
         self.arrivals = Arrivals(
             self.log,
             self.format,
             tail=self.tail,
-            codec=values["codec"],
-            headed=boolean(given.get("header", "false")),
+            codec=settings.codec,
+            headed=self.format.has_header,
             skip=self.skip,
         )
-        self.start: str = values["start"]
+        self.start = settings.start
         self._directory, self._start_file = state_dir, state_dir / "start.json"
         self.clock = clock
         self._polled = self._next_poll = self._next_full = 0.0
-        self._cost = 0.0  # processor seconds that the newest listing took
-        self._looked = False  # whether the newest call of `latest` has looked at the directory
+        self._cost = 0.0  # CPU seconds of the newest listing
+        self._looked = False  # true if the newest call of `latest` has checked the directory
         self._present: set[str] | None = None
         self._take_over()
 
     def initial(self) -> Offset:
-        """With start = 'latest', the end of what is there when this is asked first; later the same, because Spark may
-        ask again after a crash, and what came meanwhile must not be passed over."""
+        """With start = 'latest', the end of the files that exist at the first call. Later calls return the same offset:
+        Spark may ask again after a crash, and files that came in between must not be skipped."""
         if self.start == "earliest":
             return {"extent": 0, "pos": 0}
         if not self._start_file.exists():
@@ -79,7 +104,7 @@ class Files:
 
     def latest(self, start: Offset, max_bytes: int | None) -> Offset:
         if self.log.empty:
-            self._address(start)  # a lost log is not made again from a listing: files might come in another order
+            self._address(start)  # a lost log cannot be rebuilt from a listing: files might get another order
         self._looked = self._poll()
         begin = self._address(start)
         if begin >= self.log.total:
@@ -90,7 +115,7 @@ class Files:
             pos = self.log.extent(extent).end
         return {"extent": extent, "pos": pos}
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
         low, high = self._address(start), self._address(end)
         count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
         cuts = [low + (high - low) * i // count for i in range(count + 1)]
@@ -99,8 +124,8 @@ class Files:
         return [s for s in splits if s.ranges]
 
     def exhausted(self, at: Offset) -> bool:
-        """Only a look at the directory that was made now can say so, or by the call of `latest` just before: when that
-        would take too much of a core, this is False."""
+        """True only after a check of the directory, now or in the call of `latest` just before. False if a check would
+        take too much of a core."""
         if self._address(at) < self.log.total:
             return False
         looked, self._looked = self._poll(force=True) or self._looked, False
@@ -111,7 +136,7 @@ class Files:
         return self.log.total - self._address(at)
 
     def commit(self, end: Offset) -> None:
-        """Let the log forget what no epoch can ask for, when it has grown."""
+        """Compact the log if it has grown: no epoch will read the committed extents again."""
         if self.log.grown and self._present is not None:
             self.log.compact(end["extent"], self._present, self.clock())
 
@@ -119,7 +144,7 @@ class Files:
         return self.log.address(offset["extent"], offset["pos"])
 
     def _movable(self, address: int) -> int:
-        """`address`, or the end of the extent that holds it if that must be read whole."""
+        """`address`, or the end of the extent that contains it if one task must read the whole extent."""
         if address == 0 or not self.log.extents:
             return address
         extent, _ = self.log.place(address)
@@ -137,15 +162,22 @@ class Files:
             low += end - begin
 
     def _take_over(self) -> None:
-        """Leave out what tasks could not read in an earlier run of an epoch, before an epoch is planned."""
+        """Leave out the files that tasks could not read in an earlier run, before any epoch is planned."""
         logged = range(self.log.first, self.log.first + len(self.log.extents))
-        first: dict[int, BadRange] = {}  # what is left out is the extent, from the first byte that could not be read
+        first: dict[int, BadRange] = {}  # by extent: the report with the lowest byte
         for bad in sorted(handed_over(self._directory), key=lambda bad: bad.begin):
             if bad.extent in logged and bad.extent not in self.log.left_out:
                 first.setdefault(bad.extent, bad)
         self.log.leave_out(
             [
-                BadFile(bad.path, bad.code, bad.message, bad.stamp, self._unread(bad.extent, bad.begin), bad.extent)
+                BadFile(
+                    path=bad.path,
+                    code=bad.code,
+                    message=bad.message,
+                    stamp=bad.stamp,
+                    unread=self._unread(bad.extent, bad.begin),
+                    extent=bad.extent,
+                )
                 for bad in first.values()
             ]
         )
@@ -153,17 +185,17 @@ class Files:
         self._publish_bad()
 
     def _unread(self, extent: int, begin: int) -> bool:
-        """Whether no epoch has read anything of an extent's file before byte `begin`."""
+        """True if no epoch has read anything of an extent's file before byte `begin`."""
         return self.log.extent(extent).begin == 0 == begin
 
     def _publish_bad(self) -> None:
         write_summary(self._directory, self.log.bad_count, list(self.log.bad.values()))
 
     def _poll(self, force: bool = False) -> bool:
-        """Log what is new; whether that is known as of now. Looks every POLL seconds, less often when that takes long,
-        and with `force` at once, unless that would take too much of a core."""
+        """Log new files. Returns True if the log is up to date now. Checks the directory every POLL seconds, less often
+        if a check takes long, and with `force` at once unless that would take too much of a core."""
         now = self.clock()
-        due = not self._polled <= now < self._next_poll  # a clock that was set back must not hold up the stream
+        due = not self._polled <= now < self._next_poll  # a clock that was set back must not block the stream
         if not due and not force:
             return False
         full = due and not self._polled <= now < self._next_full
@@ -171,14 +203,14 @@ class Files:
         if not full and self.listing.unchanged():
             if due:
                 self._polled, self._next_poll = now, now + POLL
-            return not self.tail  # whether files have grown is not known
+            return not self.tail  # files may have grown
         if not due and self._cost > CHEAP:
             return False
         self._list(now, full or self.tail)
         return True
 
     def _list(self, now: float, full: bool) -> None:
-        """List the directory, and log what is new. `full`: look at the files that are known, too."""
+        """List the directory and log new files. With `full`, check the known files, too."""
         began, used, known = time.perf_counter(), time.thread_time(), (self.log.bad_count, len(self.log.bad))
         paths = self.listing.paths()
         self.arrivals.take(paths, all_of_them=full)
@@ -197,43 +229,22 @@ def _place(text: str) -> Offset:
     return {"extent": int(found["extent"]), "pos": int(found["pos"])}
 
 
-def _verify(stream: StreamDef, values: Mapping[str, Any]) -> None:
-    Listing(values["path"]).check()
+def _check(stream: StreamDef, settings: FileSettings) -> None:
+    Listing(settings.path).check()
     fmt = FORMATS[stream.format].make(stream.schema, stream.options)
-    if values["tail"] and (fmt.in_order or values["codec"] in CODECS):
+    if settings.tail and (fmt.in_order or settings.codec in CODECS):
         raise BadOption(
-            "tail needs a format whose files can be cut",
-            advice="Drop tail, or the option that makes a file one piece (multiline, codec).",
+            "tail needs a format whose files several tasks can share",
+            advice="Remove tail, or the option that forces one task to read a whole file (multiline, codec).",
             option="tail",
         )
 
 
 FILES = SourceKind(
-    "files",
-    "files in a directory, as they appear",
-    (
-        Option("path", text, required=True, help="a directory, a glob pattern or a file"),
-        Option("tail", boolean, default=False, help="files grow at their end; a last record without delimiter waits"),
-        Option(
-            "start",
-            choice("earliest", "latest"),
-            default="earliest",
-            help="what the stream's first use begins with: all that is there, or what comes after",
-        ),
-        Option(
-            "codec",
-            choice("auto", "none", *CODECS),
-            default="auto",
-            help="how files are compressed; auto goes by .gz .zst .lz4 .sz .bz2; one task reads a compressed file",
-        ),
-        Option(
-            "on_bad_file",
-            choice("fail", "skip"),
-            default="fail",
-            help="what one file that cannot be read does: fail stops the stream, skip leaves the file out and names it",
-        ),
-    ),
-    Files,
-    _verify,
+    name="files",
+    help="files in a directory, as they appear",
+    settings=FileSettings,
+    build=Files,
+    check_settings=_check,
     changeable=("on_bad_file",),
 )

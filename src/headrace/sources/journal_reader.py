@@ -1,15 +1,15 @@
-"""A stream's journal as a source: what the gateway has written is read by the tasks, in ranges of the ready log.
+"""Reads a pushed stream: tasks read ranges of the journal that the gateway writes.
 
-What an epoch is planned to read is synced first: else a power loss could take it from the journal, and sinks that had
-not committed the epoch yet would differ from those that had. With fsync `never` that, too, is left to the system.
+Before an epoch is planned, its part of the journal is synced to disk. Otherwise a power loss could remove it, and sinks
+that had committed the epoch would differ from those that had not. With fsync `never` the system decides when to sync.
 
-unit of parallelism: a block of the journal; delivery: exactly once into an epoch, replayable until it is committed.
+Unit of parallelism: a block of the journal. Delivery: exactly once into an epoch, replayable until it is committed.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from headrace.formats.base import Format
 from headrace.ingress.entries import damaged, numbers
 from headrace.ingress.mark import MARK, Place, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
+from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
-from headrace.sources.base import Clock, Offset, RawChunk, Split
+from headrace.sources.base import Clock, InputSplit, Offset, RawChunk
 from headrace.sources.reading import CHUNK
 
 JOURNAL = "journal"  # the directory of the journal in the source's state directory
@@ -28,13 +29,13 @@ SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 
 
 def place_of(offset: Any) -> Place:
-    """The place that an offset of this source names; the beginning for that of another source."""
+    """The place of an offset of this source; the beginning for an offset of another source."""
     return Place(**offset) if isinstance(offset, dict) and offset.keys() == asdict(Place()).keys() else Place()
 
 
 def require_journal(directory: Path, read_to: Place) -> None:
-    """Raise JournalDamaged when epochs have read up to `read_to` and nothing is left of the journal. A new one would
-    begin with address 0, and no epoch would ever read what it takes."""
+    """Raise JournalDamaged if epochs have read up to `read_to` and the journal is gone. A new journal would begin with
+    address 0, and no epoch would ever read it."""
     left = numbers(directory) or (directory / MARK).exists() or consumer_path(directory, CONSUMER).exists()
     if read_to.file and not left:
         raise damaged(directory, 0, "is missing")
@@ -42,7 +43,7 @@ def require_journal(directory: Path, read_to: Place) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JournalSplit:
-    """The records of some stretches of a ready log. Addresses count the bytes of all records since the beginning."""
+    """The records of some stretches of a ready log. Addresses count the bytes of all records of the stream."""
 
     directory: str
     origin: str
@@ -56,15 +57,15 @@ class JournalSplit:
 
 
 class JournalSource:
-    """Plans the epochs of a pushed stream. See `headrace.sources.base.Source` for the promises."""
+    """Plans the epochs of a pushed stream. `headrace.sources.base.StreamSource` states the promises."""
 
-    def __init__(self, stream: StreamDef, values: Mapping[str, Any], state_dir: Path, clock: Clock) -> None:
+    def __init__(self, stream: StreamDef, settings: PushSettings, state_dir: Path, clock: Clock) -> None:
         self.directory = state_dir / JOURNAL
         self.origin = f"{stream.source}:{stream.name}"
         self.log = ReadyLog(self.directory)
-        self._keep: bool = values["fsync"] != "never"
+        self._keep = settings.fsync != "never"
         known = read_consumer(consumer_path(self.directory, CONSUMER))
-        self._lost = known[1] if known is not None else 0  # by the planning processes before this one
+        self._lost = known[1] if known is not None else 0  # bytes lost before this planning process started
         self._committed = Place()
 
     def initial(self) -> Offset:
@@ -81,7 +82,7 @@ class JournalSource:
             sync_files(self.directory, place.file, found.file)
         return asdict(found)
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
         begin, stop = Place(**start), Place(**end)
         self.log.follow(begin)
         count = max(1, min(parallelism, -(-(stop.address - begin.address) // SMALLEST_SPLIT)))
@@ -89,7 +90,7 @@ class JournalSource:
         return [JournalSplit(str(self.directory), self.origin, tuple(group)) for group in groups]
 
     def exhausted(self, at: Offset) -> bool:
-        return False  # somebody may connect at any time
+        return False  # a client may connect at any time
 
     def backlog(self, at: Offset) -> int:
         return self.log.backlog(Place(**at))
@@ -98,9 +99,10 @@ class JournalSource:
         self._release(Place(**end))
 
     def _release(self, place: Place) -> None:
-        """Everything before `place` is in a committed epoch. Spark says so with the epoch after it, which never comes
-        when a full journal has paused all senders; but it asks for what follows `place` only after that commit. On a
-        full disk the position is written the next time: it only says what may be deleted."""
+        """Let the journal delete everything before `place`, which is in a committed epoch. `commit` alone is not
+        enough: Spark calls it only with the next epoch, which never comes if a full journal has paused all senders. But
+        Spark asks for the offset after `place` only when that epoch is committed. On a full disk the position is
+        written the next time: it only says what may be deleted."""
         if place.address > self._committed.address:
             with contextlib.suppress(OSError):
                 commit(self.directory, CONSUMER, place, self._lost + self.log.lost)

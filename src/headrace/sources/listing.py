@@ -1,6 +1,6 @@
-"""Finding files: a directory, a glob pattern or one file, listed no more often than it must be.
+"""Finds the files of a directory, a glob pattern or a single path, and lists them no more often than necessary.
 
-Names that start with `.` or `_` are ignored: that is where others put files that are not whole yet.
+Names that start with `.` or `_` are ignored: by convention they are incomplete files.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _Mark = tuple[int, int, int]
 
 
 class Listing:
-    """The files that `path` stands for. Between two listings it keeps the times of the directories that it read: a
-    name that comes or goes changes the time of its directory."""
+    """The files that `path` names. Keeps the times of the directories of the last listing: adding or removing a name
+    changes the time of its directory."""
 
     def __init__(self, path: str, may_be_away: bool = False) -> None:
-        """`may_be_away`: a single file may be missing for a moment, while it is rotated; else that is an error."""
+        """`may_be_away`: a single file may be missing while it is rotated; otherwise that is an error."""
         self.path = os.path.abspath(path)
         self.is_glob = not os.path.exists(self.path) and bool(_WILD & set(path))
         self._may_be_away = may_be_away
@@ -44,7 +44,7 @@ class Listing:
         return next(i for i, part in enumerate(parts) if _WILD & set(part))
 
     def check(self) -> None:
-        """Raise MissingFile or UnreadableDirectory when there is nothing to list, now or ever."""
+        """Raise MissingFile or UnreadableDirectory if the path cannot be listed."""
         if not os.path.exists(self.root):
             raise MissingFile(
                 f"there is no {self.root}", advice="Create it first, or correct the path.", path=self.root
@@ -58,20 +58,20 @@ class Listing:
         self._scan(self.root)
 
     def unchanged(self) -> bool:
-        """Whether no name can have come or gone since `paths` was last called: no directory has another time, and all
-        times were old enough then that a change after it would show."""
+        """True if no name was added or removed since the last call of `paths`: no directory has another time, and all
+        times were old enough then that a later change would change them."""
         return self._settled and all(_mark(directory) == mark for directory, mark in self._marks.items())
 
     def paths(self) -> list[str]:
-        """Every file that is there now, in no particular order."""
-        # The times first: what changes while the directories are read shows in the next look at them.
+        """Every file that exists now, in no particular order."""
+        # Read the times first: a change while the directories are listed is then visible the next time.
         now = time.time_ns()
         self._marks = {directory: _mark(directory) for directory in self._directories()}
         self._settled = all(m is not None and now - max(m[0], m[1]) > SETTLED_NS for m in self._marks.values())
         return list(self._paths())
 
     def _directories(self) -> Iterator[str]:
-        """All directories whose entries decide what is found; a single file stands for itself."""
+        """All directories whose entries decide which files are found. A single file counts as a directory."""
         if not self.is_glob:
             yield self.path
             return
@@ -104,7 +104,7 @@ class Listing:
     def _scan(self, directory: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(directory) as entries:
-                self._may_be_away = False  # it is a directory
+                self._may_be_away = False  # the path is a directory
                 return list(entries)
         except FileNotFoundError:
             if self._may_be_away and os.path.isdir(os.path.dirname(directory)):
@@ -121,7 +121,7 @@ class Listing:
 
 
 def _mark(path: str) -> _Mark | None:
-    """The times and the inode of a directory; None if it is not there."""
+    """The times and the inode of a directory; None if it does not exist."""
     try:
         stat = os.stat(path)
     except OSError:

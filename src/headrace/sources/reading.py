@@ -1,8 +1,8 @@
-"""Reading a file's records: byte ranges of it by any task, or all of it in order.
+"""Reads the records of a file: byte ranges of it, or the whole file in order.
 
-A record belongs to the range that holds its *end*. The first record of a range may begin before it: it is found by
-reading back to the previous delimiter. A record longer than a chunk is reported, by the range that holds its end, and
-never held in memory.
+A record belongs to the range that contains its *end*. The first record of a range may begin before the range: the
+reader goes back to the previous delimiter. The range that contains the end of a too long record reports it. Such a
+record is never loaded into memory as a whole.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headrace.sources.badfiles import BadRange, in_short
 from headrace.sources.base import RawChunk
 from headrace.sources.extent import BAD_FILE, SKIP_ADVICE, Extent, changed, stamp_at
 
-# What a task decodes at a time. JSON of 20 columns, MB/s at 256 KiB, 1, 2 and 8 MiB: 293, 377, 370, 272: small enough
-# for index and columns to stay near the cache. A filter that keeps 1 % gains 1.9 times at 2 MiB and 2.2 at 4 MiB, where
-# the calls for each chunk weigh less.
+# How much a task decodes at a time. JSON with 20 columns decodes at 293, 377, 370 and 272 MB/s with 256 KiB, 1, 2 and
+# 8 MiB: index and columns must stay near the CPU cache. A filter that keeps 1 % of the rows makes it 1.9 times as fast
+# at 2 MiB and 2.2 times at 4 MiB, where the calls per chunk cost less.
 CHUNK = 4 << 20
-HEADER = 64 << 10  # read at once to find BOM and header
-WINDOW = 4 << 10  # read at first when looking for a delimiter; longer than any delimiter
+HEADER = 64 << 10  # bytes read to find BOM and header
+WINDOW = 4 << 10  # first read when searching for a delimiter; longer than any delimiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """The ranges that one task reads. With `skip` a range that cannot be read is a chunk that says so, and the others
-    are read; else it is an error."""
+    """The ranges that one task reads. With `skip`, a range that cannot be read gives a chunk that reports it, and the
+    other ranges are read. Otherwise it is an error."""
 
     ranges: tuple[FileRange, ...]
     skip: bool = False
@@ -52,8 +52,12 @@ class FileSplit:
                 yield from _read(part, fmt)
             except BAD_FILE as problem:
                 if not self.skip:
-                    if SKIP_ADVICE not in problem.advice:  # the epoch is planned: another file there does not help
-                        problem.advice = f"To go on without it: {SKIP_ADVICE} A good copy that comes then is read."
+                    if (
+                        SKIP_ADVICE not in problem.advice
+                    ):  # the epoch is planned already: replacing the file does not help
+                        problem.advice = (
+                            f"To continue without it: {SKIP_ADVICE} A good copy that arrives later is read."
+                        )
                     raise
                 path = part.extent.path
                 found = BadRange(path, part.number, part.begin, *in_short(problem), stamp_at(path))
@@ -65,7 +69,7 @@ class FileSplit:
             return None
         try:
             return 1 + _count(extent, offset, fmt.delimiter)
-        except (HeadraceError, OSError):  # the file is gone: there is something else to tell than the line
+        except (HeadraceError, OSError):  # the file is gone, and the error is about that
             return None
 
 
@@ -76,7 +80,7 @@ def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
             yield from OrderedReader(fd, part.extent, fmt).chunks()
         else:
             yield from RangeReader(fd, part, fmt).chunks()
-    except OSError as problem:  # of the disk: it may pass, so it is no bad file
+    except OSError as problem:  # an error of the disk may be temporary, so the file is not bad
         problem.filename = problem.filename or part.extent.path
         raise
     finally:
@@ -85,7 +89,7 @@ def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Let a HeaderMismatch say which file it is about."""
+    """Add the file's path to a HeaderMismatch."""
     try:
         yield
     except HeaderMismatch as problem:
@@ -95,7 +99,7 @@ def naming(path: str) -> Iterator[None]:
 
 
 def _count(extent: Extent, offset: int, delimiter: bytes) -> int:
-    """The delimiters in the first `offset` bytes of a file, which are read again."""
+    """Count the delimiters in the first `offset` bytes of a file, which it reads again."""
     with open(extent.path, "rb") as file:
         stream = Decompressor(file, extent.codec, extent.path) if extent.codec else file
         count, left, tail = 0, offset, b""
@@ -116,7 +120,7 @@ class RangeReader:
         self.delimiter = fmt.delimiter
         self.row = fmt.row_bytes
         self.chunk = chunk
-        # The longest good record with its delimiter, and a carriage return before that.
+        # The longest good record with its delimiter and a carriage return.
         self.longest = self.row or fmt.max_record_bytes + len(self.delimiter) + 1
 
     def chunks(self) -> Iterator[RawChunk]:
@@ -129,15 +133,15 @@ class RangeReader:
             stop = at + len(data)
             cut = self.whole(data)
             if stop == last and (cut or len(data) < self.longest):
-                cut = len(data)  # the end of the file ends the last record
+                cut = len(data)  # the end of the file is the end of the last record
             if cut:
                 yield RawChunk(self.path, at, memoryview(data)[:cut])
                 at += cut
                 size = self.chunk
             elif len(data) < self.longest and stop < end:
-                size = max(2 * size, self.longest)  # a long record: look again with more
+                size = max(2 * size, self.longest)  # a long record: try again with more bytes
             elif len(data) < self.longest:
-                return  # no record ends in what is left of the range
+                return  # no record ends in the rest of the range
             else:
                 after = self.skip_record(stop)
                 if after is None:
@@ -147,7 +151,7 @@ class RangeReader:
                 size = self.chunk
 
     def whole(self, data: bytes) -> int:
-        """How much of `data`, which begins at a record's beginning, is whole records."""
+        """How many bytes of `data`, which begins with a record, are whole records."""
         if self.row:
             return len(data) - len(data) % self.row
         found = data.rfind(self.delimiter)
@@ -160,13 +164,13 @@ class RangeReader:
         return data
 
     def head_bytes(self) -> int:
-        """Where the first record of the file begins."""
+        """The offset of the first record of the file."""
         size = self.part.extent.end
         with naming(self.path):
             return first_record(self.fmt, lambda at, length: self.read(at, min(length, size - at)), HEADER)
 
     def record_start(self, at: int, floor: int) -> int:
-        """Where the record that holds byte `at` begins: after the last delimiter that ends at or before `at`."""
+        """The start of the record that contains byte `at`: after the last delimiter that ends at or before `at`."""
         if self.row:
             return at - (at - floor) % self.row
         overlap = len(self.delimiter) - 1
@@ -180,7 +184,7 @@ class RangeReader:
         return floor
 
     def skip_record(self, at: int) -> int | None:
-        """The end of a record that has no delimiter before `at`; None if it does not end in this range."""
+        """The end of a record whose delimiter comes after `at`; None if it does not end in this range."""
         overlap = len(self.delimiter) - 1
         while at < self.part.end:
             low = at - overlap
@@ -193,9 +197,9 @@ class RangeReader:
 
 
 class OrderedReader:
-    """Reads a whole file in order: for formats that cannot be cut, and for compressed files.
+    """Reads a whole file in order: for formats that must be read in order, and for compressed files.
 
-    Offsets count decompressed bytes. Holds one chunk and at most one record more.
+    Offsets count decompressed bytes. Keeps one chunk and at most one record in memory.
     """
 
     def __init__(self, fd: int, extent: Extent, fmt: Format, chunk: int = CHUNK) -> None:
@@ -227,7 +231,7 @@ class OrderedReader:
                 data, final = data + more, len(more) < self.chunk
 
     def _first(self) -> tuple[bytes, int, bool]:
-        """The beginning of the first record: (what was read from there on, its offset, no more)."""
+        """Find the first record. Returns (the bytes read from there on, its offset, True at the end of the file)."""
         data, begin, final = b"", 0, False
 
         def read(at: int, length: int) -> bytes:
@@ -243,7 +247,8 @@ class OrderedReader:
         return data[at - begin :], at, final
 
     def _skip(self, data: bytes, at: int, length: int) -> tuple[bytes, int, bool]:
-        """Go past a record: `length` bytes of it, or up to its delimiter if that is 0. (rest, its offset, no more)."""
+        """Skip a record: `length` bytes, or up to its delimiter if `length` is 0. Returns (the bytes after it, their
+        offset, True at the end of the file)."""
         delimiter, begin, final = self.fmt.delimiter, 0, False
         while True:
             if length:

@@ -1,10 +1,10 @@
-"""The kernel of the generator: writes the text of rows, piece by piece, into a buffer.
+"""The kernel of the generator: writes the text of rows into a buffer.
 
-A program is a list of pieces; each is (code, a, b, c, salt) and says how to write one value or some constant text.
-Randomness is a hash of (seed, salt, row), so a row never depends on the rows around it.
+A program is a list of pieces (code, a, b, c, salt). Each piece writes one value or constant text. Random numbers are
+hashes of (seed, salt, row), so a row does not depend on other rows.
 """
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import copy_bytes, get32, put8, view, wide
+from headrace.formats.kernels.simd import copy_bytes, get32, put8, view, wide
 
-# What a piece writes. `a` and `b` are places in the text table unless said otherwise.
+# The codes of pieces. `a` and `b` are positions in the text table unless stated otherwise.
 CONSTANT = 0  # text [a, b)
 WORD = 1  # one of b texts, whose bounds begin at entry a of the bounds table
 NUMBERED = 2  # a random number below a, with b digits
@@ -26,7 +26,7 @@ HUNDREDTHS = 6  # a wave with noise between a and b hundredths
 MOMENT = 7  # a timestamp: event time (a = 0) or up to a second before (a = 1); with a Z if b = 1
 DAY = 8  # the date of the event time
 DECIMAL = 9  # a random number below 10**a, a point, b random digits (none: no point)
-MAYBE = 10  # with the chance of the recipe, text [a, b) instead of the next c pieces
+MAYBE = 10  # with the probability `nulls`, text [a, b) instead of the next c pieces
 
 
 @inlined
@@ -47,7 +47,7 @@ def share(bits: Any) -> float:
 
 @inlined
 def put_digits(out: Any, at: int, value: int, width: int) -> int:
-    """Write `value` with `width` digits."""
+    """Write `value` with `width` digits. Returns the position after them, like all functions here."""
     for place in range(at + width - 1, at - 1, -1):
         put8(out, place, 48 + value % 10)
         value //= 10
@@ -106,7 +106,7 @@ def put_moment(out: Any, at: int, micros: int, zone: bool) -> int:
 
 @helper
 def put_hundredths(out: Any, at: int, value: int) -> int:
-    """Write a number of hundredths as a decimal, without needless zeros."""
+    """Write a number of hundredths as a decimal, without a trailing zero in the second place."""
     if value < 0:
         put8(out, at, 45)
         at += 1
@@ -133,7 +133,7 @@ def render(
     program: Any, texts: Any, bounds: Any, seed: Any, begin: int, end: int, start: int, step: float, disorder: float,
     spread: int, nulls: float, room: int, out: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """Write rows [begin, end) while `out` has `room` for one more; (rows written, bytes)."""
+    """Write rows [begin, end) as long as `out` has `room` bytes for one more. Returns (rows written, bytes written)."""
     target, table, words = view(out), view(texts), view(bounds)
     pieces, size, all_texts = len(program), len(out), len(texts)
     at = 0

@@ -1,6 +1,6 @@
-"""What made-up rows look like: a schema and a format become a program for the kernel in `headrace.sources.render`.
+"""Decides what generated rows look like: turns a schema and a format into a program for `headrace.sources.render`.
 
-A column's shape comes from its type and, where a name is telling (`temp`, `hum`, `device`, ...), from its name.
+The values of a column depend on its type and, for known names (`temp`, `hum`, `device`, ...), on its name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RANGES = {
 _WORDS = ("ok", "idle", "warm", "busy", "alert", "off", "boot", "sleep")
 _KEYS = ("id", "device", "name", "key", "user", "host", "sensor", "station", "city", "symbol", "account")
 _SERIAL = ("id", "seq", "n", "k", "row")
-_WIDEST = 48  # bytes that no single value exceeds, constant text aside
+_WIDEST = 48  # the most bytes of a value, constant text not included
 
 
 class RowMaker:
@@ -54,7 +54,7 @@ class RowMaker:
         self.row_bytes = max(1, len(self.text(0, 64)) // 64)
 
     def rows_per(self, size: int) -> int:
-        """About how many rows make `size` bytes."""
+        """About how many rows have `size` bytes."""
         return max(1, size // self.row_bytes)
 
     def text(self, begin: int, end: int) -> memoryview:
@@ -68,7 +68,7 @@ class RowMaker:
         return memoryview(out[:size].tobytes())
 
     def _merged(self) -> list[tuple[int, int, int, int, int]]:
-        """The pieces, with neighbouring constants joined (their texts are neighbours too)."""
+        """The pieces, with adjacent constants joined (their texts are adjacent, too)."""
         if self.recipe.nulls:
             return self._pieces  # MAYBE counts pieces
         out: list[tuple[int, int, int, int, int]] = []

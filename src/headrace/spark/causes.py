@@ -1,4 +1,4 @@
-"""Why a query ended, dug out of what the JVM reports: a wrapper, a page of stack traces, and somewhere the cause."""
+"""Finds the cause of a failed query in the JVM's report: an outer error, pages of stack traces, and the cause."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
 
 
 def cause_of(failure: Exception) -> str:
-    """The cause of a query's failure in short; with the JVM's chain of causes where there is one."""
-    trace = getattr(failure, "_stackTrace", None)  # pyspark shows only the outermost message
+    """The cause of a query's failure, in one or a few lines."""
+    trace = getattr(failure, "_stackTrace", None)  # str(failure) has only the outermost message
     return in_short(f"{failure}\n{trace}" if trace else str(failure))
 
 
 def in_short(text: str) -> str:
-    """The heart of a failure that Spark reports with a page of stack traces: our own coded error if there is one, else
-    the death of a worker, else a full disk, else the last line of a Python traceback, else the innermost cause of the
-    JVM, else the first line."""
+    """The cause in a failure text of Spark, which is mostly stack traces.
+
+    The first of these that is there: an error of headrace with a code, the death of a worker, a full disk, a damaged
+    checkpoint file, the last line of a Python traceback, the innermost cause of the JVM, the first line.
+    """
     coded = [_without_frames(found) for found in _CODED.findall(text)]
     if coded:
         return coded[-1]
@@ -32,13 +34,13 @@ def in_short(text: str) -> str:
         return died[0].strip()
     if full := _FULL.search(text):
         return DiskFull(
-            f"Spark has no room to write: {full[0]}",
-            advice="Make room on the disks of the state directory and of /tmp.",
+            f"Spark cannot write: {full[0]}",
+            advice="Free space on the disks of the state directory and of /tmp.",
         ).render()
     if broken := _CHECKSUM.search(text):
         return StateDamaged(
-            f"{broken[1]} does not have the checksum that Spark wrote it with",
-            advice="Put it back from a backup, restore a savepoint, or drop the stream and its pipelines.",
+            f"{broken[1]} does not match the checksum that Spark wrote for it",
+            advice="Restore the file from a backup, restore a savepoint, or drop the stream and its pipelines.",
         ).render()
     if "Traceback (most recent call last)" in text:
         raised = _RAISED.findall(text[text.rindex("Traceback (most recent call last)") :])

@@ -1,9 +1,9 @@
-"""Planning epochs, and running one task of one: what the thin data source of `headrace.spark.source` calls.
+"""Plans epochs, and runs one task of an epoch. The data source of `headrace.spark.source` calls it.
 
-An offset is {"source", "plan", "barrier", "watermark", "now", "epoch"}: Spark logs it before the epoch runs, so a
-re-run after a crash has the same input, plan, barrier, watermark and clock. A new offset is only made when the plan,
-the barrier or the watermark of a silent stream has moved, or when the batch policy says that the rows which wait are
-worth an epoch. `barrier` is the newest that was carried: the epoch whose offset brings it ends with it.
+Every epoch ends at a `headrace.spark.offset.Offset`, which Spark logs before the epoch runs. A re-run after a crash
+therefore has the same input, plan, barrier, watermark and clock. The planner makes a new offset only when there is a
+reason for an epoch: a new plan version, a barrier, the moved watermark of an idle stream, or enough waiting rows for
+the batch policy (`headrace.bridge.policy`).
 """
 
 from __future__ import annotations
@@ -20,54 +20,58 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from headrace.base.faults import fault_point
-from headrace.bridge.messages import STREAM_LANE, Kind, Row, batches, encode_json
+from headrace.bridge.messages import STREAM_LANE, Kind, Row, batches
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
+from headrace.bridge.reports import PlannedEpoch
 from headrace.control.log import SignalLog, next_cut
-from headrace.control.signals import EPOCH, Barrier
 from headrace.model.codec import dump
-from headrace.model.program import PipelineExit, StreamDef
+from headrace.model.program import PipelineExit, PlanVersion, StreamDef
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
-from headrace.sources.base import Source, Split
+from headrace.sources.base import InputSplit, StreamSource
+from headrace.spark.offset import Offset
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlanned, SourceIdle, send_notice
 from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import HOLD, Applied, Progress, lost_progress, mismatch, read_progress, write_applied
-from headrace.state.quarantine import read_quarantine
+from headrace.state.quarantine import Quarantine, read_quarantine
 from headrace.state.spark_log import sync_commit
 
 
 @dataclass(frozen=True)
 class EpochPartition(InputPartition):
-    """One task's share of an epoch; everything it needs, by value."""
+    """One task's share of an epoch: everything it needs, by value. `plan` is JSON, so that a worker parses each plan
+    version once (`parse_plan`)."""
 
     plan: str
-    split: Split | None
+    split: InputSplit | None
     task: int
-    tasks: int
-    epoch: int
-    checkpoint: str
-    watermark: int | None
-    leaving: tuple[PipelineExit, ...]
-    out: tuple[int, ...]
-    probing: bool
-    now: int | None = None
-    barrier: Barrier | None = None
-    end: dict[str, Any] | None = None
+    planned: PlannedEpoch
+    leaving: tuple[PipelineExit, ...] = ()
 
 
 @dataclass(frozen=True)
 class NothingPlanned(InputPartition):
-    """There is no epoch. Its task says so: an epoch of which no task reports is an error."""
+    """No epoch was planned. Its task says so, because an epoch without any task report is an error."""
 
     task: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedPlan:
+    """The plan of one epoch after quarantine. The instances in `out` are in the plan version but do not run."""
+
+    plan: PlanVersion
+    text: str
+    leaving: tuple[PipelineExit, ...]
+    out: tuple[int, ...]
+
+
 class EpochPlanner:
-    """Plans the epochs of one stream. One process, one thread, for as long as the query runs."""
+    """Plans the epochs of one stream. One process and one thread use it for as long as the query runs."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.directory = Path(options["directory"])
@@ -77,6 +81,7 @@ class EpochPlanner:
         self.parallelism = int(options["parallelism"])
         self._known: tuple[int, Progress] | None = None
         self._newest = 0
+        self._began: float | None = None  # when the planning of the newest epoch began
 
     @cached_property
     def plans(self) -> PlanStore:
@@ -91,7 +96,7 @@ class EpochPlanner:
         return self.plans.load(self.plans.current()).stream
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> StreamSource:
         return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
 
     @cached_property
@@ -109,49 +114,45 @@ class EpochPlanner:
         return IdleAdvance(self.settings.idle_advance, time.monotonic)
 
     def initial(self) -> dict[str, Any]:
-        barrier: list[Any] = [0, ""]
-        return {
-            "source": self.source.initial(),
-            "plan": 0,
-            "barrier": barrier,
-            "watermark": None,
-            "now": 0,
-            "epoch": -1,
-        }
+        return Offset(self.source.initial()).stored()
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        if self._held(start):
+        """The offset at which the next epoch ends, or `start` when there is no reason for an epoch."""
+        self._began = time.monotonic()
+        at = Offset.parse(start)
+        if self._held(at):
             self._notify(PlanningHeld(stream=self.stream.name, pid=os.getpid()))
             return start
-        progress = self._progress(start["epoch"])
-        if progress.epoch != start["epoch"]:
-            return self._repeated(start, progress)
+        progress = self._progress(at.epoch)
+        if progress.epoch != at.epoch:
+            return self._repeated(at, progress)
         # The hub logs a barrier before it publishes the plan that the barrier asks for: read in the other order.
         newest = self.plans.current()
         self._follow(newest)
-        plan, cut = next_cut(self.signals.pending(start["barrier"][0]), newest)
-        source = self.source.latest(start["source"], self.settings.max_epoch_bytes)
-        if source != start["source"]:
+        plan, cut = next_cut(self.signals.pending(at.barrier_id), newest)
+        source = self.source.latest(at.source, self.settings.max_epoch_bytes)
+        if source != at.source:
             self.idle.rows_came()
         watermark = self.idle.watermark(progress.watermark)
-        urgent = plan != start["plan"] or watermark != progress.watermark or cut is not None
-        waiting = self._waiting(start["source"], progress) if source != start["source"] else 0
+        urgent = plan != at.plan or watermark != progress.watermark or cut is not None
+        waiting = self._waiting(at.source, progress) if source != at.source else 0
         if self.batcher.cut(waiting, closed=progress.closed > 0, urgent=urgent) is None:
             if waiting == 0:
                 exhausted = self.source.exhausted(source)
                 self._notify(SourceIdle(stream=self.stream.name, pid=os.getpid(), plan=plan, exhausted=exhausted))
             return start
-        return {
-            "source": source,
-            "plan": plan,
-            "barrier": [cut.id, cut.kind] if cut is not None else start["barrier"],
-            "watermark": watermark,
-            "now": max(start["now"], time.time_ns() // 1000),  # logged, so that a re-run has the same clock
-            "epoch": start["epoch"] + 1,
-        }
+        return Offset(
+            source=source,
+            plan=plan,
+            barrier_id=at.barrier_id if cut is None else cut.id,
+            barrier_kind=at.barrier_kind if cut is None else cut.kind,
+            watermark=watermark,
+            now=max(at.now, time.time_ns() // 1000),  # it never goes back, also when the machine's clock does
+            epoch=at.epoch + 1,
+        ).stored()
 
     def _follow(self, newest: int) -> None:
-        """Make the source again when a new plan version has other options for it (`SourceKind.changeable`)."""
+        """Create the source again when a new plan version changes its options (`SourceKind.changeable`)."""
         if newest not in (0, self._newest):
             self._newest, stream = newest, self.plans.load(newest).stream
             if stream != self.stream:
@@ -159,98 +160,109 @@ class EpochPlanner:
                     self.__dict__.pop(made, None)
 
     def _progress(self, epoch: int) -> Progress:
-        """The stream after `epoch`, read once: polls are many, and nothing changes until the next epoch is done. That
-        Spark has logged it as done is durable then: the source may delete what the epoch has read."""
+        """The stream's progress after `epoch`. It is read once per epoch, because polls are frequent and it does not
+        change until the next epoch is done. Makes Spark's commit log durable first: after that the source may delete
+        the input of the epoch."""
         if self._known is None or self._known[0] != epoch:
             sync_commit(self.directory / CHECKPOINT, epoch)
             self._known = (epoch, read_progress(self.directory))
         return self._known[1]
 
-    def _repeated(self, start: dict[str, Any], progress: Progress) -> dict[str, Any]:
-        """Spark asks for an epoch that is committed: it has lost its log of it. The same epoch again, which the sinks
-        know; never another one under its number."""
-        if progress.epoch < start["epoch"]:
-            raise lost_progress(progress, start["epoch"], self.directory)
-        if progress.epoch == start["epoch"] + 1 and progress.end is not None:
+    def _repeated(self, start: Offset, progress: Progress) -> dict[str, Any]:
+        """Spark asks for an epoch that is already committed, because it has lost its log of it. Plans the same epoch
+        again, which the sinks recognise. Never plans another epoch under the same number."""
+        if progress.epoch < start.epoch:
+            raise lost_progress(progress, start.epoch, self.directory)
+        if progress.epoch == start.epoch + 1 and progress.end is not None:
             return progress.end
         raise mismatch(
-            f"Spark's checkpoint of stream {self.stream.name} ends with epoch {start['epoch']}, but epoch "
+            f"Spark's checkpoint of stream {self.stream.name} ends with epoch {start.epoch}, but epoch "
             f"{progress.epoch} is committed",
             progress.epoch,
         )
 
     def _waiting(self, at: dict[str, Any], progress: Progress) -> int | None:
-        """About how many rows wait, by the size that rows have had so far; None when there was none yet."""
+        """An estimate of how many rows wait, from the average size of the rows so far; None before the first row."""
         if not progress.rows:
             return None
         return max(1, int(self.source.backlog(at) * progress.rows / max(1, progress.bytes)))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of the epoch from `start` to `end`."""
+        began, self._began = self._began or time.monotonic(), None
         if start == end:
             return [NothingPlanned()]
         fault_point("after-offset-log")
-        progress = self._progress(start["epoch"])
-        if progress.epoch < start["epoch"]:
-            raise lost_progress(progress, start["epoch"], self.directory)
-        text = self.plans.text(end["plan"])
-        plan = parse_plan(text)
-        if plan.ending and start["plan"] == end["plan"]:  # it has closed its windows; more input came
-            plan = replace(plan, ending=False)
+        begin, until = Offset.parse(start), Offset.parse(end)
+        progress = self._progress(begin.epoch)
+        if progress.epoch < begin.epoch:
+            raise lost_progress(progress, begin.epoch, self.directory)
         quarantine = read_quarantine(self.directory)
         probing = quarantine.probe is not None
-        allowed = quarantine.apply(plan)
-        forbidden = {p.instance for p in plan.pipelines if p not in allowed.pipelines}
-        plan, asked = allowed, plan.left
-        sent = replace(plan, left=()) if plan.left else plan  # tasks get those who leave in this epoch beside it
-        if sent is not parse_plan(text):
-            text = dump(sent)
-        known = self.plans.load(start["plan"]).left if start["plan"] else ()
-        ended = {left.key for left in known}
-        leaving = tuple({left.pipeline.instance: left for left in plan.left if left.key not in ended}.values())
-        muted = {left.pipeline.instance for left in leaving if left not in asked}
-        out = tuple(sorted(forbidden | muted))
-        looked_at = tuple(left.pipeline.instance for left in leaving if left.flush or not left.drop)
-        splits: list[Split | None] = list(self.source.splits(start["source"], end["source"], self.parallelism)) or [
-            None
-        ]
-        barrier = Barrier(end["barrier"][1], end["barrier"][0]) if end["barrier"] != start["barrier"] else None
-        columns = plan.view.indexes(len(plan.stream.schema))
+        chosen = self._plan_of(begin, until, quarantine)
+        found = self.source.splits(begin.source, until.source, self.parallelism)
+        splits: list[InputSplit | None] = [*found] or [None]
         if not probing:
-            write_applied(self.directory, Applied(plan.version, end["epoch"], columns, out, looked_at))
+            self._write_applied(until, chosen)
             backlog = self.source.backlog(end["source"])
+            took = round((time.monotonic() - began) * 1000, 3)
             notice: Notice = EpochPlanned(
-                stream=self.stream.name, pid=os.getpid(), plan=plan.version, epoch=end["epoch"], backlog=backlog
+                stream=self.stream.name,
+                pid=os.getpid(),
+                plan=chosen.plan.version,
+                epoch=until.epoch,
+                backlog=backlog,
+                planning_ms=took,
             )
         else:
-            notice = ProbePlanned(stream=self.stream.name, pid=os.getpid(), epoch=end["epoch"])
+            notice = ProbePlanned(stream=self.stream.name, pid=os.getpid(), epoch=until.epoch)
         self._notify(notice)
-        return [
-            EpochPartition(
-                text,
-                split,
-                task,
-                len(splits),
-                end["epoch"],
-                self.checkpoint,
-                end["watermark"],
-                leaving,
-                out,
-                probing,
-                end["now"],
-                barrier,
-                end,
-            )
-            for task, split in enumerate(splits)
-        ]
+        planned = PlannedEpoch(
+            epoch=until.epoch,
+            tasks=len(splits),
+            checkpoint=self.checkpoint,
+            watermark=until.watermark,
+            now=until.now,
+            requested=until.barrier_since(begin),
+            out=chosen.out,
+            probing=probing,
+            end=end,
+        )
+        return [EpochPartition(chosen.text, split, i, planned, chosen.leaving) for i, split in enumerate(splits)]
 
-    def _held(self, start: dict[str, Any]) -> bool:
-        """Whether no epoch may be planned now: at once, or behind the barrier whose id the file holds."""
+    def _plan_of(self, begin: Offset, until: Offset, quarantine: Quarantine) -> PlannedPlan:
+        """The plan that the tasks of an epoch get, without the instances that are in quarantine."""
+        text = self.plans.text(until.plan)
+        declared = parse_plan(text)
+        if declared.ending and begin.plan == until.plan:  # it has closed its windows already, and more input came
+            declared = replace(declared, ending=False)
+        allowed = quarantine.apply(declared)
+        forbidden = {p.instance for p in declared.pipelines if p not in allowed.pipelines}
+        known = self.plans.load(begin.plan).left if begin.plan else ()
+        ended = {left.key for left in known}
+        leaving = tuple({left.pipeline.instance: left for left in allowed.left if left.key not in ended}.values())
+        muted = {left.pipeline.instance for left in leaving if left not in declared.left}
+        # Tasks get the instances that leave in this epoch beside the plan, so the plan itself need not list them.
+        sent = replace(allowed, left=()) if allowed.left else allowed
+        if sent is not parse_plan(text):
+            text = dump(sent)
+        return PlannedPlan(allowed, text, leaving, out=tuple(sorted(forbidden | muted)))
+
+    def _write_applied(self, until: Offset, chosen: PlannedPlan) -> None:
+        """Record what the epoch decodes, for status and EXPLAIN."""
+        plan = chosen.plan
+        columns = plan.view.indexes(len(plan.stream.schema))
+        read = tuple(left.pipeline.instance for left in chosen.leaving if left.flush or not left.drop)
+        write_applied(self.directory, Applied(plan.version, until.epoch, columns, chosen.out, read))
+
+    def _held(self, start: Offset) -> bool:
+        """Whether no epoch may be planned now: at all, or after the barrier whose id the file holds."""
         try:
             wanted = (self.directory / HOLD).read_text(errors="replace")
         except FileNotFoundError:
             return False
-        # What is no id was damaged: whoever asked for it gets a time-out, and takes the file away.
-        return not wanted.isdigit() or int(start["barrier"][0]) >= int(wanted)
+        # Text that is no id is damaged. Hold, until the hub's request times out and the hub removes the file.
+        return not wanted.isdigit() or start.barrier_id >= int(wanted)
 
     def commit(self, end: dict[str, Any]) -> None:
         self.source.commit(end["source"])
@@ -262,23 +274,9 @@ class EpochPlanner:
 def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.RecordBatch]:
     """Ring 0 for one task: its bridge messages."""
     if isinstance(partition, NothingPlanned):
-        nothing = {"task": 0, "barrier": [EPOCH.name, 0], "nothing": True}
-        yield from batches(iter([[Row(STREAM_LANE, 0, 0, 1, int(Kind.REPORT), encode_json(nothing))]]))
+        yield from batches(iter([[Row(STREAM_LANE, 0, 0, 1, int(Kind.NO_EPOCH), b"")]]))
         return
-    given = TaskInput(
-        parse_plan(partition.plan),
-        partition.split,
-        partition.task,
-        partition.tasks,
-        partition.epoch,
-        partition.checkpoint,
-        partition.watermark,
-        partition.leaving,
-        partition.out,
-        partition.probing,
-        partition.now,
-        partition.barrier,
-        partition.end,
-    )
+    plan = parse_plan(partition.plan)
+    given = TaskInput(plan, partition.split, partition.task, partition.planned, partition.leaving)
     keep_freed_memory()
     yield from batches(run_task(given))

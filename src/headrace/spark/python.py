@@ -1,9 +1,8 @@
-"""The Python that Spark starts for planning and for tasks: always the current one, without a detour through an archive.
+"""The Python that Spark starts for planning and for tasks: the current one, without pyspark's zip in its path.
 
-Spark puts its own copy of pyspark, a zip of sources, in front of the path of every Python process that it starts.
-Python keeps no compiled form of what it imports from a zip, so each of the half dozen processes that stand between a
-query and its first row compiles pyspark anew: about 1.4 instead of 0.4 s of CPU each. The same pyspark is
-installed here.
+Spark puts its own copy of pyspark, a zip of sources, first in the path of every Python process that it starts. Python
+does not cache the bytecode of modules in a zip, so each of the six processes between a query and its first row compiles
+pyspark again: about 1.4 instead of 0.4 s of CPU each. The installed pyspark is the same one.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ exec {python} "$@"
 
 
 def worker_python() -> str:
-    """A command for PYSPARK_PYTHON on this machine. Where it cannot be made it is the interpreter itself, which is only
-    slower to start."""
+    """A command for PYSPARK_PYTHON on this machine. If the script cannot be written, it is the interpreter itself,
+    which only starts more slowly."""
     if os.name != "posix":
         return sys.executable
     script = cache_directory() / f"python-{hashlib.sha256(sys.executable.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""One Spark streaming query per shared stream. Its plan is generic and never changes; the pipelines are data.
+"""One Spark streaming query per shared stream. Its plan is generic and never changes, because pipelines are data.
 
 stream source (Ring 0 in its tasks) -> group by lane -> state host (Ring 1, sinks staged) -> foreachBatch (commit)
 """
@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 
 from headrace.base.durable import private_directory
 from headrace.bridge.messages import SPARK_DDL, Row
-from headrace.errors import InternalError, StreamFailed, kind_of
+from headrace.errors import HeadraceError, InternalError, StreamFailed, kind_of
 from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.session import QUERY_SETTINGS, Engine
@@ -34,19 +34,21 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-# A query that does not stop within the first time has its planning process killed: Spark waits for it without a limit.
-# Tasks need no help: Spark kills the Python workers of cancelled ones after two seconds. After the second time the
-# query is left alone: its commit hangs in a sink, and may not touch the stream any more when it comes back.
+# After PLANNER_SECONDS a query that does not stop has its planning process killed, because Spark waits for that without
+# a limit. Tasks need no help: Spark kills the Python workers of cancelled tasks after two seconds. After STOP_SECONDS
+# the query is abandoned: its commit hangs in a sink, and may not touch the stream any more when it returns.
 PLANNER_SECONDS = 6.0
 STOP_SECONDS = 20.0
+NAMED = 8  # pipelines in a job's description
 _log = logging.getLogger(__name__)
 
 
 class StreamQuery:
-    """The running query of one stream. Start it once; after `stop` make a new one.
+    """The running query of one stream. Create it once, and a new one after `stop`.
 
-    `ended` is called in a thread of its own when the query ends, with the reason, or None when it was stopped.
-    `planner` tells the id of the planning process, if that is known.
+    `ended` is called in a thread of its own when the query ends, with the reason, or None if it was stopped. `planner`
+    returns the process id of the planner, if it is known. `members` returns the names of the pipelines in the newest
+    plan, for the descriptions of jobs.
     """
 
     def __init__(
@@ -58,47 +60,42 @@ class StreamQuery:
         options: dict[str, str],
         ended: Callable[[str | None], None],
         planner: Callable[[], int | None],
+        members: Callable[[], list[str]] = list,
     ) -> None:
         self._over = False
-        checkpoint = directory / CHECKPOINT
-        session = engine.spark.newSession()  # settings of its own, also on a session that was handed in
-        for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
-            session.conf.set(key, value)
-        session.dataSource.register(StreamDataSource)
-        rows = (
-            session.readStream.format(NAME).schema(SPARK_DDL).options(**options, parallelism=str(engine.cores)).load()
-        )
-        lanes = rows.groupBy("instance", "bucket").transformWithState(
-            statefulProcessor=LaneProcessor(), outputStructType=SPARK_DDL, outputMode="Update", timeMode="None"
-        )
-
-        def commit(batch: DataFrame, batch_id: int) -> None:
-            try:
-                rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
-                sync_epoch(checkpoint, batch_id)
-                committer.commit(rows, self._require_current)
-            except Exception:
-                raise
-            except BaseException as problem:  # Spark would wait for ever for the answer of a thread that exits
-                raise InternalError(
-                    f"the commit of epoch {batch_id} raised {type(problem).__name__}: {problem}",
-                    advice="Something in the commit of a sink wanted to end the process. The epoch is run again.",
-                    epoch=batch_id,
-                ) from problem
-
-        writer: Any = lanes.writeStream.foreachBatch(commit).outputMode("update").queryName(name)
-        private_directory(checkpoint)
-        mend_logs(checkpoint, read_progress(directory).epoch)
-        remove_uncommitted_state(checkpoint)
+        self._name, self._members = name, members
+        self._committer, self._checkpoint = committer, directory / CHECKPOINT
+        lanes = _lanes(engine, options)
+        writer: Any = lanes.writeStream.foreachBatch(self._commit).outputMode("update").queryName(name)
+        private_directory(self._checkpoint)
+        mend_logs(self._checkpoint, read_progress(directory).epoch)
+        remove_uncommitted_state(self._checkpoint)
         try:
-            self._query: StreamingQuery = writer.option("checkpointLocation", location(checkpoint)).start()
-        except Exception as problem:  # py4j shows the name of the call, and a page of the JVM's causes
+            self._query: StreamingQuery = writer.option("checkpointLocation", location(self._checkpoint)).start()
+        except Exception as problem:  # py4j's message is the name of the call and a page of stack traces
             cause = cause_of(problem)
             kind = kind_of(cause)
             raise (StreamFailed(cause) if kind is None else kind(cause.split("] ", 1)[1])) from problem
         self._ended, self._planner = ended, planner
         self._watch = threading.Thread(target=self._wait, name=f"headrace-query-{name}", daemon=True)
         self._watch.start()
+
+    def _commit(self, batch: DataFrame, batch_id: int) -> None:
+        """Spark calls it for every epoch, in its streaming thread."""
+        try:
+            with contextlib.suppress(HeadraceError):  # a plan that cannot be read fails the commit itself
+                batch.sparkSession.sparkContext.setJobDescription(description(self._name, batch_id, self._members()))
+            rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
+            sync_epoch(self._checkpoint, batch_id)
+            self._committer.commit(rows, self._require_current)
+        except Exception:
+            raise
+        except BaseException as problem:  # the thread would exit, and Spark would wait forever for its answer
+            raise InternalError(
+                f"the commit of epoch {batch_id} raised {type(problem).__name__}: {problem}",
+                advice="Code in the commit of a sink tried to end the process. The epoch is run again.",
+                epoch=batch_id,
+            ) from problem
 
     def _wait(self) -> None:
         problem: str | None = None
@@ -111,23 +108,24 @@ class StreamQuery:
         self._ended(problem)
 
     def _require_current(self) -> None:
-        """Raise when the query was stopped while its commit hung: another may have taken its place."""
+        """Raise when the query was stopped while its commit hung: another query may run by now."""
         if self._over:
             raise StreamFailed("the query of this commit was stopped")
 
     def last_epoch(self) -> tuple[int, float] | None:
-        """The newest epoch that Spark has reported, and the milliseconds from its planning to its commit."""
+        """The newest epoch that Spark has reported, and how many milliseconds it took from its planning to its
+        commit."""
         try:
             progress = self._query.lastProgress
-        except Exception:  # the JVM is gone; whoever waits for the query says so
+        except Exception:  # the JVM is gone; `_wait` reports that
             return None
         if progress is None or "addBatch" not in progress["durationMs"]:
             return None
         return int(progress["batchId"]), float(progress["durationMs"]["triggerExecution"])
 
     def stop(self) -> None:
-        """End the query, in STOP_SECONDS at most. An epoch in flight is given up and will be run again: nothing of it
-        is lost or doubled."""
+        """End the query, in STOP_SECONDS at most. An epoch in flight is aborted and run again later. Nothing of it is
+        lost or duplicated."""
         self._over = True
         stopping = threading.Thread(target=self._stop, name="headrace-stop", daemon=True)
         stopping.start()
@@ -136,7 +134,7 @@ class StreamQuery:
             _kill_planner(self._planner())
         stopping.join(STOP_SECONDS - PLANNER_SECONDS)
         if stopping.is_alive():
-            _log.warning("query %s did not stop in %g s and is left alone", self._query.name, STOP_SECONDS)
+            _log.warning("query %s did not stop in %g s and is abandoned", self._query.name, STOP_SECONDS)
         elif self._watch is not threading.current_thread():
             self._watch.join(timeout=5)
 
@@ -145,12 +143,30 @@ class StreamQuery:
             self._query.stop()
         except StreamingQueryException:  # `ended` gets the reason
             pass
-        except Exception as problem:  # the JVM is gone, or its own time limit is over
+        except Exception as problem:  # the JVM is gone, or its own timeout has passed
             _log.info("stopping a query: %s", problem)
 
 
+def description(stream: str, batch: int, pipelines: list[str]) -> str:
+    """What Spark's web interface shows for the jobs of an epoch."""
+    named = ", ".join(pipelines[:NAMED]) + (f" and {len(pipelines) - NAMED} more" if len(pipelines) > NAMED else "")
+    return f"headrace stream {stream}, batch {batch}: {named or 'no pipeline'}"
+
+
+def _lanes(engine: Engine, options: dict[str, str]) -> DataFrame:
+    """The query's plan: the stream source, then the stateful operator by lane."""
+    session = engine.spark.newSession()  # it has its own settings, also when the user passed the session
+    for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
+        session.conf.set(key, value)
+    session.dataSource.register(StreamDataSource)
+    rows = session.readStream.format(NAME).schema(SPARK_DDL).options(**options, parallelism=str(engine.cores)).load()
+    return rows.groupBy("instance", "bucket").transformWithState(
+        statefulProcessor=LaneProcessor(), outputStructType=SPARK_DDL, outputMode="Update", timeMode="None"
+    )
+
+
 def _kill_planner(pid: int | None) -> None:
-    """Kill the planning process, unless it is gone and its number belongs to another program by now."""
+    """Kill the planning process, unless it has exited and its process id belongs to another program by now."""
     with contextlib.suppress(OSError):
         if pid is not None and b"spark" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""The Spark session: made quiet, small and fast, or taken as it is and checked.
+"""The Spark session: an embedded one that is quiet and starts fast, or the user's own, whose settings are checked.
 
-Settings that were measured are explained in docs/design/2026-11-16-state-operator.md.
+docs/design/2026-11-16-state-operator.md explains the settings that were measured.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.base.durable import private_opener
+from headrace.base.logs import keep_previous
 from headrace.errors import SessionMismatch, SparkNotStarted
 from headrace.model.program import Meaning
 from headrace.spark import archive
@@ -29,36 +30,37 @@ from headrace.spark.python import worker_python
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-# Spark keeps one fork server per set of environment variables, and tells only data sources to shorten tracebacks: with
-# that our packages would be loaded twice.
+# Spark keeps one fork server per set of environment variables. By default it shortens tracebacks for data sources only,
+# by such a variable, and so would run two fork servers that both load our packages.
 _TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 
-# The JVM only plans and moves payloads here; the work is done in Python, DuckDB and compiled kernels. Without the
-# second compiler the JVM took 20 instead of 34 s of CPU from its start to the first result, cold, on two cores.
+# The JVM only plans and moves payloads here. Python, DuckDB and compiled kernels do the work. Without its second
+# compiler the JVM took 20 instead of 34 s of CPU from its start to the first result, cold, on two cores.
 FAST_START = "-XX:TieredStopAtLevel=1"
 
-# What a stream's query needs, whoever made the session. Runtime settings: they may differ between queries.
+# What a stream's query needs, also in a session of the user. These are runtime settings, so queries may differ in them.
 QUERY_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
-    # Only the newest epoch is ever run again. With Spark's 100 a stream keeps a thousand files, which savepoints copy.
+    # Only the newest epoch is ever run again. With Spark's default of 100 a stream keeps a thousand files, and every
+    # savepoint copies them.
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.adaptive.enabled": "false",
     _TRACEBACKS: "false",
-    "spark.sql.streaming.stopTimeout": "20s",  # without it, stopping waits for ever for a commit that hangs
+    "spark.sql.streaming.stopTimeout": "20s",  # without it, stopping waits forever for a commit that hangs
 }
 
 
-# How long Spark, and then its JVM, have to end before they are killed.
+# How long Spark, and then its JVM, may take to stop before they are killed.
 STOP_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A session and whether it is ours to stop."""
+    """A session. `owned` says that we started it, and stop it."""
 
     spark: SparkSession
     owned: bool
@@ -70,13 +72,13 @@ class Engine:
 
     @property
     def jvm_pid(self) -> int | None:
-        """The process of Spark's driver when we started it."""
+        """The process id of Spark's JVM, if we started it."""
         process = getattr(self.spark.sparkContext._gateway, "proc", None) if self.owned else None
         return None if process is None else int(process.pid)
 
     @property
     def alive(self) -> bool:
-        """Whether the session can still run queries: its JVM may have died, or its master have ended it."""
+        """Whether the session can still run queries. Its JVM may have died, or its master may have ended it."""
         try:
             context: Any = self.spark.sparkContext._jsc
             return context is not None and not context.sc().isStopped()
@@ -84,31 +86,31 @@ class Engine:
             return False
 
     def stop(self) -> None:
-        """Stop Spark and its JVM, if they are ours, within a bounded time."""
+        """Stop Spark and its JVM within a bounded time, if we started them."""
         if not self.owned:
             return
         gateway: Any = self.spark.sparkContext._gateway
-        # In a thread: stopping waits for tasks and for the JVM, and either may hang.
+        # In a thread, because stopping waits for tasks and for the JVM, and either may hang.
         stopping = threading.Thread(target=self._stop, name="headrace-stop-spark", daemon=True)
         stopping.start()
         stopping.join(STOP_SECONDS)
-        _shut(gateway)
+        _shut_down(gateway)
 
     def _stop(self) -> None:
         try:
             self.spark.stop()
-        except Exception as problem:  # the JVM is gone: what it held went with it
+        except Exception as problem:  # the JVM is gone, and with it everything to stop
             _log.info("stopping Spark: %s", problem)
 
 
-def _shut(gateway: Any) -> None:
-    """End the JVM that we started, if there is one, and let a later session start its own."""
+def _shut_down(gateway: Any) -> None:
+    """Stop the JVM that we started, if there is one, and let a later session start its own."""
     if gateway is not None:
         process = getattr(gateway, "proc", None)
         with suppress(Exception):  # it may be gone already
             gateway.shutdown()
         if process is not None:
-            process.stdin.close()  # the JVM of an embedded driver ends with its standard input
+            process.stdin.close()  # the JVM of an embedded driver exits when its standard input closes
             try:
                 process.wait(timeout=STOP_SECONDS)
             except subprocess.TimeoutExpired:
@@ -122,7 +124,7 @@ def _shut(gateway: Any) -> None:
 
 @contextmanager
 def errors_to(log: Path | None) -> Iterator[None]:
-    """Processes started in here write their standard error to `log`: the JVM's and its Python workers' chatter."""
+    """Send the standard error of processes that are started in here to `log`: the JVM and its Python workers."""
     if log is None:
         yield
         return
@@ -140,22 +142,43 @@ def errors_to(log: Path | None) -> Iterator[None]:
 def start(master: str | None, log: Path | None, meaning: Meaning, java_options: list[str] | None = None) -> Engine:
     """An embedded session on `master` (default `local[*]`). Spark is quiet and writes errors to the file `log`; with
     None it is verbose, on standard error. `java_options` replace those that use the class archive."""
-    if SparkContext._active_spark_context is not None:  # Spark would give us that one, and we would stop it in the end
+    if SparkContext._active_spark_context is not None:  # getOrCreate would return it, and we would stop it at the end
         raise SessionMismatch(
             "a Spark session is already running in this process",
-            advice="Hand it in with headrace.connect(spark=...), or stop it first.",
+            advice="Pass it with headrace.connect(spark=...), or stop it first.",
         )
-    java_home = find_java()
-    os.environ["JAVA_HOME"] = str(java_home)
     chosen = master or "local[*]"
-    # The worker Python is always this one: another may lack our packages, and Spark only says "failed to connect back".
-    os.environ["PYSPARK_PYTHON"] = worker_python() if chosen.startswith("local") else sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    java_home = find_java()
+    _set_environment(chosen, java_home)
+    java = [FAST_START, *(archive.using(java_home) if java_options is None else java_options)]
     builder: Any = SparkSession.builder.appName("headrace").master(chosen)
+    for key, value in _session_settings(chosen, log, meaning, java).items():
+        builder = builder.config(key, value)
+    if log is not None:
+        keep_previous(log)
+    with errors_to(log):
+        try:
+            spark = builder.getOrCreate()
+        except Exception as problem:
+            failure = _not_started(chosen, problem, log)  # needs the JVM, so it comes before the JVM is shut down
+            _shut_down(SparkContext._gateway)
+            raise failure from None
+    return Engine(spark, owned=True)
+
+
+def _set_environment(master: str, java_home: Path) -> None:
+    os.environ["JAVA_HOME"] = str(java_home)
+    # Workers always run this Python. Another may lack our packages, and Spark would only say "failed to connect back".
+    os.environ["PYSPARK_PYTHON"] = worker_python() if master.startswith("local") else sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+def _session_settings(master: str, log: Path | None, meaning: Meaning, java: list[str]) -> dict[str, str]:
+    """The settings of an embedded session, with these JVM options."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Kept for the page that is off: a thousand of each by default.
+        # Spark keeps these for its UI although that is off: a thousand of each by default.
         "spark.ui.retainedJobs": "50",
         "spark.ui.retainedStages": "50",
         "spark.ui.retainedTasks": "500",
@@ -169,22 +192,12 @@ def start(master: str | None, log: Path | None, meaning: Meaning, java_options: 
         "spark.scheduler.mode": "FAIR",
         "spark.log.level": "INFO" if log is None else "ERROR",
     }
-    if chosen.startswith("local"):
+    if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    java = [FAST_START, *(archive.using(java_home) if java_options is None else java_options)]
     if log is not None:
-        java.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('quiet.properties')}")
+        java = [*java, f"-Dlog4j2.configurationFile={Path(__file__).with_name('quiet.properties')}"]
     settings["spark.driver.extraJavaOptions"] = " ".join(java)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    with errors_to(log):
-        try:
-            spark = builder.getOrCreate()
-        except Exception as problem:
-            told = _not_started(chosen, problem, log)  # asks the JVM
-            _shut(SparkContext._gateway)
-            raise told from None
-    return Engine(spark, owned=True)
+    return settings
 
 
 def _not_started(master: str, problem: Exception, log: Path | None) -> SparkNotStarted:
@@ -193,13 +206,13 @@ def _not_started(master: str, problem: Exception, log: Path | None) -> SparkNotS
     more = f" See {log}." if log else ""
     return SparkNotStarted(
         f"Spark did not start with master {master}: {reason}",
-        advice=f"Is the master right and running, and can it be reached from here?{more}",
+        advice=f"Check that the master is correct, is running, and can be reached from this machine.{more}",
         master=master,
     )
 
 
 def adopt(spark: SparkSession, meaning: Meaning) -> Engine:
-    """A session that was handed in. It must mean by SQL what the plans mean."""
+    """The user's own session. Its SQL settings must be those that the plans were made with. Raises SessionMismatch."""
     wanted = {
         "spark.sql.ansi.enabled": str(meaning.ansi).lower(),
         "spark.sql.session.timeZone": meaning.time_zone,
@@ -209,8 +222,8 @@ def adopt(spark: SparkSession, meaning: Meaning) -> Engine:
         found = str(spark.conf.get(key)).lower()
         if found != value.lower():
             raise SessionMismatch(
-                f"the session has {key} = {found}, but the plans here mean {value}",
-                advice=f"Set it with spark.conf.set('{key}', '{value}') before connecting.",
+                f"the session has {key} = {found}, but the plans were made with {value}",
+                advice=f"Call spark.conf.set('{key}', '{value}') before connecting.",
                 setting=key,
                 found=found,
                 wanted=value,

@@ -1,11 +1,11 @@
 """The stream as Spark sees it: a Python data source whose offsets carry the plan version.
 
-Spark keeps one process per query for the planning side (`latestOffset`, `partitions`, `commit`); `read` runs in the
-tasks on a pickled copy. They share nothing, so the plan reaches the planning side through the state directory and the
-tasks by value, inside the partition.
+Spark keeps one process per query for planning (`latestOffset`, `partitions`, `commit`). `read` runs in the tasks, on a
+pickled copy. They share no memory: the planning process reads plans from the state directory, and tasks get them by
+value inside the partition.
 
-Before the first epoch Spark also loads this module in short-lived processes that only ask for the schema, so it imports
-next to nothing; what it does is in `headrace.spark.epochs`.
+Before the first epoch Spark also loads this module in short-lived processes that only ask for the schema. It therefore
+imports almost nothing; `headrace.spark.epochs` does the work.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StreamDataSource(DataSource):
 
 
 class StreamReader(DataSourceStreamReader):
-    """Plans epochs on the driver's side; runs Ring 0 in the tasks."""
+    """Plans epochs in the planning process, and runs Ring 0 in the tasks."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options

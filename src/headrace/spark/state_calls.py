@@ -1,8 +1,8 @@
-"""Many calls to Spark's state server in a row, instead of one and a wait, one and a wait.
+"""Pipelines calls to Spark's state server: sends many requests before it reads the answers.
 
-Spark's client sends a request and waits for the answer; most of a call is that wait. The server answers the requests of
-a connection one after the other, so several may be under way. This speaks Spark's own messages over the client's own
-connection. Both are internal to Spark: in a release that has other ones, calls are made one by one.
+Spark's client sends one request and waits for its answer, and most of a call is that wait. The server answers the
+requests of a connection in order, so several may be outstanding. This module sends Spark's own messages over the
+client's own connection. Both are internal to Spark. If a Spark release has other ones, calls are made one by one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ _messages: Any = None
 with contextlib.suppress(ImportError):
     _messages = importlib.import_module("pyspark.sql.streaming.proto.StateMessage_pb2")
 
-# Two of these are under way at once: while the server answers one, the other is read or written, and neither side wakes
-# up for every single answer. What is sent must fit into the socket's buffers while the server is busy answering, or
-# both would wait for each other: requests that carry data have short answers and the other way round.
+# Requests per window. Two windows are outstanding at once: while the server answers one, the client reads or writes the
+# other, and neither side wakes up for every single answer. The requests must fit into the socket's buffers while the
+# server writes answers, or both sides would wait for each other. They do: requests that carry data have short answers,
+# and the other way round.
 WINDOW = 64
-MANY = 16  # fewer are asked one by one, in Spark's own way
+MANY = 16  # fewer calls are made one by one, by Spark's client
 _FRAME = struct.Struct("!ii")  # the protocol's version, the length of the message
 
 Key = tuple[int, ...]
@@ -34,7 +35,7 @@ _CALLS = {"getValue": "GetValue", "updateValue": "UpdateValue"}
 
 
 def get_many(state: MapState, keys: Sequence[Key]) -> list[bytes | None]:
-    """The first field of the value of each key; None where there is none."""
+    """The first field of the value of each key; None for a key without a value."""
     client = _client(state)
     if client is None or len(keys) < MANY:
         return [None if (found := state.getValue(key)) is None else bytes(found[0]) for key in keys]
@@ -61,7 +62,7 @@ def update_many(state: MapState, items: Sequence[tuple[Key, bytes]]) -> None:
 
 
 def _client(state: MapState) -> Any:
-    """Spark's client, if it and its messages are the ones that are known here."""
+    """Spark's client, if this module knows it and its messages; else None."""
     client = getattr(state, "_mapStateClient", None)
     api = getattr(client, "_stateful_processor_api_client", None)
     known = ("sockfile", "_receive_proto_message", "_serialize_to_bytes", "_deserialize_from_bytes")
@@ -70,7 +71,7 @@ def _client(state: MapState) -> Any:
 
 @cache
 def _understood() -> bool:
-    """Whether the requests made here are, to the byte, those that Spark would make."""
+    """Whether the requests made here have the same bytes as those of Spark's client."""
     try:
         get = _messages.MapStateCall(stateName="s", getValue=_messages.GetValue(userKey=b"k" * 200))
         update = _messages.MapStateCall(stateName="s", updateValue=_messages.UpdateValue(userKey=b"k", value=b"v"))
@@ -87,21 +88,22 @@ def _understood() -> bool:
 
 
 def _serializer(api: Any, schema: Any, example: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bytes]:
-    """Spark's serializer for rows of this schema, without the conversions that are not needed, if they are not."""
+    """A serializer for rows of this schema: plain pickle if Spark's own gives the same bytes for `example`, which is
+    faster."""
     plain = partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL)
     whole = partial(api._serialize_to_bytes, schema)
     return plain if plain(example) == whole(example) else whole
 
 
 def _call(state: str, kind: str, **fields: bytes) -> bytes:
-    """A StateRequest with a call to a map state. Made by hand: protobuf takes 6 us for the five messages in it."""
+    """A StateRequest with a call to a map state. Encoded by hand: protobuf takes 6 us for the five nested messages."""
     call = b"".join(_field(_CALLS[kind], name, data) for name, data in fields.items())
     named = _field("MapStateCall", "stateName", state.encode()) + _field("MapStateCall", kind, call)
     return _field("StateRequest", "stateVariableRequest", _field("StateVariableRequest", "mapStateCall", named))
 
 
 def _field(message: str, name: str, data: bytes) -> bytes:
-    """One field of a message that has a length."""
+    """One length-delimited protobuf field."""
     length, size = len(data), b""
     while length > 0x7F:
         size += bytes((length & 0x7F | 0x80,))
@@ -116,8 +118,11 @@ def _tag(message: str, name: str) -> bytes:
 
 
 def _exchange(api: Any, calls: Iterable[bytes]) -> list[bytes]:
-    """The answer to each call, in order. What goes wrong in between is Spark's failure and no pipeline's: answers may
-    be left on the connection, which nobody may take for those to other calls."""
+    """The answer to each call, in order.
+
+    Any failure in between is raised as a failure of Spark, not of a pipeline. Answers may be left on the connection, so
+    it must not be used again.
+    """
     answers: list[bytes] = []
     asked = written = 0
     try:
@@ -134,7 +139,7 @@ def _exchange(api: Any, calls: Iterable[bytes]) -> list[bytes]:
     except (PySparkException, OSError, EOFError):
         raise
     except Exception as problem:
-        raise PySparkRuntimeError(f"calls to the state server broke off: {problem!r}") from problem
+        raise PySparkRuntimeError(f"calls to the state server failed: {problem!r}") from problem
     return answers
 
 

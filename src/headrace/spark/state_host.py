@@ -1,18 +1,19 @@
 """Ring 1 inside Spark's stateful operator: one call per lane and epoch, state in Spark's state store.
 
-The operator is the same for every pipeline and never changes, so Spark can always restart it; which pipeline a lane
-belongs to arrives with its messages. A pipeline's own failure becomes an `error` message; a failure of Spark's state
-store is raised, because no pipeline is to blame for it.
+The operator is the same for every pipeline and never changes, so Spark can always restart it. The messages to a lane
+say which pipeline it belongs to. A pipeline's own failure becomes an `error` message. A failure of Spark's state store
+is raised, because no pipeline has caused it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -25,21 +26,24 @@ from headrace.bridge.messages import (
     Kind,
     LaneEnd,
     LaneEpoch,
+    Receipt,
     Row,
-    encode_json,
-    encode_receipt,
+    decode,
+    encode,
     in_order,
 )
+from headrace.bridge.reports import Failure, LaneReport
 from headrace.bridge.rows import decode_rows
+from headrace.control.signals import Barrier
 from headrace.errors import InternalError
 from headrace.exec.aggregates import schema_of
-from headrace.exec.failures import describe
+from headrace.exec.failures import failure_text
 from headrace.model.codec import load
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
 from headrace.ring1.lane import advance
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import BlobKey, Outcome, Step
+from headrace.ring1.state import NOTHING, BlobKey, LaneStep, Outcome
 from headrace.sinks.base import SinkKey
 from headrace.sinks.delivery import stage
 from headrace.spark.state_calls import get_many, update_many
@@ -52,11 +56,11 @@ _KEY = StructType(
 
 
 class SparkStore:
-    """A lane's `Store` in Spark: the header in a value state, blobs in a map state, so only touched blobs are
-    rewritten."""
+    """A lane's `Store` in Spark. The header is a value state and the blobs are a map state, so an epoch rewrites only
+    the blobs that it touches."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
-        # Types, not DDL texts: Spark would parse a text in the JVM, three round trips per task and epoch.
+        # Types instead of DDL strings: the JVM would parse a string, which takes three round trips per task and epoch.
         self._header = handle.getValueState("header", _DATA)
         self._blobs = handle.getMapState("blobs", _KEY, _DATA)
 
@@ -93,8 +97,66 @@ def _pipeline(text: str) -> PipelineDef:
     return load(PipelineDef, text)
 
 
+@dataclass(frozen=True, slots=True)
+class LaneInput:
+    """The messages to one lane in one epoch, after every task has delivered its barrier.
+
+    `pipeline` is the instance that has the lane now. It answers the driver under its own number, also in a lane that it
+    took over from the pipeline it replaced.
+    """
+
+    pipeline: PipelineDef
+    key: SinkKey
+    barrier: Barrier
+    watermark: int | None
+    tasks: int
+    barriers: int
+    events: list[bytes]
+    ends: list[LaneEnd]
+
+    @staticmethod
+    def read(lane: int, bucket: int, messages: list[Row]) -> LaneInput:
+        """Raises MissingInput when a task's messages are missing."""
+        epochs = {m.task: LaneEpoch.decode(m.payload) for m in messages if m.kind == Kind.WATERMARK}
+        barrier = align_tasks(f"lane {lane}/{bucket}", epochs, messages)
+        first = epochs[0]
+        pipeline = _pipeline(first.program)
+        return LaneInput(
+            pipeline=pipeline,
+            key=SinkKey(first.checkpoint, pipeline.instance, first.epoch),
+            barrier=barrier,
+            watermark=watermark_after(epochs),
+            tasks=len(epochs),
+            barriers=sum(m.kind == Kind.BARRIER for m in messages),
+            events=[m.payload for m in messages if m.kind == Kind.EVENTS],
+            ends=[decode(LaneEnd, m.payload) for m in messages if m.kind == Kind.EOF],
+        )
+
+    def received(self, rows: int) -> Traffic:
+        """The messages that arrived, with `rows` partial aggregates in them."""
+        return Traffic(
+            batches=len(self.events),
+            rows=rows,
+            watermarks=self.tasks,
+            barriers=self.barriers,
+            ends=len(self.ends),
+        )
+
+    def step(self, events: pa.Table) -> LaneStep:
+        """The lane's next step with these partial aggregates."""
+        return LaneStep(
+            events,
+            self.watermark,
+            flush=any(e.flush for e in self.ends),
+            drop=any(e.drop for e in self.ends),
+            reset=any(e.reset for e in self.ends),
+            max_groups=self.pipeline.max_groups,
+            share=-(-self.pipeline.max_groups // self.pipeline.buckets),
+        )
+
+
 class LaneProcessor(StatefulProcessor):
-    """Spark calls `handleInputRows` once per (instance, bucket) that got messages in the epoch."""
+    """Spark calls `handleInputRows` once per (instance, bucket) that has messages in the epoch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         keep_freed_memory()
@@ -111,75 +173,57 @@ class LaneProcessor(StatefulProcessor):
         """Nothing is held between epochs."""
 
     def _advance(self, lane: int, bucket: int, messages: list[Row]) -> list[Row]:
+        """Run one lane for one epoch. The answer goes to the driver."""
         began = time.perf_counter()
-        epochs = {m.task: LaneEpoch.decode(m.payload) for m in messages if m.kind == Kind.WATERMARK}
-        barrier = align_tasks(f"lane {lane}/{bucket}", epochs, messages)
-        first = epochs[0]
-        pipeline = _pipeline(first.program)
-        instance = pipeline.instance  # who has the lane now: its answers go to the driver under that name
-        ends = [LaneEnd.decode(m.payload) for m in messages if m.kind == Kind.EOF]
-        sent = [m.payload for m in messages if m.kind == Kind.EVENTS]
-        received = Traffic(
-            batches=len(sent),
-            watermarks=len(epochs),
-            barriers=sum(m.kind == Kind.BARRIER for m in messages),
-            ends=len(ends),
-        )
+        given = LaneInput.read(lane, bucket, messages)
+        instance, rows, outcome = given.pipeline.instance, 0, NOTHING
         out: list[tuple[Kind, bytes]] = []
         try:
-            program = pipeline.program
+            program = given.pipeline.program
             if program.ring1 is None:
-                raise InternalError(f"pipeline {pipeline.name} has lanes but no state")
-            events = decode_rows(sent, schema_of(program.ring1))
-            received += Traffic(rows=events.num_rows)
-            step = Step(
-                events,
-                watermark_after(epochs),
-                flush=any(e.flush for e in ends),
-                drop=any(e.drop for e in ends),
-                reset=any(e.reset for e in ends),
-                max_groups=pipeline.max_groups,
-                share=-(-pipeline.max_groups // pipeline.buckets),
-            )
+                raise InternalError(f"pipeline {given.pipeline.name} has lanes but no state")
+            events = decode_rows(given.events, schema_of(program.ring1))
+            rows = events.num_rows
+            step = given.step(events)
             if step.flush or not step.drop:
-                crash_point(f"{pipeline.name}/state")
-            outcome = advance(program.ring1, program.meaning, self.store, step)
-            if outcome.output is not None:
-                key, lost = SinkKey(first.checkpoint, instance, first.epoch), dict[str, str]()
-                for sink, staged in stage(pipeline.sinks, outcome.output, key, lost):
-                    out.append((Kind.OUTPUT, encode_receipt(instance, sink, staged)))
-                for sink, reason in lost.items():
-                    out.append((Kind.ERROR, encode_json({"instance": instance, "sink": sink, "reason": reason})))
-            facts = _facts(outcome)
+                crash_point(f"{given.pipeline.name}/state")
+            found = advance(program.ring1, program.meaning, self.store, step)
+            out = _staged(given, found)
+            outcome = found
         except (PySparkException, OSError, EOFError):
             raise
-        except Exception as problem:  # the pipeline's own failure must not reach its neighbours
-            out = [(Kind.ERROR, encode_json({"instance": instance, "reason": describe(problem)}))]
-            facts = _facts(Outcome(None, 0, 0))
-        facts |= {
-            "instance": instance,
-            "bucket": bucket,
-            "received": asdict(received),
-            "barrier": [barrier.kind, barrier.id],
-            "ms": round((time.perf_counter() - began) * 1000, 3),
-        }
-        out.append((Kind.REPORT, encode_json(facts)))
+        except Exception as problem:  # the pipeline's own failure must not stop the others
+            out = [(Kind.ERROR, encode(Failure(instance, failure_text(problem))))]
+        report = LaneReport(
+            instance=instance,
+            bucket=bucket,
+            barrier=given.barrier,
+            received=given.received(rows),
+            late=outcome.late,
+            closed=outcome.closed,
+            rows=outcome.rows,
+            bytes=outcome.bytes,
+            groups=outcome.groups,
+            ms=round((time.perf_counter() - began) * 1000, 3),
+        )
+        out.append((Kind.REPORT, encode(report)))
         return [Row(instance, bucket, 0, i, int(kind), payload) for i, (kind, payload) in enumerate(out)]
 
 
-def _facts(outcome: Outcome) -> dict[str, Any]:
-    """What the driver adds up over the lanes of a pipeline."""
-    return {
-        "late": outcome.late,
-        "closed": outcome.closed,
-        "rows": outcome.rows,
-        "bytes": outcome.bytes,
-        "groups": outcome.groups,
-    }
+def _staged(given: LaneInput, outcome: Outcome) -> list[tuple[Kind, bytes]]:
+    """Stage the lane's output in the pipeline's sinks. The receipts, and the sinks that failed."""
+    if outcome.output is None:
+        return []
+    instance, lost = given.pipeline.instance, dict[str, str]()
+    staged = stage(given.pipeline.sinks, outcome.output, given.key, lost)
+    return [
+        *((Kind.OUTPUT, Receipt(instance, sink, receipt).encode()) for sink, receipt in staged),
+        *((Kind.ERROR, encode(Failure(instance, reason, sink))) for sink, reason in lost.items()),
+    ]
 
 
 def watermark_after(epochs: dict[int, LaneEpoch]) -> int | None:
-    """The stream's watermark after this epoch: the highest event time of all tasks minus the delay, never going
+    """The stream's watermark after this epoch: the highest event time of all tasks minus the delay. It never goes
     back."""
     known = [e.max_time - e.delay for e in epochs.values() if e.max_time is not None]
     known += [e.watermark for e in epochs.values() if e.watermark is not None]

@@ -20,7 +20,6 @@ from headrace.formats import FORMATS
 from headrace.model.program import SinkDef, StreamDef
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
-from headrace.sinks.base import DELIVERY_OPTIONS
 from headrace.sources import SOURCES
 from headrace.sql.parse.statements import CreateSink, CreateStream
 
@@ -66,8 +65,7 @@ def define_sink(statement: CreateSink) -> SinkDef:
     """The sink that the statement declares. Raises coded errors at the option that is wrong."""
     given = dict(statement.options)
     kind = _kind(given, "type", SINKS, UnknownSinkKind, statement.span, statement.spans)
-    declared = (*SINKS[kind].options, *DELIVERY_OPTIONS)
-    checked_options(f"sink '{kind}'", declared, given, statement.span, statement.spans)
+    checked_options(f"sink '{kind}'", SINKS[kind].all_options, given, statement.span, statement.spans)
     return SinkDef(statement.name, kind, given, statement.sql)
 
 

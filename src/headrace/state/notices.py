@@ -30,11 +30,13 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochPlanned(Notice):
-    """An epoch was planned with this plan version. `backlog` is the number of bytes that wait after it."""
+    """An epoch was planned with this plan version. `backlog` is the number of bytes that wait after it, and
+    `planning_ms` is how long planning took."""
 
     plan: int
     epoch: int
     backlog: int
+    planning_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ KINDS: dict[str, type[Notice]] = {
     "held": PlanningHeld,
 }
 _KIND_OF = {made: kind for kind, made in KINDS.items()}
-_TYPES = {"str": str, "int": int, "bool": bool}
+_TYPES = {"str": str, "int": int, "bool": bool, "float": float}
 
 
 def send_notice(port: int, token: str, notice: Notice) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from headrace.base.logs import code_of, facts
 from headrace.model.program import StreamDef
-from headrace.model.status import REJECTED_SHARE, pipeline_warning, stream_warning, untimed_warning
+from headrace.model.status import REJECTED_SHARE, StreamState, pipeline_warning, stream_warning, untimed_warning
 from headrace.ring0.validity import policy_of
 from headrace.sources.badfiles import read_summary
 
@@ -33,12 +35,32 @@ class EpochLog:
         self._judged: tuple[int, int] | None = None  # rows and rejected rows at the last check of the newest
         self._ill = False  # many of those rows were rejected
         self._files = read_summary(self._directory).count
+        self._query: tuple[StreamState, int] = ("stopped", 0)
+
+    def query(self, state: StreamState, problem: str, attempt: int) -> None:
+        """The query of the stream is in this state now. A failure is logged once."""
+        before, self._query = self._query, (state, attempt)
+        if before == self._query:
+            return
+        name, code = self._stream.name, code_of(problem)
+        if state == "retrying":
+            noted = facts("stream_retrying", code, stream=name, attempt=attempt)
+            _log.warning("stream %s failed and is started again (attempt %d): %s", name, attempt, problem, extra=noted)
+        elif state == "dead":
+            _log.error("stream %s is dead: %s", name, problem, extra=facts("stream_dead", code, stream=name))
+        elif state == "running" and before[0] == "retrying":
+            _log.info("stream %s runs again", name, extra=facts("stream_running", stream=name))
 
     def add(
-        self, summary: EpochSummary, names: Callable[[], Mapping[int, str]], dropped: Callable[[], int] = lambda: 0
+        self,
+        summary: EpochSummary,
+        names: Callable[[], Mapping[int, str]],
+        dropped: Callable[[], int] = lambda: 0,
+        phases: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Log a committed epoch. `names` returns the names of the pipelines in its plan, by instance, and `dropped` how
-        many records the gateway gave up. Both are called only when the answer is logged."""
+        many records the gateway gave up. Both are called only when the answer is logged. `phases` are the
+        milliseconds of the epoch."""
         progress, name = summary.progress, self._stream.name
         rejecting = stream_warning(
             name, rows=progress.rows, rejected=progress.rejected, nulled=progress.nulled, bad=progress.bad
@@ -56,18 +78,27 @@ class EpochLog:
                 self._warn(str(instance), text)
         self._warn_of_files()
         if _log.isEnabledFor(logging.INFO):
-            _log.info(
-                "stream %s, epoch %d: %s",
-                name,
-                summary.epoch,
-                "; ".join(_words(summary, known, dropped(), self._rejects)),
+            noted = facts(
+                "epoch",
+                stream=name,
+                epoch=summary.epoch,
+                plan=summary.plan,
+                rows=summary.rows,
+                bytes=summary.bytes,
+                tasks=summary.tasks,
+                pipelines=len(known),
+                rejected=progress.rejected,
+                ms=round(sum(phases.values()), 1),
+                phases=dict(phases),
             )
+            words, took = "; ".join(_words(summary, known, dropped(), self._rejects)), sum(phases.values())
+            _log.info("stream %s, epoch %d in %.0f ms: %s", name, summary.epoch, took, words, extra=noted)
 
     def _warn(self, subject: str, text: str) -> None:
         if text and subject not in self._warned:
             self._warned.add(subject)
             self._ill |= not subject
-            _log.warning(text)
+            _log.warning(text, extra=facts("bad_rows", stream=self._stream.name))
 
     def _judge_newest(self, rows: int, rejected: int) -> None:
         """Warn when many of the newest rows are rejected and the rows before were not."""
@@ -80,14 +111,15 @@ class EpochLog:
         if ill and not self._ill:
             _log.warning(
                 "stream %s found %s of its newest %s rows bad: has the input changed?",
-                self._stream.name, f"{lost:,}", f"{newest:,}",
+                self._stream.name, f"{lost:,}", f"{newest:,}", extra=facts("bad_rows", stream=self._stream.name),
             )  # fmt: skip
         self._ill = ill if newest else self._ill
 
     def _warn_of_files(self) -> None:
         skipped = read_summary(self._directory)
         for path, why in skipped.newest[len(skipped.newest) - min(len(skipped.newest), skipped.count - self._files) :]:
-            _log.warning("stream %s left out %s: %s", self._stream.name, path, why)
+            noted = facts("file_left_out", code_of(why), stream=self._stream.name, path=path)
+            _log.warning("stream %s left out %s: %s", self._stream.name, path, why, extra=noted)
         self._files = skipped.count
 
 

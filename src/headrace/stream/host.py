@@ -21,7 +21,8 @@ OnEnd = Callable[[str | None], None]
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
     """A query to start. `options` are those of the stream's data source. The query calls `on_end` in its own thread
-    when it ends, with the reason, or None if it was stopped. `planner_pid` returns the planning process, if known."""
+    when it ends, with the reason, or None if it was stopped. `planner_pid` returns the planning process, if
+    known, and `pipelines` the names of those in the current plan."""
 
     stream: str
     directory: Path
@@ -29,6 +30,7 @@ class QueryRequest:
     options: dict[str, str]
     on_end: OnEnd
     planner_pid: Callable[[], int | None]
+    pipelines: Callable[[], list[str]]
 
 
 class Query(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,12 @@ class Intake:
         of the newest committed epoch. Raises JournalDamaged when the journal that this epoch was read from is gone."""
         kind = SOURCES[self._stream.source]
         if kind.pushed:
-            values = kind.values(self._stream)
-            secret = [o.name for o in kind.options if o.secret and values[o.name]]
-            values |= {name: self._gateway.reveal(values[name]) for name in secret}
+            settings = kind.settings_of(self._stream)
+            sealed = {o.name: getattr(settings, o.name) for o in kind.options if o.secret}
+            revealed = {name: self._gateway.reveal(value) for name, value in sealed.items() if value}
             directory = self._directory / "source" / JOURNAL
             require_journal(directory, place_of((end or {}).get("source")))
-            self._gateway.open(self._stream, directory, values)
+            self._gateway.open(self._stream, directory, replace(settings, **revealed))
 
     def sync(self) -> None:
         """Return when all bytes that were taken so far are in the journal."""

@@ -18,6 +18,7 @@ class PlannerWatch:
 
     - `planned` is the newest plan version that an epoch was planned with, and `planned_epoch` is that epoch.
     - `planned_at` is when that was, on the monotonic clock; None if the current query has planned nothing yet.
+    - `planning_ms` is how long planning that epoch took.
     - `idle` is the last notice, if it said that there is nothing to do.
     - `held` is true while the planner holds.
     - `backlog` is the number of bytes that wait to be read.
@@ -30,6 +31,7 @@ class PlannerWatch:
         self.planned = 0
         self.planned_epoch = -1
         self.planned_at: float | None = None
+        self.planning_ms = 0.0
         self.idle: SourceIdle | None = None
         self.held = False
         self.backlog = 0
@@ -58,6 +60,13 @@ class PlannerWatch:
         self._flying, self._last_sign = None, self._clock()
         self.changed.notify_all()
 
+    def spent(self, epoch: int) -> tuple[float, float] | None:
+        """Milliseconds that planning this epoch took, and those since then; None when its notice was lost. Under
+        `changed`."""
+        if self.planned_at is None or self.planned_epoch != epoch:
+            return None
+        return self.planning_ms, (self._clock() - self.planned_at) * 1000
+
     def wake(self) -> None:
         """Make all waiting threads check their condition again."""
         with self.changed:
@@ -72,6 +81,7 @@ class PlannerWatch:
                 case EpochPlanned():
                     self.planned = max(self.planned, notice.plan)
                     self.planned_epoch, self.planned_at = notice.epoch, self._last_sign
+                    self.planning_ms = notice.planning_ms
                     self._flying = (notice.epoch, self._last_sign)
                     self.backlog = notice.backlog
                     self.idle = None

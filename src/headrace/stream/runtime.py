@@ -25,7 +25,7 @@ from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, QUICK_END, SAVEPOINT, Signal, SignalKind
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.model.program import PipelineDef, PipelineExit, StreamDef
-from headrace.model.status import StreamState, StreamStatus
+from headrace.model.status import StreamState, StreamStatus, StreamTotals
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.state.checkpoint import checkpoint_id
 from headrace.state.notices import Notice
@@ -245,6 +245,7 @@ class StreamRuntime:
                 options=options,
                 on_end=on_end,
                 planner_pid=self._planner_pid,
+                pipelines=self._planned_names,
             )
         )
         if epoch_limit(self._settings, 0) is not None:
@@ -253,6 +254,9 @@ class StreamRuntime:
 
     def _planner_pid(self) -> int | None:
         return self._watch.planner
+
+    def _planned_names(self) -> list[str]:
+        return [p.name for p in self.plans.parsed(self.plans.current()).pipelines]
 
     def _limit_epochs(self, query: Query) -> None:
         """Abort the query when an epoch takes too long. Ends with the query."""
@@ -278,7 +282,8 @@ class StreamRuntime:
 
     def query_changed(self) -> None:
         """The query changed its state. Called by the supervisor."""
-        problem = self.supervisor.problem
+        problem, retrying = self.supervisor.problem, self.retrying
+        self._log.query(self.state, self.problem, 0 if retrying is None else retrying.attempt)
         if problem is not None:
             self.acks.fail(self._query_error(f"failed: {problem}"))
         self._watch.wake()
@@ -426,18 +431,21 @@ class StreamRuntime:
         """Take a notice from the planning process."""
         self._watch.on_notice(notice)
         self.supervisor.well()
+        if self.state == "running":
+            self._log.query("running", "", 0)
 
     def epoch_committed(self, summary: EpochSummary) -> None:
         """Take the summary of a committed epoch. Called by the committer, in Spark's streaming thread."""
         if summary.barrier.kind != EPOCH.name:
             self.signals.carried(summary.barrier.id)
         with self._watch.changed:
-            self._history.add(summary)
+            self._history.add(summary, self._watch.spent(summary.epoch))
             self._watch.epoch_committed()
         self._log.add(
             summary,
             lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},
             self._intake.dropped,
+            self._history.phases,
         )
         self._owed.seen(summary.barrier, summary.epoch, summary.progress.debts)
         verdict = self._history.judge(summary)
@@ -476,6 +484,11 @@ class StreamRuntime:
         """The newest epochs since the hub was opened, oldest first."""
         return self._history.recent
 
+    @property
+    def totals(self) -> StreamTotals:
+        """Epochs, phases and sinks since the hub was opened."""
+        return self._history.totals
+
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """Problems of sinks that fail no epoch, such as a console that nobody reads."""
         return self._committer.notes(pipeline) if self._committer is not None else {}
@@ -502,6 +515,8 @@ class StreamRuntime:
                 mb_per_s=mb_per_s,
                 problem=self.problem,
                 dropped=self._intake.dropped(),
+                phases=self._history.phases,
+                barrier=self._history.barrier,
             )
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +22,8 @@ class QueryFacts:
     """What only the process that runs a stream's query knows. The defaults describe a stream that does not run.
 
     `since` is when the query entered its state, in seconds since 1970. `epoch_ms` is how long Spark's newest epoch
-    took. `dropped` counts the records that the gateway gave up.
+    took. `dropped` counts the records that the gateway gave up. `phases` are the milliseconds of the newest epoch, and
+    `barrier` is the newest barrier that a caller sent.
     """
 
     state: StreamState = "stopped"
@@ -34,6 +36,8 @@ class QueryFacts:
     mb_per_s: float = 0.0
     problem: str = ""
     dropped: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    barrier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class StoredStream:
             dropped=query.dropped,
             skipped_files=skipped.count,
             bad_files=dict(skipped.newest),
+            phases=dict(query.phases),
+            barrier=query.barrier,
         )
 
     def _subscribers(self, applied: Applied) -> dict[str, list[str]]:

@@ -1,8 +1,8 @@
-"""Moves columns between blobs of rows and arrays; `headrace.bridge.rows` says what a blob looks like.
+"""Moves columns between blobs of rows and arrays. `headrace.bridge.rows` describes the form of a blob.
 
-Blobs are Python `bytes`, given by address: making an object that numba knows of each takes longer than copying a
-thousand rows. `measure` checks that every blob is as long as what it says of itself; the others trust what it found.
-Checked indexing (`headrace.formats.kernels.jit.CHECKED`) is for arrays, so it does not reach in here.
+Blobs are Python `bytes`, passed by address, because turning each into an object that numba knows takes longer than
+copying a thousand rows. `measure` checks that every blob has the length that its prefix implies; the other kernels rely
+on that. Checked indexing (`headrace.formats.kernels.jit.CHECKED`) works on arrays only, so it has no effect here.
 """
 
 # Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.base.plan_only import only_plans
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import _get32, _lane
+from headrace.formats.kernels.simd import llvm_intrinsic, raw_get32
 
 if not only_plans():
     from llvmlite import ir
@@ -27,7 +27,7 @@ BYTES = -1  # the width of a column of strings
 FINE = -1
 
 
-@_lane
+@llvm_intrinsic
 def _word(typing: Any, address: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1)
@@ -35,7 +35,7 @@ def _word(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _copy(typing: Any, to: Any, source: Any, size: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
@@ -46,7 +46,7 @@ def _copy(typing: Any, to: Any, source: Any, size: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _fill(typing: Any, to: Any, byte: Any, size: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         to = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
@@ -68,7 +68,7 @@ def rows_of(blob: int) -> int:
 
 @helper
 def body(widths: Any) -> int:
-    """Where the first column begins: behind the prefix and the sizes of the columns of strings."""
+    """The offset of the first column: after the prefix and the sizes of the columns of strings."""
     strings = 0
     for width in widths:
         strings += width == BYTES
@@ -77,9 +77,12 @@ def body(widths: Any) -> int:
 
 @kernel
 def measure(blobs: Any, sizes: Any, widths: Any, magic: int, layout: int, rows: Any, held: Any) -> tuple[int, int, int]:
-    """Check the blobs, and say what is in them: the rows of each, the bytes of each column of strings in all of them,
-    which columns have a mask somewhere, and how long one blob of all of it is. First comes the number of a blob that is
-    none of this layout, or `FINE`."""
+    """Check the blobs and measure them.
+
+    Returns the number of a blob that does not have this layout, or `FINE`; which columns have a mask in some blob; and
+    the size of one blob with all rows. Fills `rows` with the rows of each blob, and `held` with the bytes of each
+    column of strings over all blobs.
+    """
     total, flags = 0, 0
     for i in range(len(blobs)):
         blob, size = blobs[i], sizes[i]
@@ -108,7 +111,8 @@ def measure(blobs: Any, sizes: Any, widths: Any, magic: int, layout: int, rows: 
 
 @helper
 def column_starts(widths: Any, flags: int, rows: int, held: Any, starts: Any) -> int:
-    """Where the mask, the lengths and the values of each column begin in a blob; the blob's size."""
+    """Fills `starts` with the offsets of the mask, the lengths and the values of each column. Returns the blob's
+    size."""
     at = body(widths)
     for c in range(len(widths)):
         starts[c, 0] = at
@@ -123,7 +127,7 @@ def column_starts(widths: Any, flags: int, rows: int, held: Any, starts: Any) ->
 
 @kernel
 def join(blobs: Any, widths: Any, magic: int, layout: int, rows: Any, held: Any, flags: int, out: Any) -> None:
-    """One blob of many, with what `measure` found; what is between columns stays as it was."""
+    """Join blobs into one, with the results of `measure`. Does not write the padding between columns."""
     total = rows.sum()
     starts = np.empty((len(widths), 3), np.int64)
     column_starts(widths, flags, total, held, starts)
@@ -169,7 +173,7 @@ def run_sizes(cuts: Any, widths: Any, offsets: Any, masks: Any, sizes: Any) -> N
             if masks[c] != 0:
                 size += padded(count)
             if widths[c] == BYTES:
-                size += padded(4 * count) + padded(_get32(offsets[c], first + count) - _get32(offsets[c], first))
+                size += padded(4 * count) + padded(raw_get32(offsets[c], first + count) - raw_get32(offsets[c], first))
             else:
                 size += padded(widths[c] * count)
         sizes[i] = size
@@ -179,8 +183,8 @@ def run_sizes(cuts: Any, widths: Any, offsets: Any, masks: Any, sizes: Any) -> N
 def scatter(
     out: Any, cuts: Any, sizes: Any, widths: Any, data: Any, offsets: Any, masks: Any, magic: int, layout: int
 ) -> None:
-    """Write the blob of each run behind the one before, into zeroed memory. `data`, `offsets`, `masks` are the
-    addresses of what the columns hold, 0 where they do not."""
+    """Write the blobs of all runs one after the other, into zeroed memory. `data`, `offsets` and `masks` are addresses
+    in the columns' buffers, 0 if a column has no such buffer."""
     flags = 0
     for c in range(len(widths)):
         if masks[c] != 0:
@@ -198,9 +202,9 @@ def scatter(
                 _copy(base + at, masks[c] + row, count)
                 at += padded(count)
             if widths[c] == BYTES:
-                start, end = _get32(offsets[c], row), _get32(offsets[c], row + count)
+                start, end = raw_get32(offsets[c], row), raw_get32(offsets[c], row + count)
                 for k in range(count):
-                    texts[(at >> 2) + k] = _get32(offsets[c], row + k + 1) - _get32(offsets[c], row + k)
+                    texts[(at >> 2) + k] = raw_get32(offsets[c], row + k + 1) - raw_get32(offsets[c], row + k)
                 at += padded(4 * count)
                 _copy(base + at, data[c] + start, end - start)
                 at += padded(end - start)

@@ -1,5 +1,5 @@
-"""Numba kernels: bytes to field positions (scan), field positions to values (parse). Entered only from `formats`.
+"""Numba kernels: bytes to field positions (scan), field positions to values (parse). Only `formats` calls them.
 
-Rules that every kernel keeps: no global state, no GIL, no read outside the arrays it was given (lanes.py guards the
-wide loads), and int64 positions that never mix with uint64 words, because Numba would make floats of the two.
+Every kernel keeps these rules: no global state, no GIL, and no read outside its arrays (simd.py guards the wide loads).
+Positions are int64 and never mix with uint64 words, because Numba would convert both to floats.
 """

@@ -1,7 +1,4 @@
-"""Where Numba finds the machine code of a kernel: its own cache, told to look in our directory.
-
-Entered from `headrace.formats.kernels.jit`, which says which directory that is.
-"""
+"""Makes Numba store the machine code of kernels in the directory that `headrace.formats.kernels.jit` picks."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from headrace.formats.kernels.jit import kernel_directory, stamp
 
 
 class _Locator(_CacheLocator):
-    """Tells Numba where the cache is, and that it is stale when any kernel source changed."""
+    """Tells Numba where the cache is, and that it is stale after any change in the kernels' sources."""
 
     def __init__(self, name: str, own: str) -> None:
         self._name, self._own = name, own

@@ -1,8 +1,8 @@
-"""How kernels are compiled and where the machine code is kept.
+"""Compiles kernels and caches the machine code on disk.
 
-Compiled code is cached on disk under a directory named after the sources of *all* kernels: Numba itself would only look
-at the file of the outermost function and miss a change in a helper. The directory is in the user's cache, so read-only
-installs and Spark workers find it too; where there is none, a private one under the temporary directory is used.
+The cache directory is named after the sources of *all* kernels: Numba itself would only look at the file of the
+outermost function and miss a change in a helper. It is in the user's cache directory, so that read-only installs and
+Spark workers find it, too. Without one, a private directory under the temporary directory is used.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headrace.base.plan_only import declared, only_plans
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# With this set, wide loads go byte by byte through checked indexing: tests run the kernels once this way.
+# With this set, wide loads read byte by byte with bounds checks. Tests run the kernels once this way.
 CHECKED = os.environ.get("HEADRACE_CHECKED_KERNELS") == "1"
 
 
 @cache
 def stamp() -> str:
-    """A digest of everything that the machine code depends on, besides the processor, which Numba adds."""
+    """A digest of everything that the machine code depends on, except the processor, which Numba adds."""
     digest = hashlib.blake2b(f"{version('numba')} {CHECKED}".encode(), digest_size=8)
     for path in sorted(Path(__file__).parents[2].glob("*/kernels/*.py")):
         digest.update(path.read_bytes())
@@ -50,7 +50,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def kernel(function: F) -> F:
-    """Compile `function` on its first call, without the GIL, and keep the code on disk."""
+    """Compile `function` on its first call, to run without the GIL, and cache the code on disk."""
     compiled = _compiled(function)
     if not only_plans():
         from headrace.formats.kernels.diskcache import KernelCache
@@ -66,5 +66,5 @@ def helper(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Like `helper`, pasted into its callers: for the few lines that run once per byte or field."""
+    """Like `helper`, and inlined into its callers: for short functions that run once per byte or field."""
     return cast(F, _compiled(function, forceinline=True))

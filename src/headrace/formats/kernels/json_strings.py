@@ -1,13 +1,13 @@
-"""The text that a JSON string stands for."""
+"""Unescapes JSON strings."""
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
 from typing import Any
 
 from headrace.formats.kernels.jit import helper
-from headrace.formats.kernels.lanes import get8, put8
+from headrace.formats.kernels.simd import get8, put8
 
 
 @helper
@@ -22,7 +22,7 @@ def hex_value(buf: Any, p: int) -> int:
 
 @helper
 def put_utf8(code: int, out: Any, q: int) -> int:
-    """Write a code point; the position after it."""
+    """Write a code point. Returns the position after it."""
     if code < 0x80:
         put8(out, q, code)
         return q + 1
@@ -44,9 +44,9 @@ def put_utf8(code: int, out: Any, q: int) -> int:
 
 @helper
 def unescape(buf: Any, p: int, end: int, out: Any, q: int) -> int:
-    """Write the text of a valid string's inside [p, end); the position after it, or -1 for a lone surrogate.
+    """Write the text of the valid string content [p, end). Returns the position after it, or -1 for a lone surrogate.
 
-    Never longer than the escaped text.
+    The text is never longer than the escaped text.
     """
     while p < end:
         c = get8(buf, p)

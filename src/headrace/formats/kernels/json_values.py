@@ -1,6 +1,6 @@
-"""Where JSON values end, checked to the last byte: strings, numbers, words, and whatever is nested in them."""
+"""Finds where JSON values end, nested ones included, and checks every byte of them."""
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined
-from headrace.formats.kernels.lanes import HIGH, byte_at, digit_run, get8, put8, string_stop, trailing_zeros, word_at
+from headrace.formats.kernels.simd import HIGH, byte_at, digit_run, get8, put8, string_stop, trailing_zeros, word_at
 
 MAX_DEPTH = 256
 
@@ -29,7 +29,7 @@ _BRACES = np.uint64(0x7D7D7D7D7D7D7D7D)
 
 @helper
 def skip_space(buf: Any, p: int, n: int) -> int:
-    """The first byte from `p` on that is no blank, tab or carriage return."""
+    """The first position from `p` on that is not a space, tab or carriage return."""
     while p < n and (get8(buf, p) == 32 or get8(buf, p) == 9 or get8(buf, p) == 13):
         p += 1
     return p
@@ -68,7 +68,7 @@ def string_end(buf: Any, p: int, n: int) -> int:
 
 @inlined
 def digits_end(buf: Any, p: int, n: int) -> int:
-    """The first byte from `p` on that is no digit."""
+    """The first position from `p` on that is not a digit."""
     run = digit_run(word_at(buf, p, n))
     p += run
     while run == 8:
@@ -143,7 +143,7 @@ def scalar_end(buf: Any, p: int, n: int, c: int, specials: bool) -> int:
 def short_number(buf: Any, p: int, n: int) -> int:
     """The position after the plain number at `p` if a comma or brace follows within eight bytes; else -1.
 
-    Only the search for the end is on the way to the next field; the checks can overlap with what follows.
+    Only the search for the end delays the next field. The processor can run the checks in parallel with it.
     """
     word = word_at(buf, p, n)
     x, y = word ^ _COMMAS, word ^ _BRACES
@@ -164,7 +164,7 @@ def short_number(buf: Any, p: int, n: int) -> int:
 
 @helper
 def key_end(buf: Any, p: int, n: int) -> int:
-    """Where the value of the member whose key begins at `p` (spaces first) begins; -1 if it is malformed."""
+    """The start of the value whose key begins at `p`, after spaces; -1 if it is malformed."""
     p = skip_space(buf, p, n)
     if byte_at(buf, p, n) != 34:
         return -1

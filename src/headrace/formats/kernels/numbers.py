@@ -1,12 +1,12 @@
 """Fields to booleans, integers, doubles and decimals.
 
-A field is bytes [start, end) of the data; start -1 is NULL and a negative end (~end) marks text with escapes. Each cell
-gets a status: FINE, NULL, a reason (REASON_BASE + its place in VALUE_REASONS), or SLOW when the fast way here is not
-exact or not sure; `formats.columns` then decides the cell with `formats.values`. Every kernel returns how many cells
-are not FINE.
+A field is bytes [start, end) of the data. A start of -1 means NULL; a negative end (~end) marks text with escapes. Each
+cell gets a status: FINE, NULL, a reason (REASON_BASE + its index in VALUE_REASONS), or SLOW if the kernel cannot parse
+it exactly. `formats.columns` then parses the cell with `formats.values`. Every kernel returns how many cells are not
+FINE.
 """
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import (
+from headrace.formats.kernels.simd import (
     ONE,
     as_double,
     byte_at,
@@ -70,7 +70,7 @@ _FIVES_HIGH, _FIVES_LOW = _power_table()
 
 @inlined
 def eight_digits(word: Any) -> Any:
-    """The number that eight ASCII digits spell, the first in the lowest byte; zero bytes count as zeros."""
+    """The number of eight ASCII digits, the first in the lowest byte. Zero bytes count as zeros."""
     w = word & _NIBBLES
     w = (w * np.uint64(2561)) >> np.uint64(8)
     w = ((w & _PAIRS) * np.uint64(6553601)) >> np.uint64(16)
@@ -79,7 +79,7 @@ def eight_digits(word: Any) -> Any:
 
 @inlined
 def some_digits(word: Any, count: int) -> int:
-    """The number that the first `count` (0 to 8) digits of a word spell."""
+    """The number of the first `count` (0 to 8) digits of a word."""
     if count == 0:
         return 0
     return np.int64(eight_digits(word << np.uint64(64 - 8 * count)))
@@ -87,7 +87,7 @@ def some_digits(word: Any, count: int) -> int:
 
 @kernel
 def parse_booleans(data: Any, starts: Any, ends: Any, quoted: bool, values: Any, status: Any) -> int:
-    """`quoted`: a leading quote is part of the field (JSON), and then it is no boolean."""
+    """Parse true and false. `quoted`: a leading quote is part of the field (JSON), so a field with one is bad."""
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
@@ -113,7 +113,7 @@ def parse_booleans(data: Any, starts: Any, ends: Any, quoted: bool, values: Any,
 
 @helper
 def all_digits(buf: Any, p: int, e: int, n: int) -> bool:
-    """Whether [p, e) is nothing but digits."""
+    """True if [p, e) is only digits."""
     while p < e:
         run = digit_run(word_at(buf, p, n))
         p += run
@@ -124,7 +124,7 @@ def all_digits(buf: Any, p: int, e: int, n: int) -> bool:
 
 @kernel
 def parse_integers(data: Any, starts: Any, ends: Any, high: int, values: Any, status: Any) -> int:
-    """Whole numbers in [-high - 1, high], with an optional sign."""
+    """Parse whole numbers in [-high - 1, high], with an optional sign."""
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
@@ -171,9 +171,9 @@ def parse_integers(data: Any, starts: Any, ends: Any, high: int, values: Any, st
 
 @helper
 def scale_double(mantissa: Any, exponent: int) -> float:
-    """mantissa * 10**exponent, correctly rounded; NaN when this way (Eisel and Lemire's) cannot be sure.
+    """mantissa * 10**exponent, correctly rounded; NaN if the Eisel-Lemire algorithm cannot decide.
 
-    `mantissa` is not zero. Subnormal and overflowing results are left to the slow way, too.
+    `mantissa` is not zero. Subnormal and overflowing results are NaN, too: the exact parser handles them.
     """
     if exponent < _LOWEST or exponent > _HIGHEST:
         return np.nan
@@ -195,7 +195,7 @@ def scale_double(mantissa: Any, exponent: int) -> float:
     power = ((217706 * exponent) >> 16) + 63 + top - zeros + 1023
     if power <= 0 or power >= 2046:
         return np.nan
-    # Exactly half way, as far as these bits tell: ties to even need the exact product.
+    # These bits look exactly half way. Rounding ties to even needs the exact product.
     if low <= ONE and (kept & ONE) == ONE and (kept << np.uint64(top + 9)) == high:
         return np.nan
     kept += kept & ONE
@@ -208,7 +208,7 @@ def scale_double(mantissa: Any, exponent: int) -> float:
 
 @inlined
 def read_digits(buf: Any, p: int, e: int, n: int, mantissa: Any) -> tuple[int, Any]:
-    """Read digits from `p` on: (the position after them, `mantissa` extended by them, wrapping)."""
+    """Read digits from `p` on. Returns (position after them, `mantissa` extended by them, with wrap-around)."""
     while True:
         word = word_at(buf, p, n)
         run = min(digit_run(word), e - p)
@@ -220,8 +220,8 @@ def read_digits(buf: Any, p: int, e: int, n: int, mantissa: Any) -> tuple[int, A
 
 @inlined
 def short_double(word: Any, length: int) -> float:
-    """The number that the first `length` (at most 8) bytes of a word spell, if they are digits with at most one point
-    among them; -1.0 if not. Exact, because so few digits are."""
+    """The number of the first `length` (at most 8) bytes of a word, if they are digits with at most one point; else
+    -1.0. Exact, because there are so few digits."""
     run = digit_run(word)
     if run >= length:
         return np.float64(some_digits(word, length)) if length > 0 else -1.0
@@ -236,7 +236,7 @@ def short_double(word: Any, length: int) -> float:
 
 @helper
 def special_double(buf: Any, p: int, e: int, n: int) -> float:
-    """NaN or an infinity if [p, e) spells one, in any case; else 0.0."""
+    """NaN or an infinity if [p, e) spells one, in upper or lower case; else 0.0."""
     c = byte_at(buf, p, n)
     signed = p < e and (c == 45 or c == 43)
     if signed:
@@ -251,9 +251,9 @@ def special_double(buf: Any, p: int, e: int, n: int) -> float:
 
 @kernel
 def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, strings: bool, values: Any, status: Any) -> int:
-    """Decimal numbers, correctly rounded. With `single` only those are decided here that are exact as float32 too.
+    """Parse decimal numbers, correctly rounded. With `single`, numbers that are not exact as float32 are SLOW.
 
-    `strings`: a field may be a JSON string that holds NaN or an infinity.
+    `strings`: a field may be a JSON string with NaN or an infinity.
     """
     buf, n = view(data), len(data)
     odd = 0
@@ -269,7 +269,7 @@ def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, strings: bool
             continue
         first = p
         c = byte_at(buf, p, n)
-        if c >= 58 and p < e and special_double(buf, p, e, n) == 0.0:  # no digit, sign, point or quote
+        if c >= 58 and p < e and special_double(buf, p, e, n) == 0.0:  # not a digit, sign, point or quote
             status[i] = BAD_NUMBER
             odd += 1
             continue
@@ -301,7 +301,7 @@ def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, strings: bool
             q, power = read_digits(buf, p, e, n, np.uint64(0))
             good = good and q > p
             if q - p > 8:
-                digits = 20  # an exponent for the slow way
+                digits = 20  # leave the exponent to the exact parser
             elif good:
                 exponent += -np.int64(power) if minus else np.int64(power)
             p = q
@@ -337,7 +337,7 @@ def parse_doubles(data: Any, starts: Any, ends: Any, single: bool, strings: bool
 
 @helper
 def exponent_fills(buf: Any, p: int, e: int, n: int) -> bool:
-    """Whether [p, e) is the exponent of a number."""
+    """True if [p, e) is the exponent of a number."""
     if get8(buf, p) | 32 != 101:
         return False
     p += 1
@@ -350,9 +350,9 @@ def exponent_fills(buf: Any, p: int, e: int, n: int) -> bool:
 def parse_decimals(
     data: Any, starts: Any, ends: Any, precision: int, scale: int, strings: bool, wrong: int, values: Any, status: Any
 ) -> int:
-    """Plain decimal numbers of at most 18 digits as unscaled int64; extra fraction digits are rounded half up.
+    """Parse plain decimal numbers of at most 18 digits as unscaled int64. Extra fraction digits are rounded half up.
 
-    `strings`: a field may be a JSON string that holds the number; `wrong`: the status of what is no number.
+    `strings`: a field may be a JSON string with the number. `wrong`: the status of a field that is not a number.
     """
     buf, n = view(data), len(data)
     odd = 0
@@ -403,7 +403,7 @@ def parse_decimals(
             unit = _POWERS[-grow]
             value = value // unit + (1 if value % unit * 2 >= unit else 0)
         if digits == 19 and places == 0 and grow == 0 and precision > 18:
-            fits = mantissa < (ONE << np.uint64(63))  # as nanoseconds since 1970 have; 19 digits fit into a word
+            fits = mantissa < (ONE << np.uint64(63))  # nanoseconds since 1970 have 19 digits, which fit into a word
         if fits and (precision > 18 or value < _POWERS[min(precision, 18)]):
             values[i] = -value if negative else value
             status[i] = FINE

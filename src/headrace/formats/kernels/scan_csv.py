@@ -1,10 +1,11 @@
-"""Where the fields of delimited text are: 64 bytes at a time for the usual dialects, byte by byte for the others.
+"""Locates the fields of delimited text: 64 bytes at a time for the usual dialects, byte by byte for the others.
 
-A field is (start, end) of its text, inside its quotes; the end of a quoted field with doubled quotes or escapes is
-stored as ~end, and an unquoted field that is a null token has start -1. A quote matters only at a field's beginning.
+A field is (start, end) of its text, inside its quotes. The end of a quoted field with doubled quotes or escapes is
+stored as ~end. An unquoted field that is a null token has start -1. A quote has a meaning only at the beginning of a
+field.
 """
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.formats.kernels.lanes import (
+from headrace.formats.kernels.simd import (
     ONE,
     byte_at,
     find_byte,
@@ -28,16 +29,16 @@ from headrace.formats.kernels.lanes import (
 )  # fmt: skip
 from headrace.formats.kernels.tokens import find_token, matches
 
-# Verdicts on a record; formats.csv turns them into reason words.
+# Verdicts on a record; formats.csv maps them to reasons.
 OK, OPEN_QUOTE, BAD_QUOTE, FIELD_COUNT, TOO_LONG = 0, 1, 2, 3, 4
-# Places in the `dialect` array.
+# Indexes in the `dialect` array.
 DELIMITER, QUOTE, ESCAPE, COMMENT, CRLF, RAGGED, TRAILING, MULTILINE, LONGEST = 0, 1, 2, 3, 4, 5, 6, 7, 8
 DIALECT = 9
 
 
 @helper
 def is_null(buf: Any, p: int, e: int, nulls: Any, bounds: Any, count: int) -> bool:
-    """Whether [p, e) is one of the null tokens."""
+    """True if [p, e) is one of the null tokens."""
     for k in range(count):
         first = get32(bounds, k)
         if get32(bounds, k + 1) - first == e - p:
@@ -51,8 +52,8 @@ def is_null(buf: Any, p: int, e: int, nulls: Any, bounds: Any, count: int) -> bo
 
 @helper
 def quoted_end(buf: Any, p: int, n: int, quote: int, escape: int) -> int:
-    """Twice the place of the quote that closes the field whose inside begins at `p`, plus one if there is something
-    to undo in it; -1 if nothing closes it before `n`."""
+    """Twice the position of the quote that closes the field whose content begins at `p`, plus one if the content has
+    escapes; -1 if no quote closes it before `n`."""
     undo = 0
     if escape < 0:
         while True:
@@ -88,7 +89,7 @@ def put_field(starts: Any, ends: Any, place: int, p: int, e: int) -> None:
 
 @helper
 def count_verdict(found: int, expected: int, last_empty: bool, ragged: bool, trailing: bool) -> int:
-    """Whether a record of `found` fields is one of `expected`."""
+    """True if a record with `found` fields is allowed where `expected` fields are declared."""
     if found == expected or ragged or (trailing and found == expected + 1 and last_empty):
         return OK
     return FIELD_COUNT
@@ -96,7 +97,7 @@ def count_verdict(found: int, expected: int, last_empty: bool, ragged: bool, tra
 
 @inlined
 def masks(buf: Any, block: int, n: int, delimiter: int, quote: int) -> tuple[Any, Any, Any]:
-    """Of the 64 bytes from `block`: which are delimiters or newlines, which newlines, which quotes."""
+    """Masks of the 64 bytes from `block`: delimiters or newlines, newlines, quotes."""
     lines = match64(buf, block, n, 10)
     quotes = match64(buf, block, n, quote) if quote >= 0 else np.uint64(0)
     return match64(buf, block, n, delimiter) | lines, lines, quotes
@@ -104,7 +105,7 @@ def masks(buf: Any, block: int, n: int, delimiter: int, quote: int) -> tuple[Any
 
 @helper
 def unwanted_runs(slots: Any) -> Any:
-    """For each column, how many columns can be passed from it to the next that is wanted, or to the last."""
+    """For each column, how many columns can be skipped from it to the next wanted one, or to the last."""
     width = len(slots)
     ahead = np.zeros(width + 1, np.int64)
     for column in range(width - 2, -1, -1):
@@ -120,8 +121,8 @@ def scan_rows(
 ) -> tuple[int, int]:  # fmt: skip
     """Scan lines whose delimiter is one byte, without an escape character. Returns (rows, bad records).
 
-    `slots[c]` is the slot of column c, -1 if nobody wants it; row r is [begins[r], stops[r]); bad[k] is (begin, stop,
-    verdict). Empty lines and comments are neither.
+    `slots[c]` is the slot of column c, -1 if it is not wanted. Row r is [begins[r], stops[r]). bad[k] is (begin, stop,
+    verdict). Empty lines and comments are neither rows nor bad.
     """
     buf, n = view(data), len(data)
     delimiter, quote, comment = wide(dialect[DELIMITER]), wide(dialect[QUOTE]), wide(dialect[COMMENT])
@@ -138,12 +139,12 @@ def scan_rows(
     field = 0  # of the field
     column = 0
     block = 0
-    mask, lines, quotes = masks(buf, 0, n, delimiter, quote)  # of the block; what was used up is gone from `mask`
+    mask, lines, quotes = masks(buf, 0, n, delimiter, quote)  # of the block; `mask` loses the bits that were processed
     ahead = unwanted_runs(slots)
     while begin < n:
         run = ahead[column] if column < width and (column > 0 or comment < 0) else 0
         if run > 0:
-            # Pass several unwanted fields at once: the delimiters before the next newline, if no quote is among them.
+            # Skip several unwanted fields at once: the delimiters before the next newline, if no quote is among them.
             ending = mask & lines
             before = mask & ~lines & ((ending & (~ending + ONE)) - ONE)
             count = min(popcount(before), run)
@@ -258,15 +259,16 @@ def scan_rows(
 
 @helper
 def record_end(buf: Any, p: int, n: int, dialect: Any, fields: Any, flen: int, ends: Any, elen: int) -> int:
-    """Where the record at `p` ends: the place of its delimiter, which a quoted field may hold if `multiline`.
+    """The end of the record at `p`: the position of its delimiter. With `multiline` a quoted field may contain
+    delimiters.
 
-    With an open quote, the first delimiter, as if there were no quotes: the next record begins there.
+    If a quote is never closed, this is the first delimiter, as if there were no quotes: the next record begins there.
     """
     first = find_token(buf, p, n, ends, elen)
     if get32(dialect, MULTILINE) == 0:
         return first
     quote, escape = get32(dialect, QUOTE), get32(dialect, ESCAPE)
-    limit = min(n, p + get32(dialect, LONGEST) + elen + 1)  # so that the answer does not depend on what follows
+    limit = min(n, p + get32(dialect, LONGEST) + elen + 1)  # the result must not depend on the bytes after this record
     at = p
     while True:
         if quote >= 0 and at < limit and get8(buf, at) == quote:
@@ -288,7 +290,7 @@ def scan_any(
     data: Any, dialect: Any, delimiter: Any, ending: Any, nulls: Any, null_bounds: Any, slots: Any, starts: Any,
     ends: Any, begins: Any, stops: Any, bad: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """As `scan_rows`, for every dialect: delimiters of several bytes, an escape character, quoted newlines."""
+    """Like `scan_rows`, for every dialect: delimiters of several bytes, an escape character, quoted newlines."""
     buf, n = view(data), len(data)
     quote, escape, comment = wide(dialect[QUOTE]), wide(dialect[ESCAPE]), wide(dialect[COMMENT])
     crlf, ragged, trailing = dialect[CRLF] != 0, dialect[RAGGED] != 0, dialect[TRAILING] != 0
@@ -359,7 +361,7 @@ def scan_any(
 
 @helper
 def open_at(buf: Any, p: int, stop: int, quote: int, escape: int, delimiter: Any, flen: int) -> bool:
-    """Whether the record [p, stop) has a quoted field that nothing closes."""
+    """True if the record [p, stop) has a quoted field that is never closed."""
     at = p
     while at < stop:
         if quote >= 0 and get8(buf, at) == quote:
@@ -375,9 +377,9 @@ def open_at(buf: Any, p: int, stop: int, quote: int, escape: int, delimiter: Any
 
 @kernel
 def frame_quoted(data: Any, final: bool, dialect: Any, delimiter: Any, ending: Any) -> int:
-    """How many bytes of `data` are whole records when quoted fields may hold delimiters.
+    """How many bytes of `data` are whole records, if quoted fields may contain delimiters.
 
-    Without `final`, a record whose quote is still open may yet be closed by what follows, unless it is too long.
+    Without `final`, later data may close a quote that is still open, unless the record is too long.
     """
     buf, n = view(data), len(data)
     quote, escape, longest = wide(dialect[QUOTE]), wide(dialect[ESCAPE]), wide(dialect[LONGEST])

@@ -1,6 +1,6 @@
-"""Where length-prefixed records are."""
+"""Locates length-prefixed records."""
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import kernel
-from headrace.formats.kernels.lanes import get8, view
+from headrace.formats.kernels.simd import get8, view
 
 
 @kernel
 def scan_frames(data: Any, width: int, big: bool, longest: int, begins: Any, stops: Any) -> tuple[int, int, int]:
-    """Walk over whole records: (how many, bytes they take, length of the next one or -1 if it is not known).
+    """Find whole records. Returns (number of records, their size, length of the next record or -1 if it is unknown).
 
-    Stops at a record longer than `longest`. Record r holds [begins[r], stops[r]); empty arrays only count.
+    Stops at a record longer than `longest`. Record r is [begins[r], stops[r]). With empty arrays it only counts.
     """
     buf, n = view(data), len(data)
     keep = len(begins) > 0

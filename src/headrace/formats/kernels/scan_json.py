@@ -1,12 +1,12 @@
-"""Where the fields of JSON lines are: one pass that also checks every byte of the structure.
+"""Locates the fields of JSON lines, in one pass that also checks every byte of the structure.
 
-The scanner expects each record to look like the one before: for the j-th member it remembers where the text from the
-comma to the value (`"key": ` with its white space) stood last, and compares whole words with it. Only when that fails
-is a key scanned and looked up. A field is (start, end) of its text; a string's start is its quote, and the end of a
-string with escapes is stored as ~end. A missing field has start -1.
+The scanner expects each record to look like the previous one. For the j-th member it remembers the position of the text
+from the comma to the value (`"key": ` with its white space), and compares whole words with it. Only if they differ does
+it scan the key and look it up. A field is (start, end) of its text. A string starts at its quote; the end of a string
+with escapes is stored as ~end. A missing field has start -1.
 """
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headrace.formats.kernels.json_values import (
     string_end,
     value_end,
 )  # fmt: skip
-from headrace.formats.kernels.lanes import (
+from headrace.formats.kernels.simd import (
     ALL,
     ONE,
     byte_at,
@@ -40,7 +40,7 @@ from headrace.formats.kernels.lanes import (
     word_at,
 )  # fmt: skip
 
-# Verdicts on a record; formats.json turns them into reason words.
+# Verdicts on a record; formats.json maps them to reasons.
 OK, BAD_JSON, NOT_AN_OBJECT, TOO_DEEP, TOO_LONG = 0, 1, 2, 3, 4
 REMEMBERED = 2048  # members of a record whose text is remembered; the rest are looked up
 
@@ -56,7 +56,7 @@ def hash_bytes(buf: Any, p: int, end: int) -> int:
 
 @helper
 def find_key(buf: Any, p: int, end: int, keys: Any, bounds: Any, table: Any, size: int) -> int:
-    """The slot of the key [p, end), by the hash table over `keys`; -1 if nobody wants it."""
+    """The slot of the key [p, end), by the hash table over `keys`; -1 if it is not wanted."""
     at = hash_bytes(buf, p, end) & (size - 1)
     while get32(table, at) >= 0:
         slot = get32(table, at)
@@ -80,12 +80,12 @@ def key_slot(buf: Any, p: int, encoded: int, keys: Any, bounds: Any, table: Any,
     plain = np.empty(end - p, np.uint8)
     length = unescape(buf, p + 1, end - 1, view(plain), 0)
     found = -1 if length < 0 else find_key(view(plain), 0, length, keys, bounds, table, size)
-    return found if plain[0] >= 0 else -1  # the use of `plain` keeps it alive until here
+    return found if plain[0] >= 0 else -1  # using `plain` here keeps it alive until now
 
 
 @inlined
 def same_lead(buf: Any, p: int, n: int, memory: Any, leads: Any, j: int, length: int) -> bool:
-    """Whether the j-th member begins as it did in the record before: the first eight bytes are remembered as a word."""
+    """True if the j-th member begins as in the previous record. The first eight bytes are compared as one word."""
     if (word_at(buf, p, n) & get64(leads, 2 * j + 1)) != get64(leads, 2 * j):
         return False
     return length <= 8 or same_bytes(buf, p + 8, get32(memory, 3 * j) + 8, length - 8, n)
@@ -96,11 +96,12 @@ def scan_members(
     buf: Any, p: int, n: int, row: int, keys: Any, bounds: Any, table: Any, size: int, starts: Any, ends: Any,
     slots: int, rows: int, seen: Any, memory: Any, leads: Any, stack: Any, specials: bool,
 ) -> int:  # fmt: skip
-    """Scan the object whose `{` is at `p` into row `row`; the position after it, or minus the verdict.
+    """Scan the object whose `{` is at `p` into row `row`. Returns the position after it, or minus the verdict.
 
-    `starts` and `ends` have `rows` places for each of `slots`; `seen[slot]` is the last row that had the slot;
-    `memory[3 * j:]` is (place, length, slot) of the j-th member's lead, `leads[2 * j:]` its
-    first word and the mask of that. All are views, `size` is the table's.
+    `starts` and `ends` have `rows` entries for each of `slots`. `seen[slot]` is the last row that had the slot. The
+    lead of a member is its text up to the value. `memory[3 * j:]` is (position, length, slot) of the j-th member's lead
+    in the previous record, `leads[2 * j:]` its first word and the mask of that. All are views; `size` is the table's
+    size.
     """
     filled = 0
     p += 1
@@ -175,7 +176,7 @@ def scan_members(
 
 @helper
 def keep_alive(one: Any, two: Any, three: Any, four: Any) -> None:
-    """A last use of arrays whose views were taken."""
+    """Use arrays whose views were taken, so that they are not freed earlier."""
     one[0] = 0
     two[0] = 0
     three[0] = 0
@@ -184,7 +185,7 @@ def keep_alive(one: Any, two: Any, three: Any, four: Any) -> None:
 
 @kernel
 def count_lines(buf: Any, delimiter: int) -> int:
-    """An upper bound on the records of a buffer."""
+    """An upper bound for the number of records in a buffer."""
     return count_byte(view(buf), len(buf), delimiter) + 1
 
 
@@ -204,8 +205,8 @@ def scan_lines(
 ) -> tuple[int, int]:
     """Scan every line. Returns (rows, bad records).
 
-    Row r is the line [begins[r], stops[r]); bad[k] is (begin, stop, verdict). Lines of nothing but space are neither.
-    With `specials`, NaN and Infinity are values.
+    Row r is the line [begins[r], stops[r]). bad[k] is (begin, stop, verdict). Lines that are only white space are
+    neither rows nor bad. With `specials`, NaN and Infinity are values.
     """
     n = len(data)
     buf = view(data)
@@ -214,7 +215,7 @@ def scan_lines(
     memory = np.zeros(3 * REMEMBERED, np.int32)
     leads = np.empty(2 * REMEMBERED, np.uint64)
     stack = np.empty(MAX_DEPTH, np.uint8)
-    # Taking a view costs reference counts, so it is done once; `keep_alive` below makes the local arrays outlive it.
+    # Taking a view costs reference counts, so it is done once. `keep_alive` below keeps the local arrays until the end.
     key_bytes, key_bounds, slot_table, first, last = view(keys), view(bounds), view(table), view(starts), view(ends)
     seen_at, known, words, levels = view(seen), view(memory), view(leads), view(stack)
     rows = 0
@@ -269,9 +270,9 @@ def scan_lines(
 def scan_objects(
     data: Any, places: Any, keys: Any, bounds: Any, table: Any, starts: Any, ends: Any, status: Any, wrong: int
 ) -> None:
-    """Scan the objects that begin at `places` (-1: none), one row each; `status` is `wrong` where there is no object.
+    """Scan the objects that begin at `places` (-1: none), one row each. `status` is `wrong` where there is no object.
 
-    The text was checked by `scan_lines`.
+    `scan_lines` has checked the text before.
     """
     buf, n = view(data), len(data)
     slots, room = starts.shape
@@ -301,7 +302,8 @@ def scan_items(
     data: Any, places: Any, opening: int, counts: Any, starts: Any, ends: Any, key_starts: Any, key_ends: Any,
     status: Any, wrong: int,
 ) -> int:  # fmt: skip
-    """The items of the arrays (or members of the objects, by `opening`) at `places`; how many there are in all.
+    """Locate the items of the arrays, or the members of the objects, at `places`. `opening` is [ or {. Returns how many
+    there are in all.
 
     With empty `starts` it only counts. `counts[row]` is the number of items of a row.
     """

@@ -1,9 +1,9 @@
 """Fields to strings and binaries: copied, unescaped, checked to be UTF-8, or decoded from base64 and hex.
 
-Status and fields are as in numbers.py. The caller gives an output buffer that is surely large enough.
+Status and fields are as in numbers.py. The caller passes an output buffer that is large enough in any case.
 """
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
 from headrace.formats.kernels.json_strings import unescape
-from headrace.formats.kernels.lanes import HIGH, ONE, copy_bytes, get8, put8, view, wide, word_at
 from headrace.formats.kernels.numbers import FINE, NULL, SLOW
+from headrace.formats.kernels.simd import HIGH, ONE, copy_bytes, get8, put8, view, wide, word_at
 
 BAD_BINARY, BAD_UTF8 = 9, 10
-JSON, PLAIN, QUOTED = 0, 1, 2  # what a field's text is: a JSON value, plain bytes, CSV with quotes to undo
+JSON, PLAIN, QUOTED = 0, 1, 2  # how a field is written: as a JSON value, as plain bytes, as CSV with quotes
 BASE64, HEX = 0, 1
 
 
 @inlined
 def all_ascii(buf: Any, p: int, e: int, n: int) -> bool:
-    """Whether no byte of [p, e) has its high bit set."""
+    """True if no byte of [p, e) has its high bit set."""
     seen = np.uint64(0)
     while p + 8 <= e:
         seen |= word_at(buf, p, n)
@@ -35,7 +35,7 @@ def all_ascii(buf: Any, p: int, e: int, n: int) -> bool:
 
 @helper
 def valid_utf8(buf: Any, p: int, e: int) -> bool:
-    """Whether [p, e) is UTF-8: shortest forms, no surrogates, nothing above U+10FFFF."""
+    """True if [p, e) is UTF-8: shortest forms, no surrogates, nothing above U+10FFFF."""
     while p < e:
         c = get8(buf, p)
         if c < 0x80:
@@ -60,7 +60,7 @@ def valid_utf8(buf: Any, p: int, e: int) -> bool:
 
 @helper
 def unquote(buf: Any, p: int, e: int, out: Any, q: int, quote: int, escape: int) -> int:
-    """Write the inside of a quoted CSV field: `escape` makes the next byte plain, two quotes make one."""
+    """Write the content of a quoted CSV field: `escape` makes the next byte plain, two quotes stand for one."""
     while p < e:
         c = get8(buf, p)
         doubled = c == quote and p + 1 < e and get8(buf, p + 1) == quote
@@ -78,7 +78,7 @@ def parse_strings(
     data: Any, starts: Any, ends: Any, syntax: int, quote: int, escape: int, utf8: bool, wrong: int, out: Any,
     offsets: Any, status: Any,
 ) -> int:  # fmt: skip
-    """Write the texts one after the other; `wrong` is the status of one that is not UTF-8 (checked if `utf8`)."""
+    """Write the texts one after the other. `wrong` is the status of a text that is not UTF-8 (checked if `utf8`)."""
     buf, n = view(data), len(data)
     target, room = view(out), len(out)
     odd = 0
@@ -115,7 +115,7 @@ def parse_strings(
 
 @kernel
 def gather(data: Any, begins: Any, stops: Any, rows: Any, joint: Any, out: Any) -> int:
-    """Copy the records `rows` one after the other, each followed by `joint`; the bytes written."""
+    """Copy the records `rows` one after the other, each followed by `joint`. Returns the number of bytes."""
     buf, n = view(data), len(data)
     target, room, glue = view(out), len(out), view(joint)
     at = 0
@@ -144,7 +144,7 @@ def base64_value(c: int) -> int:
 
 @helper
 def decode_base64(buf: Any, p: int, e: int, out: Any, q: int) -> int:
-    """Write the bytes that [p, e) encodes; the position after them, or -1."""
+    """Decode [p, e) from base64. Returns the position after the written bytes, or -1."""
     if (e - p) % 4 != 0:
         return -1
     while p < e:
@@ -174,7 +174,7 @@ def hex_digit(c: int) -> int:
 
 @helper
 def decode_hex(buf: Any, p: int, e: int, out: Any, q: int) -> int:
-    """Write the bytes that [p, e) spells in hexadecimal; the position after them, or -1."""
+    """Decode [p, e) from hexadecimal. Returns the position after the written bytes, or -1."""
     if (e - p) % 2 != 0:
         return -1
     while p < e:
@@ -191,7 +191,7 @@ def decode_hex(buf: Any, p: int, e: int, out: Any, q: int) -> int:
 def parse_binaries(
     data: Any, starts: Any, ends: Any, syntax: int, code: int, out: Any, offsets: Any, status: Any
 ) -> int:
-    """base64 or hex to bytes."""
+    """Parse fields in base64 or hexadecimal."""
     buf = view(data)
     target = view(out)
     odd = 0

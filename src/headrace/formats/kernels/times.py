@@ -1,21 +1,21 @@
-"""Fields to dates and timestamps: ISO 8601, and patterns compiled to a little program.
+"""Fields to dates and timestamps: ISO 8601, and patterns compiled to a small program.
 
 Status and fields are as in numbers.py. Timestamps are microseconds since 1970, dates are days.
 """
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
 from typing import Any
 
 from headrace.formats.kernels.jit import helper, kernel
-from headrace.formats.kernels.lanes import byte_at, digit_run, get8, view, wide, word_at
 from headrace.formats.kernels.numbers import FINE, NULL, SLOW, some_digits
+from headrace.formats.kernels.simd import byte_at, digit_run, get8, view, wide, word_at
 
 BAD_DATE, BAD_TIMESTAMP = 7, 8
 DAY = 86_400_000_000
-# The first and the last of the years 1 to 9999, which are those of Spark's types.
+# The first and the last value of the years 1 to 9999, which Spark's types support.
 DATES = (-719_162, 2_932_896)
 TIMESTAMPS = (-719_162 * DAY, 2_932_897 * DAY - 1)
 # Steps of a pattern program: (code, argument).
@@ -24,7 +24,7 @@ LITERAL, YEAR, MONTH, DAYS, HOUR, MINUTE, SECOND, FRACTION, ZONE = 0, 1, 2, 3, 4
 
 @helper
 def two_digits(buf: Any, p: int) -> int:
-    """The number that two digits spell; at least 100 if they are none."""
+    """The number of two digits; at least 100 if they are not digits."""
     a, b = get8(buf, p) - 48, get8(buf, p + 1) - 48
     if a < 0 or a > 9 or b < 0 or b > 9:
         return 100
@@ -51,7 +51,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 @helper
 def iso_days(buf: Any, p: int) -> int:
-    """Days since 1970 of yyyy-mm-dd at `p`, of which ten bytes exist; very negative if it is no date."""
+    """Days since 1970 of yyyy-mm-dd in the ten bytes at `p`; a very negative number if it is not a date."""
     if get8(buf, p + 4) != 45 or get8(buf, p + 7) != 45:
         return -(1 << 40)
     century, year = two_digits(buf, p), two_digits(buf, p + 2)
@@ -62,7 +62,7 @@ def iso_days(buf: Any, p: int) -> int:
 
 @helper
 def zone_minutes(buf: Any, p: int, e: int) -> int:
-    """Minutes east of UTC of the offset that fills [p, e); 10000 if it is none."""
+    """Minutes east of UTC of the offset [p, e); 10000 if it is not an offset."""
     c = get8(buf, p)
     length = e - p
     if c == 90:
@@ -82,7 +82,7 @@ def zone_minutes(buf: Any, p: int, e: int) -> int:
 
 @helper
 def fraction_micros(buf: Any, p: int, count: int, n: int) -> int:
-    """The microseconds of a fraction of 1 to 9 digits at `p`, cut."""
+    """The microseconds of a fraction of 1 to 9 digits at `p`, truncated."""
     value = some_digits(word_at(buf, p, n), min(count, 6))
     for _ in range(count, 6):
         value *= 10
@@ -91,7 +91,7 @@ def fraction_micros(buf: Any, p: int, count: int, n: int) -> int:
 
 @helper
 def iso_micros(buf: Any, p: int, e: int, n: int, zoned: bool) -> int:
-    """Microseconds since 1970 of an ISO 8601 date or date and time in [p, e); the lowest int64 if it is none."""
+    """Microseconds since 1970 of the ISO 8601 date or date and time [p, e); the lowest int64 if it is neither."""
     none = -(1 << 63)
     if e - p < 10:
         return none
@@ -128,7 +128,8 @@ def iso_micros(buf: Any, p: int, e: int, n: int, zoned: bool) -> int:
 
 @kernel
 def parse_timestamps(data: Any, starts: Any, ends: Any, quoted: bool, zoned: bool, values: Any, status: Any) -> int:
-    """`quoted`: fields are JSON values, so a timestamp must be a string; `zoned`: an offset is allowed."""
+    """Parse ISO 8601 timestamps. `quoted`: fields are JSON values, so a timestamp must be a string. `zoned`: a UTC
+    offset is allowed."""
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):
@@ -157,7 +158,7 @@ def parse_timestamps(data: Any, starts: Any, ends: Any, quoted: bool, zoned: boo
 
 @kernel
 def parse_dates(data: Any, starts: Any, ends: Any, quoted: bool, values: Any, status: Any) -> int:
-    """yyyy-mm-dd."""
+    """Parse dates as yyyy-mm-dd."""
     buf = view(data)
     odd = 0
     for i in range(len(starts)):
@@ -187,7 +188,8 @@ def parse_dates(data: Any, starts: Any, ends: Any, quoted: bool, values: Any, st
 def parse_pattern(
     data: Any, starts: Any, ends: Any, quoted: bool, program: Any, wrong: int, values: Any, status: Any
 ) -> int:
-    """Dates and times by a compiled pattern (`formats.patterns`), as microseconds; `wrong`: the status of the rest."""
+    """Parse dates and times with a compiled pattern (`formats.patterns`), as microseconds. `wrong` is the status of a
+    field that does not match."""
     buf, n = view(data), len(data)
     odd = 0
     for i in range(len(starts)):

@@ -1,6 +1,6 @@
-"""Delimiters of one or more bytes: finding, counting and cutting at them."""
+"""Finds, counts and splits at delimiters of one or more bytes."""
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # ruff: noqa: SIM110
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.formats.kernels.jit import helper, kernel
-from headrace.formats.kernels.lanes import find_byte, get8, view
+from headrace.formats.kernels.simd import find_byte, get8, view
 
 
 @helper
 def matches(buf: Any, p: int, n: int, token: Any, length: int) -> bool:
-    """Whether the bytes at `p` are `token`."""
+    """True if the bytes at `p` are `token`."""
     if p + length > n:
         return False
     for k in range(length):
@@ -24,7 +24,7 @@ def matches(buf: Any, p: int, n: int, token: Any, length: int) -> bool:
 
 @helper
 def find_token(buf: Any, p: int, n: int, token: Any, length: int) -> int:
-    """The first place of `token` from `p` on; `n` if there is none."""
+    """The first position of `token` from `p` on; `n` if there is none."""
     first = get8(token, 0)
     while p < n:
         p = find_byte(buf, p, n, first)
@@ -37,7 +37,7 @@ def find_token(buf: Any, p: int, n: int, token: Any, length: int) -> int:
 
 @kernel
 def count_tokens(data: Any, token: Any) -> int:
-    """How often `token` occurs, one after the other."""
+    """How often `token` occurs without overlaps."""
     buf, n = view(data), len(data)
     total = 0
     p = 0
@@ -51,7 +51,9 @@ def count_tokens(data: Any, token: Any) -> int:
 
 @kernel
 def split_tokens(data: Any, token: Any, crlf: bool, begins: Any, stops: Any) -> int:
-    """Cut `data` at every `token`: record r is [begins[r], stops[r]); nothing after the last token is no record."""
+    """Split `data` at every `token`: record r is [begins[r], stops[r]). The empty rest after the last token is not a
+    record.
+    """
     buf, n = view(data), len(data)
     rows = 0
     at = 0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, kernel
-from headrace.formats.kernels.lanes import leading_zeros, trailing_zeros
+from headrace.formats.kernels.simd import leading_zeros, trailing_zeros
 from headrace.ingress.kernels.layout import (
     A_FIRST,
     A_FLAGS,

@@ -9,7 +9,7 @@ from headrace.model.program import Expression, PipelineProgram, SinkDef
 from headrace.model.schema import Schema, View
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
-from headrace.sources.access import access_to
+from headrace.sources.read_description import describe_read
 from headrace.sql.explain.explain_text import HOST_REASON
 from headrace.sql.explain.live_stream import LiveStream, adding, asked_by, batch_policy
 from headrace.sql.explain.plan_text import show_node, show_plan
@@ -113,7 +113,7 @@ def _view(view: View, schema: Schema) -> dict[str, Any]:
 
 def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
     schema, view = planned.stream.schema, planned.program.view
-    access = access_to(planned.stream)
+    access = describe_read(planned.stream)
     foot: dict[str, Any] = {
         "name": planned.stream.name,
         "declared": len(schema),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.model.program import MAX_GROUPS, Expression, Partial
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
-from headrace.sources.access import access_to
+from headrace.sources.read_description import describe_read
 from headrace.sql.explain.live_stream import LiveStream, adding, asked_by, batch_policy
 from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.parse.intervals import show_interval
@@ -157,7 +157,7 @@ def _rules(planned: Planned) -> Iterator[str]:
 
 def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     schema = planned.stream.schema
-    access = access_to(planned.stream)
+    access = describe_read(planned.stream)
     yield f"read: source {access.source}, format {access.format}; {access.sharing}"
     yield f"indexer: {access.indexer}; {access.fields}"
     letters = planned.stream.dead_letters

@@ -1,9 +1,9 @@
-"""Many bytes at a time: unaligned 8-byte words and 32- or 64-byte comparisons, as LLVM vectors.
+"""SIMD: unaligned 8-byte words and comparisons of 32 or 64 bytes at a time, as LLVM vectors.
 
-The raw forms (`_word`, `_match64`, ...) trust their caller; the public forms never read beyond `n`.
+The raw forms (`_word`, `_match64`, `raw_get32`, ...) check no bounds. The other forms never read beyond `n`.
 """
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment"
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEWLINE = 10
 
 
 def _pointer(builder: Any, args: Any, kind: Any, scale: int = 1) -> Any:
-    """The address args[0] plus args[1] elements, as a pointer to `kind`."""
+    """A pointer to `kind`: the address args[0] plus args[1] elements."""
     place = args[1] if scale == 1 else builder.mul(args[1], ir.Constant(_I64, scale))
     return builder.inttoptr(builder.add(args[0], place), kind.as_pointer())
 
@@ -44,11 +44,12 @@ def _splat(builder: Any, byte: Any, width: int) -> Any:
     return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), spread)
 
 
-def _lane(function: Callable[..., Any]) -> Any:
+def llvm_intrinsic(function: Callable[..., Any]) -> Any:
+    """A Numba intrinsic; only a declaration in processes that never run kernels."""
     return declared(function) if only_plans() else intrinsic(function)
 
 
-@_lane
+@llvm_intrinsic
 def _get8(typing: Any, base: Any, position: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.zext(builder.load(_pointer(builder, args, _I8)), _I64)
@@ -56,15 +57,15 @@ def _get8(typing: Any, base: Any, position: Any) -> Any:
     return types.int64(types.int64, types.int64), code
 
 
-@_lane
-def _get32(typing: Any, base: Any, position: Any) -> Any:
+@llvm_intrinsic
+def raw_get32(typing: Any, base: Any, position: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.sext(builder.load(_pointer(builder, args, _I32, 4)), _I64)
 
     return types.int64(types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _put8(typing: Any, base: Any, position: Any, value: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.store(builder.trunc(args[2], _I8), _pointer(builder, args, _I8))
@@ -73,7 +74,7 @@ def _put8(typing: Any, base: Any, position: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _put32(typing: Any, base: Any, position: Any, value: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.store(builder.trunc(args[2], _I32), _pointer(builder, args, _I32, 4))
@@ -82,7 +83,7 @@ def _put32(typing: Any, base: Any, position: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _word(typing: Any, base: Any, position: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.load(_pointer(builder, args, _I64), align=1)
@@ -90,7 +91,7 @@ def _word(typing: Any, base: Any, position: Any) -> Any:
     return types.uint64(types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def _store(typing: Any, base: Any, position: Any, word: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.store(args[2], _pointer(builder, args, _I64), align=1)
@@ -99,7 +100,7 @@ def _store(typing: Any, base: Any, position: Any, word: Any) -> Any:
     return types.void(types.int64, types.int64, types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def _match64(typing: Any, base: Any, position: Any, byte: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         block = builder.load(_pointer(builder, args, ir.VectorType(_I8, 64)), align=1)
@@ -108,7 +109,7 @@ def _match64(typing: Any, base: Any, position: Any, byte: Any) -> Any:
     return types.uint64(types.int64, types.int64, types.uint8), code
 
 
-@_lane
+@llvm_intrinsic
 def _string_stops(typing: Any, base: Any, position: Any) -> Any:
     """Which of 32 bytes end or interrupt a JSON string: quote, backslash, control characters."""
 
@@ -123,7 +124,7 @@ def _string_stops(typing: Any, base: Any, position: Any) -> Any:
     return types.uint64(types.int64, types.int64), code
 
 
-@_lane
+@llvm_intrinsic
 def trailing_zeros(typing: Any, word: Any) -> Any:
     """The index of the lowest set bit of a uint64, as int64; 64 for zero."""
 
@@ -133,7 +134,7 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def leading_zeros(typing: Any, word: Any) -> Any:
     """How many zero bits a uint64 begins with, as int64; 64 for zero."""
 
@@ -143,7 +144,7 @@ def leading_zeros(typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def popcount(typing: Any, word: Any) -> Any:
     """How many bits of a uint64 are set, as int64."""
 
@@ -153,7 +154,7 @@ def popcount(typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def high_product(typing: Any, a: Any, b: Any) -> Any:
     """The upper 64 bits of the 128-bit product of two uint64."""
 
@@ -165,7 +166,7 @@ def high_product(typing: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), code
 
 
-@_lane
+@llvm_intrinsic
 def as_double(typing: Any, bits: Any) -> Any:
     """The double whose IEEE bits are these."""
 
@@ -179,7 +180,7 @@ if CHECKED:
 
     @inlined
     def view(array: Any) -> Any:
-        """What the accessors below take: here the array itself, flat."""
+        """The form of an array that the functions below take: here the array itself, flat."""
         return array.reshape(array.size)
 
     @inlined
@@ -222,10 +223,11 @@ else:
 
     @inlined
     def view(array: Any) -> Any:
-        """What the accessors below take: an address. Arrays would be reference-counted at every call, with atomics."""
+        """The form of an array that the functions below take: its address. With arrays, every call would pay for atomic
+        reference counts."""
         return array.ctypes.data
 
-    get8, get32, put8, put32 = _get8, _get32, _put8, _put32
+    get8, get32, put8, put32 = _get8, raw_get32, _put8, _put32
 
     @inlined
     def get64(base: Any, i: int) -> Any:
@@ -240,13 +242,13 @@ else:
 
 @inlined
 def wide(value: Any) -> int:
-    """An integer of any width as int64, so that kernels are compiled for one width."""
+    """Widen an integer to int64, so that kernels are compiled for one width."""
     return np.int64(value)
 
 
 @inlined
 def byte_at(buf: Any, p: int, n: int) -> int:
-    """The byte at `p`; at and after the end, a newline: the end of the bytes ends a record."""
+    """The byte at `p`. At and after the end it is a newline, because the end of the data ends a record."""
     if p < n:
         return get8(buf, p)
     return 10
@@ -284,7 +286,7 @@ if CHECKED:
 
     @inlined
     def match64(buf: Any, p: int, n: int, byte: int) -> Any:
-        """A bit for each of the 64 bytes from `p` that equals `byte`; none after the end."""
+        """A mask of the 64 bytes from `p`: a set bit for each that equals `byte`, none after the end."""
         return _slow_match(buf, p, n, byte)
 
     @inlined
@@ -302,14 +304,14 @@ else:
 
     @inlined
     def word_at(buf: Any, p: int, n: int) -> Any:
-        """Eight bytes from `p`, the first in the lowest place; zeros after the end."""
+        """Eight bytes from `p`, little-endian; zeros after the end."""
         if p + 8 <= n:
             return _word(buf, p)
         return _slow_word(buf, p, n)
 
     @inlined
     def match64(buf: Any, p: int, n: int, byte: int) -> Any:
-        """A bit for each of the 64 bytes from `p` that equals `byte`; none after the end."""
+        """A mask of the 64 bytes from `p`: a set bit for each that equals `byte`, none after the end."""
         if p + 64 <= n:
             return _match64(buf, p, np.uint8(byte))
         return _slow_match(buf, p, n, byte)
@@ -326,8 +328,8 @@ else:
 
     @inlined
     def copy_bytes(source: Any, p: int, n: int, target: Any, q: int, room: int, length: int) -> None:
-        """Copy `length` bytes, by words while both sides have room for whole ones (`n` and `room` are their sizes);
-        what follows in the target may be overwritten."""
+        """Copy `length` bytes, as whole words while both sides have room for them (`n` and `room` are their sizes). May
+        overwrite up to seven bytes of the target after them."""
         k = 0
         while k < length and p + k + 8 <= n and q + k + 8 <= room:
             _store(target, q + k, _word(source, p + k))
@@ -339,7 +341,7 @@ else:
 
 @helper
 def find_byte(buf: Any, p: int, n: int, byte: int) -> int:
-    """The first place of `byte` from `p` on; `n` if there is none."""
+    """The first position of `byte` from `p` on; `n` if there is none."""
     while p < n:
         found = match64(buf, p, n, byte)
         if found != 0:
@@ -359,14 +361,14 @@ def count_byte(buf: Any, n: int, byte: int) -> int:
 
 @inlined
 def digit_run(word: Any) -> int:
-    """How many of a word's bytes, from the first, are decimal digits."""
+    """How many bytes at the beginning of a word are decimal digits."""
     x = word ^ ZEROS
     return trailing_zeros(((x + OVER9) | x) & HIGH) >> 3
 
 
 @inlined
 def same_bytes(buf: Any, p: int, q: int, length: int, n: int) -> bool:
-    """Whether `length` bytes at `p` and at `q` are equal; both ranges lie within `n`."""
+    """True if the `length` bytes at `p` and at `q` are equal. Both ranges are within `n`."""
     k = 0
     while k + 8 <= length:
         if word_at(buf, p + k, n) != word_at(buf, q + k, n):

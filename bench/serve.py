@@ -1,0 +1,195 @@
+"""What clients of a served hub cost: a stream's rows/s without and with 50 clients, and how soon a pipeline joins.
+
+A real `headrace serve` process reads generated rows as fast as it can for eight windowed pipelines. 50 clients, in a
+process of their own, read for a minute in all: each follows the live figures, and asks for the status of a stream, of a
+pipeline and of the whole hub in turn, every 1 to 1.6 s. Rows/s drift, because the JVM warms up and machines have other
+work, so the minute is cut into rounds with a stretch without clients before and after each; a round is compared with
+the mean of its two neighbours, and the figure is the median of the rounds. Last, `POST /sql` adds pipelines to the
+running stream one by one; an epoch is the median of those that the stream told of meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench.report import Report, environment, main
+
+CLIENTS, JOINS = 50, 15
+WARM, MEASURED, ROUNDS = 30.0, 60.0, 3
+PIPELINES = 8
+START_SECONDS = 4.0  # until the clients are there
+
+
+@contextmanager
+def serving(work: Path) -> Iterator[str]:
+    """A hub whose stream is never idle."""
+    pipelines = "".join(
+        f"CREATE PIPELINE p{i} INTO out AS SELECT device, count(*) AS n, avg(temp) AS mean FROM s "
+        f"WHERE hum > {i} GROUP BY window(ts, '10 seconds'), device;"
+        for i in range(PIPELINES)
+    )
+    (work / "app.sql").write_text(
+        "CREATE STREAM s (device STRING, ts TIMESTAMP, temp DOUBLE, hum DOUBLE, volt DOUBLE, status STRING, "
+        "WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS) WITH (source = 'generator', format = 'json', "
+        "max_epoch_bytes = '16MB'); CREATE SINK out WITH (type = 'memory', max_rows = '1000');" + pipelines
+    )
+    command = [sys.executable, "-m", "headrace.app.cli", "serve", str(work / "app.sql"), "--port", "0"]
+    command += ["--state-dir", str(work / "state"), "--log-level", "warning"]
+    with open(work / "errors", "w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1]
+    finally:
+        process.terminate()
+        process.wait(120)
+
+
+def status(url: str) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"{url}/api/v1/streams/s", timeout=60).json()["status"]
+    return found
+
+
+def rate(url: str, seconds: float) -> tuple[float, float]:
+    """Rows/s over about this time, from one committed epoch to another, and the median of an epoch in ms."""
+    first, began, epochs = _next_epoch(url)
+    while time.perf_counter() - began < seconds:
+        time.sleep(0.2)
+        found = status(url)
+        if found["epoch_ms"] is not None:
+            epochs[found["epoch"]] = found["epoch_ms"]
+    last, ended, more = _next_epoch(url)
+    return (last - first) / (ended - began), statistics.median((epochs | more).values())
+
+
+def _next_epoch(url: str) -> tuple[int, float, dict[int, float]]:
+    """Wait for the next commit: the rows so far, and when that was."""
+    before = status(url)["epoch"]
+    while (found := status(url))["epoch"] == before:
+        time.sleep(0.02)
+    return found["rows"], time.perf_counter(), {found["epoch"]: found["epoch_ms"] or 0.0}
+
+
+def clients(url: str, over: Any, answers: Any) -> None:
+    """Runs in a process of its own until `over`: puts (requests, events, errors) then."""
+    answers.put(asyncio.run(_read(url, over)))
+
+
+async def _read(url: str, over: Any) -> tuple[int, int, list[str]]:
+    counts, errors = [0, 0], list[str]()
+
+    async def follow(http: httpx.AsyncClient) -> None:
+        async with http.stream("GET", "/api/v1/events") as answer:
+            if answer.status_code != 200:
+                errors.append(f"events: {answer.status_code}")
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    json.loads(line[6:])
+                    counts[1] += 1
+                if over.is_set():
+                    return
+
+    async def ask(http: httpx.AsyncClient, number: int) -> None:
+        paths = ("/api/v1/streams/s", f"/api/v1/pipelines/p{number % PIPELINES}", "/ready")
+        while not over.is_set():
+            answer = await http.get(paths[counts[0] % len(paths)])
+            counts[0] += 1
+            if answer.status_code != 200:
+                errors.append(f"{answer.url}: {answer.status_code}")
+            await asyncio.sleep(1.0 + number % 7 / 10)
+
+    async def one(number: int) -> None:
+        await asyncio.sleep(number / CLIENTS)
+        try:
+            async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as http:
+                await asyncio.gather(follow(http), ask(http, number))
+        except httpx.HTTPError as problem:
+            errors.append(f"{type(problem).__name__}: {problem}")
+
+    await asyncio.gather(*(one(i) for i in range(CLIENTS)))
+    return counts[0], counts[1], errors
+
+
+def with_clients(url: str, seconds: float) -> tuple[float, tuple[int, int, list[str]]]:
+    """Rows/s while the clients read, and what they say."""
+    context = multiprocessing.get_context("spawn")
+    answers: Any = context.SimpleQueue()
+    over = context.Event()
+    readers = context.Process(target=clients, args=(url, over, answers))
+    readers.start()
+    time.sleep(START_SECONDS)
+    found, _ = rate(url, seconds)
+    over.set()
+    told: tuple[int, int, list[str]] = answers.get()
+    readers.join()
+    return found, told
+
+
+def joins(url: str, count: int) -> tuple[list[float], list[float]]:
+    """Seconds of each `POST /sql` that adds a pipeline to the running stream, and the epochs meanwhile in ms."""
+    found, epochs = [], {}
+    for i in range(count):
+        text = f"CREATE PIPELINE j{i} INTO out AS SELECT device, volt FROM s WHERE volt > {1000 + i}"
+        began = time.perf_counter()
+        httpx.post(f"{url}/api/v1/sql", json={"text": text}, timeout=120).raise_for_status()
+        found.append(time.perf_counter() - began)
+        time.sleep(0.37)  # at another moment of an epoch each time
+        told = status(url)
+        epochs[told["epoch"]] = told["epoch_ms"]
+    return found, [ms for ms in epochs.values() if ms is not None]
+
+
+def measure(say: Callable[[str], None]) -> Report:
+    report = Report(facts=environment("pyspark", "duckdb", "fastapi", "uvicorn"))
+    quick = "--quick" in sys.argv
+    warm, slice_, added = (10.0, 5.0, 5) if quick else (WARM, MEASURED / ROUNDS, JOINS)
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch, serving(Path(scratch)) as url:
+        while len(httpx.get(f"{url}/api/v1/pipelines", timeout=60).json()) < PIPELINES or status(url)["epoch"] < 1:
+            time.sleep(0.5)
+        time.sleep(warm)
+        without = [rate(url, slice_)[0]]
+        say(f"without clients: {without[0]:,.0f} rows/s")
+        between, requests, events, errors = list[float](), 0, 0, list[str]()
+        for _ in range(ROUNDS):
+            found, told = with_clients(url, slice_)
+            between.append(found)
+            requests, events, errors = requests + told[0], events + told[1], errors + told[2]
+            without.append(rate(url, slice_)[0])
+            told_of = f"{told[0]} requests, {told[1]} events, {len(told[2])} errors"
+            say(f"with {CLIENTS} clients: {found:,.0f} rows/s; {told_of}; without again: {without[-1]:,.0f} rows/s")
+        times, epochs = joins(url, added)
+    shares = [b / statistics.mean(pair) for b, pair in zip(between, pairwise(without), strict=True)]
+    joined, epoch = statistics.median(times), statistics.median(epochs) / 1000
+    say(f"a pipeline joined in {joined:.2f} s (median of {added}); an epoch took {epoch:.2f} s")
+    report.facts |= {
+        "rows_per_s_without": [round(r) for r in without],
+        "rows_per_s_with_clients": [round(r) for r in between],
+        "shares": [round(s, 3) for s in shares],
+        "requests": requests,
+        "events": events,
+        "errors": errors[:5],
+        "epoch_ms": round(epoch * 1000),
+        "join_seconds": [round(t, 3) for t in times],
+    }
+    report.require("errors of 50 clients", len(errors), 0, "at most")
+    report.require("rows/s with 50 clients / without", statistics.median(shares), 0.9, "at least")
+    report.require("POST /sql that adds a pipeline, p50 in epochs", joined / epoch, 1.5, "at most")
+    return report
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", measure)

@@ -1,0 +1,119 @@
+"""What tasks and lanes report to the driver about one epoch.
+
+`PlannedEpoch` travels the whole way: the planner makes it, every task receives it and puts it into its report, and the
+committer reads it there. The driver therefore commits an epoch with the facts it was planned with, also when a newer
+plan was published in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.control.signals import EPOCH, Barrier
+from headrace.model.status import Traffic
+from headrace.sources.badfiles import BadRange
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEpoch:
+    """The facts of one epoch that are the same for all its tasks.
+
+    `watermark` is the stream's after the previous epoch. `now` is the clock in microseconds when the epoch was planned,
+    None for no clock. `requested` is the barrier that the epoch was cut for, if any. The instances in `out` are in the
+    plan version but in quarantine, so no task runs them. A `probing` epoch is run only to see whether a worker dies,
+    and is never committed. `end` is the offset at which the epoch ends.
+    """
+
+    epoch: int
+    tasks: int
+    checkpoint: str
+    watermark: int | None = None
+    now: int | None = None
+    requested: Barrier | None = None
+    out: tuple[int, ...] = ()
+    probing: bool = False
+    end: dict[str, Any] | None = None
+
+    @property
+    def barrier(self) -> Barrier:
+        """The barrier after the epoch's rows: the requested one, or the epoch's own."""
+        return self.requested or Barrier(EPOCH.name, self.epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineCounts:
+    """What one task did for one instance.
+
+    `late` rows came after all their windows had closed, and `bad` rows have a bad value that the pipeline reads. `ms`
+    is the time the instance took, None if it failed in this task or has left the plan. `sent` counts the messages to
+    its lanes.
+    """
+
+    instance: int
+    late: int
+    bad: int
+    ms: float | None
+    sent: Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one task did. `plan` is the plan version, `ending` says that it closed all windows, and the instances in
+    `leaving` ended in this epoch.
+
+    `rows` counts every record, `rejected` those that became no row for any pipeline, and `nulled` those that became
+    rows although their structure or event time is bad (mode PERMISSIVE). `bad` counts all of these and bad values, by
+    reason. `values` is the number of cells that were parsed. `max_time` is the highest event time in microseconds; the
+    `future` rows are too far ahead of the clock to count for it. `unreadable` are the parts of files that could not be
+    read. `read_ms` is the time spent on reading and decoding, `ring0_ms` the time spent in pipelines.
+    """
+
+    task: int
+    planned: PlannedEpoch
+    plan: int
+    ending: bool
+    leaving: tuple[int, ...]
+    rows: int
+    bytes: int
+    values: int
+    rejected: int
+    nulled: int
+    future: int
+    bad: dict[str, int]
+    max_time: int | None
+    read_ms: float
+    ring0_ms: float
+    unreadable: tuple[BadRange, ...]
+    pipelines: tuple[PipelineCounts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReport:
+    """What one lane did, and the state it keeps after the epoch.
+
+    `received` counts the messages of all tasks. `late` rows belonged only to windows that an end of input had closed.
+    `closed` counts the windows and sessions that closed now. `rows` are the partial aggregates in the state, `groups`
+    the groups (exactly, or at least so many) and `bytes` their size.
+    """
+
+    instance: int
+    bucket: int
+    barrier: Barrier
+    received: Traffic
+    late: int
+    closed: int
+    rows: int
+    bytes: int
+    groups: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A pipeline failed in a task or a lane. With a `sink`, only that sink failed, and the pipeline goes on without
+    it."""
+
+    instance: int
+    reason: str
+    sink: str | None = None

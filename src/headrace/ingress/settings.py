@@ -1,0 +1,116 @@
+"""The options of the pushed sources `tcp` and `http`, as the gateway gets them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.base.options import boolean, choice, duration, integer, option, size, text
+
+Address = tuple[str, int]
+_EXPECTED = "an address such as 127.0.0.1:7000 or [::1]:7000"
+
+
+def address(value: str) -> Address:
+    """`host:port`; an IPv6 host stands in brackets."""
+    host, colon, port = value.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(_EXPECTED)
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(_EXPECTED)
+    return host, int(port)
+
+
+def addresses(value: str) -> tuple[Address, ...]:
+    """Addresses separated by commas."""
+    return tuple(address(part) for part in value.split(","))
+
+
+def _journal_size(value: str) -> int:
+    found = size(value)
+    if found < 1 << 20:
+        raise ValueError("a size of at least 1MiB")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PushSettings:
+    """Options of every pushed source: how its journal works. Durations are microseconds, sizes are bytes."""
+
+    backpressure: Literal["pause", "drop", "spill"] = option(
+        choice("pause", "drop", "spill"),
+        default="pause",
+        help="when pipelines fall behind: pause the senders, drop the newest records, or spill to disk and then drop",
+    )
+    max_journal_bytes: int = option(
+        _journal_size, default=1 << 30, help="how many bytes may wait for the pipelines before backpressure acts"
+    )
+    max_spill_bytes: int = option(
+        size, default=10 << 30, help="with spill: how many more bytes may wait before records are dropped"
+    )
+    fsync: Literal["always", "second", "never"] = option(
+        choice("always", "second", "never"),
+        default="second",
+        help="when the journal is synced to disk: before every acknowledgement, every second, or when the system does",
+    )
+    max_connections: int = option(
+        integer(1, 1_000_000), default=10_000, help="connections beyond this number are refused"
+    )
+
+    @property
+    def spill_bytes(self) -> int:
+        """How many bytes may be spilled: none unless `backpressure` is spill."""
+        return self.max_spill_bytes if self.backpressure == "spill" else 0
+
+    @property
+    def keep_last(self) -> bool:
+        """True if a last record without a delimiter is a record."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TcpSettings(PushSettings):
+    """The options of `source = 'tcp'`."""
+
+    listen: tuple[str, int] | None = option(
+        address, help="the address that clients connect to, as host:port; port 0 picks a free port"
+    )
+    connect: tuple[tuple[str, int], ...] | None = option(
+        addresses, help="servers to read from, as host:port, separated by commas"
+    )
+    acks: bool = option(boolean, default=False, help="acknowledge to clients which of their bytes are in the journal")
+    last_record: Literal["drop", "keep"] = option(
+        choice("drop", "keep"),
+        default="drop",
+        help="what happens to a record without a delimiter when the other side closes the connection",
+    )
+    idle_timeout: int = option(
+        duration, default=3600 * 10**6, help="a silent connection is closed after this time; 0s for never"
+    )
+
+    @property
+    def keep_last(self) -> bool:
+        """True if a last record without a delimiter is a record."""
+        return self.last_record == "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings(PushSettings):
+    """The options of `source = 'http'`."""
+
+    listen: tuple[str, int] = option(
+        address, required=True, help="the address to serve, as host:port; port 0 picks a free port"
+    )
+    token: str = option(text, default="", help="requests must have the header Authorization: Bearer TOKEN", secret=True)
+    max_request_bytes: int = option(size, default=8 << 20, help="a larger body is rejected (413)")
+    request_timeout: int = option(duration, default=60 * 10**6, help="a request that takes longer is aborted (408)")
+    idle_timeout: int = option(
+        duration, default=75 * 10**6, help="a connection without a request is closed after this time"
+    )
+
+
+GatewaySettings = TcpSettings | HttpSettings
+# By the name of the source.
+GATEWAY_SETTINGS: dict[str, type[TcpSettings] | type[HttpSettings]] = {"tcp": TcpSettings, "http": HttpSettings}

@@ -1,0 +1,106 @@
+"""The driver side of all sinks of one stream: opened on first use, kept until the stream closes or forgets them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable
+
+from headrace.bridge.messages import STREAM_LANE
+from headrace.errors import HeadraceError
+from headrace.model.program import DEAD_LETTER, PipelineDef, SinkDef
+from headrace.sinks import SINKS
+from headrace.sinks.base import DriverSink, SinkKey
+from headrace.state.progress import Debt
+
+
+class DriverSinks:
+    """One object per sink and instance. The streaming thread and readers of results share them.
+
+    `in_use` names the sink that the commit of an epoch uses now, for the status of an epoch that hangs.
+    """
+
+    def __init__(self, checkpoint: str) -> None:
+        self._checkpoint = checkpoint
+        self._sinks: dict[tuple[int, str], DriverSink] = {}
+        self.in_use = ""
+
+    @property
+    def opened(self) -> list[tuple[int, str]]:
+        """The sinks that are open, by instance and name. Dead letters are under `STREAM_LANE`."""
+        return list(self._sinks)
+
+    def of(self, pipeline: PipelineDef, name: str) -> DriverSink:
+        """One of a pipeline's sinks."""
+        key = (pipeline.instance, name)
+        if key not in self._sinks:
+            sink, columns = next((s, columns) for s, columns in pipeline.outlets if s.name == name)
+            # setdefault: a reader and the streaming thread may both come first, and must get the same object.
+            self._sinks.setdefault(key, SINKS[sink.kind].driver(sink, columns))
+        return self._sinks[key]
+
+    def for_commit(self, pipeline: PipelineDef, name: str) -> DriverSink:
+        """One of a pipeline's sinks, which the commit is about to use."""
+        self.in_use = f"sink {name} of pipeline {pipeline.name}"
+        return self.of(pipeline, name)
+
+    def letters(self, sink: SinkDef) -> DriverSink:
+        """The sink of the stream's dead letters."""
+        made = self._sinks.get((STREAM_LANE, sink.name))
+        return made or self._sinks.setdefault((STREAM_LANE, sink.name), SINKS[sink.kind].driver(sink, DEAD_LETTER))
+
+    def key(self, instance: int, epoch: int, digest: str = "") -> SinkKey:
+        """The key of an instance's output in an epoch."""
+        return SinkKey(self._checkpoint, instance, epoch, digest)
+
+    def settle(self, debt: Debt) -> None:
+        """Commit an epoch that a sink owes. Raises what the sink raises."""
+        sink = self.of(debt.pipeline, debt.sink)
+        sink.commit(self.key(debt.pipeline.instance, debt.epoch), [])
+
+    def settled(self, debt: Debt) -> bool:
+        """Try to commit an epoch that a sink owes. True if that worked."""
+        with contextlib.suppress(HeadraceError):  # then it stays owed
+            self.settle(debt)
+            return True
+        return False
+
+    def notes(self, pipeline: PipelineDef) -> dict[str, str]:
+        """Remarks of a pipeline's sinks that fail no epoch, by sink name."""
+        found = {s.name: self._sinks.get((pipeline.instance, s.name)) for s in pipeline.sinks}
+        notes = {name: getattr(sink, "note", "") for name, sink in found.items()}
+        return {name: note for name, note in notes.items() if note}
+
+    def forget(self, pipelines: Collection[PipelineDef], epoch: int) -> None:
+        """Close the sinks of dropped pipelines and delete the rows or manifests that they keep."""
+        for p in pipelines:
+            for outlet, _ in p.outlets:
+                with contextlib.suppress(HeadraceError):  # the leftovers are small, and invisible to readers
+                    self.of(p, outlet.name).forget(self.key(p.instance, epoch))
+        self._close({p.instance for p in pipelines})
+
+    def _close(self, instances: set[int]) -> None:
+        for key in [key for key in self.opened if key[0] in instances]:
+            self._sinks.pop(key).close()
+
+    def forget_stream(
+        self, pipelines: Iterable[PipelineDef], letters: SinkDef | None, epoch: int, owing: set[tuple[int, str]]
+    ) -> None:
+        """Delete what the sinks of a dropped stream keep beside their output. The newest committed epoch is `epoch`. A
+        sink that is `owing` keeps the epoch that it has promised."""
+        used = [(p.instance, s.name, p) for p in pipelines for s, _ in p.outlets]
+        for instance, name, pipeline in used:
+            if (instance, name) not in owing:
+                with contextlib.suppress(HeadraceError):
+                    self._clear(self.of(pipeline, name), instance, epoch)
+        if letters is not None and (STREAM_LANE, letters.name) not in owing:
+            with contextlib.suppress(HeadraceError):
+                self._clear(self.letters(letters), STREAM_LANE, epoch)
+
+    def _clear(self, sink: DriverSink, instance: int, epoch: int) -> None:
+        for number in (epoch, epoch + 1):  # the epoch after it may have been staged
+            sink.discard(self.key(instance, number))
+        sink.forget(self.key(instance, epoch + 1))
+
+    def close(self) -> None:
+        for sink in self._sinks.values():
+            sink.close()

@@ -1,0 +1,174 @@
+"""The commit of one epoch: check that it is complete, deliver it to the sinks, count it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+
+from headrace.bridge.messages import STREAM_LANE
+from headrace.control.barrier import align
+from headrace.errors import DiskFull, HeadraceError, SinkFailed, SinkUnavailable, TooManyGroups
+from headrace.exec.failures import failure_text
+from headrace.model.program import PipelineDef
+from headrace.ring0.letters import for_stream
+from headrace.ring1.state import require_group_limit
+from headrace.sinks.base import SinkKey
+from headrace.sinks.delivery import Delivered, Delivery
+from headrace.spark.counting import FinishedEpoch
+from headrace.spark.driver_sinks import DriverSinks
+from headrace.spark.epoch_reports import EpochReports, Failures, members_of
+from headrace.spark.summary import EpochSummary, summarise
+from headrace.state.plans import PlanStore
+from headrace.state.progress import Debt, Progress, digest_of, require_same_epoch
+from headrace.state.quarantine import Quarantine
+
+
+class EpochCommit:
+    """One epoch whose tasks have all reported. Call the steps in the order in which they are written here.
+
+    Every step is idempotent under the epoch's key, so that a crash anywhere only makes Spark run the epoch again.
+    """
+
+    def __init__(self, sinks: DriverSinks, plans: PlanStore, found: EpochReports, before: Progress) -> None:
+        """`before` is the stream's progress before the epoch. Raises EpochMismatch when the epoch is older than that,
+        or another one with the same number."""
+        planned = found.first.planned
+        self._sinks, self._found, self._before = sinks, found, before
+        self._epoch, self._barrier = planned.epoch, planned.barrier
+        self._digest = digest_of(planned.end) if planned.end else ""
+        require_same_epoch(before, self._epoch, self._digest)
+        self._plan = plans.load(found.first.plan)
+        self.members = members_of(self._plan, found.first.leaving)
+        self._failed: Failures = {}
+        self._quit: set[int] = set()
+        self._delivered: dict[int, Delivered] = {}
+        self._letters = 0
+
+    def check(self) -> None:
+        """Check the epoch before any sink commits it: every bucket has reported, no sink holds another epoch under
+        this number, no pipeline has too many groups."""
+        self._verify()
+        self._align_lanes()
+        self._limit_groups()
+
+    def leave_out(self, quarantine: Quarantine, quit_now: set[int]) -> None:
+        """Commit nothing of instances that had failed before, are in quarantine, or were stopped at once."""
+        version, out = self._plan.version, self._found.first.planned.out
+        reasons, ended = quarantine.reasons(version), quarantine.ended(version)
+        self._failed = self._failed_before() | {i: reasons.get(i) or "it is on the quarantine list" for i in out}
+        self._found.failures |= self._failed
+        self._quit = quit_now | {i for i, p in self.members.items() if p.run in ended}
+        self._found.failures |= dict.fromkeys(self._quit - self._failed.keys(), "it was stopped at once")
+
+    def deliver(self) -> None:
+        """Deliver the epoch to the sinks of every pipeline. Raises SinkUnavailable and DiskFull, for which the stream
+        waits. The other sinks have the epoch by then, and keep it once although it is run again."""
+        waiting: HeadraceError | None = None
+        for p in self.members.values():
+            try:
+                self._delivered[p.instance] = self._deliver(p)
+            except (SinkUnavailable, DiskFull) as problem:
+                if p.instance in self._quit:  # the stream does not wait for a pipeline that was stopped at once
+                    self._delivered[p.instance] = Delivered(failure=self._found.failures[p.instance])
+                else:
+                    waiting = waiting or problem
+        if waiting is not None:
+            raise waiting
+
+    def commit_letters(self) -> None:
+        """Commit the dead letters. A failure here stops the stream: the epoch is not done before they are safe."""
+        sink = self._plan.stream.dead_letters
+        staged = self._found.receipts[STREAM_LANE].get(sink.name, []) if sink is not None else []
+        if sink is None or not staged:
+            return
+        self._sinks.in_use = f"sink {sink.name} with the dead letters"
+        try:
+            self._letters = self._sinks.letters(sink).commit(self._key(STREAM_LANE), staged)
+        except SinkFailed as problem:
+            raise for_stream(problem) from problem
+
+    def progress(self, declared: set[int]) -> Progress:
+        """The stream's progress after the epoch. Asks sinks of pipelines that have left for the epochs they owe."""
+        if self._before.epoch >= self._epoch:  # it was committed before and is run again: do not count it twice
+            return self._before
+        finished = FinishedEpoch(
+            plan=self._plan,
+            members=self.members,
+            found=self._found,
+            delivered=self._delivered,
+            quit_at_once=self._quit,
+            debts=self._debts(),
+            letters=self._letters,
+        )
+        return finished.progress(self._before, declared)
+
+    def summary(self, progress: Progress, sinks_ms: float) -> EpochSummary:
+        """What happened in the epoch, after which the stream's progress is `progress`. The commit took `sinks_ms`."""
+        known = self._quit | self._failed.keys()
+        failures = {i: d.failure for i, d in self._delivered.items() if d.failure and i not in known}
+        detached = {i: d.detached for i, d in self._delivered.items() if d.detached}
+        return replace(
+            summarise(self._found, progress, failures, detached), sinks_ms=sinks_ms, sinks=self._committed_by_sink()
+        )
+
+    def _committed_by_sink(self) -> dict[str, tuple[int, float]]:
+        """The rows that each sink got from all pipelines, and the milliseconds that its commits took."""
+        found: dict[str, tuple[int, float]] = {}
+        for one in self._delivered.values():
+            for sink, (rows, took) in one.committed.items():
+                before = found.get(sink, (0, 0.0))
+                found[sink] = (before[0] + rows, before[1] + took)
+        return found
+
+    def _key(self, instance: int) -> SinkKey:
+        return self._sinks.key(instance, self._epoch, self._digest)
+
+    def _verify(self) -> None:
+        for p in self.members.values():
+            for sink, _ in p.outlets:
+                self._sinks.of(p, sink.name).verify(self._key(p.instance))
+        if self._plan.stream.dead_letters is not None:
+            self._sinks.letters(self._plan.stream.dead_letters).verify(self._key(STREAM_LANE))
+
+    def _align_lanes(self) -> None:
+        out = self._found.first.planned.out
+        for p in self.members.values():
+            if p.program.ring1 is not None and p.instance not in out:
+                where = f"the sinks of pipeline {p.name} in epoch {self._epoch}"
+                align(where, "bucket", p.buckets, self._found.barriers[p.instance], self._barrier)
+
+    def _limit_groups(self) -> None:
+        """A lane checks its own groups. Only here are the groups of all lanes of a pipeline known."""
+        for p in self._plan.pipelines:
+            try:
+                lanes = self._found.lanes.get(p.instance, {})
+                require_group_limit(sum(lane.groups for lane in lanes.values()), p.max_groups)
+            except TooManyGroups as problem:
+                self._found.failures.setdefault(p.instance, failure_text(problem))
+
+    def _failed_before(self) -> Failures:
+        """The instances that failed in an earlier epoch, when this one was already planned with them. One that was
+        started again since has another `run`."""
+        failures = self._before.failures
+        return {p.instance: failures[p.run] for p in self._plan.pipelines if p.run in failures}
+
+    def _deliver(self, p: PipelineDef) -> Delivered:
+        debts: dict[str, list[SinkKey]] = defaultdict(list)
+        for debt in self._before.debts:
+            if debt.pipeline.instance == p.instance:
+                debts[debt.sink].append(self._sinks.key(p.instance, debt.epoch))
+        names = {s.name for s, _ in p.outlets}
+        gone = self._before.detached.get(p.run, {})
+        delivery = Delivery(p, partial(self._sinks.for_commit, p), self._key(p.instance), debts)
+        return delivery.deliver(
+            self._found.receipts.get(p.instance, {}),
+            self._found.failures.get(p.instance, ""),
+            self._found.lost.get(p.instance, {}),
+            {sink: reason for sink, reason in gone.items() if sink in names},
+        )
+
+    def _debts(self) -> tuple[Debt, ...]:
+        """The epochs that sinks owe after this one."""
+        new = [Debt(self.members[i], sink, self._epoch) for i, d in self._delivered.items() for sink in d.owed]
+        return (*(d for d in self._before.debts if not self._sinks.settled(d)), *new)
