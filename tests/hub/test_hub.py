@@ -394,7 +394,7 @@ def test_starting_a_pipeline_again_keeps_the_state_of_a_stopped_one_and_none_of_
     assert runtime.plans.load(runtime.plans.current()).left == ()
     runtime.blame({hub.record("p").definition.run: "why"})
     until(lambda: states(hub)["p"] == "failed", "it is dropped")
-    until(lambda: runtime.progress.plan == runtime.plans.current(), "its exit is committed")
+    until(lambda: runtime.progress.plan == version(runtime), "its exit is committed")
     hub.sql("START PIPELINE p")
     plan = runtime.plans.load(runtime.plans.current())
     assert [left.pipeline.instance for left in plan.left] == [instance]
