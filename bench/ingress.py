@@ -272,7 +272,7 @@ def through(report: Report, say: Say) -> None:
             CREATE PIPELINE p INTO m AS SELECT device, count(*) AS n, avg(temp) AS mean FROM s
               GROUP BY window(ts, '10 seconds'), device EMIT CHANGES""")
         port = int(hub.runtime("s").ingress()["addresses"][0].rpartition(":")[2])
-        process = hub._gateway._process
+        process = hub._reconciler.gateway._process
         assert process is not None
         warm = senders(port, 3.0)[1]
         _until(lambda: hub.streams["s"].status().rows == warm)

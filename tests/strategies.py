@@ -12,10 +12,10 @@ from headrace.model.program import (
     Expression,
     Growth,
     LateRows,
-    Left,
     Meaning,
     Partial,
     PipelineDef,
+    PipelineExit,
     PipelineProgram,
     PlanVersion,
     Ring0Program,
@@ -123,5 +123,5 @@ pipelines = st.builds(
     st.integers(1, 2**60),
     st.none() | late_rows,
 )
-left = st.builds(Left, pipelines, st.booleans())
+left = st.builds(PipelineExit, pipelines, st.booleans())
 plans = st.builds(PlanVersion, st.integers(1, 2**31), streams, _few(pipelines), st.booleans(), _few(left))

@@ -99,7 +99,7 @@ def test_sixteen_threads_create_and_drop_pipelines_at_once(tmp_path: Path, spark
     with headrace.connect(tmp_path / "state", spark=spark) as hub:
         declare(hub, tmp_path / "in")
         hub.sql("CREATE PIPELINE base INTO m AS SELECT id FROM s")
-        query = hub.runtime("s").keeper.query
+        query = hub.runtime("s").supervisor.query
         with Feeder(tmp_path / "in") as feeder:
             deadline = time.monotonic() + SECONDS
             threads = [threading.Thread(target=churn, args=(hub, n, deadline, problems, made)) for n in range(THREADS)]
@@ -111,7 +111,7 @@ def test_sixteen_threads_create_and_drop_pipelines_at_once(tmp_path: Path, spark
                 time.sleep(0.1)
         assert problems == []
         assert len(made) == THREADS
-        assert hub.runtime("s").keeper.query is query, "joining and leaving restarts nothing"
+        assert hub.runtime("s").supervisor.query is query, "joining and leaving restarts nothing"
         assert list(hub.pipelines) == ["base"]
         until(lambda: hub.streams["s"].status().decoding_columns == ["id"], "the projection shrinks")
         assert hub.wait_until_end(60)
@@ -176,7 +176,7 @@ def test_one_read_and_one_decode_however_many_pipelines(tmp_path: Path, spark: S
 def epochs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, set[int], int]]]:
     """Every committed epoch: its number, the instances in its plan, its rows."""
     found: list[tuple[int, set[int], int]] = []
-    done = StreamRuntime._epoch_done
+    done = StreamRuntime.epoch_committed
 
     def noted(self: StreamRuntime, summary: EpochSummary) -> None:
         instances = {p.instance for p in self.plans.load(summary.plan).pipelines}
@@ -184,7 +184,7 @@ def epochs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, set[int]
             found.append((summary.epoch, instances, summary.rows))
         done(self, summary)
 
-    monkeypatch.setattr(StreamRuntime, "_epoch_done", noted)
+    monkeypatch.setattr(StreamRuntime, "epoch_committed", noted)
     yield found
 
 

@@ -1,22 +1,18 @@
-"""The hub without Spark: what scripts leave behind, and who stops a query when two threads disagree about it."""
+"""The hub without Spark: the effects of scripts, and of threads that start and stop the same stream."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import headrace
 from headrace.app.check import check_script
-from headrace.control.acks import Ack
-from headrace.control.signals import Barrier, SignalKind
+from headrace.control.signals import Barrier
 from headrace.errors import (
     BadName,
     BadOption,
@@ -35,17 +31,21 @@ from headrace.errors import (
     StreamFailed,
     UnknownStream,
 )
+from headrace.hub.draft import Draft
 from headrace.hub.hub import Hub
-from headrace.hub.reconciler import Conductor
+from headrace.model.program import Meaning
 from headrace.spark.summary import EpochSummary
+from headrace.sql import parse_script
 from headrace.state import savepoints
 from headrace.state.catalog import Catalog, CatalogFile
-from headrace.state.progress import HOLD, Progress, write_progress
+from headrace.state.notices import EpochPlanned
+from headrace.state.progress import Progress, write_progress
 from headrace.state.restore import read, restore
 from headrace.state.state_dir import FORMAT
 from headrace.state.undo import take_back
 from headrace.stream.runtime import StreamRuntime
 from tests.e2e.support import until
+from tests.shared.running import RunningQueries
 
 STREAM = "CREATE STREAM s (id BIGINT) WITH (source = 'generator', format = 'json', rows = '{rows}')"
 SINK = "CREATE SINK m WITH (type = 'memory')"
@@ -56,146 +56,172 @@ def summary(plan: int, *, ending: bool = False, rows: int, spent: dict[int, floa
     return EpochSummary(0, plan, barrier, ending, rows, 0, 0, 1, Progress(), {}, {}, spent or {}, {})
 
 
-class Query:
-    """A query that runs until it is stopped, and plans nothing."""
-
-    def stop(self) -> None:
-        """It is gone."""
-
-    def last_epoch(self) -> None:
-        """There was none."""
+@pytest.fixture
+def queries() -> RunningQueries:
+    return RunningQueries()
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
+def hub(tmp_path: Path, queries: RunningQueries) -> Iterator[Hub]:
+    with Hub(tmp_path / "state", queries) as opened:
+        opened.sql(STREAM.format(rows=10) + ";" + SINK)
+        yield opened
+        queries.resume()
+
+
+@pytest.fixture
+def idle_hub(tmp_path: Path) -> Iterator[Hub]:
+    """A hub that users open. No test starts Spark on it."""
     with headrace.connect(tmp_path / "state") as opened:
         opened.sql(STREAM.format(rows=10) + ";" + SINK)
         yield opened
 
 
-@pytest.fixture
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries start at once, and every plan is planned at once."""
+class Beside:
+    """A call in another thread."""
 
-    def start(self: StreamRuntime, patient: bool = False) -> None:
-        if not self.running:
-            self.keeper.query = Query()
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call, self._result, self._problem = call, None, list[BaseException]()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
-    def planned(self: StreamRuntime, version: int, timeout: float = 0) -> None:
-        assert self.started
+    def _run(self) -> None:
+        try:
+            self._result = self._call()
+        except BaseException as problem:
+            self._problem.append(problem)
 
-    monkeypatch.setattr(Hub, "_start_engine", lambda self: None)
-    monkeypatch.setattr(StreamRuntime, "start", start)
-    monkeypatch.setattr(StreamRuntime, "wait_planned", planned)
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
 
-    def seen(self: StreamRuntime, kind: SignalKind, plan: int = 0) -> Future[Ack]:
-        ack: Future[Ack] = Future()
-        ack.set_result(Ack(self.signals.emit_data(kind, plan), 0))
-        return ack
+    def result(self) -> Any:
+        """What the call returned. Raises what it raised."""
+        self._thread.join(90)
+        assert not self.running
+        if self._problem:
+            raise self._problem[0]
+        return self._result
 
-    monkeypatch.setattr(StreamRuntime, "barrier", seen)
-    monkeypatch.setattr(StreamRuntime, "hold", lambda self, timeout: True)
+
+def states(hub: Hub) -> dict[str, str]:
+    return {name: p.status().state for name, p in hub.pipelines.items()}
 
 
-def test_a_pipeline_that_joins_while_the_last_one_leaves_keeps_the_query(
-    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def planned(runtime: StreamRuntime, plan: int, epoch: int = 1) -> None:
+    """Report that an epoch was planned, while the real planner is paused."""
+    runtime.on_notice(EpochPlanned(stream=runtime.stream.name, pid=7, plan=plan, epoch=epoch, backlog=0))
+
+
+def version(runtime: StreamRuntime) -> int:
+    """The newest plan version; 0 while one is being published in another thread."""
+    try:
+        return runtime.plans.current()
+    except StateDamaged:
+        return 0
+
+
+def exhausted(runtime: StreamRuntime) -> None:
+    until(lambda: runtime.wait_exhausted(0.1), "the source has ended")
+
+
+def test_a_pipeline_that_joins_while_the_last_one_leaves_keeps_the_query(hub: Hub, queries: RunningQueries) -> None:
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
     runtime = hub.runtime("s")
-
-    def join_meanwhile(self: StreamRuntime, timeout: float) -> bool:
-        monkeypatch.setattr(StreamRuntime, "hold", lambda self, timeout: True)
-        hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM s")
-        return True
-
-    monkeypatch.setattr(StreamRuntime, "hold", join_meanwhile)
-    hub.sql("DROP PIPELINE p")
-    assert runtime.running
+    queries.pause()
+    leaving = Beside(lambda: hub.sql("DROP PIPELINE p"))
+    until(lambda: not hub.pipelines, "the drop is declared")
+    joining = Beside(lambda: hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM s"))
+    until(lambda: "q" in hub.pipelines, "the other one is declared")
+    queries.resume()
+    leaving.result()
+    joining.result()
+    assert runtime.running and states(hub) == {"q": "running"}
+    assert queries.launched == ["s"]
     hub.sql("DROP PIPELINE q")
     assert not runtime.running
 
 
-def test_waiting_ends_when_the_query_is_stopped_on_purpose(hub: Hub) -> None:
+def test_waiting_ends_when_the_query_is_stopped_on_purpose(hub: Hub, queries: RunningQueries) -> None:
     runtime = hub.runtime("s")
-    runtime.wait_planned(7, timeout=30)  # nothing runs: there is nothing to wait for
-    runtime.keeper.query = Query()
+    runtime.wait_planned(7, timeout=30)  # nothing runs, so there is nothing to wait for
+    queries.pause()
     runtime.publish(())
+    runtime.start()
     assert not runtime.hold(0.01)
     runtime.stop()
     assert runtime.hold(30)
 
 
-def idle(runtime: StreamRuntime) -> None:
-    """The source has nothing more under the newest plan."""
-    runtime.on_notice({"kind": "idle", "plan": runtime.plans.current(), "exhausted": True})
+def test_waiting_too_long_for_the_first_epoch_names_the_pipelines_and_has_no_effect(tmp_path: Path) -> None:
+    queries = RunningQueries()
+    queries.pause()
+    with Hub(tmp_path / "state", queries, start_timeout=0.05) as hub:
+        hub.sql(SINK + ";" + STREAM.format(rows=10).replace("id BIGINT", "id BIGINT, v INT"))
+        runtime = hub.runtime("s")
+        with pytest.raises(StartTimeout) as failure:
+            hub.sql("CREATE PIPELINE p INTO m AS SELECT v FROM s")
+        assert failure.value.params["pipelines"] == ["p"]
+        assert failure.value.params["columns"] == ["v"]
+        assert failure.value.params["planned_epoch"] is None
+        assert hub.pipelines == {}
+        assert not runtime.started
+        runtime.start()
+        planned(runtime, plan=1, epoch=7)
+        with pytest.raises(StartTimeout) as failure:
+            runtime.wait_planned(runtime.plans.current(), 0.01)
+        assert failure.value.params["planned_epoch"] == 7
+        runtime.stop()
 
 
-def test_waiting_too_long_for_the_first_epoch_says_who_waited_for_what_and_leaves_nothing_behind(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def start(self: StreamRuntime, patient: bool = False) -> None:
-        self.keeper.query = Query()
-
-    monkeypatch.setattr(Hub, "_start_engine", lambda self: None)
-    monkeypatch.setattr(StreamRuntime, "start", start)
-    hub._conductor.start_timeout = 0.05
-    hub.sql("DROP STREAM s; " + STREAM.format(rows=10).replace("id BIGINT", "id BIGINT, v INT"))
-    runtime = hub.runtime("s")
-    with pytest.raises(StartTimeout) as failure:
-        hub.sql("CREATE PIPELINE p INTO m AS SELECT v FROM s")
-    assert failure.value.params["pipelines"] == ["p"]
-    assert failure.value.params["columns"] == ["v"]
-    assert "planned none since it was started" in str(failure.value)
-    assert hub.pipelines == {}
-    assert not runtime.started
-    runtime.keeper.query = Query()
-    runtime.on_notice({"kind": "planned", "plan": 1, "epoch": 7, "backlog": 0})
-    with pytest.raises(StartTimeout) as failure:
-        runtime.wait_planned(runtime.plans.current(), 0.01)
-    assert "epoch 7, with plan version 1, was planned 0 s ago" in str(failure.value)
-    runtime.stop()
-
-
-def test_waiting_for_the_end_again_and_again_plans_it_once(hub: Hub, no_spark: None) -> None:
+def test_waiting_for_the_end_again_and_again_plans_it_once(hub: Hub, queries: RunningQueries) -> None:
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
     runtime = hub.runtime("s")
     plan = runtime.plans.current()
-    idle(runtime)
+    exhausted(runtime)
+    queries.pause()
     for _ in range(3):
         assert not hub.wait_until_end(0.01)
         assert runtime.plans.current() == plan + 1
     assert runtime.plans.load(plan + 1).ending
-    idle(runtime)
-    assert hub.wait_until_end(5)
+    queries.resume()
+    assert hub.wait_until_end(60)
     assert runtime.plans.current() == plan + 1
-    assert hub.pipelines["p"].status().state == "finished"
+    assert states(hub) == {"p": "finished"}
     assert not runtime.running
 
 
-def test_input_that_comes_after_the_windows_were_closed_needs_another_end(hub: Hub, no_spark: None) -> None:
+def test_input_that_comes_after_the_windows_were_closed_needs_another_end(hub: Hub, queries: RunningQueries) -> None:
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    queries.pause()
     runtime, pipelines = hub.runtime("s"), hub.catalog.running("s")
     first = runtime.end(pipelines)
     assert runtime.end(pipelines) == first
-    runtime._epoch_done(summary(first, ending=True, rows=3))
+    runtime.epoch_committed(summary(first, ending=True, rows=3))
     assert runtime.end(pipelines) == first
-    runtime._epoch_done(summary(first, ending=False, rows=3))
+    runtime.epoch_committed(summary(first, ending=False, rows=3))
     assert runtime.end(pipelines) == first + 1
     runtime.stop()
 
 
 def test_a_pipeline_over_its_budget_is_measured_alone_and_stopped_with_its_reason(
-    tmp_path: Path, no_spark: None
+    tmp_path: Path, queries: RunningQueries
 ) -> None:
     budget = STREAM.format(rows=9).replace("rows =", "pipeline_time_budget = '10ms', rows =")
-    with headrace.connect(tmp_path / "state") as hub:
+    with Hub(tmp_path / "state", queries) as hub:
         hub.sql(f"{budget}; {SINK}")
-        for name in ("p", "q"):
-            hub.sql(f"CREATE PIPELINE {name} INTO m AS SELECT id, count(*) AS n FROM s GROUP BY id")
-        runtime, p, q = hub.runtime("s"), *(hub.record(n).definition.instance for n in ("p", "q"))
-        runtime._epoch_done(summary(runtime.plans.current(), rows=1, spent={p: 50.0, q: 50.0}))
-        until(lambda: runtime.plans.load(runtime.plans.current()).alone == (p, q), "both are measured alone")
-        runtime._epoch_done(summary(runtime.plans.current(), rows=1, spent={p: 99.0, q: 1.0}))
+        queries.pause()  # the test reports what epochs cost
+        runtime = hub.runtime("s")
+        names = ("p", "q")
+        script = ";".join(f"CREATE PIPELINE {n} INTO m AS SELECT id, count(*) AS n FROM s GROUP BY id" for n in names)
+        creating = Beside(lambda: hub.sql(script))
+        until(lambda: version(runtime) == 1, "the plan is published")
+        planned(runtime, plan=1)
+        creating.result()
+        p, q = (hub.record(n).definition.instance for n in names)
+        runtime.epoch_committed(summary(runtime.plans.current(), rows=1, spent={p: 50.0, q: 50.0}))
+        until(lambda: runtime.plans.load(version(runtime) or 1).alone == (p, q), "both are measured alone")
+        runtime.epoch_committed(summary(runtime.plans.current(), rows=1, spent={p: 99.0, q: 1.0}))
         until(lambda: hub.pipelines["p"].status().state == "failed", "the slow one is stopped")
         assert "[OVER_BUDGET]" in hub.pipelines["p"].status().error
         assert hub.pipelines["q"].status().state == "running"
@@ -203,37 +229,38 @@ def test_a_pipeline_over_its_budget_is_measured_alone_and_stopped_with_its_reaso
 
 
 def test_a_pipeline_that_joins_while_another_thread_waits_for_the_end_is_waited_for_too(
-    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, queries: RunningQueries
 ) -> None:
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
-    runtime, waits = hub.runtime("s"), []
-
-    def exhausted(self: StreamRuntime, timeout: float | None) -> bool:
-        waits.append(self.plans.load(self.plans.current()).ending)
-        if len(waits) == 2:
-            hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM s")
-        return True
-
-    monkeypatch.setattr(StreamRuntime, "wait_exhausted", exhausted)
-    assert hub.wait_until_end(5)
-    assert waits == [False, True, True]
-    assert {p.status().state for p in hub.pipelines.values()} == {"finished"}
+    runtime = hub.runtime("s")
+    exhausted(runtime)
+    queries.pause()
+    waiting = Beside(lambda: hub.wait_until_end(60))
+    until(lambda: runtime.plans.load(version(runtime) or 1).ending, "the end is planned")
+    joining = Beside(lambda: hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM s"))
+    until(lambda: "q" in hub.pipelines, "another pipeline joins")
+    queries.resume()
+    joining.result()
+    assert waiting.result()
+    assert states(hub) == {"p": "finished", "q": "finished"}
     assert not runtime.running
 
 
-def test_a_drop_that_a_crash_kept_from_the_plan_is_told_when_the_hub_is_opened_again(
-    tmp_path: Path, no_spark: None, monkeypatch: pytest.MonkeyPatch
+def test_a_drop_that_a_crash_kept_from_the_plan_is_planned_when_the_hub_is_opened_again(
+    tmp_path: Path, queries: RunningQueries
 ) -> None:
-    with headrace.connect(tmp_path / "state") as first:
+    with Hub(tmp_path / "state", queries) as first:
         first.sql(STREAM.format(rows=10) + ";" + SINK + ";CREATE PIPELINE p INTO m AS SELECT count(*) AS n FROM s")
         first.sql("STOP PIPELINE p")
         instance = first.record("p").definition.instance
-        with monkeypatch.context() as crashing:
-            crashing.setattr(Conductor, "make_so", lambda *given, **more: None)  # dies right after the catalog is saved
-            first.sql("DROP PIPELINE p")
-    for _ in range(2):  # and again, between publishing the plan and saving that it was
+        draft = Draft(first.catalog, Meaning(), buckets=1)
+    draft.apply(parse_script("DROP PIPELINE p")[0])
+    file = CatalogFile(tmp_path / "state")
+    file.read()
+    file.save(draft.catalog)  # the process dies here, before the plan is published
+    for _ in range(2):  # the second time it dies between publishing the plan and saving that
         saved = CatalogFile(tmp_path / "state").read()
-        with headrace.connect(tmp_path / "state") as again:
+        with Hub(tmp_path / "state", queries) as again:
             plans = again.runtime("s").plans
             left = plans.load(plans.current()).left
             assert [ended.pipeline.instance for ended in left if ended.drop] == [instance]
@@ -241,32 +268,33 @@ def test_a_drop_that_a_crash_kept_from_the_plan_is_told_when_the_hub_is_opened_a
         CatalogFile(tmp_path / "state").save(saved)
 
 
-def test_a_script_whose_stream_dies_has_no_effect(hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_whose_stream_dies_has_no_effect(hub: Hub, queries: RunningQueries) -> None:
     hub.sql("CREATE PIPELINE p INTO m AS SELECT count(*) AS n FROM s")
+    until(lambda: states(hub) == {"p": "running"}, "the pipeline runs")
     before, runtime = hub.catalog, hub.runtime("s")
-
-    def dies(self: StreamRuntime, version: int, timeout: float = 0) -> None:
-        raise StreamFailed("no such disk")
-
-    with monkeypatch.context() as dying:
-        dying.setattr(StreamRuntime, "wait_planned", dies)
-        with pytest.raises(StreamFailed):
-            hub.sql(
-                "CREATE SINK other WITH (type = 'memory'); DROP PIPELINE p;"
-                "CREATE PIPELINE q INTO other AS SELECT id FROM s;"
-                + STREAM.format(rows=5).replace("STREAM s", "STREAM t")
-                + "; CREATE PIPELINE r INTO m AS SELECT id FROM t"
-            )
+    queries.pause()
+    script = Beside(
+        lambda: hub.sql(
+            "CREATE SINK other WITH (type = 'memory'); DROP PIPELINE p;"
+            "CREATE PIPELINE q INTO other AS SELECT id FROM s;"
+            + STREAM.format(rows=5).replace("STREAM s", "STREAM t")
+            + "; CREATE PIPELINE r INTO m AS SELECT id FROM t"
+        )
+    )
+    until(lambda: queries.launched == ["s", "t"], "the other stream is started")
+    for stream in ("t", "s"):
+        queries.fail(stream, "[FILE_CHANGED] a.json was replaced")
+    with pytest.raises(StreamFailed):
+        script.result()
     assert hub.catalog.pipelines == before.pipelines
     assert (hub.catalog.sinks, hub.catalog.streams) == (before.sinks, before.streams)
     plan = runtime.plans.load(runtime.plans.current())
     assert [p.name for p in plan.pipelines] == ["p"]
-    # The end of p was never told; that of q, which no epoch can have known before, does no harm.
+    # The exit of p is withdrawn. That of q, which no epoch can have known before, does no harm.
     assert [left.pipeline.name for left in plan.left] == ["q"]
-    runtime.stop()
 
 
-def test_what_others_did_meanwhile_stays_when_a_script_is_taken_back(hub: Hub, no_spark: None) -> None:
+def test_what_others_did_meanwhile_stays_when_a_script_is_taken_back(hub: Hub) -> None:
     before = hub.catalog
     hub.sql("CREATE SINK a WITH (type = 'memory'); CREATE SINK b WITH (type = 'memory')")
     after = hub.catalog
@@ -290,22 +318,22 @@ def test_a_bare_select_and_a_name_that_is_too_long_have_codes_of_their_own(hub: 
     assert directory.parent == hub.runtime("s").directory.parent
 
 
-def test_a_script_that_finds_no_java_has_no_effect(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_finds_no_java_has_no_effect(idle_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*given: Any) -> None:
         raise MissingJava("none here")
 
     monkeypatch.setattr("headrace.spark.session.start", missing)
     for _ in range(2):
         with pytest.raises(MissingJava):
-            hub.sql("CREATE SINK other WITH (type = 'memory'); CREATE PIPELINE p INTO m AS SELECT id FROM s")
-    assert hub.pipelines == {}
-    assert hub.catalog.sink("other") is None
+            idle_hub.sql("CREATE SINK other WITH (type = 'memory'); CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    assert idle_hub.pipelines == {}
+    assert idle_hub.catalog.sink("other") is None
 
 
-def test_a_session_that_runs_in_this_process_is_not_taken_over(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_runs_in_this_process_is_not_taken_over(idle_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())
     with pytest.raises(SessionMismatch):
-        hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+        idle_hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
 
 
 def test_a_replaced_stream_finds_nothing_of_the_old_one(hub: Hub) -> None:
@@ -329,24 +357,22 @@ def test_what_a_crash_left_of_a_dropped_stream_is_gone_when_the_hub_is_opened_ag
     assert not directory.exists()
 
 
-def test_closing_lets_go_of_the_directory_also_when_spark_cannot_be_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub = headrace.connect(tmp_path / "state")
-    hub.sql(STREAM.format(rows=10))
-    hub.runtime("s")
+class Stubborn(RunningQueries):
+    """An engine that cannot be stopped."""
 
-    def dead(self: StreamRuntime) -> None:
+    def stop(self) -> None:
         raise ConnectionRefusedError
 
-    with monkeypatch.context() as patched:
-        patched.setattr(StreamRuntime, "close", dead)
-        with pytest.raises(ConnectionRefusedError):
-            hub.close()
+
+def test_closing_releases_the_directory_also_when_the_engine_cannot_be_stopped(tmp_path: Path) -> None:
+    hub = Hub(tmp_path / "state", Stubborn())
+    hub.sql(STREAM.format(rows=10))
+    with pytest.raises(ConnectionRefusedError):
+        hub.close()
     headrace.connect(tmp_path / "state").close()
 
 
-def test_a_state_directory_of_a_newer_format_is_told_as_such_although_its_catalog_cannot_be_read(
+def test_a_state_directory_of_a_newer_format_is_reported_although_its_catalog_cannot_be_read(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "VERSION").write_text(f"{FORMAT + 1}\n")
@@ -361,20 +387,18 @@ def test_pipelines_are_spread_over_one_bucket_or_more(tmp_path: Path) -> None:
             headrace.connect(tmp_path / "state", buckets=buckets)
 
 
-def test_starting_a_pipeline_again_keeps_the_state_of_a_stopped_one_and_none_of_a_failed_one(
-    hub: Hub, no_spark: None
-) -> None:
+def test_starting_a_pipeline_again_keeps_the_state_of_a_stopped_one_and_none_of_a_failed_one(hub: Hub) -> None:
     hub.sql("CREATE PIPELINE p INTO m AS SELECT count(*) AS n FROM s; CREATE PIPELINE q INTO m AS SELECT id FROM s")
     runtime, instance = hub.runtime("s"), hub.record("p").definition.instance
     hub.sql("STOP PIPELINE p; START PIPELINE p")
     assert runtime.plans.load(runtime.plans.current()).left == ()
-    hub._conductor.drop_failed("s", {hub.record("p").definition.run: "why"})
-    write_progress(runtime.directory, replace(runtime.progress, plan=runtime.plans.current()))
+    runtime.blame({hub.record("p").definition.run: "why"})
+    until(lambda: states(hub)["p"] == "failed", "it is dropped")
+    until(lambda: runtime.progress.plan == version(runtime), "its exit is committed")
     hub.sql("START PIPELINE p")
     plan = runtime.plans.load(runtime.plans.current())
     assert [left.pipeline.instance for left in plan.left] == [instance]
     assert instance in {p.instance for p in plan.pipelines}
-    runtime.stop()
 
 
 def test_describe_stream_names_the_indexer_what_it_skips_and_who_reads_a_file(hub: Hub, tmp_path: Path) -> None:
@@ -391,30 +415,25 @@ def test_describe_stream_names_the_indexer_what_it_skips_and_who_reads_a_file(hu
 
 
 def test_an_interrupted_end_of_two_streams_closes_no_window_of_the_one_that_has_not_ended(
-    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, queries: RunningQueries
 ) -> None:
     """Ctrl-C during `run --until-end`: the first stream is stopped already, which must not look like its end."""
-    hub.sql(STREAM.format(rows=10).replace("STREAM s", "STREAM t"))
-    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s; CREATE PIPELINE q INTO m AS SELECT count(*) AS n FROM t")
-    ended: list[bool] = []
-    waiting = threading.Thread(target=lambda: ended.append(hub.wait_until_end(20)))
-    waiting.start()
-    held: list[str] = []
-
-    def hold(self: StreamRuntime, timeout: float) -> bool:
-        held.append(self.stream.name)
-        if len(held) == 2:  # the other one is stopped by now: those who wait see that within half a second
-            waiting.join(5)
-        return True
-
-    monkeypatch.setattr(StreamRuntime, "hold", hold)
-    assert hub.drain(30)
-    waiting.join(10)
-    assert ended == [False]
-    for name in ("s", "t"):
-        plans = hub.runtime(name).plans
-        assert not plans.load(plans.current()).ending
-        assert hub.catalog.running(name)
+    endless = STREAM.replace("rows = '{rows}'", "rate = '100'")
+    with Hub(tmp_path / "state", queries) as hub:
+        hub.sql(f"{endless}; {endless.replace('STREAM s', 'STREAM t')}; {SINK}")
+        hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s; CREATE PIPELINE q INTO m AS SELECT count(*) AS n FROM t")
+        waiting = Beside(lambda: hub.wait_until_end(60))
+        queries.pause("t")  # its epoch takes long, so the drain waits for it
+        draining = Beside(lambda: hub.drain(60))
+        until(lambda: not hub.runtime("s").started, "the first stream is stopped")
+        time.sleep(0.6)  # a thread that waits looks again within half a second
+        queries.resume()
+        assert draining.result()
+        assert waiting.result() is False
+        for name in ("s", "t"):
+            plans = hub.runtime(name).plans
+            assert not plans.load(plans.current()).ending
+            assert hub.catalog.running(name)
 
 
 def test_a_savepoint_needs_a_stream(tmp_path: Path) -> None:
@@ -457,9 +476,7 @@ class Copying:
             assert not thread.is_alive()
 
 
-def test_a_stopped_stream_is_not_started_while_it_is_copied(
-    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_stream_is_not_started_while_it_is_copied(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s; STOP PIPELINE p")
     copying = Copying(hub, monkeypatch)
     assert len(hub.sql("SHOW PIPELINES")) == 1  # what is not about the stream goes on
@@ -482,21 +499,12 @@ def test_a_stream_is_not_dropped_while_it_is_copied(hub: Hub, tmp_path: Path, mo
     assert (tmp_path / "state" / "savepoints" / "x" / "streams" / "s" / "progress.json").exists()
 
 
-def test_a_shutdown_waits_for_a_copy_and_no_longer(hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shutdown_waits_for_a_copy_and_no_longer(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
     runtime = hub.runtime("s")
-    monkeypatch.setattr(StreamRuntime, "stand_still", lambda self, timeout: 0)
-
-    def plan() -> None:  # as the planning process: it tells of a hold when there is one
-        while runtime.started:
-            if (runtime.directory / HOLD).exists():
-                runtime.on_notice({"kind": "held"})
-            time.sleep(0.01)
-
     copying = Copying(hub, monkeypatch)
-    copying.beside(plan)
     ends: list[bool] = []
-    copying.waits(lambda: ends.append(hub.drain(30)))
+    copying.waits(lambda: ends.append(hub.drain(60)))
     assert runtime.running
     copying.go_on()
     assert ends == [True] and not runtime.started
@@ -527,125 +535,120 @@ def test_a_checkpoint_that_was_deleted_is_noticed(hub: Hub, gone: str) -> None:
     assert runtime.checkpoint_id() == known
 
 
-def test_stopping_a_stream_whose_query_is_being_mended_waits_for_no_lock_twice(
-    hub: Hub,
-) -> None:
-    """The keeper asks the hub for Spark under its own lock, while the hub stops the query under the hub's."""
-    hub._engine = SimpleNamespace(owned=False)  # type: ignore[assignment]
-    runtime = hub.runtime("s")
-    relaunching, done = threading.Event(), threading.Event()
-
-    def mend() -> None:
-        with runtime.keeper._lock:
-            relaunching.set()
-            time.sleep(0.1)
-            hub._start_engine()
-        done.set()
-
-    thread = threading.Thread(target=mend, daemon=True)
-    thread.start()
-    relaunching.wait(5)
-    with hub._lock:
-        runtime.stop()
-    assert done.wait(5)
-    hub._engine = None
-
-
-def test_a_pipeline_runs_when_its_first_epoch_is_planned_whoever_joins_after_it(
-    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def join_meanwhile(self: StreamRuntime, version: int, timeout: float = 0) -> None:
-        monkeypatch.setattr(StreamRuntime, "wait_planned", lambda self, version, timeout: time.sleep(0.5))
-        threading.Thread(target=hub.sql, args=("CREATE PIPELINE q INTO m AS SELECT id FROM s",)).start()
-        until(lambda: "q" in hub.pipelines, "another pipeline has joined")
-
-    monkeypatch.setattr(StreamRuntime, "wait_planned", join_meanwhile)
+def test_a_stream_can_be_stopped_while_its_query_is_being_restarted(hub: Hub, queries: RunningQueries) -> None:
+    """The supervisor launches a query under its own lock, while the hub stops that query under the hub's lock."""
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
-    assert {name: p.status().state for name, p in hub.pipelines.items()} == {"p": "running", "q": "starting"}
-    until(lambda: hub.pipelines["q"].status().state == "running", "the other one runs too")
-    hub.runtime("s").stop()
+    restarting, stopping = threading.Event(), threading.Event()
+
+    def slow(stream: str) -> None:
+        restarting.set()
+        stopping.wait(60)
+        time.sleep(0.2)  # the statement has the hub's lock by now, and waits for this launch
+
+    queries.on_launch = slow
+    failing = Beside(lambda: queries.fail("s", "java.io.IOException: the planner is gone"))
+    assert restarting.wait(60)
+    script = Beside(lambda: hub.sql("STOP PIPELINE p NOW"))
+    stopping.set()
+    script.result()
+    failing.result()
+    assert not hub.runtime("s").started
+    assert states(hub) == {"p": "stopped"}
 
 
-def test_a_chore_that_goes_wrong_is_told_and_the_next_is_done(
-    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+def test_a_pipeline_runs_when_its_first_epoch_is_planned_whichever_pipeline_joins_after_it(
+    hub: Hub, queries: RunningQueries
+) -> None:
+    queries.pause()
+    first = Beside(lambda: hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s"))
+    until(lambda: "s" in queries.launched, "the stream is started")
+    second = Beside(lambda: hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM s"))
+    runtime = hub.runtime("s")
+    until(lambda: version(runtime) == 2, "another pipeline has joined")
+    planned(runtime, plan=1)
+    first.result()
+    assert states(hub) == {"p": "running", "q": "starting"}
+    queries.resume()
+    second.result()
+    assert states(hub) == {"p": "running", "q": "running"}
+
+
+def test_a_background_task_that_fails_is_shown_in_the_status_and_the_next_one_runs(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.05)
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s; CREATE PIPELINE q INTO m AS SELECT id FROM s")
-    conductor, runtime = hub._conductor, hub.runtime("s")
+    runtime, save, problem = hub.runtime("s"), CatalogFile.save, list[Exception]()
+    failed = {hub.record("p").definition.run: "why"}
 
-    def illegal() -> None:
-        raise IllegalTransition("from here to there")
-
-    conductor.chores.put("s", illegal)
-    until(lambda: "from here to there" in runtime.status().problem, "the defect is told")
-    save, full = CatalogFile.save, threading.Event()
-
-    def no_room(self: CatalogFile, catalog: Catalog) -> None:
-        if not full.is_set():
-            raise OSError(28, "No space left on device")
+    def refusing(self: CatalogFile, catalog: Catalog) -> None:
+        if problem:
+            raise problem[0]
         save(self, catalog)
 
-    monkeypatch.setattr(CatalogFile, "save", no_room)
-    conductor.report_failures("s", {hub.record("p").definition.run: "why"}, {})
-    until(lambda: "No space left" in runtime.status().problem, "the full disk is told")
-    assert hub.pipelines["p"].status().state == "running"
-    full.set()
-    until(lambda: hub.pipelines["p"].status().state == "failed", "it is done when there is room again")
+    monkeypatch.setattr(CatalogFile, "save", refusing)
+    problem.append(IllegalTransition("from here to there"))
+    runtime.blame(failed)
+    until(lambda: "from here to there" in runtime.status().problem, "the defect is shown")
+    problem[0] = OSError(28, "No space left on device")
+    runtime.blame(failed)
+    until(lambda: "No space left" in runtime.status().problem, "the full disk is shown")
+    assert states(hub)["p"] == "running"
+    problem.clear()
+    until(lambda: states(hub)["p"] == "failed", "the task runs when there is room again")
     until(lambda: runtime.status().problem == "", "all is well")
-    assert hub.pipelines["q"].status().state == "running"
-    runtime.stop()
+    assert states(hub)["q"] == "running"
 
 
-def test_an_end_that_takes_too_long_keeps_no_other_stream_from_its_plan_and_stops_the_query_when_it_comes(
-    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+def test_an_end_that_takes_too_long_keeps_no_other_stream_from_its_plan_and_stops_the_query_later(
+    hub: Hub, queries: RunningQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.02)
-    monkeypatch.setattr("headrace.hub.reconciler.DRAIN_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.hub.rollout.DRAIN_SECONDS", 0.05)
     hub.sql(STREAM.format(rows=10).replace("STREAM s", "STREAM t"))
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
     hub.sql("CREATE PIPELINE q INTO m AS SELECT id FROM t; CREATE PIPELINE r INTO m AS SELECT id FROM t")
-    late: Future[Ack] = Future()
-    monkeypatch.setattr(StreamRuntime, "barrier", lambda self, kind, plan=0: late)
-    with pytest.raises(StopTimeout):
-        hub.sql("STOP PIPELINE p; DROP PIPELINE q; STOP PIPELINE r NOW")
     first, second = hub.runtime("s"), hub.runtime("t")
-    assert {name: p.status().state for name, p in hub.pipelines.items()} == {"p": "stopping", "r": "stopped"}
+    plan = first.plans.current()
+    queries.pause()
+    script = Beside(lambda: hub.sql("STOP PIPELINE p; DROP PIPELINE q; STOP PIPELINE r NOW"))
+    until(lambda: version(first) == plan + 1, "the end is published")
+    planned(first, plan + 1)
+    with pytest.raises(StopTimeout):
+        script.result()
+    assert states(hub) == {"p": "stopping", "r": "stopped"}
     assert second.plans.load(second.plans.current()).pipelines == ()
     assert not second.running
-    first.on_notice({"kind": "planned", "plan": first.plans.current(), "epoch": 1, "backlog": 0})
     time.sleep(0.1)
     assert first.running, "its last epoch is not committed yet"
-    late.set_result(Ack(Barrier("graceful_end", 1), 1))
-    until(lambda: not first.running, "nobody needs it")
-    until(lambda: hub.pipelines["p"].status().state == "stopped", "it has come to its end")
+    queries.resume()
+    until(lambda: not first.running, "no pipeline needs it")
+    until(lambda: states(hub)["p"] == "stopped", "it has ended")
 
 
 def test_a_stream_whose_last_pipeline_failed_in_a_long_epoch_is_stopped_after_it(
-    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, tmp_path: Path, queries: RunningQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def long(self: StreamRuntime, version: int, timeout: float = 0) -> None:
-        waited.set()
-        raise StartTimeout("an epoch is in flight")
-
     monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.02)
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
-    runtime, waited = hub.runtime("s"), threading.Event()
-    monkeypatch.setattr(StreamRuntime, "wait_planned", long)
-    hub._conductor.report_failures("s", {hub.record("p").definition.run: "why"}, {})
-    assert waited.wait(5)
-    assert runtime.running
-    runtime.on_notice({"kind": "planned", "plan": runtime.plans.current(), "epoch": 1, "backlog": 0})
-    until(lambda: not runtime.running, "nobody needs it")
+    hub.close()
+    queries.pause()
+    with Hub(tmp_path / "state", queries, start_timeout=0.05) as again:
+        runtime = again.runtime("s")
+        plan = runtime.plans.current()
+        runtime.blame({again.record("p").definition.run: "why"})
+        until(lambda: version(runtime) == plan + 1, "the pipeline is dropped")
+        time.sleep(0.2)
+        assert runtime.running, "its epoch is in flight"
+        queries.resume()
+        until(lambda: not runtime.running, "no pipeline needs it")
 
 
 @pytest.mark.parametrize("problem", [StateInUse("journal"), ExternalError("no DuckDB"), StateDamaged("checkpoint")])
 def test_a_script_whose_stream_cannot_be_started_has_no_effect(
-    hub: Hub, no_spark: None, monkeypatch: pytest.MonkeyPatch, problem: HeadraceError
+    hub: Hub, queries: RunningQueries, problem: HeadraceError
 ) -> None:
-    def refused(self: StreamRuntime, patient: bool = False) -> None:
-        raise problem
-
-    monkeypatch.setattr(StreamRuntime, "start", refused)
+    queries.refusal = problem
     with pytest.raises(type(problem)):
         hub.sql("CREATE SINK other WITH (type = 'memory'); CREATE PIPELINE p INTO other AS SELECT id FROM s")
     assert hub.pipelines == {}

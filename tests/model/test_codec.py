@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +16,10 @@ from headrace.model.program import (
     Expression,
     Growth,
     LateRows,
-    Left,
     Meaning,
     Partial,
     PipelineDef,
+    PipelineExit,
     PipelineProgram,
     PlanVersion,
     Ring0Program,
@@ -30,6 +31,7 @@ from headrace.model.program import (
 )
 from headrace.model.schema import Field, Schema, View
 from tests import strategies
+from tests.ring0.tasks import WORD, stateless
 
 _EVERY_KIND = {
     Condition: strategies.conditions,
@@ -46,7 +48,7 @@ _EVERY_KIND = {
     SinkDef: strategies.sinks,
     LateRows: strategies.late_rows,
     PipelineDef: strategies.pipelines,
-    Left: strategies.left,
+    PipelineExit: strategies.left,
     PlanVersion: strategies.plans,
     Field: strategies.fields,
     Schema: strategies.schemas,
@@ -74,6 +76,13 @@ def test_every_definition_of_a_program_is_covered_here() -> None:
 def test_equal_values_have_equal_text(options: dict[str, str]) -> None:
     backwards = dict(reversed(options.items()))
     assert dump(SinkDef("s", "memory", options)) == dump(SinkDef("s", "memory", backwards))
+
+
+def test_the_generation_of_a_pipeline_keeps_its_stored_key() -> None:
+    pipeline = replace(stateless(3, WORD), generation=2)
+    stored = json.loads(dump(pipeline))
+    assert stored["life"] == 2 and "generation" not in stored
+    assert load(PipelineDef, json.dumps(stored)) == pipeline
 
 
 def test_a_field_of_a_later_release_is_ignored() -> None:

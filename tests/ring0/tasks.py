@@ -24,9 +24,9 @@ from headrace.exec.aggregates import schema_of
 from headrace.formats.base import Format
 from headrace.model.program import (
     Expression,
-    Left,
     Meaning,
     PipelineDef,
+    PipelineExit,
     PipelineProgram,
     PlanVersion,
     Ring0Program,
@@ -197,7 +197,7 @@ def task(
     number: int = 0,
     tasks: int = 1,
     ending: bool = False,
-    leaving: tuple[Left, ...] = (),
+    leaving: tuple[PipelineExit, ...] = (),
     now: int | None = None,
     barrier: Barrier | None = None,
 ) -> Sent:

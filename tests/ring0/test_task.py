@@ -13,7 +13,7 @@ from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
 from headrace.formats.base import Decoded, Format
 from headrace.model.codec import load
-from headrace.model.program import Left, PipelineDef, SinkDef, Window
+from headrace.model.program import PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
 from headrace.model.status import Traffic
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
@@ -98,7 +98,7 @@ def test_late_rows_are_judged_by_the_watermark_before_the_epoch() -> None:
 
 
 def test_messages_of_a_task_are_numbered_and_each_lane_s_are_in_order() -> None:
-    leaving = (Left(counting(8, WORD, window=TUMBLE), flush=True),)
+    leaving = (PipelineExit(counting(8, WORD, window=TUMBLE), flush=True),)
     sent = task(NEIGHBOURS, RECORDS, ending=True, leaving=leaving)
     assert [m.seq for m in sent.messages] == list(range(1, len(sent.messages) + 1))
     for lane in sent.watermarks:
@@ -110,7 +110,7 @@ def test_messages_of_a_task_are_numbered_and_each_lane_s_are_in_order() -> None:
 @pytest.mark.parametrize("flush", [True, False])
 def test_a_leaving_pipeline_gets_one_end_per_lane_and_no_events(flush: bool) -> None:
     gone = counting(8, WORD, window=TUMBLE, buckets=3)
-    sents = [task(NEIGHBOURS, RECORDS, number=n, tasks=2, leaving=(Left(gone, flush),)) for n in (0, 1)]
+    sents = [task(NEIGHBOURS, RECORDS, number=n, tasks=2, leaving=(PipelineExit(gone, flush),)) for n in (0, 1)]
     for bucket in range(3):
         ends = [end for sent in sents for end in sent.ends.get((8, bucket), [])]
         assert ends == [LaneEnd(flush, drop=True)]
@@ -121,7 +121,7 @@ def test_a_leaving_pipeline_gets_one_end_per_lane_and_no_events(flush: bool) -> 
 
 def test_a_pipeline_that_left_and_is_started_again_begins_with_empty_state_and_the_events_of_this_epoch() -> None:
     back = counting(8, WORD, window=TUMBLE, buckets=2)
-    sent = task([back], RECORDS, leaving=(Left(back, flush=False),))
+    sent = task([back], RECORDS, leaving=(PipelineExit(back, flush=False),))
     for bucket in range(2):
         assert sent.ends[8, bucket] == [LaneEnd(flush=False, drop=False, reset=True)]
         assert len(sent.watermarks[8, bucket]) == 1
@@ -129,7 +129,7 @@ def test_a_pipeline_that_left_and_is_started_again_begins_with_empty_state_and_t
 
 
 def test_a_stateless_pipeline_that_leaves_sends_no_message() -> None:
-    sent = task(NEIGHBOURS, RECORDS, leaving=(Left(stateless(8, WORD), flush=True),))
+    sent = task(NEIGHBOURS, RECORDS, leaving=(PipelineExit(stateless(8, WORD), flush=True),))
     assert not [m for m in sent.messages if m.instance == 8]
 
 

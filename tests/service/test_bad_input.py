@@ -68,7 +68,7 @@ def test_waiting_statements_take_no_place_from_readers_and_too_many_get_a_coded_
     server = HubServer(mini.hub, mini.directory, Access(max_requests=4, max_statements=2), bind=("127.0.0.1", 0))
     try:
         url = server.address
-        with mini.hub._lock, ThreadPoolExecutor(2) as waiting:  # statements wait for the hub
+        with mini.hub._reconciler.lock, ThreadPoolExecutor(2) as waiting:  # statements wait for the hub
             for _ in range(2):
                 waiting.submit(httpx.post, f"{url}/api/v1/sql", json={"text": "SHOW SINKS"}, timeout=30)
             refused = until(lambda: _refused(f"{url}/api/v1/sql"), "the third statement is refused", 30)
@@ -76,9 +76,9 @@ def test_waiting_statements_take_no_place_from_readers_and_too_many_get_a_coded_
             assert refused.json()["code"] == "TOO_MANY_REQUESTS"
             assert refused.headers["retry-after"] == "1"
             assert httpx.get(f"{url}/health").status_code == 200
-            mini.hub._lock.release()  # they go on
+            mini.hub._reconciler.lock.release()  # they go on
             until(lambda: _accepted(f"{url}/api/v1/sql"), "statements are taken again", 30)
-            mini.hub._lock.acquire()
+            mini.hub._reconciler.lock.acquire()
     finally:
         server.close()
 
@@ -88,7 +88,7 @@ def test_status_is_answered_while_a_statement_starts_something(served: Served, r
     release, held = threading.Event(), threading.Event()
 
     def starts_spark() -> None:
-        with served.mini.hub._lock:
+        with served.mini.hub._reconciler.lock:
             held.set()
             release.wait(30)
 
@@ -141,12 +141,12 @@ def test_results_are_limited_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_stopped_hub_answers_with_its_code(served: Served) -> None:
-    served.mini.hub._conductor.closed = True
+    served.mini.hub._reconciler.declarations.closed = True
     try:
         answer = httpx.post(f"{served.url}/api/v1/sql", json={"text": PIPELINE})
         assert (answer.status_code, answer.json()["code"]) == (503, "HUB_CLOSED")
     finally:
-        served.mini.hub._conductor.closed = False
+        served.mini.hub._reconciler.declarations.closed = False
 
 
 def test_a_defect_is_a_coded_500_and_its_trace_is_in_the_log(

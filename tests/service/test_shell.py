@@ -130,7 +130,7 @@ def test_a_directory_that_nobody_owns_is_read_and_not_changed(
     (shown,) = hub.sql("SHOW PIPELINES")
     assert shown.table is not None
     assert shown.table.select(["name", "rows_out"]).to_pylist() == [{"name": "p", "rows_out": "2"}]
-    assert hub.streams["s"].status().rows == 2
+    assert hub.runtime("s").status().rows == 2
     assert hub.sql("EXPLAIN PIPELINE p")[0].text
     with pytest.raises(HubNotRunning):
         hub.sql("STOP PIPELINE p")

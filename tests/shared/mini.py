@@ -1,25 +1,27 @@
-"""Spark in miniature: runs the epochs of a real hub in this process, one at a time, when it is told to.
+"""Spark in miniature: runs the epochs of a real hub in this process, one at a time, when a test asks for it.
 
-Everything is real but Spark itself: hub, catalog, planner, Ring 0 tasks, lanes, committer. A `Checkpoint` is what Spark
-would keep on disk: the offset that was logged, and the state of every lane. The epoch can be made to end anywhere.
+Everything except Spark is real: hub, catalog, planner, Ring 0 tasks, lanes, committer. A `Checkpoint` holds what Spark
+keeps on disk: the offset that was logged, and the state of every lane. A test can end an epoch anywhere.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.bridge.messages import Row
 from headrace.errors import DiskFull, SinkUnavailable, StreamFailed
 from headrace.hub.hub import Hub
-from headrace.hub.reconciler import Conductor
-from headrace.model.program import SinkDef
+from headrace.hub.reconciler import Reconciler
+from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.state import MemoryStore
@@ -27,12 +29,16 @@ from headrace.sinks import SINKS
 from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sinks.in_process import pack, unpack
 from headrace.sources.extent import BAD_FILE
-from headrace.spark.committer import EpochCommitter, FilesLeftOut, ProbeLived
+from headrace.spark.committer import FilesLeftOut, ProbeLived
 from headrace.spark.epochs import EpochPartition, EpochPlanner, read_partition
 from headrace.spark.state_host import LaneProcessor
+from headrace.state.catalog import Catalog
+from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.plans import parse_plan
 from headrace.state.progress import read_applied, read_progress
 from headrace.state.quarantine import read_quarantine
+from headrace.state.state_dir import StateDir
+from headrace.stream.host import QueryRequest, StreamFailures
 from headrace.stream.runtime import StreamRuntime
 
 DEATH = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
@@ -55,7 +61,7 @@ class Epoch:
 
 @dataclass
 class Checkpoint:
-    """What outlives the process. `crash` names the place at which the next epoch ends the process, `killers` the
+    """Survives the process. `crash` names the place at which the next epoch ends the process, `killers` the
     pipelines that kill the worker they run in, `killers_at_end` those that do so when they leave with their state."""
 
     end: dict[str, Any] | None = None
@@ -75,17 +81,19 @@ class Checkpoint:
 
 
 class MiniQuery:
-    """A stream's query. `step` runs one epoch; whether there was anything to do."""
+    """A stream's query. `step` runs one epoch, and returns True if there was anything to do."""
 
-    def __init__(
-        self, checkpoint: Checkpoint, committer: EpochCommitter, options: dict[str, str], ended: Callable[..., None]
-    ) -> None:
-        self.checkpoint, self.committer, self.ended = checkpoint, committer, ended
-        self.planner = EpochPlanner(options | {"parallelism": "2"})
+    def __init__(self, checkpoint: Checkpoint, request: QueryRequest) -> None:
+        self.checkpoint, self.committer, self.ended = checkpoint, request.committer, request.on_end
+        (request.directory / CHECKPOINT).mkdir(mode=0o700, parents=True, exist_ok=True)  # as StreamQuery does
+        self.planner = EpochPlanner(request.options | {"parallelism": "2"})
+        self.busy = threading.RLock()  # held while an epoch runs in another thread
         self.over = False
 
     def stop(self) -> None:
         self.over = True
+        with self.busy:  # as with Spark, no epoch is in flight when this returns
+            pass
 
     def last_epoch(self) -> None:
         return None
@@ -136,11 +144,11 @@ class MiniQuery:
         _, kept.end = kept.logged
         kept.logged, kept.state = None, state
         progress = read_progress(self.planner.directory)
-        # Who should have been in it, not whom the task was given: nobody else may be left out.
+        # The pipelines that should be in it, not those that the task got: no other may be left out.
         plan = self.planner.plans.load(parse_plan(part.plan).version)
         gone = read_quarantine(self.planner.directory).reasons(plan.version)
-        heard = [p for p in plan.pipelines if p.instance not in gone and p.run not in progress.failures]
-        instances = {p.instance: p.name for p in heard}
+        present = [p for p in plan.pipelines if p.instance not in gone and p.run not in progress.failures]
+        instances = {p.instance: p.name for p in present}
         kept.epochs.append(Epoch(part.planned.epoch, instances, kept.rows, progress.rows - kept.rows))
         kept.rows = progress.rows
         done = self.planner.directory / "checkpoint" / "commits" / str(part.planned.epoch)
@@ -168,7 +176,7 @@ def _advance(state: dict[Lane, MemoryStore], lane: Lane, rows: list[Row]) -> lis
 
 
 class KeptSink:
-    """A sink that outlives the process, and notes what each epoch brought."""
+    """A sink that survives the process and keeps the rows of each epoch."""
 
     guarantee = "exactly once"
 
@@ -181,13 +189,13 @@ class KeptSink:
         return len(rows)
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
-        """Holds by itself."""
+        """A commit needs no promise here."""
 
     def committed(self, key: SinkKey) -> bool:
         return key in self._kept
 
     def verify(self, key: SinkKey) -> None:
-        """Notes every key once."""
+        """Every key is kept once."""
 
     def discard(self, key: SinkKey) -> None:
         """Nothing is staged elsewhere."""
@@ -199,10 +207,10 @@ class KeptSink:
         """Never ahead."""
 
     def forget(self, key: SinkKey) -> None:
-        """The rows are what tests look at."""
+        """Tests look at the rows later."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing is open."""
 
 
 class _KeptTask:
@@ -225,34 +233,45 @@ class Mini:
         kind = SinkKind("kept", "for tests", "exactly once", SinkSettings, lambda sink, settings: _KeptTask(), driver)
         patch.setitem(SINKS, "kept", kind)
         patch.setattr("headrace.sources.files.CHEAP", float("inf"))  # however busy the machine is
-        patch.setattr(Hub, "_start_engine", lambda hub: None)
-        patch.setattr(StreamRuntime, "_launch", lambda runtime, ended: self._launch(runtime, ended))
+        # Hubs that the code under test opens by itself, such as that of `headrace run`, run here too.
+        patch.setattr("headrace.hub.hub.SparkLauncher", lambda spark, master, verbose: self)
         patch.setattr(
             StreamRuntime, "wait_planned", lambda runtime, version, timeout: self._wait_planned(runtime, version)
         )
         patch.setattr(StreamRuntime, "wait_exhausted", lambda runtime, timeout: self.drain())
         patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
-        # The hub drops failed pipelines in a thread of its own; here nothing happens unless it is told to.
+        # The hub drops failed pipelines in its background thread. Here that happens in `step`.
         patch.setattr(
-            Conductor,
-            "report_failures",
-            lambda conductor, stream, failures, detached: self.failed.append((stream, failures)),
+            Reconciler,
+            "report",
+            lambda reconciler, failures: self.failed.append(failures),
         )
-        self.failed: list[tuple[str, dict[str, str]]] = []
+        self.failed: list[StreamFailures] = []
         self.query: MiniQuery | None = None
         self.hub = self.open()
 
     def open(self) -> Hub:
         self.query, self.failed = None, []
-        self.hub = Hub(self.directory, None, None, False, self._buckets, 60.0)
+        self.hub = Hub(self.directory, self, buckets=self._buckets, start_timeout=60.0)
         return self.hub
 
-    def _launch(self, runtime: StreamRuntime, ended: Callable[..., None]) -> MiniQuery:
-        (runtime.directory / "checkpoint").mkdir(mode=0o700, exist_ok=True)  # as StreamQuery does
-        options = {"directory": str(runtime.directory), "checkpoint": runtime.checkpoint_id()}
-        options |= {"port": str(runtime._board.port), "token": runtime._board.token}
-        self.query = MiniQuery(self.checkpoint, runtime.committer, options, ended)
+    # --- the hub's launcher -----------------------------------------------------------------------
+
+    def bind(self, state: StateDir, catalog: Catalog) -> Meaning:
+        return Meaning()
+
+    def ready(self) -> None:
+        """There is no engine to start."""
+
+    def launch(self, request: QueryRequest) -> MiniQuery:
+        self.query = MiniQuery(self.checkpoint, request)
         return self.query
+
+    def session(self) -> SparkSession:
+        raise AssertionError("there is no Spark here")
+
+    def stop(self) -> None:
+        """There is no engine to stop."""
 
     def _wait_planned(self, runtime: StreamRuntime, version: int) -> None:
         for _ in range(100):
@@ -269,24 +288,21 @@ class Mini:
         """Run one epoch, if there is anything to do."""
         worked = self.query is not None and not self.query.over and self.query.step()
         while self.failed:
-            stream, failures = self.failed.pop()
-            self.hub._conductor.drop_failed(stream, failures)
+            self.hub._reconciler.drop_failed(self.failed.pop())
         return worked
 
     def drain(self) -> bool:
         """Run epochs until there is nothing more to do."""
-        while (
-            self.step() or self.step()
-        ):  # a source that was asked too often looks again when it has told that it is idle
+        while self.step() or self.step():  # a source that was polled too often looks again after an idle notice
             pass
         return True
 
     def crash(self) -> None:
-        """Let go of the directory as a dead process would, and open it again."""
-        self.hub._release()
+        """Release the directory as a dead process would, and open it again."""
+        self.hub.close(drain=False)
         self.open()
 
     def output(self, instance: int) -> list[Any]:
-        """All rows that an instance brought out, in order."""
+        """All output rows of an instance, in order."""
         keys = sorted((k for k in self.checkpoint.kept if k.instance == instance), key=lambda k: k.epoch)
         return [row for key in keys for row in self.checkpoint.kept[key]]

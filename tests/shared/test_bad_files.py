@@ -63,7 +63,7 @@ def look(mini: Mini) -> None:
 
 
 def restart(mini: Mini) -> None:
-    mini.hub._release()
+    mini.hub.close(drain=False)
     mini.open()
     look(mini)
 
@@ -151,7 +151,7 @@ def test_a_file_that_breaks_after_its_epoch_was_planned_is_left_out_as_the_error
         look(mini)
     BREAKS[change](path)
     restart(mini)
-    for _ in range(2):  # it fails again and again, and says how to go on
+    for _ in range(2):  # it fails again and again, with advice
         assert str(path) in info(mini).problem
         assert "on_bad_file = 'skip'" in info(mini).problem
         assert output(mini) == []
@@ -175,7 +175,7 @@ def test_a_damaged_compressed_file_is_left_out_whole_and_read_when_a_good_copy_c
     good = gzip.compress(lines, 1)
     assert len(lines) > 8 << 20
     path = mini.directory.parent / "in" / "1.csv.gz"
-    path.write_bytes(good[:-100])  # the damage is behind chunks that are decoded before it is met
+    path.write_bytes(good[:-100])  # the damage comes after chunks that are decoded first
     put(mini, "2.csv", 500_000)
     look(mini)
     assert output(mini) == [500_000]
@@ -295,7 +295,7 @@ def test_whatever_breaks_and_dies_every_other_file_is_read_exactly_once(
         for i, how in broken.items():
             if i < len(paths):
                 BREAKS[how](paths[i])
-        mini.hub._release()
+        mini.hub.close(drain=False)
         mini.open()
         for place in [*crashes, ""]:
             mini.checkpoint.crash = place

@@ -1,4 +1,4 @@
-"""A sink without room: its stream waits and says why, and goes on by itself with every row once."""
+"""A sink without room: its stream waits, shows the reason, and continues by itself with every row once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def feed(mini: Mini, low: int, high: int) -> None:
 
 
 def again(mini: Mini) -> None:
-    mini.hub.runtime("s").keeper.try_now()
+    mini.hub.runtime("s").supervisor.try_now()
     mini.drain()
 
 
@@ -101,12 +101,14 @@ def test_a_full_disk_of_a_sink_is_waited_for_and_no_row_is_lost_or_doubled(
 def test_a_full_sink_is_waited_for_without_a_limit(mini: Mini, disk: Disk) -> None:
     mini.hub.sql("CREATE PIPELINE p INTO small AS SELECT a FROM s")
     feed(mini, 0, 10)
-    keeper = mini.hub.runtime("s").keeper
-    keeper._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=2)
+    supervisor = mini.hub.runtime("s").supervisor
+    supervisor.retries.policy = RetryPolicy(first=0.0, longest=0.0, limit=2)
     disk.full = {"small"}
     put(mini.directory.parent / "in" / "10.json", [json.dumps({"a": 10})])
-    until(lambda: mini.step() and keeper.retrying is not None and keeper.retrying.attempt > 5, "it is tried again")
-    assert keeper.state == "retrying"
+    until(
+        lambda: mini.step() and supervisor.retrying is not None and supervisor.retrying.attempt > 5, "it is tried again"
+    )
+    assert supervisor.state == "retrying"
 
 
 @pytest.mark.parametrize("leave", ["STOP PIPELINE p NOW", "DROP PIPELINE p"])
@@ -126,7 +128,7 @@ def test_a_pipeline_whose_sink_is_waited_for_can_leave_and_the_others_go_on(
     assert (shown(mini, "small"), shown(mini, "large")) == (list(range(10)), list(range(20)))
 
 
-def test_a_sink_that_may_be_detached_holds_up_nobody(mini: Mini, disk: Disk) -> None:
+def test_a_sink_that_may_be_detached_holds_up_no_pipeline(mini: Mini, disk: Disk) -> None:
     path = mini.directory.parent / "extra"
     mini.hub.sql(f"CREATE SINK extra WITH (type = 'jsonl', path = '{path}', retries = '0', on_failure = 'detach')")
     mini.hub.sql("CREATE PIPELINE p INTO large, extra AS SELECT a FROM s")

@@ -1,4 +1,4 @@
-"""Pipelines that are gone leave nothing behind: not in plans, not in sinks, not on the quarantine list."""
+"""Dropped pipelines leave nothing in plans, in sinks or on the quarantine list."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def publish_without_waiting(mini: Mini, text: str) -> None:
         mini.hub.sql(text)
 
 
-def test_tasks_are_not_sent_those_who_left_long_ago(mini: Mini) -> None:
+def test_tasks_do_not_get_exits_of_long_ago(mini: Mini) -> None:
     mini.hub.sql("CREATE PIPELINE p INTO kept AS SELECT k, count(*) AS n FROM s GROUP BY k")
     feed(mini, 1)
     mini.hub.sql("DROP PIPELINE p")

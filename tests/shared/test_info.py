@@ -1,4 +1,4 @@
-"""What a stream decodes and says about itself as pipelines come and go: the regressions of its design."""
+"""The columns that a stream decodes and the status that it shows while pipelines join and leave."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import InUse, StopTimeout
-from headrace.hub.reconciler import Conductor
+from headrace.hub.reconciler import Reconciler
 from headrace.model.status import StreamStatus
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini
@@ -188,7 +188,7 @@ def test_a_crash_just_after_a_failed_pipeline_is_started_again_leaves_it_started
     assert mini.hub.pipelines["fine"].status().state == "running"
     mini.checkpoint.killers.clear()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Conductor, "make_so", _crash)  # right after the catalog is saved
+        patch.setattr(Reconciler, "reconcile", _crash)  # right after the catalog is saved
         mini.hub.sql("START PIPELINE fails; START PIPELINE kills")
     mini.crash()
     feed(mini, 6, 8)
@@ -222,7 +222,7 @@ def _crash(*given: object, **more: object) -> None:
 def test_a_pipeline_that_kills_its_worker_while_it_leaves_is_found_and_leaves_without_its_state(
     mini: Mini, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("headrace.hub.reconciler.DRAIN_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.hub.rollout.DRAIN_SECONDS", 0.05)
     create(mini, dear="c, count(*) AS n FROM s GROUP BY c", other="count(*) AS n FROM s", fine="a FROM s")
     feed(mini, 0, 5)
     mini.checkpoint.killers_at_end = {"dear"}
@@ -241,4 +241,4 @@ def test_a_pipeline_that_kills_its_worker_while_it_leaves_is_found_and_leaves_wi
     assert mini.hub.runtime("s").progress.epoch == len(mini.checkpoint.epochs) - 1
     mini.hub.sql("START PIPELINE dear")
     feed(mini, 8, 9)
-    assert output(mini, "dear")[len(before) :] == [(2, 1)], "it begins anew"
+    assert output(mini, "dear")[len(before) :] == [(2, 1)], "it starts without state"

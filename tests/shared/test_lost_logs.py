@@ -110,7 +110,7 @@ def test_an_epoch_with_other_input_than_the_manifest_of_its_number_is_refused(
         with pytest.raises(EpochMismatch):
             stream.mini.drain()
         assert all(found == [0, 1, 2] for found in stream.shown())
-    stream.mini.hub._release()
+    stream.mini.hub.close(drain=False)
 
 
 def test_a_checkpoint_that_lost_more_than_one_epoch_and_progress_that_is_lost_are_refused(
@@ -140,7 +140,7 @@ def test_a_checkpoint_that_lost_more_than_one_epoch_and_progress_that_is_lost_ar
     with pytest.raises(StateDamaged):
         stream.mini.drain()
     (stream.directory / "progress.json").write_text("{")
-    stream.mini.hub._release()
+    stream.mini.hub.close(drain=False)
     assert stream.shown() == [list(range(6))] * 2
 
 

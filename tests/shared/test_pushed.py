@@ -146,7 +146,7 @@ def test_a_gateway_that_is_killed_comes_back_on_its_address_and_lost_nothing(min
     create(mini, "http", listen="127.0.0.1:0")
     place = address(mini)
     assert post(place, text(range(50))) == 204
-    gateway = mini.hub._gateway._process
+    gateway = mini.hub._reconciler.gateway._process
     assert gateway is not None
     os.kill(gateway.pid, signal.SIGKILL)
     until(lambda: post(place, text(range(50, 60))) == 204, "the gateway is back", 30)
@@ -265,9 +265,9 @@ def test_what_is_acknowledged_after_a_power_loss_is_read_once(mini: Mini) -> Non
     mini.checkpoint.crash = "logged"
     with pytest.raises(Crash):
         until(lambda: mini.drain() and False, "an epoch is planned", 10)
-    gateway = mini.hub._gateway._process
+    gateway = mini.hub._reconciler.gateway._process
     assert gateway is not None
-    mini.hub._gateway._orders.clear()
+    mini.hub._reconciler.gateway._orders.clear()
     gateway.kill()
     gateway.wait()
     for path, size in durable.items():
@@ -327,7 +327,7 @@ def test_a_journal_that_is_gone_is_damage_and_what_comes_after_the_repair_is_rea
     assert mini.hub.streams["s"].ingress()["lost_bytes"] == 0
 
 
-def test_nobody_else_can_read_what_was_pushed_also_after_a_repair(mini: Mini) -> None:
+def test_only_the_owner_can_read_pushed_bytes_also_after_a_repair(mini: Mini) -> None:
     create(mini, "http", listen="127.0.0.1:0", token="s3cret")
     assert post(address(mini), text(range(20)), "bearer s3cret") == 204
     assert post(address(mini), text(range(20, 40)), "bearer s3cret") == 204

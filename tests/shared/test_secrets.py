@@ -105,7 +105,7 @@ def test_an_older_directory_and_its_savepoints_lose_their_clear_tokens_when_it_i
     mini.hub.sql(SCRIPT.format(WRITTEN))
     mini.hub.sql("STOP PIPELINE p")
     taken = mini.hub.savepoint("monday")
-    mini.hub._release()
+    mini.hub.close(drain=False)
     for root in (mini.directory, taken):
         reveal(root)
     assert len(holding(mini.directory, TOKEN)) >= 4
@@ -119,7 +119,7 @@ def test_an_older_directory_and_its_savepoints_lose_their_clear_tokens_when_it_i
     assert "'***'" in mini.hub.sql("SHOW CREATE STREAM s")[0].render()
     mini.hub.sql("START PIPELINE p")
     assert given.pop() == TOKEN
-    mini.hub._release()
+    mini.hub.close(drain=False)
     restore(outside, tmp_path / "restored")
     check_script(SCRIPT.format(WRITTEN).split(";")[0], tmp_path / "restored")  # before it was ever opened
     mini.directory = tmp_path / "restored"
@@ -142,7 +142,7 @@ def reveal(root: Path) -> None:
 
 def test_a_token_that_was_changed_on_the_disk_is_never_taken_for_the_right_one(mini: Mini, given: list[str]) -> None:
     mini.hub.sql(SCRIPT.format(WRITTEN))
-    mini.hub._release()
+    mini.hub.close(drain=False)
     file = mini.directory / "secrets.json"
     whole = file.read_bytes()
     place = whole.index(b"s3cret")
@@ -157,7 +157,7 @@ def test_a_token_that_was_changed_on_the_disk_is_never_taken_for_the_right_one(m
 def test_a_lost_token_stops_its_stream_alone_and_the_script_brings_it_back(mini: Mini, given: list[str]) -> None:
     mini.hub.sql(SCRIPT.format(WRITTEN))
     mini.hub.sql("STOP PIPELINE p")
-    mini.hub._release()
+    mini.hub.close(drain=False)
     (mini.directory / "secrets.json").write_text("{")
     with pytest.raises(StateDamaged):
         mini.open()

@@ -72,7 +72,7 @@ def overload(root: Path, strategy: str, seconds: float) -> str:
         for producer in producers:
             producer.start()
         most_disk = most_memory = 0
-        gateway = hub._gateway._process
+        gateway = hub._reconciler.gateway._process
         assert gateway is not None
         while any(p.is_alive() for p in producers):
             facts = hub.streams["s"].ingress()

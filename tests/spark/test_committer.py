@@ -11,7 +11,7 @@ import pytest
 from headrace.bridge.messages import Row
 from headrace.bridge.reports import PlannedEpoch
 from headrace.errors import MissingInput, SinkFailed, StreamFailed
-from headrace.model.program import Left, PipelineDef, PlanVersion, SinkDef
+from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, SinkDef
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.spark.committer import EpochCommitter
@@ -35,9 +35,9 @@ class Stream:
         self.committer = EpochCommitter(
             directory, "checkpoint", self.plans, self.summaries.append, self.declared.copy, lambda: None
         )
-        self.before: tuple[Left, ...] = ()
+        self.before: tuple[PipelineExit, ...] = ()
 
-    def publish(self, version: int, *pipelines: PipelineDef, left: tuple[Left, ...] = ()) -> PlanVersion:
+    def publish(self, version: int, *pipelines: PipelineDef, left: tuple[PipelineExit, ...] = ()) -> PlanVersion:
         plan = PlanVersion(version, stream(event_time=None), pipelines, False, left)
         self.plans.publish(plan)
         return plan
@@ -67,8 +67,8 @@ def test_nothing_of_a_failed_pipeline_is_committed_until_it_is_started_again(tmp
     assert list(read_progress(tmp_path).failures) == ["1/0"]
     assert running.held(CASTS) == [1]
     # Started again before any epoch went without it.
-    again = replace(CASTS, life=1)
-    second = running.publish(2, again, NEIGHBOUR, left=(Left(CASTS, flush=False),))
+    again = replace(CASTS, generation=1)
+    second = running.publish(2, again, NEIGHBOUR, left=(PipelineExit(CASTS, flush=False),))
     assert running.commit(second, "3") == {}
     assert read_progress(tmp_path).failures == {}
     assert running.held(CASTS) == [1, 3]
@@ -94,7 +94,9 @@ def test_epochs_that_a_pipeline_missed_are_a_gap_in_its_status(tmp_path: Path) -
     # It comes back a second time, after a failure: the epoch in which it failed is missed too.
     again = running.publish(4, CASTS, NEIGHBOUR)
     running.commit(again, "x")
-    back = running.publish(5, replace(CASTS, life=1), NEIGHBOUR, left=(Left(CASTS, flush=False, number=9),))
+    back = running.publish(
+        5, replace(CASTS, generation=1), NEIGHBOUR, left=(PipelineExit(CASTS, flush=False, number=9),)
+    )
     running.commit(back, "5")
     found = read_progress(tmp_path).pipelines
     assert [(g.first, g.last, g.rows) for g in found["1"].gaps] == [(1, 2, 2), (4, 4, 1)]

@@ -7,15 +7,15 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.stream.budget import EPOCHS, Accounts, Budget, Verdict
+from headrace.stream.budget import EPOCHS, Accounts, Budget, BudgetVerdict
 
 SLOW, FAST, LIMIT = 100.0, 1.0, 10.0
 
 
-def test_without_a_budget_nobody_is_stopped() -> None:
+def test_without_a_budget_no_pipeline_is_stopped() -> None:
     accounts = Accounts(Budget())
     for _ in range(50):
-        assert accounts.charge({1: 1e9}, {1: 1 << 60}, []) == Verdict({}, frozenset())
+        assert accounts.charge({1: 1e9}, {1: 1 << 60}, []) == BudgetVerdict({}, frozenset())
 
 
 def test_one_that_is_a_little_too_slow_is_stopped_after_some_epochs_and_one_far_too_slow_sooner() -> None:

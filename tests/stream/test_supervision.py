@@ -1,4 +1,4 @@
-"""Streams that fail, hang or find no room, without Spark: what their states say, and how they come back."""
+"""Streams that fail, hang or have no room, without Spark: their states, and how they recover."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-import headrace
 from headrace.base import durable
 from headrace.control.acks import Acks
 from headrace.control.signals import SYNC_TEST, Barrier
 from headrace.errors import AddressInUse, DiskFull, StartTimeout, StateDamaged, StateUnavailable, StreamFailed
 from headrace.hub.hub import Hub
+from headrace.model.program import Meaning
 from headrace.model.stream_options import StreamSettings
-from headrace.state.catalog import CatalogFile
+from headrace.state.catalog import Catalog, CatalogFile
+from headrace.state.notices import EpochPlanned, SourceIdle
 from headrace.state.progress import Debt
 from headrace.state.quarantine import read_quarantine
+from headrace.state.state_dir import StateDir
+from headrace.stream.host import QueryRequest
 from headrace.stream.inflight import InFlight, epoch_limit
 from headrace.stream.intake import Intake
 from headrace.stream.owed_acks import OwedBarriers
-from headrace.stream.planner_watch import Watch
+from headrace.stream.planner_watch import PlannerWatch
 from headrace.stream.retries import RetryPolicy
 from headrace.stream.runtime import StreamRuntime
 from tests.e2e.support import until
@@ -35,15 +39,14 @@ WAIT_PLANNED = StreamRuntime.wait_planned
 
 
 class Queries:
-    """Stands for Spark: queries that plan every version at once, and end when the test says so."""
+    """Replaces Spark: queries that plan every version at once, and end when the test ends them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ends: dict[str, Callable[[str | None], None]] = {}
         self.launched: list[str] = []
         self.stuck: set[str] = set()
-        patch.setattr(Hub, "_start_engine", lambda hub: None)
+        self.refusal: Exception | None = None  # raised instead of launching a query
         patch.setattr("headrace.stream.supervisor.RetryPolicy", lambda: RetryPolicy(first=0.02, longest=0.05, limit=3))
-        patch.setattr(StreamRuntime, "_launch", lambda runtime, ended: self.launch(runtime, ended))
         patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
 
         def planned(runtime: StreamRuntime, version: int, timeout: float = 0) -> None:
@@ -53,10 +56,21 @@ class Queries:
 
         patch.setattr(StreamRuntime, "wait_planned", planned)
 
-    def launch(self, runtime: StreamRuntime, ended: Callable[[str | None], None]) -> Queries:
-        self.launched.append(runtime.stream.name)
-        self.ends[runtime.stream.name] = ended
+    def bind(self, state: StateDir, catalog: Catalog) -> Meaning:
+        return Meaning()
+
+    def ready(self) -> None:
+        """There is no engine to start."""
+
+    def launch(self, request: QueryRequest) -> Queries:
+        if self.refusal is not None:
+            raise self.refusal
+        self.launched.append(request.stream)
+        self.ends[request.stream] = request.on_end
         return self
+
+    def session(self) -> SparkSession:
+        raise AssertionError("there is no Spark here")
 
     def stop(self) -> None:
         """Nothing runs here."""
@@ -75,7 +89,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
 
 @pytest.fixture
 def hub(tmp_path: Path, queries: Queries) -> Iterator[Hub]:
-    with headrace.connect(tmp_path / "state") as opened:
+    with Hub(tmp_path / "state", queries) as opened:
         opened.sql(TWO)
         opened.sql(PIPELINES)
         yield opened
@@ -112,12 +126,12 @@ def test_a_failure_that_may_pass_is_shown_as_retrying_until_the_stream_does_some
     assert status.since is not None and status.next_try is not None and status.next_try > status.since
     assert states(hub) == {"p": "retrying", "q": "running"}
     until(lambda: queries.launched == ["s", "t", "s"], "it is started again")
-    hub.runtime("s").on_notice({"kind": "idle", "plan": 1, "exhausted": False})
+    hub.runtime("s").on_notice(SourceIdle(stream="s", pid=7, plan=1, exhausted=False))
     assert states(hub) == {"p": "running", "q": "running"}
     assert hub.streams["s"].status().problem == ""
 
 
-def test_a_dead_stream_that_nobody_needs_any_more_is_stopped(hub: Hub, queries: Queries) -> None:
+def test_a_dead_stream_that_no_pipeline_needs_is_stopped(hub: Hub, queries: Queries) -> None:
     for stream in ("s", "t"):
         queries.fail(stream, "[FILE_CHANGED] a.json was replaced")
     hub.sql("STOP PIPELINE p")
@@ -128,29 +142,29 @@ def test_a_dead_stream_that_nobody_needs_any_more_is_stopped(hub: Hub, queries: 
     assert states(hub) == {"p": "running"}
 
 
-def test_start_does_not_wait_for_the_next_try(hub: Hub, queries: Queries) -> None:
+def test_start_does_not_wait_for_the_next_attempt(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
-    runtime.keeper._retries._policy = RetryPolicy(first=600)
+    runtime.supervisor.retries.policy = RetryPolicy(first=600)
     queries.fail("s", "it broke")
     (result,) = hub.sql("START PIPELINE p")
     assert "was retrying" in result.render()
     assert queries.launched == ["s", "t", "s"]
 
 
-def test_whoever_waits_for_a_plan_is_told_after_some_failures_in_a_row(hub: Hub, queries: Queries) -> None:
+def test_a_statement_that_waits_for_a_plan_fails_after_some_failures_in_a_row(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
-    runtime.keeper._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
+    runtime.supervisor.retries.policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
     for _ in range(3):
         queries.fail("s", "it broke")
     with pytest.raises(StreamFailed) as caught:
         WAIT_PLANNED(runtime, runtime.plans.current() + 1, 30)
     assert "it broke" in caught.value.message
-    assert hub.streams["s"].status().state == "retrying", "the others who need it go on waiting"
+    assert hub.streams["s"].status().state == "retrying", "the other pipelines still wait for it"
 
 
-def test_whoever_revives_a_stream_that_failed_often_waits_for_the_new_try(hub: Hub, queries: Queries) -> None:
+def test_a_statement_that_revives_a_stream_waits_for_the_new_attempt(hub: Hub, queries: Queries) -> None:
     runtime = hub.runtime("s")
-    runtime.keeper._retries._policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
+    runtime.supervisor.retries.policy = RetryPolicy(first=0.0, longest=0.0, limit=50)
     for _ in range(3):
         queries.fail("s", "it broke")
     runtime.revive()
@@ -167,7 +181,7 @@ def test_whoever_revives_a_stream_that_failed_often_waits_for_the_new_try(hub: H
 
 @pytest.mark.parametrize("file", ["progress.json", "quarantine.json", "current", "plans/00000001.json"])
 def test_one_damaged_stream_opens_dead_and_the_others_run(hub: Hub, queries: Queries, file: str) -> None:
-    state = hub._state.path
+    state = hub.directory
     hub.runtime("s").quick_end(hub.catalog.running("s"))  # so that there is a quarantine list
     durable.write_atomic(state / "streams" / "s" / "progress.json", b'{"plan":1}\n{"format": 1, "crc": 0}')
     hub.close()
@@ -176,7 +190,7 @@ def test_one_damaged_stream_opens_dead_and_the_others_run(hub: Hub, queries: Que
     if file != "progress.json":
         (state / "streams" / "s" / "progress.json").unlink()
         path.write_bytes(whole[:-7])
-    with headrace.connect(state) as again:
+    with Hub(state, queries) as again:
         assert (states(again)["p"], again.streams["t"].status().state) == ("dead", "running")
         assert "[STATE_DAMAGED]" in again.streams["s"].status().problem
         assert path.name in again.streams["s"].status().problem
@@ -196,7 +210,7 @@ def test_one_damaged_stream_opens_dead_and_the_others_run(hub: Hub, queries: Que
 
 
 def test_a_port_in_use_is_waited_for(hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
-    state, taken = hub._state.path, threading.Event()
+    state, taken = hub.directory, threading.Event()
     hub.close()
 
     def opens(intake: Intake, end: object) -> None:
@@ -207,7 +221,7 @@ def test_a_port_in_use_is_waited_for(hub: Hub, queries: Queries, monkeypatch: py
     monkeypatch.setattr(
         "headrace.stream.supervisor.RetryPolicy", lambda: RetryPolicy(first=0.02, longest=0.05, limit=500)
     )
-    with headrace.connect(state) as again:
+    with Hub(state, queries) as again:
         assert again.streams["s"].status().state == "retrying"
         assert "[ADDRESS_IN_USE]" in again.streams["s"].status().problem
         assert again.streams["t"].status().state == "running"
@@ -232,19 +246,19 @@ class Disk:
             self.room -= 1
             real(path, data)
 
-        for user in ("headrace.model.stored", "headrace.state.catalog", "headrace.stream.runtime"):
+        for user in ("headrace.model.stored", "headrace.state.catalog", "headrace.stream.hold"):
             patch.setattr(f"{user}.write_atomic", write)
 
 
 def test_a_script_on_a_full_disk_has_no_effect_wherever_it_ran_out_of_room(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = Disk(hub._state.path, monkeypatch)
+    disk = Disk(hub.directory, monkeypatch)
     script = (
         "CREATE SINK other WITH (type = 'memory'); CREATE OR REPLACE PIPELINE p INTO other AS SELECT id + 1 AS n FROM s"
     )
     for room in range(50):
-        hub._conductor.reserve.keep()
+        hub._reconciler.reserve.keep()
         before, disk.room = hub.catalog, room
         runtime = hub.runtime("s")
         try:
@@ -255,7 +269,7 @@ def test_a_script_on_a_full_disk_has_no_effect_wherever_it_ran_out_of_room(
             break
         assert set(hub.catalog.sinks) == set(before.sinks)
         assert hub.catalog.pipelines["p"].definition == before.pipelines["p"].definition
-        assert CatalogFile(hub._state.path).read().pipelines.keys() == before.pipelines.keys()
+        assert CatalogFile(hub.directory).read().pipelines.keys() == before.pipelines.keys()
         plan = runtime.plans.load(runtime.plans.current())
         assert [p.instance for p in plan.pipelines] == [before.pipelines["p"].definition.instance]
     assert 2 < room < 49
@@ -266,7 +280,7 @@ def test_stopping_works_on_a_full_disk_and_the_reserve_comes_back_when_there_is_
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.05)
-    disk = Disk(hub._state.path, monkeypatch)
+    disk = Disk(hub.directory, monkeypatch)
     assert disk.reserve.stat().st_blocks * 512 >= 1 << 20
     disk.room = 0
     with monkeypatch.context() as full:
@@ -292,15 +306,15 @@ def test_any_refusal_of_the_operating_system_is_coded(hub: Hub, monkeypatch: pyt
     before = hub.catalog
     with pytest.raises(StateUnavailable) as caught:
         hub.sql("CREATE SINK other WITH (type = 'memory')")
-    assert caught.value.params["path"] == str(hub._state.path / file)
-    assert hub.catalog == before == CatalogFile(hub._state.path).read()
+    assert caught.value.params["path"] == str(hub.directory / file)
+    assert hub.catalog == before == CatalogFile(hub.directory).read()
 
 
 def test_a_stream_that_finds_no_room_when_the_hub_is_opened_goes_on_when_there_is_some(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.05)
-    state, full = hub._state.path, threading.Event()
+    state, full = hub.directory, threading.Event()
     hub.close()
     real = durable.write_atomic
 
@@ -310,7 +324,7 @@ def test_a_stream_that_finds_no_room_when_the_hub_is_opened_goes_on_when_there_i
         real(path, data)
 
     monkeypatch.setattr("headrace.model.stored.write_atomic", write)
-    with headrace.connect(state) as again:
+    with Hub(state, queries) as again:
         assert states(again)["p"] == "dead"
         assert "[DISK_FULL]" in again.streams["s"].status().problem
         full.set()
@@ -326,15 +340,15 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
 ) -> None:
     hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
     runtime, dropped = hub.runtime("s"), hub.record("r").definition
-    monkeypatch.setattr("headrace.hub.reconciler.STUCK_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.hub.rollout.STUCK_SECONDS", 0.01)
     queries.stuck.add("s")
-    real = runtime.keeper.bounce
+    real = runtime.supervisor.bounce
 
     def bounce() -> None:
         queries.stuck.clear()
         real()
 
-    monkeypatch.setattr(runtime.keeper, "bounce", bounce)
+    monkeypatch.setattr(runtime.supervisor, "bounce", bounce)
     hub.sql("DROP PIPELINE r")
     assert queries.launched == ["s", "t", "s"]
     left_out = read_quarantine(runtime.directory)
@@ -347,18 +361,11 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
 def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour_stays(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, problem: str
 ) -> None:
-    """Epochs that are planned already are run without it; that they fail again does not bring it back."""
+    """Epochs that are already planned run without it. If they fail again, it stays dropped."""
     hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
     runtime, dropped = hub.runtime("s"), hub.record("r").definition
-    runtime.keeper._retries._policy = RetryPolicy(first=600)
-    real, breaks = queries.launch, [True]
-
-    def launch(runtime: StreamRuntime, ended: Callable[[str | None], None]) -> Queries:
-        if breaks[0]:
-            raise StreamFailed("it breaks at once")
-        return real(runtime, ended)
-
-    monkeypatch.setattr(queries, "launch", launch)
+    runtime.supervisor.retries.policy = RetryPolicy(first=600)
+    queries.refusal = StreamFailed("it breaks at once")
     monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: _told(runtime))
     queries.fail("s", problem)
     hub.sql("DROP PIPELINE r")
@@ -366,10 +373,10 @@ def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour
     assert hub.streams["s"].status().state in ("dead", "retrying")
     before = runtime.plans.current() - 1
     assert read_quarantine(runtime.directory).ended(before) == {dropped.run}
-    breaks[0] = False
+    queries.refusal = None
     monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: None)
     hub.sql("START PIPELINE p")
-    runtime.on_notice({"kind": "idle", "plan": 1, "exhausted": False})
+    runtime.on_notice(SourceIdle(stream="s", pid=7, plan=1, exhausted=False))
     assert states(hub)["p"] == "running"
 
 
@@ -390,7 +397,7 @@ def test_a_graceful_stop_on_a_dead_stream_ends_and_leaves_the_neighbour_as_it_is
 def test_the_last_pipeline_is_stopped_now_and_dropped_without_waiting_for_its_epoch(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.hub.reconciler.STUCK_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.hub.rollout.STUCK_SECONDS", 0.01)
     queries.stuck |= {"s", "t"}
     hub.sql("STOP PIPELINE p NOW")
     assert (states(hub)["p"], hub.streams["s"].status().state) == ("stopped", "stopped")
@@ -406,24 +413,24 @@ def test_a_savepoint_of_a_stream_that_is_stopped_meanwhile_is_taken_where_it_sta
     until(lambda: runtime.acks._open, "it waits for its barrier")
     runtime.stop()
     taking.join(20)
-    assert (hub._state.path / "savepoints" / "x" / "savepoint.json").exists()
+    assert (hub.directory / "savepoints" / "x" / "savepoint.json").exists()
 
 
 def test_the_age_of_an_epoch_and_what_it_waits_for_are_known() -> None:
     now = [100.0]
-    watch = Watch(lambda: now[0])
-    watch.on_notice({"kind": "idle", "plan": 1, "exhausted": False, "pid": 7})
+    watch = PlannerWatch(lambda: now[0])
+    watch.on_notice(SourceIdle(stream="s", pid=7, plan=1, exhausted=False))
     now[0] += 5
     assert watch.in_flight("", patience=0.0) is None
     now[0] += 20
     assert watch.in_flight("", patience=0.0) == InFlight(0, 25.0, "planning")
     assert watch.in_flight("", patience=60.0) is None
-    watch.on_notice({"kind": "planned", "plan": 1, "epoch": 0, "backlog": 0})
+    watch.on_notice(EpochPlanned(stream="s", pid=7, plan=1, epoch=0, backlog=0))
     now[0] += 3
     assert watch.in_flight("", 0.0) == InFlight(0, 3.0, "tasks")
     assert watch.in_flight("the commit of sink m", 0.0) == InFlight(0, 3.0, "the commit of sink m")
     with watch.changed:
-        watch.done()
+        watch.epoch_committed()
     assert (watch.in_flight("", 0.0), watch.planner) == (None, 7)
 
 

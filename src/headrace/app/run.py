@@ -154,7 +154,7 @@ class _Watch:
     def _dead(self, stream: str) -> bool:
         """Tell when a stream's query is started again, runs again, or is dead; whether it is dead."""
         runtime = self._hub.runtime(stream)
-        state, problem, retrying = runtime.state, runtime.problem, runtime.keeper.retrying
+        state, problem, retrying = runtime.state, runtime.problem, runtime.retrying
         attempt = 0 if retrying is None else retrying.attempt
         known, self._ill[stream] = self._ill.get(stream, ""), f"{state} {attempt}"
         said = ""

@@ -11,6 +11,7 @@ from rich.live import Live
 from headrace.app.view.lines import status_lines
 from headrace.app.view.live import draw
 from headrace.errors import HubUnreachable
+from headrace.hub.observed import pipeline_status
 from headrace.service.client import RemoteHub, statuses
 from headrace.service.offline import OfflineHub
 
@@ -56,8 +57,9 @@ def watch(server: str | None, state_dir: Path, console: Console | None = None, l
 def _show_last(state_dir: Path, out: Console) -> None:
     """What a state directory says that no process owns. Raises MissingFile when it is none."""
     hub = OfflineHub(state_dir)
-    streams = [stream.status() for stream in hub.streams.values()]
-    pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
+    streams = [hub.runtime(name).status() for name in hub.catalog.streams]
+    records = hub.catalog.pipelines.values()
+    pipelines = [pipeline_status(record, hub.runtime(record.definition.program.stream)) for record in records]
     note = f"no process runs the hub in {state_dir}: this is from its last run"
     if out.is_terminal:
         out.print(draw(streams, pipelines, note))

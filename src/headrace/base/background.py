@@ -13,7 +13,7 @@ AGAIN_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Chores:
+class BackgroundQueue:
     """Runs chores in a thread of its own, one at a time, in the order of `put`.
 
     After each chore that thread calls `on_done` with the stream's name and the error, or None. A chore that fails does

@@ -1,29 +1,29 @@
-"""A script's effect on the catalog, worked out before anything happens: `--check` stops here, `hub.sql` goes on.
+"""The effect of a script on the catalog, computed before anything happens.
 
-A draft starts from a catalog and applies statements to a copy. It reads no disk but what sources and sinks check,
-starts nothing, and either ends in a catalog that can be saved whole or raises a coded error.
+A draft starts from a catalog and applies statements to a copy. It reads no disk, except where sources and sinks check
+their options, and it starts nothing. It ends in a catalog that can be saved whole, or raises an error with a code.
+`hub.check` stops here; `hub.sql` passes the effects to the reconciler.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from headrace.base.unknown import unknown
-from headrace.errors import (
-    HeadraceError,
-    InternalError,
-    InUse,
-    NoSink,
-    Span,
-    SqlError,
-    UnknownPipeline,
-    UnknownSink,
-    UnknownStream,
+from headrace.errors import InternalError, NoSink, SqlError
+from headrace.hub.effects import ScriptEffects, StreamChange, only_leaves
+from headrace.hub.lookup import (
+    at,
+    is_declared,
+    refuse_sink_in_use,
+    refuse_stream_in_use,
+    require,
+    require_pipeline,
+    require_sink,
 )
+from headrace.hub.observed import ObservedStreams, query_trouble
+from headrace.hub.questions import QUESTIONS, Questions
 from headrace.hub.redeclaring import (
     as_declared,
     changed_options,
@@ -33,32 +33,23 @@ from headrace.hub.redeclaring import (
     replaced,
     same_pipeline,
     stream_exists,
-    stream_in_use,
 )
-from headrace.hub.results import Result, table_result
-from headrace.model.program import Meaning, PipelineDef, SinkDef, StreamDef
+from headrace.hub.results import Result
+from headrace.model.program import Meaning, PipelineDef, StreamDef
 from headrace.sinks import settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
     CreatePipeline,
     CreateSink,
     CreateStream,
-    Describe,
     Drop,
-    Explain,
-    LiveStream,
     Select,
-    Show,
-    ShowCreate,
     StartPipeline,
     Statement,
     StopPipeline,
     TakeSavepoint,
     define_sink,
     define_stream,
-    explain,
-    explain_json,
-    parse_script,
     plan_pipeline,
 )
 from headrace.state.catalog import Catalog, PipelineRecord
@@ -69,30 +60,39 @@ from headrace.state.state_dir import require_savepoint_name
 
 @dataclass(slots=True)
 class Draft:
-    """Statements applied so far. `touched` streams need a new plan, and the caller waits for it on those in `waits`;
-    `dropped` are streams that are gone; `graceful` and `quick` are pipelines to be stopped, by stream;
-    `savepoints` (name, stream or all) are taken when everything else is done. `ill` says what is wrong with the query
-    of a stream (retrying, dead or nothing), and those `revived` are started again. `vault` gets the secrets."""
+    """A catalog and the statements applied to it so far. Not thread-safe.
+
+    `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
+    see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`.
+    """
 
     catalog: Catalog
     meaning: Meaning
     buckets: int
-    live: Callable[[str], LiveStream | None] = lambda name: None
-    ill: Callable[[str], str] = lambda name: ""
-    describe: Callable[[Catalog, str, str], Result] | None = None
-    show: Callable[[Catalog, str], Result] | None = None
-    touched: set[str] = field(default_factory=set)
-    dropped: list[str] = field(default_factory=list)
-    waits: set[str] = field(default_factory=set)
-    graceful: dict[str, list[PipelineDef]] = field(default_factory=dict)
-    quick: dict[str, list[PipelineDef]] = field(default_factory=dict)
-    savepoints: list[tuple[str, str | None]] = field(default_factory=list)
-    revived: set[str] = field(default_factory=set)
+    streams: ObservedStreams | None = None
     vault: Vault = field(default_factory=Vault)
+    _before: Catalog = field(init=False)
+    _changes: dict[str, StreamChange] = field(default_factory=dict)
+    _dropped: list[str] = field(default_factory=list)
+    _savepoints: list[tuple[str, str | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._before = self.catalog
 
     def apply(self, statement: Statement) -> Result:
-        """Apply one statement; what to tell the user."""
+        """Apply one statement, and return the answer for the user."""
+        if isinstance(statement, QUESTIONS):
+            return Questions(self.catalog, self.meaning, self.streams).answer(statement)
         return self._apply(statement)
+
+    def effects(self) -> ScriptEffects:
+        """What the statements applied so far change."""
+        changes = (
+            replace(change, only_leaves=not change.revive and only_leaves(self._before, self.catalog, change.stream))
+            for change in self._changes.values()
+        )
+        dropped = frozenset(name.lower() for name in self._dropped)
+        return ScriptEffects(self.catalog, tuple(changes), dropped, tuple(self._savepoints))
 
     @singledispatchmethod
     def _apply(self, statement: Statement) -> Result:
@@ -111,29 +111,35 @@ class Draft:
             self.catalog = self.catalog.with_stream(new)
             return Result(f"created stream {new.name}")
         new = supply(old, new, self.vault)
-        same, goes_on = replace(old, sql="") == replace(new, sql=""), keeps_progress(old, new)
+        same = replace(old, sql="") == replace(new, sql="")
         if statement.if_not_exists or same:
             return kept("stream", old.name, same)
+        continues = keeps_progress(old, new)
         if not statement.or_replace:
-            raise stream_exists(old, goes_on, statement.span)
-        if goes_on:
-            self.catalog = self.catalog.with_stream(new)
-            if self.catalog.running(new.name):
-                self.touched.add(new.name.lower())
-                self.waits.add(new.name.lower())
-                if self.ill(new.name):  # the change may be what it needs
-                    self.revived.add(new.name.lower())
-            return changed_options(old, new)
-        self._refuse_stream_in_use(old.name, statement.span)
-        self.dropped.append(old.name)
-        self.catalog = self.catalog.without("stream", old.name).with_stream(new)
-        return replaced(old)
+            raise stream_exists(old, continues, statement.span)
+        return self._change_options(old, new) if continues else self._replace_stream(old, new, statement)
 
     def _with_dead_letters(self, stream: StreamDef, statement: CreateStream) -> StreamDef:
         name = stream.options.get("dead_letter_sink")
         if name is None:
             return stream
-        return replace(stream, dead_letters=self._sink(name, statement.spans.get("dead_letter_sink", statement.span)))
+        span = statement.spans.get("dead_letter_sink", statement.span)
+        return replace(stream, dead_letters=require_sink(self.catalog, name, span))
+
+    def _change_options(self, old: StreamDef, new: StreamDef) -> Result:
+        """Replace a stream that keeps its progress."""
+        self.catalog = self.catalog.with_stream(new)
+        if self.catalog.running(new.name):
+            # A query that is dead or retrying may have needed this very change.
+            self._touch(new.name, wait=True, revive=bool(query_trouble(self.streams, new.name)))
+        return changed_options(old, new)
+
+    def _replace_stream(self, old: StreamDef, new: StreamDef, statement: CreateStream) -> Result:
+        """Replace a stream by one that starts from the beginning."""
+        refuse_stream_in_use(self.catalog, old.name, statement.span)
+        self._dropped.append(old.name)
+        self.catalog = self.catalog.without("stream", old.name).with_stream(new)
+        return replaced(old)
 
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
@@ -146,7 +152,7 @@ class Draft:
                 return kept("sink", old.name, same)
             if not statement.or_replace:
                 raise exists("sink", old.name, statement.span)
-            self._refuse_sink_in_use(old.name, statement.span)
+            refuse_sink_in_use(self.catalog, old.name, statement.span)
         self.catalog = self.catalog.with_sink(new)
         return Result(f"created sink {new.name}")
 
@@ -164,101 +170,92 @@ class Draft:
             if old.desired == "running" and new.inherits(old.definition):
                 new = replace(new, heir_of=old.definition.lane, buckets=old.definition.buckets)
             else:
-                self._leave(old, flush=False)
+                self._leave(old)
         self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
-        self._touch(new)
+        self._touch(new.program.stream, wait=True)
         return Result(f"created pipeline {new.name}")
 
     def _declares(self, statement: CreatePipeline, declared: PipelineDef) -> bool:
-        """Whether a statement says what is declared; one that cannot be planned does not."""
+        """True if a statement declares this pipeline. A statement that cannot be planned does not."""
         try:
             return same_pipeline(self._planned(statement), declared)
         except SqlError:
             return False
 
     def _planned(self, statement: CreatePipeline) -> PipelineDef:
-        """The pipeline that the statement declares, as a new instance."""
+        """The pipeline that a statement declares, as a new instance."""
         planned = plan_pipeline(statement, self.catalog, self.meaning)
         program, options = planned.program, planned.options
-        sinks = tuple(self._sink(name, span) for name, span in zip(statement.sinks, statement.sink_spans, strict=True))
+        named = zip(statement.sinks, statement.sink_spans, strict=True)
         stateful = program.ring1 is not None and bool(program.ring1.keys)
         return PipelineDef(
-            statement.name,
-            self.catalog.next_instance,
-            sinks,
-            program,
-            self.buckets if stateful else 1,
-            statement.sql,
+            name=statement.name,
+            instance=self.catalog.next_instance,
+            sinks=tuple(require_sink(self.catalog, name, span) for name, span in named),
+            program=program,
+            buckets=self.buckets if stateful else 1,
+            sql=statement.sql,
             max_groups=options.max_groups,
             late=options.late,
         )
 
     def _resume(self, record: PipelineRecord) -> Result:
-        """The same pipeline again: it goes on where it stopped; one that failed begins anew."""
+        """CREATE of a pipeline as it is declared: one that failed is started again, without state."""
         if record.desired == "failed":
             self._start(record)
             return Result(f"restarted pipeline {record.definition.name}")
         return as_declared("pipeline", record.definition.name)
 
-    def _sink(self, name: str, span: Span) -> SinkDef:
-        sink = self.catalog.sink(name)
-        if sink is None:
-            raise unknown(UnknownSink, "sink", name, self.catalog.sink_names(), span=span)
-        return sink
-
     # --- DROP, START, STOP ------------------------------------------------------------------------
 
     @_apply.register
     def _(self, statement: Drop) -> Result:
-        name, span = statement.name, statement.span
-        if statement.kind == "pipeline":
-            record = self.catalog.pipeline(name)
-            if record is not None:
-                self._leave(record, flush=False)
-        elif statement.kind == "stream":
-            stream = self.catalog.stream(name)
-            if stream is not None:
-                self._refuse_stream_in_use(name, span)
-                self.dropped.append(name)
-                self.catalog = self.catalog.without("stream", name)
-                return Result(f"dropped stream {name}", warnings=(lost_with(stream),))
-        elif self.catalog.sink(name) is not None:
-            self._refuse_sink_in_use(name, span)
-        if not self._exists(statement.kind, name):
+        kind, name, span = statement.kind, statement.name, statement.span
+        if not is_declared(self.catalog, kind, name):
             if statement.if_exists:
-                return Result(f"there is no {statement.kind} {name}")
-            self._require(statement.kind, name, span)
-        self.catalog = self.catalog.without(statement.kind, name)
-        return Result(f"dropped {statement.kind} {name}")
+                return Result(f"there is no {kind} {name}")
+            require(self.catalog, kind, name, span)
+        warnings: tuple[str, ...] = ()
+        if kind == "pipeline":
+            self._leave(require_pipeline(self.catalog, name, span))
+        elif kind == "stream":
+            refuse_stream_in_use(self.catalog, name, span)
+            self._dropped.append(name)
+            warnings = (lost_with(self.catalog.streams[name.lower()]),)
+        else:
+            refuse_sink_in_use(self.catalog, name, span)
+        self.catalog = self.catalog.without(kind, name)
+        return Result(f"dropped {kind} {name}", warnings=warnings)
 
     @_apply.register
     def _(self, statement: StartPipeline) -> Result:
-        record = self._pipeline(statement.name, statement.span)
+        record = require_pipeline(self.catalog, statement.name, statement.span)
         name, stream = record.definition.name, record.definition.program.stream
-        ill = self.ill(stream)
-        told = f"; stream {stream} was {ill}, its query is started again" if ill else ""
-        if ill:
-            self.revived.add(stream.lower())
-        if record.desired == "running" and not record.detached:
-            if ill:
-                self._touch(record.definition)
-                return Result(f"pipeline {name} goes on{told}")
+        trouble = query_trouble(self.streams, stream)
+        note = f"; stream {stream} was {trouble}, its query is started again" if trouble else ""
+        running = record.desired == "running" and not record.detached
+        if running and not trouble:
             return Result(f"pipeline {name} is running")
+        self._touch(stream, wait=True, revive=bool(trouble))
+        if running:
+            return Result(f"pipeline {name} goes on{note}")
         self._start(record)
-        return Result(f"started pipeline {name}{told}")
+        return Result(f"started pipeline {name}{note}")
 
     @_apply.register
     def _(self, statement: StopPipeline) -> Result:
-        record = self._pipeline(statement.name, statement.span)
+        record = require_pipeline(self.catalog, statement.name, statement.span)
         if record.desired != "running":
             return Result(f"pipeline {record.definition.name} is not running")
-        now = statement.mode == "now"
+        now, stream = statement.mode == "now", record.definition.program.stream
         stopping = record.to("stopping", f"STOP PIPELINE {statement.mode.upper()}")
         self.catalog = self.catalog.with_pipeline(stopping)
         self.catalog = self.catalog.with_end(record.attached, flush=statement.close_windows, drop=now)
-        ends = self.quick if now else self.graceful
-        ends.setdefault(record.definition.program.stream.lower(), []).append(record.attached)
-        self._touch(record.definition, wait=not now)
+        change = self._touch(stream, wait=not now)
+        if now:
+            self._set(replace(change, quick=(*change.quick, record.attached)))
+        else:
+            self._set(replace(change, graceful=(*change.graceful, record.attached)))
         return Result(f"stopped pipeline {record.definition.name}")
 
     @_apply.register
@@ -266,48 +263,9 @@ class Draft:
         with at(statement.span):
             require_savepoint_name(statement.name)
         if statement.stream is not None:
-            self._require("stream", statement.stream, statement.span)
-        self.savepoints.append((statement.name, statement.stream))
+            require(self.catalog, "stream", statement.stream, statement.span)
+        self._savepoints.append((statement.name, statement.stream))
         return Result(f"took savepoint {statement.name}")
-
-    # --- questions --------------------------------------------------------------------------------
-
-    @_apply.register
-    def _(self, statement: Show) -> Result:
-        if self.show is not None:
-            return self.show(self.catalog, statement.kind)
-        rows: list[list[object]] = [[name] for name in getattr(self.catalog, f"{statement.kind[:-1]}_names")()]
-        return table_result(["name"], rows)
-
-    @_apply.register
-    def _(self, statement: ShowCreate) -> Result:
-        self._require(statement.kind, statement.name, statement.span)
-        return Result(f"{self._text(statement.kind, statement.name)};")
-
-    @_apply.register
-    def _(self, statement: Describe) -> Result:
-        kinds = [statement.kind] if statement.kind else ["stream", "sink", "pipeline"]
-        kind = next((k for k in kinds if self._exists(k, statement.name)), None)
-        if kind is None:
-            self._require(statement.kind or "stream", statement.name, statement.span)
-        if self.describe is None:
-            return Result(f"{self._text(str(kind), statement.name)};")
-        return self.describe(self.catalog, str(kind), statement.name)
-
-    @_apply.register
-    def _(self, statement: Explain) -> Result:
-        target = statement.target
-        if target is None:
-            record = self._pipeline(statement.pipeline or "", statement.span)
-            parsed = parse_script(record.definition.sql)[0]
-            if not isinstance(parsed, CreatePipeline):
-                raise InternalError(f"the text of pipeline {record.definition.name} is no CREATE PIPELINE")
-            target = parsed
-        planned = plan_pipeline(target, self.catalog, self.meaning)
-        live = self.live(planned.program.stream)
-        if statement.mode == "json":
-            return Result(explain_json(planned, live))
-        return Result(explain(planned, live, verbose=statement.mode == "verbose"))
 
     @_apply.register
     def _(self, statement: Select) -> Result:
@@ -317,85 +275,35 @@ class Draft:
             span=statement.span,
         )
 
-    # --- helpers ----------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
     def _start(self, record: PipelineRecord) -> None:
-        if record.desired == "failed":  # its state may be half of an epoch: an eof makes sure that none of it is left
-            self._leave(record, flush=False)
-        stream, instance = record.definition.program.stream.lower(), record.definition.instance
-        self.catalog = self.catalog.without_stop(instance)
-        self.graceful[stream] = [p for p in self.graceful.get(stream, []) if p.instance != instance]
-        definition = replace(record.definition, life=record.definition.life + 1)
-        again = replace(record, definition=definition, detached={})
+        if record.desired == "failed":  # its state may be that of half an epoch, so its exit removes all of it
+            self._leave(record)
+        definition = record.definition
+        self.catalog = self.catalog.without_stop(definition.instance)
+        change = self._touch(definition.program.stream, wait=True)
+        self._set(replace(change, graceful=tuple(p for p in change.graceful if p.instance != definition.instance)))
+        again = replace(record, definition=replace(definition, generation=definition.generation + 1), detached={})
         self.catalog = self.catalog.with_pipeline(again.to("starting", "START PIPELINE"))
-        self._touch(record.definition)
 
-    def _touch(self, definition: PipelineDef, wait: bool = True) -> None:
-        stream = definition.program.stream.lower()
-        self.touched.add(stream)
-        if wait:
-            self.waits.add(stream)
+    def _leave(self, record: PipelineRecord) -> None:
+        """End an instance. Its state is dropped, and open windows emit nothing."""
+        self.catalog = self.catalog.with_end(record.definition, flush=False)
+        self._touch(record.definition.program.stream, wait=True)
 
-    def _leave(self, record: PipelineRecord, flush: bool) -> None:
-        self.catalog = self.catalog.with_end(record.definition, flush)
-        self._touch(record.definition)
+    def _touch(self, stream: str, *, wait: bool, revive: bool = False) -> StreamChange:
+        """Give a stream a new plan."""
+        old = self._changes.get(stream.lower(), StreamChange(stream.lower()))
+        change = replace(old, wait=old.wait or wait, revive=old.revive or revive)
+        self._set(change)
+        return change
 
-    def _exists(self, kind: str, name: str) -> bool:
-        found = {"stream": self.catalog.stream, "sink": self.catalog.sink, "pipeline": self.catalog.pipeline}[kind](
-            name
-        )
-        return found is not None
-
-    def _require(self, kind: str, name: str, span: Span) -> None:
-        if kind == "stream" and self.catalog.stream(name) is None:
-            raise unknown(UnknownStream, kind, name, self.catalog.stream_names(), span=span)
-        if kind == "sink" and self.catalog.sink(name) is None:
-            raise unknown(UnknownSink, kind, name, self.catalog.sink_names(), span=span)
-        if kind == "pipeline":
-            self._pipeline(name, span)
-
-    def _pipeline(self, name: str, span: Span) -> PipelineRecord:
-        record = self.catalog.pipeline(name)
-        if record is None:
-            raise unknown(UnknownPipeline, "pipeline", name, self.catalog.pipeline_names(), span=span)
-        return record
-
-    def _text(self, kind: str, name: str) -> str:
-        if kind == "pipeline":
-            record = self.catalog.pipeline(name)
-            return record.definition.sql if record else ""
-        found = self.catalog.stream(name) if kind == "stream" else self.catalog.sink(name)
-        return found.sql if found else ""
-
-    def _refuse_stream_in_use(self, name: str, span: Span) -> None:
-        users, stream = [p.definition.name for p in self.catalog.of_stream(name)], self.catalog.stream(name)
-        if users and stream is not None:
-            raise stream_in_use(stream, users, span)
-
-    def _refuse_sink_in_use(self, name: str, span: Span) -> None:
-        users = self.catalog.users_of_sink(name)
-        if users:
-            raise InUse(
-                f"sink {name} is written by {', '.join(users)}",
-                advice="Drop those pipelines and streams first.",
-                span=span,
-                name=name,
-                users=users,
-            )
-
-
-@contextmanager
-def at(span: Span) -> Iterator[None]:
-    """Give an error that knows no place the statement's."""
-    try:
-        yield
-    except HeadraceError as problem:
-        if problem.span is None:
-            problem.span = span
-        raise
+    def _set(self, change: StreamChange) -> None:
+        self._changes[change.stream] = change
 
 
 def _with_absolute_path(stream: StreamDef) -> StreamDef:
-    """`stream` as it can be stored: the planning process and later runs may have another working directory."""
+    """`stream` with absolute paths: the planning process and later runs may have another working directory."""
     settled = {k: os.path.abspath(v) if k.lower() == "path" else v for k, v in stream.options.items()}
     return replace(stream, options=settled)

@@ -1,488 +1,451 @@
-"""Reconciles running streams with the catalog: one catalog, the runtimes of its streams, and what happens to them.
+"""Reconciles running streams with the catalog.
 
-Whoever changes the catalog holds `lock`; nobody holds it while waiting for an epoch. Spark's streaming thread and the
-notice thread never take it: they leave chores.
+The reconciler owns the catalog and its lock, the engine, and the runtimes of all streams. A script goes through it in
+two steps: `declare` saves the new catalog, and `carry_out` brings each stream in line with it. Failures take the same
+way: a stream reports them, and the next plan version does without the failed pipelines.
+
+Every change of the catalog holds the lock. No thread holds it while it waits for an epoch. Spark's streaming thread and
+the notice thread never take it: they leave their work to the background queue.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
-from headrace.base.background import Chores
+from headrace.base.background import BackgroundQueue
 from headrace.base.durable import state_errors
 from headrace.base.logs import code_of, facts
 from headrace.base.unknown import unknown
-from headrace.control.acks import Ack
 from headrace.control.signals import GRACEFUL_END
-from headrace.errors import (
-    DiskFull,
-    HeadraceError,
-    HubClosed,
-    StartTimeout,
-    StateUnavailable,
-    StopTimeout,
-    StreamFailed,
-    UnknownStream,
-)
-from headrace.hub.published import Published, end_of, noting, weightiest
-from headrace.hub.reservations import Exclusive
+from headrace.errors import DiskFull, HeadraceError, HubClosed, StateUnavailable, StopTimeout, UnknownStream
+from headrace.hub.declarations import Declarations
+from headrace.hub.effects import DeclaredScript, ScriptEffects, StreamChange
+from headrace.hub.launcher import QueryLauncher
+from headrace.hub.reservations import StreamReservations
 from headrace.hub.reserve import Reserve
-from headrace.hub.shutdown import DRAIN_SECONDS
+from headrace.hub.rollout import PublishedPlan, Rollout
 from headrace.ingress.service import GatewayService
-from headrace.model.program import PipelineDef, StreamDef
+from headrace.model.program import StreamDef
 from headrace.sources import keeps_progress
-from headrace.state import transitions
-from headrace.state.catalog import Catalog, CatalogFile
-from headrace.state.notices import NoticeBoard
+from headrace.state import savepoints, transitions
+from headrace.state.catalog import Catalog
+from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, SourceIdle
 from headrace.state.progress import read_progress
 from headrace.state.quarantine import read_quarantine
+from headrace.state.sealing import seal_directory, seal_savepoints
+from headrace.state.secrets import Vault
 from headrace.state.state_dir import StateDir
 from headrace.state.undo import take_back
 from headrace.state.wholeness import require_whole
+from headrace.stream.host import Query, QueryRequest, StreamFailures
 from headrace.stream.runtime import StreamRuntime
 
-if TYPE_CHECKING:
-    from headrace.spark.session import Engine
-
-# How long a DROP or STOP NOW waits for the epoch in flight before that is given up, and run again without what left.
-STUCK_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Conductor:
-    """The streams of one hub. `engine` gives the Spark session, `start_timeout` is how long a plan may take."""
+class Reconciler:
+    """The streams of one hub, and everything that runs for them. Any thread may call.
 
-    def __init__(
-        self,
-        state: StateDir,
-        file: CatalogFile,
-        catalog: Catalog,
-        gateway: GatewayService,
-        engine: Callable[[], Engine],
-        start_timeout: float,
-    ) -> None:
-        self._state, self._file, self._gateway, self._engine = state, file, gateway, engine
-        self.catalog, self.start_timeout = catalog, start_timeout
-        self.closed = False
-        self.lock = threading.RLock()
-        self.exclusive = Exclusive(self.lock)
-        self.runtimes: dict[str, StreamRuntime] = {}
-        # By stream, who waits for which plan version to be planned. The inner ones never change: any thread may look.
-        self._starting: dict[str, dict[str, int]] = {}
-        self._damaged: dict[str, HeadraceError] = {}  # streams that could not be recovered when the hub was opened
-        self.chores = Chores(self._chore_done)
-        self.reserve = Reserve(state.path, self._later)
-        self.board = NoticeBoard(self._on_notice)
+    Streams see it as their `headrace.stream.host.StreamHost`. Opening it locks the state directory; `recover` starts
+    what ran before, and `close` releases everything.
+    """
 
-    def go_on(self) -> None:
-        """Go on with what ran when the state directory was last let go of. A stream that cannot go on is dead, with
-        the reason; the others run."""
+    def __init__(self, directory: Path, launcher: QueryLauncher, start_timeout: float) -> None:
+        self._state, self._launcher = StateDir.open(directory.absolute()), launcher
+        try:
+            file = seal_directory(self._state.path)
+            seal_savepoints(self._state.path)
+            with state_errors(self._state.path):
+                self._state.sweep(file.catalog.streams)
+            self.meaning = launcher.bind(self._state, file.catalog)
+            self.vault: Vault = file.vault
+            self.declarations = Declarations(file)
+            self.gateway = GatewayService(self._state.path / "gateway.log", file.vault.reveal)
+            self.board = NoticeBoard(self._on_notice)
+        except BaseException:
+            self._state.close()
+            raise
+        self.lock = self.declarations.lock
+        self.reservations = StreamReservations(self.lock)
+        self._background = BackgroundQueue(self._task_done)
+        self.reserve = Reserve(self._state.path, self._background)
+        self._rollout = Rollout(self.declarations, self._background, start_timeout)
+        self._runtimes: dict[str, StreamRuntime] = {}
+        self._damaged: dict[str, HeadraceError] = {}  # streams that could not be recovered
+        self._background.start()
+
+    @property
+    def directory(self) -> Path:
+        """The state directory."""
+        return self._state.path
+
+    @property
+    def catalog(self) -> Catalog:
+        """The current catalog."""
+        return self.declarations.catalog
+
+    @property
+    def closed(self) -> bool:
+        return self.declarations.closed
+
+    def close(self, callbacks: Sequence[Callable[[], None]] = ()) -> None:
+        """End all queries, stop the engine, call `callbacks`, and release the state directory. A step that fails does
+        not keep the others from running: a JVM that died must not keep the directory locked."""
+        with self.lock, contextlib.ExitStack() as steps:  # the last step runs first
+            self.declarations.close()
+            steps.callback(self._state.close)
+            for callback in callbacks:
+                steps.callback(callback)
+            steps.callback(self.board.close)
+            steps.callback(self._launcher.stop)
+            steps.callback(self._background.close)
+            steps.callback(self.gateway.stop)
+            for runtime in self._runtimes.values():
+                steps.callback(runtime.close)
+        self._background.join(timeout=5)
+
+    # --- the host of its streams ------------------------------------------------------------------
+
+    def launch(self, request: QueryRequest) -> Query:
+        """Start a query of a stream."""
+        self.declarations.require_open()
+        return self._launcher.launch(request)
+
+    def declared_instances(self) -> set[int]:
+        """The pipeline instances in the catalog."""
+        return {record.definition.instance for record in self.catalog.pipelines.values()}
+
+    def report(self, failures: StreamFailures) -> None:
+        """Drop failed pipelines and lost sinks from the next plan version. Called in Spark's streaming thread, which
+        must not wait for the lock."""
+        name = failures.stream
+        if failures.detached:
+            self._background.put(name, partial(self._detach, failures))
+        if failures.failed:
+            self._background.put(name, partial(self.drop_failed, failures))
+        if not failures.failed and not failures.detached:
+            self._background.put(name, partial(self._replan, name))
+
+    def drop_failed(self, failures: StreamFailures) -> None:
+        """Drop failed pipelines from the next plan version. Their error is kept."""
+        names = self._names(failures.stream)
+        if not self.declarations.failed(failures.stream, failures.failed):
+            return
+        for run, reason in failures.failed.items():
+            name = names.get(run, run)
+            noted = facts("pipeline_failed", code_of(reason), stream=failures.stream, pipeline=name)
+            _log.error("pipeline %s failed: %s", name, reason, extra=noted)
+        self._replan(failures.stream)
+
+    def _detach(self, failures: StreamFailures) -> None:
+        names = self._names(failures.stream)
+        if not self.declarations.detached(failures.stream, failures.detached):
+            return
+        for run, sinks in failures.detached.items():
+            for sink, reason in sinks.items():
+                name = names.get(run, run)
+                noted = facts("sink_detached", code_of(reason), stream=failures.stream, pipeline=name, sink=sink)
+                _log.warning("pipeline %s goes on without sink %s: %s", name, sink, reason, extra=noted)
+        self._replan(failures.stream)
+
+    def _names(self, stream: str) -> dict[str, str]:
+        """The names of the pipelines that run on a stream, by `PipelineDef.run`."""
+        return {p.run: p.name for p in self.catalog.running(stream)}
+
+    def _replan(self, stream: str) -> None:
+        self.reconcile([StreamChange(stream.lower(), start=False)])
+
+    def _on_notice(self, notice: Notice) -> None:
+        runtime = self._runtimes.get(notice.stream.lower())
+        if runtime is None:
+            return
+        runtime.on_notice(notice)
+        name = runtime.stream.name.lower()
+        if isinstance(notice, EpochPlanned | SourceIdle) and self.declarations.awaits(name, notice.plan):
+            self._background.put(name, partial(self.declarations.planned, name, notice.plan))
+
+    def _task_done(self, stream: str, problem: Exception | None) -> None:
+        """Show in the status of a stream what a background task failed to do for it."""
+        runtime = self._runtimes.get(stream.lower())
+        if runtime is not None:
+            text = problem.render() if isinstance(problem, HeadraceError) else f"{type(problem).__name__}: {problem}"
+            runtime.note_trouble("" if problem is None else text)
+
+    # --- runtimes ---------------------------------------------------------------------------------
+
+    def runtime(self, name: str) -> StreamRuntime:
+        """The runtime of a declared stream. Raises UnknownStream. If the stream has run, this does not wait for the
+        lock: a script holds it while it starts Spark or a query, and a status must not wait for that."""
+        known, declared = self._runtimes.get(name.lower()), self.catalog.stream(name)
+        if known is not None and known.stream is declared:
+            return known
+        with self.lock:
+            found, stream = self._runtimes.get(name.lower()), self.catalog.stream(name)
+            if found is not None:
+                if stream is not None:
+                    found.redeclare(stream)
+                return found
+            if stream is None:
+                raise unknown(UnknownStream, "stream", name, self.catalog.stream_names())
+            made = StreamRuntime(stream, self._state.stream(name.lower()), self)
+            self._runtimes[name.lower()] = made
+            return made
+
+    def started(self) -> list[StreamRuntime]:
+        """The streams whose query was started and not stopped. Dead ones are included, so that their failure is
+        raised."""
+        with self.lock:
+            return [r for r in self._runtimes.values() if r.started]
+
+    # --- recovery ---------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Continue everything that ran when the state directory was last closed. A stream that cannot continue is dead,
+        with the reason; the others run."""
         self.reserve.keep()
         if any(self.catalog.running(stream) for stream in self.catalog.streams):
-            self._engine()  # without it none can run: that is an error of whoever opens the hub
+            self._launcher.ready()  # without Spark no stream can run, so that is an error of opening the hub
         for stream in self.catalog.streams:
-            self._recover(stream)
-        with self.lock:
-            self.reserve.with_room(lambda: self._change(transitions.reopened(self.catalog)))
+            self._read_failures(stream)
+        self.reserve.with_room(self.declarations.reopened)
         for stream in set(self.catalog.streams) - self._damaged.keys():
-            self._go_on_with(stream)
+            self._continue(stream)
 
-    def _go_on_with(self, stream: str) -> None:
+    def _continue(self, stream: str) -> None:
         try:
-            self.make_so({stream}, set(), patient=True)
+            self.reconcile([StreamChange(stream, patient=True)])
         except HeadraceError as problem:
             self._give_up(stream, problem)
 
-    def _recover(self, stream: str) -> HeadraceError | None:
-        """Bring the catalog in line with what the stream's directory says: a crash may have kept a failure from it.
-        What keeps that from being done makes the stream dead."""
+    def _read_failures(self, stream: str) -> HeadraceError | None:
+        """Add failures from the stream's directory that a crash kept from the catalog. Returns what makes the stream
+        unusable, if anything does; then it is dead."""
         self._damaged.pop(stream, None)
         directory = self._state.stream(stream)
         try:
             require_whole(directory)
             progress = read_progress(directory)
             killers = {q.run: q.reason for q in read_quarantine(directory).out if q.until is None}
-            self.drop_failed(stream, progress.failures | killers)
-            self.detach(stream, progress.detached)
+            found = StreamFailures(stream, progress.failures | killers, progress.detached)
+            self.drop_failed(found)
+            self._detach(found)
         except HeadraceError as problem:
             self._give_up(stream, problem)
             return problem
         return None
 
     def _give_up(self, stream: str, problem: HeadraceError) -> None:
-        """The stream is dead until it is repaired and started, or dropped. What is wrong with the disk may pass."""
+        """Mark a stream as dead until it is repaired and started, or dropped. Problems with the disk may pass, so those
+        are tried again."""
         with self.lock:
             if isinstance(problem, HubClosed):
                 return
             self._damaged[stream] = problem
             if self.catalog.running(stream):
-                self.runtime_of(stream).fail(problem.render())
+                self.runtime(stream).fail(problem.render())
             else:
-                self.runtime_of(stream).trouble = problem.render()
+                self.runtime(stream).note_trouble(problem.render())
         if isinstance(problem, DiskFull | StateUnavailable):
-            self.chores.later(stream, lambda: self._come_back(stream))
+            self._background.later(stream, partial(self._try_again, stream))
 
-    def _come_back(self, stream: str) -> None:
-        if stream in self._damaged and not self.closed and self._recover(stream) is None:
-            self._go_on_with(stream)
+    def _try_again(self, stream: str) -> None:
+        if stream in self._damaged and not self.closed and self._read_failures(stream) is None:
+            self._continue(stream)
 
-    def _later(self, act: Callable[[], None]) -> None:
-        if not self.closed:
-            self.chores.later("", act)
+    # --- scripts ----------------------------------------------------------------------------------
 
-    def release(self) -> None:
-        """End all queries at once, whatever fails on the way, and take no more bytes and chores."""
-        with contextlib.ExitStack() as steps:  # the last first
-            steps.callback(self.chores.close)
-            steps.callback(self._gateway.stop)
-            for runtime in self.runtimes.values():
-                steps.callback(runtime.close)
+    def declare(self, effects: ScriptEffects) -> DeclaredScript:
+        """Save what a script declares. Under the lock, since the draft of the script was made. Starts Spark first:
+        without it, the script has no effect."""
+        with state_errors(self._state.path):
+            before, after = self.catalog, effects.catalog
+            if any(after.running(change.stream) for change in effects.changes):
+                self._launcher.ready()
+            changes = tuple(c for c in effects.changes if after.stream(c.stream) is not None)
+            dropped = {name for name in effects.dropped if before.stream(name) is not None}
+            # Stopping and dropping must work on a full disk too.
+            leaves_only = all(c.only_leaves for c in changes) and bool(changes or dropped)
+            self.reserve.with_room(partial(self._forget, dropped), needed=leaves_only)
+            if after != self.catalog or self.declarations.unsaved:
+                # Once streams are gone, half of the script is stored, so the other half must follow.
+                must = leaves_only or bool(dropped)
+                self.reserve.with_room(partial(self.declarations.save, after), needed=must)
+        quick = tuple(p for change in effects.changes for p in change.quick)
+        return DeclaredScript(before, after, changes, quick)
 
-    def runtime_of(self, name: str) -> StreamRuntime:
-        """The running side of a stream. Raises UnknownStream. Under the lock."""
-        found, stream = self.runtimes.get(name.lower()), self.catalog.stream(name)
-        if found is not None and stream is not None:
-            found.stream = stream  # its changeable options may be others
-        if found is None:
-            if stream is None:
-                raise unknown(UnknownStream, "stream", name, self.catalog.stream_names())
-            directory = self._state.stream(name.lower())
-            found = StreamRuntime(
-                stream,
-                directory,
-                self.board,
-                self._engine,
-                self.report_failures,
-                self._instances,
-                self._gateway,
-            )
-            self.runtimes[name.lower()] = found
-        return found
+    def carry_out(self, script: DeclaredScript) -> None:
+        """Bring the streams of a script in line with it. If that fails, roll the script back and raise. A StopTimeout
+        rolls nothing back: the stop is declared, and happens when the epoch in flight ends."""
+        try:
+            for change in script.changes:
+                if change.quick and self.runtime(change.stream).running:
+                    self.reserve.with_room(partial(self.runtime(change.stream).quick_end, change.quick))
+            self.reconcile(script.changes)
+        except StopTimeout:
+            self.declarations.stopped(script.quick, "it was stopped at once")
+            raise
+        except HeadraceError:
+            self._roll_back(script)
+            raise
+        self.declarations.stopped(script.quick, "it was stopped at once")
 
-    def started(self) -> list[StreamRuntime]:
-        """The streams with a query, dead ones included: their failure must be told, not passed over."""
+    def _roll_back(self, script: DeclaredScript) -> None:
+        """Undo what a script declared, and plan its streams without it."""
+        before, after = script.before, script.after
         with self.lock:
-            return [r for r in self.runtimes.values() if r.started]
-
-    def require_open(self) -> None:
-        """Raise HubClosed if the hub is closed."""
-        if self.closed:
-            raise HubClosed("the hub is closed", advice="Open it again with headrace.connect(...).")
-
-    # --- what is declared --------------------------------------------------------------------------
-
-    def take_back(self, before: Catalog, after: Catalog, touched: set[str]) -> None:
-        """Undo a script that changed the catalog from `before` to `after`, and plan the streams in `touched` without
-        it."""
-        with self.lock:
-            self.exclusive.wait(touched | set(after.streams))
+            self.reservations.wait(script.streams | set(after.streams))
             if self.closed:
                 return
             catalog = take_back(self.catalog, before, after)
-            changed = {n for n in after.streams if not _goes_on(self.catalog.stream(n), catalog.stream(n))}
+            changed = {n for n in after.streams if not _continues(self.catalog.stream(n), catalog.stream(n))}
+            self.reserve.with_room(partial(self._forget, changed))
+            self.reserve.with_room(partial(self.declarations.save, catalog))
             cancelled = tuple(e for e in after.ended if e not in before.ended)
-            self.reserve.with_room(lambda: self.forget(changed))
-            self.reserve.with_room(lambda: self.save(catalog))
-            for name in touched & set(catalog.streams):
-                runtime, pipelines = self.runtime_of(name), catalog.running(name)
+            for name in script.streams & set(catalog.streams):
+                runtime, pipelines, exits = self.runtime(name), catalog.running(name), catalog.ended_on(name)
                 try:
-                    ended = catalog.ended_on(name)
-                    self.reserve.with_room(partial(runtime.publish, pipelines, ended, cancelled=cancelled))
-                    self.reserve.with_room(lambda name=name: self.save(self.catalog.without_ends(name)))  # type: ignore[misc]
-                except HeadraceError as problem:  # what made the script fail is raised, and tells of the stream too
-                    runtime.trouble = problem.render()
+                    self.reserve.with_room(partial(runtime.publish, pipelines, exits, cancelled=cancelled))
+                    self.reserve.with_room(partial(self._exits_published, name))
+                except HeadraceError as problem:  # the failure of the script is raised; this one is shown in the status
+                    runtime.note_trouble(problem.render())
                 if not pipelines:
                     runtime.stop()
 
-    def save(self, catalog: Catalog) -> None:
-        """Declare this, durably. Under the lock."""
-        self._file.save(catalog)
-        self.catalog = catalog
+    def _exits_published(self, stream: str) -> None:
+        """A plan version has the exits of this stream now, so the catalog need not keep them. Under the lock."""
+        self.declarations.save(self.catalog.without_ends(stream))
 
-    def _change(self, catalog: Catalog) -> bool:
-        """Save the catalog if it is another one; whether it is. Under the lock."""
-        if catalog is self.catalog:
-            return False
-        self.save(catalog)
-        return True
-
-    def forget(self, streams: set[str]) -> None:
-        """Remove streams with their pipelines, first from the catalog and then from the disk: a crash in between leaves
-        directories that nobody names, never a new stream with an old one's progress."""
-        runtimes = {name: self.runtime_of(name) for name in streams}
+    def _forget(self, streams: Collection[str]) -> None:
+        """Delete streams with their pipelines, first from the catalog and then from the disk. A crash in between leaves
+        directories without a name, never a new stream with the progress of an old one. Under the lock."""
+        runtimes = {name: self.runtime(name) for name in streams}
         if streams:
-            self.save(transitions.without_streams(self.catalog, streams))
+            self.declarations.save(transitions.without_streams(self.catalog, streams))
         for name, runtime in runtimes.items():
             runtime.forget()
-            del self.runtimes[name]
+            del self._runtimes[name]
             self._damaged.pop(name, None)
 
-    # --- what runs ---------------------------------------------------------------------------------
+    # --- reconciling ------------------------------------------------------------------------------
 
-    def make_so(
-        self,
-        streams: set[str],
-        waits: set[str],
-        graceful: Mapping[str, Sequence[PipelineDef]] = MappingProxyType({}),
-        start: bool = True,
-        *,
-        now: Collection[str] = (),
-        leaving: Collection[str] = (),
-        revived: Collection[str] = (),
-        patient: bool = False,
-    ) -> None:
-        """Bring each stream's query in line with the catalog, and wait for the new plan on those in `waits`. Pipelines
-        in `graceful` end with a barrier: this returns when everything before it is in their sinks. Without `start`, a
-        query that was stopped stays so. What goes wrong with one stream keeps no other from getting its plan.
-
-        Streams in `now` end at once when nobody needs them. On those in `leaving` nothing is started: that they are
-        damaged, or the disk is full, is no reason to fail. Those in `revived` are started again if they are dead. With
-        `patient`, a query that cannot be started is tried again.
-        """
+    def reconcile(self, changes: Collection[StreamChange]) -> None:
+        """Bring the query of each stream in line with the catalog, and wait as each change asks for. A problem with one
+        stream does not keep the others from their plans; it is raised at the end."""
         problems: list[Exception] = []
-        published: list[Published] = []
-        for name in sorted(streams):
-            with noting(problems), state_errors(self._state.stream(name)):
-                if name in self._damaged and not self._repaired(name, graceful.get(name, ()), start, leaving):
-                    continue
-                step = partial(
-                    self._publish, name, graceful.get(name, ()), start, patient, name in revived, name in leaving
-                )
-                published += self.reserve.with_room(step) if name in leaving else step()
-        for new in published:
-            with noting(problems):
-                self._follow(new, new.name in waits, new.name in now)
+        published: list[PublishedPlan] = []
+        for change in sorted(changes, key=lambda c: c.stream):
+            with _collecting(problems), state_errors(self._state.stream(change.stream)):
+                if change.stream not in self._damaged or self._repaired(change):
+                    publish = partial(self._publish, change)
+                    published += self.reserve.with_room(publish, needed=change.only_leaves)
+        for plan in published:
+            with _collecting(problems):
+                self._rollout.follow(plan)
         if problems:
-            raise weightiest(problems)
+            raise _most_important(problems)
 
-    def _repaired(self, name: str, ending: Sequence[PipelineDef], start: bool, leaving: Collection[str]) -> bool:
-        """Whether a damaged stream can run again. If not, that is raised, unless nothing is to be started there."""
-        problem = self._recover(name)
+    def _repaired(self, change: StreamChange) -> bool:
+        """True if a damaged stream can run again. If not, the problem is raised, unless nothing is to be started."""
+        problem = self._read_failures(change.stream)
         if problem is None:
             return True
-        if start and name not in leaving:
+        if change.start and not change.only_leaves:
             raise problem
-        self.stopped(ending, "its stream cannot run")
-        self._rest_dead(name)
+        self.declarations.stopped(change.graceful, "its stream cannot run")
+        self._stop_unneeded(change.stream)
         return False
 
-    def _rest_dead(self, name: str) -> None:
-        """A dead stream that nobody needs is stopped: its failure concerns nobody any more."""
+    def _stop_unneeded(self, stream: str) -> None:
+        """Stop a stream that no pipeline needs. If its query is dead, its failure no longer matters."""
         with self.lock:
-            if not self.catalog.running(name):
-                self.runtime_of(name).stop()
+            if not self.catalog.running(stream):
+                self.runtime(stream).stop()
 
-    def _publish(
-        self, name: str, ending: Sequence[PipelineDef], start: bool, patient: bool, revived: bool, leaving: bool
-    ) -> list[Published]:
-        """Publish a stream's plan and start its query if need be; nothing when there is nothing to wait for then. When
-        pipelines are only `leaving`, a dead query stays so."""
+    def _publish(self, change: StreamChange) -> list[PublishedPlan]:
+        """Publish a stream's plan and start its query if need be. Returns nothing when there is nothing to wait for."""
+        name = change.stream
         with self.lock:
-            self.exclusive.wait({name})
-            self.require_open()
-            runtime, ack = self.runtime_of(name), None
-            pipelines = self.catalog.running(name)
-            ended = self.catalog.ended_on(name)
-            if not pipelines and not ended and not runtime.running:
-                self._rest_dead(name)
+            self.reservations.wait({name})
+            self.declarations.require_open()
+            runtime, ack = self.runtime(name), None
+            pipelines, exits = self.catalog.running(name), self.catalog.ended_on(name)
+            if not pipelines and not exits and not runtime.running:
+                self._stop_unneeded(name)
                 return []
-            if ending and runtime.running:  # before the plan: its first epoch is to carry the barrier
+            if change.graceful and runtime.running:  # before the plan, whose first epoch must carry the barrier
                 ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
-            version = runtime.publish(pipelines, ended)
-            dropped = tuple(left.pipeline for left in ended if left.drop and not left.flush)
-            if leaving and runtime.state == "dead":
-                runtime.leave_out(dropped, version - 1)  # whoever starts it again gets rid of them
+            version = runtime.publish(pipelines, exits)
+            dropped = tuple(e.pipeline for e in exits if e.drop and not e.flush)
+            start = change.start and bool(pipelines)
+            if change.only_leaves and runtime.state == "dead":  # it stays dead
+                runtime.leave_out(dropped, version - 1)
                 start = False
-            if start and pipelines:
-                self._change(transitions.going_on(self.catalog, name))
-                known = self._starting.get(name, {})
-                keys = transitions.starting(self.catalog, name)
-                self._starting[name] = {key: known.get(key, version) for key in keys}
-            if ended:
-                self.save(self.catalog.without_ends(name))
-            if pipelines and start:
-                if revived:
-                    runtime.revive()
-                else:
-                    runtime.start(patient)
-            elif not runtime.running:
-                self.stopped(ending, "its stream was not running")
-                self._rest_dead(name)
-                return []  # the eof waits in the plan for the stream's next epoch
-            return [Published(name, runtime, version, bool(pipelines), ending, ack, dropped, leaving)]
-
-    def _follow(self, new: Published, wait: bool, now: bool) -> None:
-        """Wait until what was published is in force. With `now`, a query that nobody needs is stopped instead."""
-        if now and not new.needed and new.ack is None:
-            with self.lock:
-                if not self.catalog.running(new.name):
-                    new.runtime.stop()
-            return
-        if now and not wait:
-            self.chores.later(new.name, lambda: self._unstick(new), STUCK_SECONDS)
-        patience = DRAIN_SECONDS
-        try:
-            if wait or not new.needed:
-                if self._came(new, wait):
-                    self._planned(new.name, new.version)
-                else:
-                    patience = 0.0
-            if new.ack is not None:
-                self._await_end(new.name, new.ack, new.ending)
-        except (StartTimeout, StopTimeout):
-            if not new.needed:
-                self._rest_later(new)
-            raise
-        if not new.needed:
-            self._rest(new, patience)
-
-    def _came(self, new: Published, wait: bool) -> bool:
-        """Wait for the first epoch with what was published; whether it came. With `wait`, an epoch in flight that does
-        not end, or fails again and again, is run again without the pipelines that were dropped: they may be to blame.
-        If that does not help, they are gone all the same."""
-        drops = wait and new.dropped and new.ack is None
-        try:
-            new.runtime.wait_planned(
-                new.version, min(STUCK_SECONDS, self.start_timeout) if drops else self.start_timeout
+            if start:
+                self.declarations.starting(name, version)
+            if exits:
+                self._exits_published(name)
+            if start:
+                runtime.revive() if change.revive else runtime.start(change.patient)
+            elif not runtime.running:  # the exits wait in the plan for the stream's next epoch
+                self.declarations.stopped(change.graceful, "its stream was not running")
+                self._stop_unneeded(name)
+                return []
+            plan = PublishedPlan(
+                change=change,
+                runtime=runtime,
+                version=version,
+                needed=bool(pipelines),
+                ack=ack,
+                dropped=dropped,
             )
-        except (StartTimeout, StreamFailed):
-            if not drops:
-                raise
-            if not new.needed:
-                return False
-            self._unstick(new)
-            try:
-                new.runtime.wait_planned(new.version, self.start_timeout)
-            except StreamFailed:
-                if new.leaving:
-                    return False
-                raise
-        return True
+            return [plan]
 
-    def _unstick(self, new: Published) -> None:
-        """Run the epoch in flight again without the pipelines that were dropped, unless it has ended meanwhile."""
-        if new.dropped and not new.reached and new.runtime.running:
-            new.runtime.run_again_without(new.dropped, new.version - 1)
+    # --- savepoints -------------------------------------------------------------------------------
 
-    def _rest_later(self, new: Published) -> None:
-        """Stop the query of a stream that nobody needs when it has come to the plan that says so."""
-        if new.reached:
-            self._rest(new)
-        elif new.runtime.running:
-            self.chores.later(new.name, lambda: self._rest_later(new))
+    def savepoint(self, target: Path, stream: str | None, timeout: float) -> Path:
+        """Copy a stream, or all of them, to `target` at a barrier. Scripts about these streams wait until then."""
+        with contextlib.ExitStack() as reserved:
+            with self.lock:
+                streams = self._to_copy(stream)
+                while not self.reservations.is_free(streams):
+                    if not self.reservations.wait(streams, timeout):
+                        raise savepoints.too_late(streams, timeout)
+                    streams = self._to_copy(stream)
+                reserved.enter_context(self.reservations.reserve(streams))
+            return savepoints.take(
+                target, streams, catalog=self.declarations.current, timeout=timeout, vault=self.vault
+            )
 
-    def _rest(self, new: Published, patience: float = DRAIN_SECONDS) -> None:
-        """Stop the query of a stream that nobody needs."""
-        runtime = new.runtime
-        runtime.hold(patience)  # the last eof is committed before the query stops
-        with self.lock:
-            if self.closed or self.runtimes.get(new.name) is not runtime:
-                return
-            if self.catalog.running(new.name):  # somebody has joined meanwhile
-                runtime.release()
-            else:
-                runtime.stop()
-
-    def _await_end(self, stream: str, ack: Future[Ack], ending: Sequence[PipelineDef]) -> None:
-        """Wait until all rows before a graceful end are in the sinks; the pipelines are stopped then, at the latest
-        when the barrier comes through after all."""
-        ack.add_done_callback(lambda done: self.chores.put(stream, lambda: self.stopped(ending, end_of(done))))
-        try:
-            ack.result(DRAIN_SECONDS)
-        except TimeoutError:
-            names = ", ".join(p.name for p in ending)
-            raise StopTimeout(
-                f"{names} did not come to an end in {DRAIN_SECONDS:g} s",
-                advice="It ends when the epoch in flight is committed. STOP PIPELINE ... NOW does not wait for that.",
-                names=names,
-            ) from None
-        self.stopped(ending, end_of(ack))
-
-    # --- states -----------------------------------------------------------------------------------
-
-    def _planned(self, stream: str, version: int) -> None:
-        """An epoch with this plan version was planned: who waited for it runs."""
-        with self.lock:
-            waiting = self._starting.get(stream, {})
-            now = {key for key, first in waiting.items() if first <= version}
-            if now and not self.closed:
-                self._change(transitions.planned(self.catalog, stream, now))
-                self._starting[stream] = {key: first for key, first in waiting.items() if key not in now}
-
-    def stopped(self, pipelines: Sequence[PipelineDef], reason: str) -> None:
-        """These have come to their end."""
-        with self.lock:
-            if not self.closed:
-                self._change(transitions.stopped(self.catalog, pipelines, reason))
-
-    def finished(self, pipelines: Sequence[PipelineDef]) -> None:
-        """The source of these has ended. Under the lock."""
-        self._change(self.catalog.marked([p.instance for p in pipelines], "finished", "its source has ended"))
-
-    # --- what happens -----------------------------------------------------------------------------
-
-    def _on_notice(self, notice: dict[str, Any]) -> None:
-        runtime = self.runtimes.get(str(notice.get("stream", "")).lower())
-        if runtime is not None:
-            runtime.on_notice(notice)
-            name, plan = runtime.stream.name.lower(), int(notice.get("plan", 0))
-            if any(first <= plan for first in self._starting.get(name, {}).values()):
-                self.chores.put(name, lambda: self._planned(name, plan))
-
-    def _instances(self) -> set[int]:
-        """The instances that are declared. Called in Spark's streaming thread too: a catalog never changes."""
-        return {record.definition.instance for record in self.catalog.pipelines.values()}
-
-    def report_failures(self, stream: str, failures: dict[str, str], detached: dict[str, dict[str, str]]) -> None:
-        """Called in Spark's streaming thread, which must not wait for the hub's lock. Both are by `PipelineDef.run`."""
-        if detached:
-            self.chores.put(stream, lambda: self.detach(stream, detached))
-        if failures:
-            self.chores.put(stream, lambda: self.drop_failed(stream, failures))
-        if not failures and not detached:  # who is to be measured alone has changed
-            self.chores.put(stream, lambda: self.make_so({stream.lower()}, set(), start=False))
-
-    def _chore_done(self, stream: str, problem: Exception | None) -> None:
-        runtime = self.runtimes.get(stream.lower())
-        if runtime is not None:
-            said = problem.render() if isinstance(problem, HeadraceError) else f"{type(problem).__name__}: {problem}"
-            runtime.trouble = "" if problem is None else said
-
-    def drop_failed(self, stream: str, failures: dict[str, str]) -> None:
-        """The next plan version does without the pipelines that failed; their error is kept."""
-        with self.lock:
-            self.require_open()
-            names = {p.run: p.name for p in self.catalog.running(stream)}
-            if not self._change(transitions.failed(self.catalog, stream, failures)):
-                return
-        for run, reason in failures.items():
-            name = names.get(run, run)
-            noted = facts("pipeline_failed", code_of(reason), stream=stream, pipeline=name)
-            _log.error("pipeline %s failed: %s", name, reason, extra=noted)
-        self.make_so({stream.lower()}, set(), start=False)
-
-    def detach(self, stream: str, detached: Mapping[str, dict[str, str]]) -> None:
-        """The next plan version writes no longer to the sinks that failed; their pipelines go on with the others."""
-        with self.lock:
-            self.require_open()
-            names = {p.run: p.name for p in self.catalog.running(stream)}
-            if not self._change(transitions.detached(self.catalog, stream, detached)):
-                return
-        for run, sinks in detached.items():
-            for sink, reason in sinks.items():
-                name = names.get(run, run)
-                noted = facts("sink_detached", code_of(reason), stream=stream, pipeline=name, sink=sink)
-                _log.warning("pipeline %s goes on without sink %s: %s", name, sink, reason, extra=noted)
-        self.make_so({stream.lower()}, set(), start=False)
+    def _to_copy(self, stream: str | None) -> dict[str, StreamRuntime]:
+        self.declarations.require_open()
+        names = [stream.lower()] if stream is not None else sorted(self.catalog.streams)
+        if not names:
+            raise UnknownStream("there is no stream to take a savepoint of", advice="Create one first.")
+        return {name: self.runtime(name) for name in names}
 
 
-def _goes_on(old: StreamDef | None, new: StreamDef | None) -> bool:
-    """Whether a stream that is declared as `new` instead of `old` keeps what it has read."""
+def _continues(old: StreamDef | None, new: StreamDef | None) -> bool:
+    """True if a stream that is declared as `new` instead of `old` keeps its progress."""
     return old is new or (old is not None and new is not None and keeps_progress(old, new))
+
+
+@contextlib.contextmanager
+def _collecting(problems: list[Exception]) -> Iterator[None]:
+    """Add an error in the block to `problems` instead of raising it."""
+    try:
+        yield
+    except Exception as problem:
+        problems.append(problem)
+
+
+def _most_important(problems: list[Exception]) -> Exception:
+    """The error to raise, with the others as notes. A StopTimeout comes last, because only it keeps a script in
+    force."""
+    first, *others = sorted(problems, key=lambda p: (isinstance(p, StopTimeout), not isinstance(p, HeadraceError)))
+    for other in others:
+        first.add_note(f"also: {other}")
+    return first

@@ -1,6 +1,6 @@
-"""What to say when a statement declares something that exists: is it the same, is it kept, what is lost.
+"""Answers and errors for a CREATE of something that exists: whether it is the same, is kept, or loses its progress.
 
-Pure text and comparison; `headrace.hub.draft` applies the statements.
+Pure text and comparison. `headrace.hub.draft` applies the statements.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from headrace.sources import SOURCES
 
 
 def as_declared(kind: str, name: str) -> Result:
-    """A CREATE that says what is declared already."""
+    """The answer to a CREATE that changes nothing."""
     return Result(f"{kind} {name} is as declared")
 
 
 def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
-    """Whether a pipeline that was planned now is the one that is declared, whatever instance it would be."""
+    """True if a newly planned pipeline is the declared one, apart from its instance."""
     alike = replace(
-        new, instance=declared.instance, buckets=declared.buckets, heir_of=declared.heir_of, life=declared.life
+        new,
+        instance=declared.instance,
+        buckets=declared.buckets,
+        heir_of=declared.heir_of,
+        generation=declared.generation,
     )
     return replace(alike, sql="") == replace(declared, sql="")
 
@@ -40,25 +44,25 @@ def kept(kind: str, name: str, same: bool) -> Result:
 
 
 def lost_with(stream: StreamDef) -> str:
-    """What is lost with a stream's progress, as a sentence."""
+    """A sentence that says what is lost with the progress of a stream."""
     if SOURCES[stream.source].pushed:
-        return f"What waits in the journal of stream {stream.name} and was not read is deleted."
+        return f"Records in the journal of stream {stream.name} that were not read are deleted."
     return (
-        f"Stream {stream.name} forgets what it has read: a new one over the same input reads all of it again (unless "
-        "start = 'latest'), and sinks that keep their rows get the old rows a second time."
+        f"Stream {stream.name} loses its progress: a new stream over the same input reads all of it again (unless "
+        "start = 'latest'), and sinks that keep rows get the old rows a second time."
     )
 
 
 def replaced(stream: StreamDef) -> Result:
     """The answer to CREATE OR REPLACE STREAM over another definition."""
-    return Result(f"replaced stream {stream.name}; it begins anew", warnings=(lost_with(stream),))
+    return Result(f"replaced stream {stream.name}; it starts from the beginning", warnings=(lost_with(stream),))
 
 
 def changed_options(old: StreamDef, new: StreamDef) -> Result:
-    """The answer to CREATE OR REPLACE STREAM when the stream goes on where it was."""
+    """The answer to CREATE OR REPLACE STREAM when the stream keeps its progress."""
     names = sorted(k for k in old.options.keys() | new.options.keys() if old.options.get(k) != new.options.get(k))
-    said = ", ".join(f"{k} = '{new.options[k]}'" if k in new.options else f"{k} by default" for k in names)
-    return Result(f"changed stream {new.name}: {said}; it goes on where it was")
+    options = ", ".join(f"{k} = '{new.options[k]}'" if k in new.options else f"{k} by default" for k in names)
+    return Result(f"changed stream {new.name}: {options}; it goes on where it was")
 
 
 def exists(kind: str, name: str, span: Span) -> AlreadyExists:
@@ -71,13 +75,13 @@ def exists(kind: str, name: str, span: Span) -> AlreadyExists:
     )
 
 
-def stream_exists(old: StreamDef, goes_on: bool, span: Span) -> AlreadyExists:
-    """The error for a CREATE STREAM over another definition; `goes_on` if replacing it would lose nothing."""
+def stream_exists(old: StreamDef, continues: bool, span: Span) -> AlreadyExists:
+    """The error for a CREATE STREAM over another definition. `continues` if replacing it would lose nothing."""
     advice = (
         "CREATE OR REPLACE STREAM changes it; the stream goes on where it was, with its pipelines."
-        if goes_on
-        else f"CREATE OR REPLACE STREAM, or another name, begins anew. {lost_with(old)} "
-        "To keep the rows apart, let the pipelines write to other sinks."
+        if continues
+        else f"CREATE OR REPLACE STREAM, or another name, starts from the beginning. {lost_with(old)} "
+        "To keep old and new rows apart, let the pipelines write to other sinks."
     )
     problem = exists("stream", old.name, span)
     problem.advice = advice

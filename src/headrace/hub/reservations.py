@@ -1,4 +1,4 @@
-"""Streams that one thread has for itself for a while: to copy them as they stand, or to bring them to their end."""
+"""Streams that one operation has reserved: a savepoint while it copies them, or a shutdown while it stops them."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ import threading
 from collections.abc import Collection, Iterator
 
 
-class Exclusive:
-    """Who is had by whom in one hub. `lock` is the hub's; waiting lets go of it.
+class StreamReservations:
+    """Tracks which streams of a hub are reserved. `lock` is the hub's lock; waiting releases it.
 
-    A savepoint takes the streams that it copies, and a shutdown those that it stops: while they are taken no script
-    starts, drops or replaces them, and neither begins before the other is done.
+    A savepoint reserves the streams that it copies, and a shutdown those that it stops. No script starts, drops or
+    replaces a reserved stream, and neither operation begins before the other is done.
     """
 
     def __init__(self, lock: threading.RLock) -> None:
         self._freed = threading.Condition(lock)
-        self._taken: set[str] = set()
+        self._reserved: set[str] = set()
 
     def is_free(self, streams: Collection[str]) -> bool:
-        """Whether nobody has any of these. Under the lock."""
-        return self._taken.isdisjoint(streams)
+        """True if none of these streams is reserved. Under the lock."""
+        return self._reserved.isdisjoint(streams)
 
     def wait(self, streams: Collection[str], timeout: float | None = None) -> bool:
-        """Wait until nobody has any of these; whether that came in time. Under the lock: until it is let go of, nobody
-        takes them, and all that was read before may be outdated."""
+        """Wait until none of these streams is reserved. True if that happened in time. Under the lock, which is
+        released while this waits: the catalog may have changed when it returns."""
         return self._freed.wait_for(lambda: self.is_free(streams), timeout)
 
     @contextlib.contextmanager
-    def taken(self, streams: Collection[str]) -> Iterator[None]:
-        """Have those of these streams that are free. Enter it under the lock, and let go of that inside."""
-        mine = set(streams) - self._taken
-        self._taken |= mine
+    def reserve(self, streams: Collection[str]) -> Iterator[None]:
+        """Reserve those of these streams that are free, until the block ends. Enter it under the lock, and release the
+        lock inside."""
+        mine = set(streams) - self._reserved
+        self._reserved |= mine
         try:
             yield
         finally:
             with self._freed:
-                self._taken -= mine
+                self._reserved -= mine
                 self._freed.notify_all()

@@ -1,4 +1,4 @@
-"""Room on the disk that is kept for stopping: a file of the state directory that is removed when the disk is full."""
+"""Disk space that is kept for stopping: a file of the state directory that is deleted when the disk is full."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from headrace.base.background import BackgroundQueue
 from headrace.errors import DiskFull
 
-# Stopping writes a catalog, plan versions, holds and the progress of the epochs in flight: some 100 KB.
+# Stopping writes a catalog, plan versions, holds and the progress of the epochs in flight: about 100 KB.
 RESERVE_BYTES = 4 * 1024 * 1024
 T = TypeVar("T")
 
 
 class Reserve:
-    """The reserve of one state directory. `later` calls a function after some time. Any thread may call."""
+    """The reserve of one state directory. Any thread may call."""
 
-    def __init__(self, directory: Path, later: Callable[[Callable[[], None]], None]) -> None:
-        self._file, self._later = directory / "reserve", later
+    def __init__(self, directory: Path, background: BackgroundQueue) -> None:
+        self._file, self._background = directory / "reserve", background
 
-    def with_room(self, act: Callable[[], T]) -> T:
-        """Do what must get through on a full disk: with the reserve released when there is no room otherwise."""
+    def with_room(self, act: Callable[[], T], *, needed: bool = True) -> T:
+        """Call `act`. If the disk is full and the call is `needed`, release the reserve and call it again."""
         try:
             return act()
         except DiskFull:
-            if not self.release():
+            if not needed or not self.release():
                 raise
-            self._later(self.keep)
+            self._background.later("", self.keep)
             return act()
 
     def keep(self) -> None:
-        """Make the file unless it is there: now, or when there is room."""
-        if not self._made():
-            self._later(self.keep)
+        """Create the file unless it exists. If there is no room, try again later."""
+        if not self._created():
+            self._background.later("", self.keep)
 
-    def _made(self) -> bool:
+    def _created(self) -> bool:
         if self._file.exists():
             return True
         half = self._file.with_name(".reserve")
@@ -54,7 +55,7 @@ class Reserve:
         return True
 
     def release(self) -> bool:
-        """Give the room to whoever writes next; whether there was any."""
+        """Delete the file, so that the next write has room. True if there was a file."""
         try:
             self._file.unlink()
         except OSError:

@@ -1,4 +1,4 @@
-"""What `hub.sql` gives back: one result per statement, readable as text, as Arrow, and in a notebook."""
+"""The result of a statement, readable as text, as an Arrow table, and in a notebook."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Result:
-    """`text` is the message, or empty when there is a `table`. `warnings` are what the user should know besides."""
+    """A message in `text`, or a `table`. `warnings` are for the user to read."""
 
     text: str = ""
     table: pa.Table | None = None
     warnings: tuple[str, ...] = ()
 
     def render(self) -> str:
-        """For a terminal: the message, or the table with aligned columns, and then the warnings."""
-        told = [f"  warning: {warning}" for warning in self.warnings]
+        """The message, or the table with aligned columns, followed by the warnings."""
+        warnings = [f"  warning: {warning}" for warning in self.warnings]
         if self.table is None:
-            return "\n".join([self.text, *told])
+            return "\n".join([self.text, *warnings])
         names = self.table.column_names
         rows = [["" if v is None else str(v) for v in row.values()] for row in self.table.to_pylist()]
         widths = (
@@ -31,7 +31,7 @@ class Result:
         )
         lines = ["  ".join(n.ljust(w) for n, w in zip(names, widths, strict=True)).rstrip()]
         lines += ["  ".join(v.ljust(w) for v, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-        return "\n".join([*lines, *told])
+        return "\n".join([*lines, *warnings])
 
     def __str__(self) -> str:
         return self.render()
@@ -44,11 +44,11 @@ class Result:
             "<tr>" + "".join(f"<td>{html.escape('' if v is None else str(v))}</td>" for v in row.values()) + "</tr>"
             for row in self.table.to_pylist()
         )
-        told = "".join(f"<p>warning: {html.escape(warning)}</p>" for warning in self.warnings)
-        return f"<table><tr>{head}</tr>{body}</table>{told}"
+        warnings = "".join(f"<p>warning: {html.escape(warning)}</p>" for warning in self.warnings)
+        return f"<table><tr>{head}</tr>{body}</table>{warnings}"
 
 
 def table_result(names: list[str], rows: list[list[object]], warnings: Iterable[str] = ()) -> Result:
-    """A result from rows of plain values."""
+    """A table result from rows of plain values."""
     columns = [pa.array([None if r[i] is None else str(r[i]) for r in rows], pa.string()) for i in range(len(names))]
     return Result(table=pa.table(columns, names=names), warnings=tuple(warnings))

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from headrace.model.schema import DataType, parse_type
 
 T = TypeVar("T")
+_KEY = "stored"
 
 
 def dump(value: object) -> str:
@@ -32,7 +33,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, DataType):
         return value.ddl
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {key: _plain(getattr(value, name)) for key, name in _names(type(value)).items()}
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple | list):
@@ -40,6 +41,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     return value
+
+
+def stored_as(key: str, *, default: T) -> T:
+    """A dataclass field with this default that is stored under `key`. A renamed field keeps its old key, so that
+    existing files can still be read."""
+    return dataclasses.field(default=default, metadata={_KEY: key})
+
+
+@cache
+def _names(kind: Any) -> dict[str, str]:
+    """The fields of a dataclass by the key that they are stored under."""
+    return {f.metadata.get(_KEY, f.name): f.name for f in dataclasses.fields(kind)}
 
 
 @cache
@@ -67,6 +80,7 @@ def _build(kind: Any, data: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, DataType):
         return parse_type(_require(data, str))
     if dataclasses.is_dataclass(kind):
-        hints, data = _hints(typing.cast(type, kind)), _require(data, dict)
-        return typing.cast(type, kind)(**{k: _build(hints[k], v) for k, v in data.items() if k in hints})
+        names, hints = _names(typing.cast(type, kind)), _hints(typing.cast(type, kind))
+        given = {names[k]: v for k, v in _require(data, dict).items() if k in names}
+        return typing.cast(type, kind)(**{name: _build(hints[name], v) for name, v in given.items()})
     return data

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+from headrace.model.codec import stored_as
 from headrace.model.schema import BIGINT, BINARY, STRING, DataType, Field, Schema, View
 
 # When a group is emitted: once, when its window closes; in every epoch that changed it; once, when it first appears.
@@ -247,8 +248,8 @@ class PipelineDef:
     """One instance of a declared pipeline. `instance` is never reused (docs/design/2026-11-16-founding.md).
 
     `heir_of` is the instance whose lanes and state it took over, because it replaced a pipeline with the same Ring 1
-    program. More than `max_groups` open groups stop it. `late` is None when late rows are only counted. `life` counts
-    how often it was started again: a sink that was detached in an earlier life is written to again.
+    program. More than `max_groups` open groups stop it. `late` is None when late rows are only counted. `generation`
+    counts how often it was started again: a sink that was detached in an earlier generation is written to again.
     """
 
     name: str
@@ -260,7 +261,7 @@ class PipelineDef:
     heir_of: int | None = None
     max_groups: int = MAX_GROUPS
     late: LateRows | None = None
-    life: int = 0
+    generation: int = stored_as("life", default=0)
 
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:
@@ -270,8 +271,8 @@ class PipelineDef:
 
     @property
     def run(self) -> str:
-        """Tells this life of the instance from the others."""
-        return f"{self.instance}/{self.life}"
+        """Tells this generation of the instance from the others."""
+        return f"{self.instance}/{self.generation}"
 
     @property
     def lane(self) -> int:
@@ -293,7 +294,7 @@ def _columns(expressions: tuple[Expression, ...]) -> Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class PipelineExit:
     """An instance that left the plan: its lanes get an eof, which emits what is open (`flush`) and forgets the state
     (`drop`) or keeps it for a later start. `number` is the end's own, from the counter of instances."""
 
@@ -322,7 +323,7 @@ class PlanVersion:
     stream: StreamDef
     pipelines: tuple[PipelineDef, ...]
     ending: bool = False
-    left: tuple[Left, ...] = ()
+    left: tuple[PipelineExit, ...] = ()
     alone: tuple[int, ...] = ()
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.bridge.reports import PlannedEpoch
-from headrace.model.program import Left, PlanVersion
+from headrace.model.program import PipelineExit, PlanVersion
 from headrace.sources.base import InputSplit
 
 
@@ -18,4 +18,4 @@ class TaskInput:
     split: InputSplit | None
     task: int
     planned: PlannedEpoch
-    leaving: tuple[Left, ...] = ()
+    leaving: tuple[PipelineExit, ...] = ()

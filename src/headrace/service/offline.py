@@ -6,23 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.unknown import unknown
-from headrace.errors import HubNotRunning, MissingFile, UnknownPipeline, UnknownStream
-from headrace.hub.describe import describe, show
+from headrace.errors import HubNotRunning, MissingFile, UnknownStream
 from headrace.hub.draft import Draft
-from headrace.hub.objects import Pipeline, Stream
 from headrace.hub.results import Result
 from headrace.model.program import Meaning, PipelineDef, StreamDef
-from headrace.model.status import StreamStatus
+from headrace.model.status import StreamState, StreamStatus
 from headrace.sql import Describe, Explain, Show, ShowCreate, parse_script
-from headrace.state.catalog import Catalog, PipelineRecord
+from headrace.state.catalog import Catalog
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Progress, read_progress
 from headrace.state.sealing import read_sealed
 from headrace.state.state_dir import StateDir, require_known_format
-from headrace.stream.history import History
 from headrace.stream.intake import read_dropped
-from headrace.stream.planner_watch import Watch
-from headrace.stream.stream_status import status_of
+from headrace.stream.stream_status import QueryFacts, StoredStream
 
 _READING = (Show, ShowCreate, Describe, Explain)
 
@@ -53,37 +49,12 @@ class OfflineHub:
                     span=statement.span,
                     path=str(self.directory),
                 )
-        hub: Any = self
-        draft = Draft(
-            self.catalog,
-            self._meaning(),
-            1,
-            describe=lambda catalog, kind, name: describe(hub, catalog, kind, name),
-            show=lambda catalog, kind: show(hub, catalog, kind),
-        )
+        draft = Draft(self.catalog, self._meaning(), buckets=1, streams=self)
         return [draft.apply(statement) for statement in statements]
 
     def _meaning(self) -> Meaning:
         records = self.catalog.pipelines.values()
         return next((r.definition.program.meaning for r in records), Meaning())
-
-    # --- what describing needs of a hub -----------------------------------------------------------
-
-    @property
-    def streams(self) -> dict[str, Stream]:
-        hub: Any = self
-        return {s.name: Stream(hub, s.name) for s in self.catalog.streams.values()}
-
-    @property
-    def pipelines(self) -> dict[str, Pipeline]:
-        hub: Any = self
-        return {p.definition.name: Pipeline(hub, p.definition.name) for p in self.catalog.pipelines.values()}
-
-    def record(self, name: str) -> PipelineRecord:
-        found = self.catalog.pipeline(name)
-        if found is None:
-            raise unknown(UnknownPipeline, "pipeline", name, self.catalog.pipeline_names())
-        return found
 
     def runtime(self, name: str) -> OfflineRuntime:
         stream = self.catalog.stream(name)
@@ -96,7 +67,7 @@ class OfflineRuntime:
     """A stream that does not run, as far as describing it needs."""
 
     running = False
-    state = "stopped"
+    state: StreamState = "stopped"
     problem = ""
 
     def __init__(self, stream: StreamDef, directory: Path) -> None:
@@ -117,6 +88,5 @@ class OfflineRuntime:
         return {}
 
     def status(self) -> StreamStatus:
-        history = History(self.stream, self.plans)
-        dropped = read_dropped(self.directory)
-        return status_of(self.stream, self.directory, self.plans, Watch(), history, None, None, None, "", dropped)
+        stored = StoredStream(self.stream, self.directory, self.plans)
+        return stored.status(QueryFacts(dropped=read_dropped(self.directory)))

@@ -25,7 +25,7 @@ from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.bridge.reports import PlannedEpoch
 from headrace.control.log import SignalLog, next_cut
 from headrace.model.codec import dump
-from headrace.model.program import Left, PlanVersion, StreamDef
+from headrace.model.program import PipelineExit, PlanVersion, StreamDef
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
@@ -34,7 +34,7 @@ from headrace.sources.base import InputSplit, StreamSource
 from headrace.spark.offset import Offset
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
-from headrace.state.notices import send_notice
+from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlanned, SourceIdle, send_notice
 from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import HOLD, Applied, Progress, lost_progress, mismatch, read_progress, write_applied
 from headrace.state.quarantine import Quarantine, read_quarantine
@@ -50,7 +50,7 @@ class EpochPartition(InputPartition):
     split: InputSplit | None
     task: int
     planned: PlannedEpoch
-    leaving: tuple[Left, ...] = ()
+    leaving: tuple[PipelineExit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class EpochPlan:
 
     plan: PlanVersion
     text: str
-    leaving: tuple[Left, ...]
+    leaving: tuple[PipelineExit, ...]
     out: tuple[int, ...]
 
 
@@ -121,7 +121,7 @@ class EpochPlanner:
         self._began = time.monotonic()
         at = Offset.parse(start)
         if self._held(at):
-            self._notify("held", epoch=start["epoch"])
+            self._notify(PlanningHeld(stream=self.stream.name, pid=os.getpid()))
             return start
         progress = self._progress(at.epoch)
         if progress.epoch != at.epoch:
@@ -138,7 +138,8 @@ class EpochPlanner:
         waiting = self._waiting(at.source, progress) if source != at.source else 0
         if self.batcher.cut(waiting, closed=progress.closed > 0, urgent=urgent) is None:
             if waiting == 0:
-                self._notify("idle", plan=plan, epoch=start["epoch"], exhausted=self.source.exhausted(source))
+                exhausted = self.source.exhausted(source)
+                self._notify(SourceIdle(stream=self.stream.name, pid=os.getpid(), plan=plan, exhausted=exhausted))
             return start
         return Offset(
             source=source,
@@ -205,9 +206,17 @@ class EpochPlanner:
             self._write_applied(until, chosen)
             backlog = self.source.backlog(end["source"])
             took = round((time.monotonic() - began) * 1000, 3)
-            self._notify("planned", plan=chosen.plan.version, epoch=end["epoch"], backlog=backlog, ms=took)
+            notice: Notice = EpochPlanned(
+                stream=self.stream.name,
+                pid=os.getpid(),
+                plan=chosen.plan.version,
+                epoch=until.epoch,
+                backlog=backlog,
+                planning_ms=took,
+            )
         else:
-            self._notify("probing", epoch=end["epoch"])
+            notice = ProbePlanned(stream=self.stream.name, pid=os.getpid(), epoch=until.epoch)
+        self._notify(notice)
         planned = PlannedEpoch(
             epoch=until.epoch,
             tasks=len(splits),
@@ -260,8 +269,8 @@ class EpochPlanner:
     def commit(self, end: dict[str, Any]) -> None:
         self.source.commit(end["source"])
 
-    def _notify(self, kind: Any, **facts: Any) -> None:
-        send_notice(self.port, self.token, self.stream.name, kind, pid=os.getpid(), **facts)
+    def _notify(self, notice: Notice) -> None:
+        send_notice(self.port, self.token, notice)
 
 
 def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.RecordBatch]:

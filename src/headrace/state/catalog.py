@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from headrace.base.durable import state_errors, write_atomic
 from headrace.errors import ExternalError, StateDamaged
 from headrace.model.codec import dump
-from headrace.model.program import Left, PipelineDef, SinkDef, StreamDef
+from headrace.model.program import PipelineDef, PipelineExit, SinkDef, StreamDef
 from headrace.model.status import State, StateChange
 from headrace.model.stored import store_text, stored
 from headrace.state.lifecycle import Desired, desired_in, follow
@@ -78,7 +78,7 @@ class Catalog:
     streams: dict[str, StreamDef] = field(default_factory=dict)
     sinks: dict[str, SinkDef] = field(default_factory=dict)
     pipelines: dict[str, PipelineRecord] = field(default_factory=dict)
-    ended: tuple[Left, ...] = ()
+    ended: tuple[PipelineExit, ...] = ()
 
     def stream(self, name: str) -> StreamDef | None:
         return self.streams.get(name.lower())
@@ -141,7 +141,7 @@ class Catalog:
 
     def with_end(self, pipeline: PipelineDef, flush: bool, drop: bool = True) -> Catalog:
         """Record the end of an instance. It can be started again later, with its state unless that is dropped."""
-        left = Left(pipeline, flush, self.next_instance, drop)
+        left = PipelineExit(pipeline, flush, self.next_instance, drop)
         return replace(self, ended=(*self.ended, left), next_instance=self.next_instance + 1)
 
     def without_stop(self, instance: int) -> Catalog:
@@ -149,7 +149,7 @@ class Catalog:
         kept = tuple(e for e in self.ended if e.drop or e.pipeline.instance != instance)
         return replace(self, ended=kept) if kept != self.ended else self
 
-    def ended_on(self, stream: str) -> tuple[Left, ...]:
+    def ended_on(self, stream: str) -> tuple[PipelineExit, ...]:
         """The ends of a stream's pipelines that no plan version contains yet."""
         return tuple(e for e in self.ended if e.pipeline.program.stream.lower() == stream.lower())
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headrace.model.codec import stored_as
 from headrace.model.program import PipelineDef, PlanVersion
 from headrace.model.stored import store, stored
 
@@ -25,13 +26,13 @@ class Quarantined:
     instance: int
     reason: str
     until: int | None = None
-    life: int = 0
+    generation: int = stored_as("life", default=0)
     ended: bool = False
 
     @property
     def run(self) -> str:
         """As `PipelineDef.run`."""
-        return f"{self.instance}/{self.life}"
+        return f"{self.instance}/{self.generation}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Quarantine:
         """Leave these pipelines out of epochs with plan versions up to `version`: they were stopped at once or
         dropped."""
         known = {(q.run, q.until) for q in self.out}
-        new = (Quarantined(p.instance, reason, version, p.life, ended=True) for p in pipelines)
+        new = (Quarantined(p.instance, reason, version, p.generation, ended=True) for p in pipelines)
         return replace(self, out=(*self.out, *(q for q in new if (q.run, q.until) not in known)))
 
     def apply(self, plan: PlanVersion) -> PlanVersion:

@@ -39,10 +39,10 @@ def planned(catalog: Catalog, stream: str, runs: Collection[str]) -> Catalog:
 
 
 def stopped(catalog: Catalog, pipelines: Sequence[PipelineDef], reason: str) -> Catalog:
-    """These have come to their end. One that was started again meanwhile has another life, and is left alone."""
-    ended = {(p.instance, p.life) for p in pipelines}
+    """These have come to their end. One that was started again meanwhile has another generation, and is left alone."""
+    ended = {(p.instance, p.generation) for p in pipelines}
     now = [r.definition for r in catalog.pipelines.values() if r.state == "stopping"]
-    return catalog.marked([d.instance for d in now if (d.instance, d.life) in ended], "stopped", reason)
+    return catalog.marked([d.instance for d in now if (d.instance, d.generation) in ended], "stopped", reason)
 
 
 def failed(catalog: Catalog, stream: str, failures: Mapping[str, str]) -> Catalog:

@@ -1,7 +1,7 @@
-"""What a pipeline may cost its neighbours: time per epoch and size of state, as the stream's options say.
+"""Budgets of pipelines: time per epoch and size of state, as set by the stream's options.
 
-Pure: it is told what each epoch cost, and says who is over budget. Pipelines of a family are folded in one pass whose
-time is split evenly, so nobody in it can be blamed: they are measured alone first.
+Pure: the caller passes what each epoch cost, and gets the pipelines that are over budget. Pipelines of a family share
+one pass, whose time is split evenly, so none of them can be blamed. They are measured alone first.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 
 from headrace.errors import OverBudget
 
-# One long epoch is no reason to stop a pipeline, and nor are ten short ones; more than this many times the budget
-# within this many epochs is.
+# A pipeline is over budget when it uses more than this many times its budget within this many epochs. One long epoch is
+# no reason to stop it, but a pipeline that is far too slow is stopped at once.
 EPOCHS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What each pipeline of a stream may use; None is no limit."""
+    """What each pipeline of a stream may use. None means no limit."""
 
     time_ms: float | None = None
     state_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`over` are to be stopped, with the reason; `alone` are to be folded apart from their families."""
+class BudgetVerdict:
+    """`over` are the instances to stop, with the reason. `alone` are the instances to run apart from their families."""
 
     over: dict[int, str]
     alone: frozenset[int]
@@ -35,7 +35,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Accounts:
-    """The costs of the newest epochs, by instance. One caller at a time."""
+    """The costs of the newest epochs, by instance. Not thread-safe."""
 
     budget: Budget
     _spent: dict[int, deque[float]] = field(default_factory=dict)
@@ -45,8 +45,8 @@ class Accounts:
 
     def charge(
         self, time_ms: Mapping[int, float], state: Mapping[int, int], families: Sequence[Collection[int]]
-    ) -> Verdict:
-        """An epoch with rows: what each instance used, and which shared a pass."""
+    ) -> BudgetVerdict:
+        """Add an epoch with rows: what each instance used, and which instances shared a pass."""
         over: dict[int, str] = {}
         for instance, size in state.items():
             if self.budget.state_bytes is not None and size > self.budget.state_bytes:
@@ -55,13 +55,13 @@ class Accounts:
             over |= self._time(self.budget.time_ms, time_ms, families)
         for instance in over:
             self._forget(instance)
-        return Verdict(over, frozenset(self._alone))
+        return BudgetVerdict(over, frozenset(self._alone))
 
     def _time(self, limit: float, spent: Mapping[int, float], families: Sequence[Collection[int]]) -> dict[int, str]:
         shared = frozenset(i for members in families for i in members)
         for instance in set(self._spent) - set(spent):
             self._forget(instance)
-        for instance in shared ^ self._shared:  # an even share and a time of one's own do not add up
+        for instance in shared ^ self._shared:  # the share of a pass and a measured time cannot be added
             self._spent.pop(instance, None)
         self._shared = shared
         over: dict[int, str] = {}
@@ -70,14 +70,14 @@ class Accounts:
             times.append(ms)
             if sum(times) > EPOCHS * limit and instance not in shared:
                 over[instance] = _time_reason(sum(times) / len(times), len(times), limit)
-            elif len(times) == EPOCHS and instance in self._alone:  # innocent
+            elif len(times) == EPOCHS and instance in self._alone:  # it is within its budget
                 self._alone.discard(instance)
                 self._cleared.add(instance)
         for members in families:
             total = sum(sum(self._spent.get(i, ())) for i in members)
-            if total > EPOCHS * limit * len(members):  # also those who were cheap once
+            if total > EPOCHS * limit * len(members):  # measure all of them again, also those that were cheap before
                 self._cleared.difference_update(members)
-            if total > EPOCHS * limit:  # one of them may take more than it may, however small its share looks
+            if total > EPOCHS * limit:  # one of them may be over budget, although its even share is small
                 self._alone.update(i for i in members if i not in self._cleared)
         return over
 

@@ -1,6 +1,6 @@
-"""Who killed the worker? Found by elimination: run the epoch with ever fewer pipelines, and see whether it dies.
+"""Searches for the pipeline that kills a worker: run the epoch with fewer and fewer pipelines, and see whether it dies.
 
-Pure: it says whom to run next and is told what came of it.
+Pure: the caller runs each probe and reports its outcome.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 
 class Search:
-    """The pipeline whose presence kills the epoch, among `suspects`, which killed it together.
+    """Searches among `suspects`, which killed the epoch together, for the one whose presence kills it.
 
-    It looks for the shortest prefix of the suspects that dies, in log2(n) probes and one more when that is the first
-    suspect alone. The last of the prefix is guilty: also when several are, or when none kills the worker by itself but
-    all of them together do. When every probe lives, all suspects run once more: if that lives too, nobody is guilty,
-    and something else killed the worker.
+    It finds the shortest prefix of the suspects that dies, in log2(n) probes, and one more when that prefix is the
+    first suspect alone. The last suspect of the prefix is guilty. That also ends a search in which several pipelines
+    are guilty, or only all of them together. If every probe lives, all suspects run once more. If that lives too, none
+    is guilty, and something else killed the worker.
     """
 
     def __init__(self, suspects: Sequence[int]) -> None:
@@ -25,7 +25,7 @@ class Search:
 
     @property
     def probe(self) -> tuple[int, ...] | None:
-        """Whom to run next; None when the search is over."""
+        """The suspects to run next; None when the search is over."""
         if self._dies - self._lives > 1:
             return self._suspects[: (self._lives + self._dies) // 2]
         if self._dies == 1 and not self._sure:
@@ -34,12 +34,12 @@ class Search:
 
     @property
     def innocent(self) -> bool:
-        """Whether the epoch lives with all suspects."""
+        """True if the epoch lives with all suspects."""
         return self._lives == len(self._suspects) > 0
 
     @property
     def guilty(self) -> int | None:
-        """The answer, once `probe` is None; None when the epoch dies without any pipeline, or lives with all."""
+        """The guilty suspect, once `probe` is None. None if the epoch dies without any pipeline, or lives with all."""
         return self._suspects[self._dies - 1] if self._dies and not self.innocent else None
 
     def died(self) -> None:
@@ -48,6 +48,6 @@ class Search:
         self._seen = True
 
     def lived(self) -> None:
-        """The probe came through."""
+        """The probe lived."""
         probe = self.probe or ()
         self._lives, self._sure = len(probe), self._sure or not probe

@@ -1,4 +1,4 @@
-"""What the epochs of a stream did, for Python's log: a line for each (INFO), and a warning for what should not be."""
+"""Writes the epochs of a stream to Python's log: a line for each epoch (INFO), and warnings about lost rows."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from headrace.spark.summary import EpochSummary
 
 _log = logging.getLogger(__name__)
-# The newest rows of a stream are judged, so many at a time, beside all of them: after months of good rows it would take
-# weeks until a tenth of all is rejected.
+# Besides all rows, the newest are checked, this many at a time. After months of good rows it would take weeks until a
+# tenth of all rows is rejected.
 RECENT = 1000
 
 
 class EpochLog:
-    """Logs the epochs of one stream, in Spark's streaming thread. A stream or pipeline that rejects many of all rows is
-    warned of once, a stream that rejects many of its newest rows whenever that begins, and a file that is left out when
-    the next epoch is committed."""
+    """Logs the epochs of one stream, in Spark's streaming thread. It warns once about a stream or pipeline that rejects
+    many of all rows, again whenever a stream begins to reject many of its newest rows, and about each file that is left
+    out when the next epoch is committed."""
 
     def __init__(self, stream: StreamDef, directory: Path) -> None:
         self._stream, self._directory = stream, directory / "source"
         self._rejects = policy_of(stream) in ("skip", "dead_letter")
         self._warned: set[str] = set()
-        self._judged: tuple[int, int] | None = None  # rows and rejected rows up to which the newest were judged
-        self._ill = False  # whether many of those were rejected
+        self._judged: tuple[int, int] | None = None  # rows and rejected rows at the last check of the newest
+        self._ill = False  # many of those rows were rejected
         self._files = read_summary(self._directory).count
         self._query: tuple[StreamState, int] = ("stopped", 0)
 
@@ -58,10 +58,14 @@ class EpochLog:
         dropped: Callable[[], int] = lambda: 0,
         phases: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """An epoch is committed. `names` gives the names of the pipelines in its plan, by instance, and `dropped` the
-        records that the gateway gave up; both are asked only when that is logged. `phases` are its milliseconds."""
+        """Log a committed epoch. `names` returns the names of the pipelines in its plan, by instance, and `dropped` how
+        many records the gateway gave up. Both are called only when the answer is logged. `phases` are the
+        milliseconds of the epoch."""
         progress, name = summary.progress, self._stream.name
-        self._warn("", stream_warning(name, progress.rows, progress.rejected, progress.nulled, progress.bad))
+        rejecting = stream_warning(
+            name, rows=progress.rows, rejected=progress.rejected, nulled=progress.nulled, bad=progress.bad
+        )
+        self._warn("", rejecting)
         self._warn("untimed", untimed_warning(name, progress.rows, progress.bad))
         self._judge_newest(progress.rows, progress.rejected + progress.nulled)
         known: Mapping[int, str] = {}
@@ -97,7 +101,7 @@ class EpochLog:
             _log.warning(text, extra=facts("bad_rows", stream=self._stream.name))
 
     def _judge_newest(self, rows: int, rejected: int) -> None:
-        """Warn when many of the newest rows are rejected and those before were not."""
+        """Warn when many of the newest rows are rejected and the rows before were not."""
         before = self._judged or (rows, rejected)
         newest, lost = rows - before[0], rejected - before[1]
         if newest and newest < RECENT:
@@ -120,7 +124,7 @@ class EpochLog:
 
 
 def _words(summary: EpochSummary, names: Mapping[int, str], dropped: int, rejects: bool) -> list[str]:
-    """The epoch's rows, and what was lost since the beginning."""
+    """The epoch's rows, and the rows that were lost since the stream was created."""
     progress = summary.progress
     words = [f"{summary.rows:,} rows"]
     for what, count in {"rejected": progress.rejected, "broken and NULL": progress.nulled, "dropped": dropped}.items():

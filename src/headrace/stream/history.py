@@ -1,4 +1,4 @@
-"""The epochs of one stream since the hub was opened: how long each phase took, what was closed, who costs too much."""
+"""The epochs of one stream since the hub was opened: their speed, and which pipelines cost too much."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.model.program import StreamDef
 from headrace.model.status import PHASES, SinkTotals, StreamTotals
 from headrace.model.stream_options import stream_settings
 from headrace.state.plans import PlanStore
-from headrace.stream.budget import Accounts, Budget, Verdict
+from headrace.stream.budget import Accounts, Budget, BudgetVerdict
 
 if TYPE_CHECKING:
     from headrace.spark.summary import EpochSummary
@@ -21,9 +21,9 @@ _RATE_EPOCHS = 20
 
 
 class History:
-    """Takes the summary of every epoch, in Spark's streaming thread; others read.
+    """Collects the summary of every epoch in Spark's streaming thread. Any thread may read.
 
-    `alone` are the instances that are to be measured alone from the next plan version on.
+    `alone` are the instances that share no pass from the next plan version on, so that their time can be measured.
     """
 
     def __init__(self, stream: StreamDef, plans: PlanStore) -> None:
@@ -37,10 +37,10 @@ class History:
         self.alone: frozenset[int] = frozenset()
         self.phases: dict[str, float] = {}  # milliseconds of the newest epoch
         self.totals = StreamTotals()
-        self.barrier = ""  # the newest barrier that somebody sent
+        self.barrier = ""  # the newest barrier that a caller sent
 
     def add(self, summary: EpochSummary, spent: tuple[float, float] | None = None) -> None:
-        """Take an epoch that is committed. `spent` is how long it took to plan, and how long it took since then."""
+        """Add a committed epoch. `spent` is how many milliseconds planning took, and how many have passed since."""
         self._recent.append((time.monotonic(), summary))
         self.phases = phases_of(summary, spent)
         self.totals = _after(self.totals, summary, self.phases)
@@ -52,15 +52,19 @@ class History:
             self._fed = True
 
     def fed_since_end(self, version: int) -> bool:
-        """Whether rows came after the plan of this version had closed all windows."""
+        """True if rows came after the plan of this version had closed all windows."""
         return self._ended == version and self._fed
 
-    def judge(self, summary: EpochSummary) -> Verdict:
-        """Who costs too much. An epoch without rows tells nothing about it."""
+    def judge(self, summary: EpochSummary) -> BudgetVerdict:
+        """Which pipelines cost too much after this epoch. An epoch without rows changes nothing."""
         if not summary.rows or self._accounts.budget == Budget():
-            return Verdict({}, self.alone)
+            return BudgetVerdict({}, self.alone)
         shared = self._plans.parsed(summary.plan).families
         return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
+
+    def measure_alone(self, instances: frozenset[int]) -> None:
+        """Let these instances share no pass from the next plan version on."""
+        self.alone = instances
 
     @property
     def recent(self) -> list[EpochSummary]:

@@ -1,6 +1,6 @@
-"""The epoch that a stream is in: how old it is, what it waits for, and how long it may take.
+"""The epoch in flight: how old it is, what it waits for, and how long it may take.
 
-Pure: the times come from the caller.
+Pure: the caller passes the times.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from headrace.errors import EpochTimeout
 from headrace.model.stream_options import StreamSettings
 from headrace.stream.budget import EPOCHS
 
-# An idle planner says so at every poll. Silence for longer than this, beyond what max_latency explains, is planning.
+# An idle planner reports at every poll. If it is silent for longer than max_latency plus this, it is planning.
 SILENCE_SECONDS = 10.0
 
-# What an epoch may take besides its pipelines, when only they have a budget: reading, decoding, cold workers.
+# Added to the budgets of the pipelines, for reading, decoding and cold workers, when the stream has no max_epoch_time.
 BESIDES_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """An epoch that is planned or run; `phase` says what it waits for."""
+    """An epoch that is being planned or run. `phase` is what it waits for."""
 
     epoch: int
     age: float
@@ -28,8 +28,8 @@ class InFlight:
 
 
 def epoch_limit(settings: StreamSettings, pipelines: int) -> float | None:
-    """How many seconds an epoch may take, by the stream's options: `max_epoch_time`; else, when pipelines have a time
-    budget, what that allows to all of them together."""
+    """How many seconds an epoch may take: `max_epoch_time` if the stream has it, else the sum of the time budgets of
+    its pipelines, else no limit."""
     if settings.max_epoch_time is not None:
         return float(settings.max_epoch_time) / 1e6
     if settings.pipeline_time_budget is not None:
@@ -38,11 +38,11 @@ def epoch_limit(settings: StreamSettings, pipelines: int) -> float | None:
 
 
 def too_long(stream: str, found: InFlight, limit: float) -> EpochTimeout:
-    """The epoch is older than it may be."""
+    """The error for an epoch that takes too long."""
     return EpochTimeout(
-        f"epoch {found.epoch} of stream {stream} is {found.age:.0f} s old and waits for {found.phase}; it may take "
-        f"{limit:g} s",
-        advice="It is run again. If one pipeline holds it up, that is found and stopped.",
+        f"epoch {found.epoch} of stream {stream} is {found.age:.0f} s old and waits for {found.phase}; its limit "
+        f"is {limit:g} s",
+        advice="The epoch runs again. If one pipeline holds it up, that pipeline is found and stopped.",
         stream=stream,
         epoch=found.epoch,
         phase=found.phase,

@@ -1,4 +1,4 @@
-"""The bytes of one pushed stream: when the gateway takes them. A stream that reads by itself has none."""
+"""Tells the gateway when to take bytes for a pushed stream. Does nothing for streams that read by themselves."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _DROPPED = "dropped.json"
 
 
 def read_dropped(directory: Path) -> int:
-    """How many records of a stream the gateway gave up, as far as its last owner knew."""
+    """How many records of a stream the gateway gave up, as the last process that ran the stream stored it."""
     try:
         return int(json.loads((directory / "source" / _DROPPED).read_bytes()))
-    except (OSError, ValueError, TypeError):  # only a statistic, and the journal's own counters are the truth
+    except (OSError, ValueError, TypeError):  # only a statistic: the counters of the journal decide
         return 0
 
 
 class Intake:
-    """What the hub's gateway does for one stream, whose state is in `directory`."""
+    """The gateway's work for one stream. `directory` holds the stream's state."""
 
     def __init__(self, gateway: GatewayService, stream: StreamDef, directory: Path) -> None:
         self._gateway, self._stream, self._directory = gateway, stream, directory
         self._dropped = read_dropped(directory)
 
     def open(self, end: dict[str, Any] | None) -> None:
-        """Take bytes from now on: a pushed stream does so as long as its query is meant to run. `end` is the offset of
-        the newest committed epoch. Raises JournalDamaged when the journal is gone that it was read from."""
+        """Take bytes from now on. A pushed stream takes bytes for as long as its query should run. `end` is the offset
+        of the newest committed epoch. Raises JournalDamaged when the journal that this epoch was read from is gone."""
         kind = SOURCES[self._stream.source]
         if kind.pushed:
             settings = kind.settings_of(self._stream)
@@ -46,17 +46,17 @@ class Intake:
             self._gateway.open(self._stream, directory, replace(settings, **revealed))
 
     def sync(self) -> None:
-        """Returns when everything that was taken so far is in the journal."""
+        """Return when all bytes that were taken so far are in the journal."""
         self._gateway.sync(self._stream.name)
 
     def close(self) -> None:
-        """Take no more. What nobody has read waits in the journal."""
+        """Take no more bytes. Bytes that were not read wait in the journal."""
         self.dropped()
         self._gateway.close(self._stream.name)
 
     def dropped(self) -> int:
-        """How many records the gateway gave up under overload, as far as it is known: while it takes no bytes, and when
-        it does not answer, this is what it said last."""
+        """How many records the gateway gave up under overload. While it takes no bytes or does not answer, this is its
+        last report."""
         with contextlib.suppress(HeadraceError):
             classes = self.facts().get("classes", {})
             found = sum(counters["dropped_records"] for counters in classes.values())
@@ -67,7 +67,7 @@ class Intake:
         return self._dropped
 
     def facts(self) -> dict[str, Any]:
-        """What the gateway says of this stream: addresses and metrics; empty when it takes no bytes."""
+        """The gateway's addresses and metrics for this stream; empty when it takes no bytes."""
         if not SOURCES[self._stream.source].pushed:
             return {}
         metrics = self._gateway.metrics(self._stream.name)

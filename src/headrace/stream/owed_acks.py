@@ -1,7 +1,7 @@
 """Acknowledges barriers when every sink has shown the epochs before them.
 
-A sink that has promised an epoch and cannot show it yet owes it (`headrace.sinks.delivery`). Whoever waits for a
-barrier was promised that the rows before it are in the sinks, so the acknowledgement waits until nothing is owed.
+A sink owes an epoch that it has promised but not yet made visible (`headrace.sinks.delivery`). An acknowledged barrier
+means that all rows before it are in the sinks, so the acknowledgement waits until nothing is owed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 
 
 class OwedBarriers:
-    """The barriers of one stream that came through while a sink owed an epoch. `settle` asks sinks once more, and
-    returns what is still owed. Any thread may call."""
+    """The barriers of one stream that were committed while a sink owed an epoch. `settle` asks the sinks again and
+    returns the debts that remain. Any thread may call."""
 
     def __init__(self, acks: Acks, settle: Callable[[], Sequence[Debt]]) -> None:
         self._acks, self._settle = acks, settle
@@ -29,8 +29,8 @@ class OwedBarriers:
         self._asking = False
 
     def seen(self, barrier: Barrier, epoch: int, debts: Sequence[Debt]) -> None:
-        """An epoch that carried this barrier is committed, and these are owed after it. A savepoint copies the debts
-        with everything else, so it need not wait for them."""
+        """The epoch that carried this barrier is committed, and leaves these debts. A savepoint copies the debts with
+        everything else, so its barrier does not wait for them."""
         if barrier.kind == SAVEPOINT.name:
             self._acks.seen(barrier, epoch)
         else:
@@ -43,7 +43,7 @@ class OwedBarriers:
         with self._lock:
             ready = [(b, e) for b, e in self._waiting if oldest is None or e < oldest]
             self._waiting = [entry for entry in self._waiting if entry not in ready]
-            # Nobody waits for the barriers of plain epochs: only for the others sinks are asked between epochs.
+            # No caller waits for the barrier of a plain epoch. Only for other barriers are sinks asked between epochs.
             ask = not self._asking and any(self._acks.awaits(barrier) for barrier, _ in self._waiting)
             self._asking = self._asking or ask
             self._waiting = [(b, e) for b, e in self._waiting if self._acks.awaits(b)]
@@ -60,8 +60,8 @@ class OwedBarriers:
     def _ask(self) -> None:
         try:
             debts = self._settle()
-        except Exception as problem:  # the disk may be full; an idle stream has no epoch after which to ask again
-            _log.warning("what sinks owe cannot be asked for now: %s", problem)
+        except Exception as problem:  # the disk may be full; an idle stream has no next epoch that would ask again
+            _log.warning("cannot ask sinks for the epochs that they owe: %s", problem)
             with self._lock:
                 self._asking = any(self._acks.awaits(barrier) for barrier, _ in self._waiting)
                 again = self._asking

@@ -1,69 +1,81 @@
-"""Puts plan versions in force, so that no end is forgotten or told twice, whatever crashed in between."""
+"""Publishes plan versions. Each exit of a pipeline reaches its lanes exactly once, whatever crashes in between."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from headrace.base.durable import private_directory, state_errors
-from headrace.model.program import Left, PipelineDef, PlanVersion, StreamDef
+from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, StreamDef
 from headrace.state.plans import PlanStore
 from headrace.state.progress import read_progress
 from headrace.state.quarantine import Quarantine, change_quarantine
+from headrace.stream.history import History
+from headrace.stream.planner_watch import PlannerWatch
 
 
-def publish(
-    plans: PlanStore,
-    directory: Path,
-    stream: StreamDef,
-    pipelines: tuple[PipelineDef, ...],
-    left: tuple[Left, ...],
-    *,
-    ending: bool,
-    cancelled: tuple[Left, ...],
-    planned: Callable[[], int],
-    alone: frozenset[int],
-) -> int:
-    """Publish the next plan version of a stream; returns its number.
+class PlanPublisher:
+    """Publishes the plan versions of one stream. Call it under the hub's lock.
 
-    `cancelled` ends are forgotten if the version that has them is newer than `planned`, which tells the newest that an
-    epoch was planned with. Instances in `alone` share no pass.
+    `watch` knows the newest version that an epoch was planned with. `history` knows which pipelines must be measured
+    alone and therefore share no pass.
     """
-    current = plans.current()
-    version = current + 1
-    pending: tuple[Left, ...] = ()
-    if current:
-        old, carried = plans.load(current).left, _carried(plans, directory)
-        # An eof that no committed epoch has carried yet must not be forgotten by skipping a version. One that was
-        # carried is not kept: under steady change there is always a newer version than the committed one.
-        pending = tuple(ended for ended in old if ended not in carried)
-        # After a crash between publishing and saving, the catalog tells of ends that the plan knows already.
-        left = tuple(ended for ended in left if ended not in old and ended not in carried)
-        if current > planned():
-            pending = tuple(ended for ended in pending if ended not in cancelled)
-    with state_errors(directory):
-        private_directory(directory)
-    _let_out(directory, current, pipelines)
-    own_pass = tuple(p.instance for p in pipelines if p.instance in alone)
-    plans.publish(PlanVersion(version, stream, pipelines, ending, (*pending, *left), own_pass))
-    return version
 
+    def __init__(self, directory: Path, plans: PlanStore, watch: PlannerWatch, history: History) -> None:
+        self._directory, self._plans, self._watch, self._history = directory, plans, watch, history
 
-def _carried(plans: PlanStore, directory: Path) -> tuple[Left, ...]:
-    """The ends that the newest committed epoch, or one before it, has carried."""
-    committed = read_progress(directory).plan
-    return plans.load(committed).left if committed else ()
+    def publish(
+        self,
+        stream: StreamDef,
+        pipelines: tuple[PipelineDef, ...],
+        exits: tuple[PipelineExit, ...],
+        *,
+        ending: bool,
+        cancelled: tuple[PipelineExit, ...],
+    ) -> int:
+        """Publish the next plan version and return its number. Exits in `cancelled` are withdrawn, unless an epoch was
+        already planned with the version that has them."""
+        current = self._plans.current()
+        pending: tuple[PipelineExit, ...] = ()
+        if current:
+            old, carried = self._plans.load(current).left, self._carried()
+            # Publishing may skip a version that no epoch was planned with, so exits that no committed epoch has carried
+            # are copied. Exits that were carried are not: under steady change there is always a newer version than the
+            # committed one, and the list would grow for ever.
+            pending = tuple(e for e in old if e not in carried)
+            # After a crash between publishing and saving, the catalog still has exits that the plan already has.
+            exits = tuple(e for e in exits if e not in old and e not in carried)
+            if current > self._watch.planned:
+                pending = tuple(e for e in pending if e not in cancelled)
+        with state_errors(self._directory):
+            private_directory(self._directory)
+        self._update_quarantine(current, pipelines)
+        alone = tuple(p.instance for p in pipelines if p.instance in self._history.alone)
+        version = PlanVersion(
+            version=current + 1,
+            stream=stream,
+            pipelines=pipelines,
+            ending=ending,
+            left=(*pending, *exits),
+            alone=alone,
+        )
+        self._plans.publish(version)
+        return version.version
 
+    def _carried(self) -> tuple[PipelineExit, ...]:
+        """The exits that the newest committed epoch, or one before it, has carried."""
+        committed = read_progress(self._directory).plan
+        return self._plans.load(committed).left if committed else ()
 
-def _let_out(directory: Path, current: int, pipelines: tuple[PipelineDef, ...]) -> None:
-    """Those who killed a worker and are started again may run from the next plan version on; forget those that no
-    epoch can name any more."""
-    lives = {p.instance: p.life for p in pipelines}
-    committed = read_progress(directory).plan
+    def _update_quarantine(self, current: int, pipelines: tuple[PipelineDef, ...]) -> None:
+        """Let pipelines that killed a worker and were started again run from the next version on. Remove entries that
+        no epoch can refer to any more."""
+        generations = {p.instance: p.generation for p in pipelines}
+        committed = read_progress(self._directory).plan
 
-    def change(old: Quarantine) -> Quarantine:
-        new = old.without({q.instance for q in old.out if lives.get(q.instance, q.life) != q.life}, current)
-        return replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
+        def change(old: Quarantine) -> Quarantine:
+            restarted = {q.instance for q in old.out if generations.get(q.instance, q.generation) != q.generation}
+            new = old.without(restarted, current)
+            return replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
 
-    change_quarantine(directory, change)
+        change_quarantine(self._directory, change)

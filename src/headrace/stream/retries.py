@@ -1,6 +1,6 @@
-"""When a query that failed is started again: after a wait that doubles, and only so often without progress.
+"""Decides when to restart a failed query: after a wait that doubles, and a limited number of times without progress.
 
-Pure: the times come from the caller.
+Pure: the caller passes the times.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from headrace.errors import DiskFull, JournalUnwritable, SinkUnavailable, StateU
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Waits in seconds: `first`, doubled up to `longest`. After `limit` failures in a row without progress the query
-    stays dead. A query that was up for `calm` seconds has made progress, whether or not it had an epoch."""
+    """Waits in seconds: `first`, doubled up to `longest`. After `limit` failures in a row without progress, the query
+    stays dead. A query that was up for `calm` seconds has made progress, even without an epoch."""
 
     first: float = 0.5
     longest: float = 30.0
@@ -21,14 +21,14 @@ class RetryPolicy:
     calm: float = 300.0
 
     def wait(self, attempt: int) -> float:
-        """How long to wait before this attempt, counted from 1."""
+        """How long to wait before this attempt. Attempts count from 1."""
         return min(self.longest, self.first * 2.0 ** min(attempt - 1, 32))
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """A query that is being started again: the how many-th time in a row, when (seconds since 1970) the first failure
-    of the row was and the next try is, and the newest failure."""
+    """A query that is being restarted. `attempt` counts the failures in a row, `since` is when the first of them was,
+    and `next_try` is when the next attempt is due (seconds since 1970). `problem` is the newest failure."""
 
     attempt: int
     since: float
@@ -40,29 +40,29 @@ class Retries:
     """The failures in a row of one query. One caller at a time."""
 
     def __init__(self, policy: RetryPolicy) -> None:
-        self._policy = policy
+        self.policy = policy
         self._attempt, self._since, self._epoch = 0, 0.0, -1
 
     def reset(self) -> None:
-        """Nothing has failed."""
+        """Start counting from zero."""
         self._attempt = 0
 
     def failed(self, problem: str, epoch: int, up: float, now: float, at_once: bool = False) -> Retrying | None:
-        """The query failed at `now`, `epoch` being the newest committed one, after it was up for `up` seconds. What
-        to do about it: None is to give up. With `at_once` the next try does not wait."""
-        if self._attempt and (epoch > self._epoch or up >= self._policy.calm):
+        """Count a failure at `now`. `epoch` is the newest committed one, and the query was up for `up` seconds. Returns
+        the next attempt, or None to give up. With `at_once` the next attempt does not wait."""
+        if self._attempt and (epoch > self._epoch or up >= self.policy.calm):
             self._attempt = 0
         if not may_pass(problem):
             return None
-        if self._attempt >= self._policy.limit and not _endless(problem):
+        if self._attempt >= self.policy.limit and not _endless(problem):
             return None
         if not self._attempt:
             self._since = now
         self._attempt, self._epoch = self._attempt + 1, epoch
-        wait = 0.0 if at_once else self._policy.wait(self._attempt)
+        wait = 0.0 if at_once else self.policy.wait(self._attempt)
         return Retrying(self._attempt, self._since, now + wait, problem)
 
 
 def _endless(problem: str) -> bool:
-    """A disk may stay full for a day; when there is room again, somebody expects the stream to go on."""
+    """True for failures that are retried without limit: a disk may stay full for a day, and then have room again."""
     return kind_of(problem) in (DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable)

@@ -1,8 +1,9 @@
-"""One shared stream while the hub is open: publishes plans, runs the query, knows what really happened.
+"""One shared stream while the hub is open: publishes plans, runs the query, reports failures and status.
 
-The hub decides which pipelines should run; this class carries that out. Threads: the hub's callers, Spark's streaming
-thread (`_epoch_done`), the notice thread (`on_notice`) and the one that limits the time of epochs meet under the
-condition variable of one `Watch`; nobody holds it while waiting for Spark.
+The hub decides which pipelines should run, and this class makes the stream run them. Four kinds of threads meet here:
+callers of the hub, Spark's streaming thread (`epoch_committed`), the notice thread (`on_notice`), and the thread that
+limits how long an epoch may take. They share the condition variable of one `PlannerWatch`. No thread holds it while it
+waits for Spark.
 """
 
 from __future__ import annotations
@@ -17,132 +18,127 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.base.durable import is_of_state, private_directory, state_error, state_errors, write_atomic
+from headrace.base.durable import is_of_state, state_error, state_errors
 from headrace.control.acks import Ack, Acks
 from headrace.control.log import SignalLog
 from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, QUICK_END, SAVEPOINT, Signal, SignalKind
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
-from headrace.ingress.service import GatewayService
-from headrace.model.program import Left, PipelineDef, StreamDef
+from headrace.model.program import PipelineDef, PipelineExit, StreamDef
 from headrace.model.status import StreamState, StreamStatus, StreamTotals
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.state.checkpoint import checkpoint_id
-from headrace.state.notices import NoticeBoard
+from headrace.state.notices import Notice
 from headrace.state.plans import PlanStore
-from headrace.state.progress import HOLD, Progress, ProgressView, read_applied
+from headrace.state.progress import Debt, Progress, ProgressView, read_applied
 from headrace.state.quarantine import change_quarantine
 from headrace.state.wholeness import require_whole
 from headrace.stream.epoch_log import EpochLog
 from headrace.stream.history import History
+from headrace.stream.hold import Hold
+from headrace.stream.host import OnEnd, Query, QueryRequest, StreamFailures, StreamHost
 from headrace.stream.inflight import InFlight, epoch_limit, too_long
 from headrace.stream.intake import Intake
 from headrace.stream.owed_acks import OwedBarriers
-from headrace.stream.planner_watch import Watch
-from headrace.stream.publishing import publish
-from headrace.stream.stream_status import start_timeout, status_of
-from headrace.stream.supervisor import OnEnd, QueryKeeper
+from headrace.stream.planner_watch import PlannerWatch
+from headrace.stream.publishing import PlanPublisher
+from headrace.stream.retries import Retrying
+from headrace.stream.stream_status import QueryFacts, StoredStream
+from headrace.stream.supervisor import QuerySupervisor
 
 if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter
-    from headrace.spark.query import StreamQuery
-    from headrace.spark.session import Engine
     from headrace.spark.summary import EpochSummary
 
-# The first epoch pays for Python workers, imports and kernels: 7 to 9 s cold on two cores, several times that when
-# busy.
+# The first epoch pays for Python workers, imports and kernels: 7 to 9 s cold on two cores, several times that on a busy
+# machine.
 START_LIMIT_SECONDS = 120.0
 
-# Somebody who waits for the first epoch of a plan is told after so many failures in a row, and not when all tries are
-# used up: by then a typing error in an option has cost minutes.
+# A statement that waits for the first epoch of a plan fails after this many failures in a row. It does not wait for all
+# retries: a typing error in an option would take minutes to show.
 PATIENT_ATTEMPTS = 3
-LOOK_SECONDS = 0.5  # how often the age of an epoch is looked at when it has a limit
+LOOK_SECONDS = 0.5  # how often the age of an epoch with a time limit is checked
 
 
 class StreamRuntime:
-    """The running side of one stream. `failed` is called, outside the lock, with those that failed in an epoch and
-    the sinks that did, by `PipelineDef.run`; `known` says which instances are still declared."""
+    """The running side of one stream. See the module for the threads that call it.
 
-    def __init__(
-        self,
-        stream: StreamDef,
-        directory: Path,
-        board: NoticeBoard,
-        engine: Callable[[], Engine],
-        failed: Callable[[str, dict[str, str], dict[str, dict[str, str]]], None],
-        known: Callable[[], set[int]],
-        gateway: GatewayService,
-    ) -> None:
-        self.stream, self.directory = stream, directory
-        self._intake = Intake(gateway, stream, directory)
+    The supervisor calls `launch_query`, `blame` and `query_changed`; the committer calls `epoch_committed`.
+    """
+
+    def __init__(self, stream: StreamDef, directory: Path, host: StreamHost) -> None:
+        self.stream, self.directory, self._host = stream, directory, host
         self.plans = PlanStore(directory)
+        self.signals, self.acks = SignalLog(directory), Acks()
+        self._intake = Intake(host.gateway, stream, directory)
         self._progress = ProgressView(directory)
-        self._board, self._engine, self._failed, self._known = board, engine, failed, known
-        self._watch, self._history = Watch(), History(stream, self.plans)
-        self._log = EpochLog(stream, directory)
-        self.keeper = QueryKeeper(
-            directory, self.plans, self._begin, lambda guilty: failed(stream.name, guilty, {}), self._wake
-        )
+        self._watch, self._history = PlannerWatch(), History(stream, self.plans)
+        self._publisher = PlanPublisher(directory, self.plans, self._watch, self._history)
+        self._hold, self._log = Hold(directory), EpochLog(stream, directory)
         self._committer: EpochCommitter | None = None
-        self.trouble = ""  # what the hub could not do for the stream the last time it tried
-        self.signals = SignalLog(directory)
-        self.acks = Acks()
-        self._owed = OwedBarriers(self.acks, lambda: self.committer.settle())
+        self._trouble = ""
+        self.forgotten = False  # true after `forget`
+        self.supervisor = QuerySupervisor(directory, self.plans, self)
+        self._owed = OwedBarriers(self.acks, self._settle_debts)
+
+    def redeclare(self, stream: StreamDef) -> None:
+        """Take the declaration as it is now. Only its changeable options can differ."""
+        self.stream = stream
 
     @property
     def _settings(self) -> StreamSettings:
-        return stream_settings(self.stream)  # its changeable options may be others
+        return stream_settings(self.stream)
 
     # --- signals ----------------------------------------------------------------------------------
 
     def barrier(self, kind: SignalKind, plan: int = 0) -> Future[Ack]:
-        """Send a barrier through the data channel: it ends the next epoch (the first with plan version `plan`). The
-        future ends when that epoch is committed, or with StreamFailed when the query ends before."""
+        """Send a barrier through the data channel. It ends the next epoch, or the first one with plan version `plan`.
+        The future completes when that epoch is committed. It fails with StreamFailed if the query ends first."""
         ack = self.acks.expect(self.signals.emit_data(kind, plan))
         if not self.running:
-            self.acks.fail(self._gone("does not run"))
+            self.acks.fail(self._query_error("does not run"))
         return ack
 
     def stand_still(self, timeout: float) -> int | None:
-        """Cut the stream with a savepoint barrier, and plan no epoch behind it until `release`. The epoch that carried
-        it, which is committed; None when that took too long."""
-
-        def hold_behind(id: int) -> None:
-            self._hold(str(id))
-
+        """Cut the stream with a savepoint barrier, and plan no epoch after it until `release`. Returns the committed
+        epoch that carried the barrier, or None if that took too long."""
         deadline = time.monotonic() + timeout
-        self._watch.released()
-        ack = self.acks.expect(self.signals.emit_data(SAVEPOINT, prepare=hold_behind))
-        # Spark asks for the next epoch only when it has logged this one as done.
-        calm = self._await(lambda: not self.started or (ack.done() and self._watch.held), timeout)
-        if not self.started:  # nobody needed it any more: it was stopped, and stands where it is
+        self._watch.hold_released()
+        ack = self.acks.expect(self.signals.emit_data(SAVEPOINT, prepare=self._hold.request))
+        # Spark asks for the next epoch only after it has logged this one as done.
+        paused = self._await(lambda: not self.started or (ack.done() and self._watch.held), timeout)
+        if not self.started:  # the stream was stopped meanwhile, so it stands where it is
             return self.progress.epoch
-        return ack.result(0).epoch if calm and time.monotonic() <= deadline else None
+        return ack.result(0).epoch if paused and time.monotonic() <= deadline else None
 
     def control(self, kind: SignalKind, pipelines: Sequence[PipelineDef] = ()) -> Future[Ack]:
-        """Send a signal through the control channel, past the rows, to the committer. An instant is answered at once,
-        a barrier when every sink has come to it."""
+        """Send a signal through the control channel, past the rows, to the committer. An instant is acknowledged at
+        once, a barrier when every sink has reached it."""
 
         def act(signal: Signal) -> None:
             if kind is FLUSH:
                 self._intake.sync()
             self.committer.control(signal, pipelines)
 
-        return send_control(self.signals, self.acks, kind, act, lambda: self.progress.epoch)
+        return send_control(self.signals, self.acks, kind, act=act, epoch=self._committed_epoch)
+
+    def _committed_epoch(self) -> int:
+        return self.progress.epoch
 
     def quick_end(self, pipelines: Sequence[PipelineDef]) -> None:
-        """Let nothing more of these come to the sinks: of no epoch that is planned already, also after a crash."""
+        """Commit nothing more of these pipelines, not even from epochs that are already planned or run again after a
+        crash."""
         self.leave_out(pipelines, self.plans.current(), "it was stopped at once")
         self.control(QUICK_END, pipelines)
 
     def run_again_without(self, pipelines: Sequence[PipelineDef], until: int) -> None:
-        """Give up the epoch in flight, and run it again without these, which are in plan versions up to `until`: they
-        are dropped, and it does not end."""
+        """Give up the epoch in flight and run it again without these dropped pipelines, which are in plan versions up
+        to `until`. For an epoch that does not end."""
         self.leave_out(pipelines, until)
-        self.keeper.bounce()
+        self.supervisor.bounce()
 
     def leave_out(self, pipelines: Sequence[PipelineDef], until: int, reason: str = "it was dropped") -> None:
-        """Run epochs that are planned already, with plan versions up to `until`, without these."""
+        """Run epochs that are already planned, with plan versions up to `until`, without these pipelines."""
         change_quarantine(self.directory, lambda found: found.ending(pipelines, until, reason))
 
     # --- plans ------------------------------------------------------------------------------------
@@ -150,122 +146,123 @@ class StreamRuntime:
     def publish(
         self,
         pipelines: tuple[PipelineDef, ...],
-        left: tuple[Left, ...] = (),
+        exits: tuple[PipelineExit, ...] = (),
+        *,
         ending: bool = False,
-        cancelled: tuple[Left, ...] = (),
+        cancelled: tuple[PipelineExit, ...] = (),
     ) -> int:
-        """Put a new plan version in force from the next epoch on; returns its number. `cancelled` ends that no epoch
-        has told of yet are forgotten: a script is taken back."""
-        self._watch.busy()
-        return publish(
-            self.plans,
-            self.directory,
-            self.stream,
-            pipelines,
-            left,
-            ending=ending,
-            cancelled=cancelled,
-            planned=lambda: self._watch.planned,
-            alone=self._history.alone,
-        )
+        """Publish a new plan version, which is in force from the next epoch on, and return its number. A script that is
+        rolled back withdraws its exits with `cancelled`."""
+        self._watch.plan_published()
+        return self._publisher.publish(self.stream, pipelines, exits, ending=ending, cancelled=cancelled)
 
     def end(self, pipelines: tuple[PipelineDef, ...]) -> int:
-        """The version of a plan that closes every window in its first epoch: a new one, unless that is in force and no
-        row has come since."""
+        """The version of a plan that closes every window in its first epoch. Publishes one, unless the current plan is
+        such a plan and no row came since."""
         current = self.plans.current()
         plan = self.plans.load(current) if current else None
         fed = self._history.fed_since_end(current)
         if plan is not None and plan.ending and plan.pipelines == pipelines and not fed:
             return current
-        return self.publish(pipelines, ending=stream_settings(self.stream).close_at_end)
+        return self.publish(pipelines, ending=self._settings.close_at_end)
 
     # --- the query --------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
-        """Whether epochs are planned and run, or soon will be: a query that failed may just be started again."""
-        return self.keeper.running
+        """True if there is a query, or a failed one that will be started again."""
+        return self.supervisor.running
 
     @property
     def state(self) -> StreamState:
-        """What the query does."""
-        return self.keeper.state
+        """The state of the query."""
+        return self.supervisor.state
 
     @property
     def started(self) -> bool:
-        """Whether there is a query that was not stopped; it may have died."""
-        return self.keeper.started
+        """True if the query was started and not stopped. It may be dead."""
+        return self.supervisor.started
+
+    @property
+    def retrying(self) -> Retrying | None:
+        """The retry that is under way, if there is one."""
+        return self.supervisor.retrying
 
     @property
     def problem(self) -> str:
-        """Why the query is dead, or is being started again; else what the hub could not do for the stream."""
-        retrying = self.keeper.retrying
-        return self.keeper.problem or (retrying.problem if retrying is not None else "") or self.trouble
+        """Why the query is dead or retrying; otherwise what the hub last failed to do for the stream."""
+        retrying = self.retrying
+        return self.supervisor.problem or (retrying.problem if retrying is not None else "") or self._trouble
+
+    def note_trouble(self, problem: str) -> None:
+        """Show in the status what the hub failed to do for this stream; empty when all is well."""
+        self._trouble = problem
 
     def start(self, patient: bool = False) -> None:
-        """Start the query unless it runs; continues from the checkpoint if there is one. What goes wrong is raised, or,
-        with `patient`, tried again like any failure of the query."""
+        """Start the query unless it runs. It continues from its checkpoint. A failure to start is raised, or, with
+        `patient`, retried like any failure of the query."""
         if self.running:
             return
         try:
-            self._release_hold()
-            self.keeper.start(patient)
+            self._hold.lift()
+            self.supervisor.start(patient)
         except HeadraceError:
             raise
         except Exception as problem:
             if is_of_state(problem):
                 raise state_error(problem, self.directory) from problem
-            raise self._stream_failed(f"{type(problem).__name__}: {problem}") from problem
+            raise self._query_error(f"failed: {type(problem).__name__}: {problem}") from problem
 
     def revive(self) -> None:
-        """Start a query that is dead; do not wait with the next try of one that is started again."""
-        self.keeper.try_now()
+        """Start a dead query. Retry a failed one now instead of after its wait."""
+        self.supervisor.try_now()
         self.start()
 
     def fail(self, problem: str) -> None:
-        """The stream cannot run for this reason; see `QueryKeeper.fail`."""
-        self.keeper.fail(problem)
+        """Mark the stream as dead for this reason; see `QuerySupervisor.fail`."""
+        self.supervisor.fail(problem)
 
     def ingress(self) -> dict[str, Any]:
-        """What the gateway says of this stream: addresses and metrics; empty when it takes no bytes."""
+        """The gateway's addresses and metrics for this stream; empty when it takes no bytes."""
         return self._intake.facts()
 
-    def _begin(self, ended: OnEnd) -> StreamQuery:
-        """Start a query, for the first time or again."""
+    def launch_query(self, on_end: OnEnd) -> Query:
+        """Start a query, for the first time or again. Called by the supervisor."""
         require_whole(self.directory)
-        self._watch.begin()
+        self._watch.query_starting()
         self._intake.open(self.progress.end)
-        return self._launch(ended)
-
-    def _launch(self, ended: OnEnd) -> StreamQuery:
-        from headrace.spark.query import StreamQuery
-
-        engine = self._engine()
         options = {
             "directory": str(self.directory),
             "checkpoint": self.checkpoint_id(),
-            "port": str(self._board.port),
-            "token": self._board.token,
+            "port": str(self._host.board.port),
+            "token": self._host.board.token,
         }
-        query = StreamQuery(
-            engine,
-            self.stream.name,
-            self.directory,
-            self.committer,
-            options,
-            ended,
-            lambda: self._watch.planner,
-            lambda: [p.name for p in self.plans.parsed(self.plans.current()).pipelines],
+        query = self._host.launch(
+            QueryRequest(
+                stream=self.stream.name,
+                directory=self.directory,
+                committer=self.committer,
+                options=options,
+                on_end=on_end,
+                planner_pid=self._planner_pid,
+                pipelines=self._planned_names,
+            )
         )
         if epoch_limit(self._settings, 0) is not None:
             threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
         return query
 
-    def _limit_epochs(self, query: object) -> None:
+    def _planner_pid(self) -> int | None:
+        return self._watch.planner
+
+    def _planned_names(self) -> list[str]:
+        return [p.name for p in self.plans.parsed(self.plans.current()).pipelines]
+
+    def _limit_epochs(self, query: Query) -> None:
         """Abort the query when an epoch takes too long. Ends with the query."""
         while True:
             time.sleep(LOOK_SECONDS)
-            if self.keeper.query is not query:
+            if self.supervisor.query is not query:
                 return
             found = self.in_flight()
             if found is None:
@@ -273,25 +270,31 @@ class StreamRuntime:
             pipelines = self.plans.parsed(self.plans.current()).pipelines
             limit = epoch_limit(self._settings, len(pipelines))
             if limit is not None and found.age > limit:
-                self.keeper.abort(too_long(self.stream.name, found, limit).render())
+                self.supervisor.abort(too_long(self.stream.name, found, limit).render())
                 return
 
     def in_flight(self) -> InFlight | None:
         """The epoch that is being planned or run, if there is one."""
-        if not self.keeper.up:
+        if not self.supervisor.up:
             return None
         doing = self._committer.doing if self._committer is not None else ""
         return self._watch.in_flight(doing, self._settings.max_latency / 1e6)
 
-    def _wake(self) -> None:
-        problem, retrying = self.keeper.problem, self.keeper.retrying
+    def query_changed(self) -> None:
+        """The query changed its state. Called by the supervisor."""
+        problem, retrying = self.supervisor.problem, self.retrying
         self._log.query(self.state, self.problem, 0 if retrying is None else retrying.attempt)
         if problem is not None:
-            self.acks.fail(self._stream_failed(problem))
+            self.acks.fail(self._query_error(f"failed: {problem}"))
         self._watch.wake()
+
+    def blame(self, guilty: dict[str, str]) -> None:
+        """These pipelines killed workers; by `PipelineDef.run`. Called by the supervisor."""
+        self._host.report(StreamFailures(self.stream.name, guilty, {}))
 
     @property
     def committer(self) -> EpochCommitter:
+        """Commits the stream's epochs. One object for as long as the hub is open."""
         if self._committer is None:
             from headrace.spark.committer import EpochCommitter
 
@@ -299,69 +302,54 @@ class StreamRuntime:
                 self.directory,
                 self.checkpoint_id(),
                 self.plans,
-                self._epoch_done,
-                self._known,
-                self.keeper.probe_lived,
-                self.keeper.run_again,
+                done=self.epoch_committed,
+                known=self._host.declared_instances,
+                probe_lived=self.supervisor.probe_lived,
+                run_again=self.supervisor.run_again,
             )
         return self._committer
 
+    def _settle_debts(self) -> Sequence[Debt]:
+        return self.committer.settle()
+
     def checkpoint_id(self) -> str:
-        """The name of the checkpoint that the stream has; see `headrace.state.checkpoint`."""
+        """The id of the stream's checkpoint; see `headrace.state.checkpoint`."""
         return checkpoint_id(self.directory, self.stream.name)
 
+    # --- holding and stopping ---------------------------------------------------------------------
+
     def hold(self, timeout: float) -> bool:
-        """Let the epoch in flight finish and plan no other; whether that happened in time. The query stays up."""
+        """Finish the epoch in flight and plan no other. True if that happened in time. The query stays up."""
         if not self.running:
             return True
 
         def held() -> bool:
-            if not self.keeper.up:  # nothing is in flight while a query waits to be started again
+            if not self.supervisor.up:  # a query that waits for its next start has no epoch in flight
                 return True
-            self.ask_to_hold()  # again: who had asked for it before, such as a savepoint, may have undone that
+            self.ask_to_hold()  # again: a savepoint that ends meanwhile lifts the hold
             return self._watch.held
 
         return self._await(held, timeout)
 
     def ask_to_hold(self) -> None:
-        """Plan no epoch from now on; the one in flight goes on."""
-        if self.running and not (self.directory / HOLD).exists():
-            self._hold("")
-
-    def _hold(self, text: str) -> None:
-        with state_errors(self.directory):
-            private_directory(self.directory)
-            write_atomic(self.directory / HOLD, text.encode())
-
-    def _release_hold(self) -> None:
-        with state_errors(self.directory):
-            (self.directory / HOLD).unlink(missing_ok=True)
-
-    @property
-    def planned(self) -> int:
-        """The newest plan version that an epoch was planned with since the hub was opened; 0 before the first."""
-        return self._watch.planned
-
-    @property
-    def newest_epoch(self) -> int:
-        """The newest epoch that was planned; -1 before the first."""
-        applied = read_applied(self.directory)
-        return -1 if applied is None else applied.epoch
+        """Plan no epoch from now on. The epoch in flight goes on."""
+        if self.running and not self._hold.requested:
+            self._hold.request()
 
     def release(self) -> None:
-        """Undo `hold`: somebody needs the query after all."""
-        self._watch.released()
-        self._release_hold()
+        """Undo `hold`: plan epochs again."""
+        self._watch.hold_released()
+        self._hold.lift()
 
     def stop(self) -> None:
-        """End the query at once; an epoch in flight will be run again by the next start. What a pushed stream has taken
-        and nobody has read waits in its journal."""
+        """End the query at once. The next start runs an epoch in flight again. Bytes that a pushed stream has taken and
+        not read wait in its journal."""
         self._intake.close()
-        self.keeper.stop()
-        self._wake()
-        self.acks.fail(self._gone("was stopped"))
-        with contextlib.suppress(ExternalError):  # the next start removes it
-            self._release_hold()
+        self.supervisor.stop()
+        self.query_changed()
+        self.acks.fail(self._query_error("was stopped"))
+        with contextlib.suppress(ExternalError):  # the next start lifts the hold
+            self._hold.lift()
 
     def close(self) -> None:
         """End the query and release the sinks."""
@@ -370,10 +358,11 @@ class StreamRuntime:
             self._committer.close()
 
     def forget(self) -> None:
-        """Remove everything the stream keeps on disk. A new stream of the same name never finds any of it: it is out
-        of the way at once, and what cannot be deleted now is when the state directory is opened again."""
+        """Delete everything that the stream keeps on disk. The directory is renamed first, so a new stream of the same
+        name never finds any of it. What cannot be deleted now is deleted when the state directory is next opened."""
         self.close()
-        with contextlib.suppress(HeadraceError):  # damaged: then what sinks keep beside their output stays
+        self.forgotten = True
+        with contextlib.suppress(HeadraceError):  # damaged: then the notes that sinks keep beside their output stay
             if self.progress.epoch >= 0:
                 self.committer.forget_stream(self.stream.dead_letters)
         if self.directory.exists():
@@ -385,65 +374,73 @@ class StreamRuntime:
     # --- waiting ----------------------------------------------------------------------------------
 
     def wait_planned(self, version: int, timeout: float = START_LIMIT_SECONDS) -> None:
-        """Wait until an epoch with this plan version, or a later one, has really been planned, or the query is stopped
-        on purpose."""
+        """Wait until an epoch was planned with this plan version or a later one, or the query was stopped. Raises
+        StartTimeout, or StreamFailed when the query dies or fails PATIENT_ATTEMPTS times in a row."""
 
-        def impatient() -> None:
+        def check() -> None:
             self.raise_failure()
-            retrying = self.keeper.retrying
+            retrying = self.retrying
             if retrying is not None and retrying.attempt >= PATIENT_ATTEMPTS:
-                raise self._gone(f"failed {retrying.attempt} times in a row: {retrying.problem}")
+                raise self._query_error(f"failed {retrying.attempt} times in a row: {retrying.problem}")
 
-        if not self._watch.wait(lambda: self._watch.planned >= version or not self.started, timeout, impatient):
-            raise start_timeout(self.stream, self.directory, self.plans, self._watch, version, timeout, self.problem)
+        if not self._watch.wait(lambda: self.planned >= version or not self.started, timeout, check):
+            planned = None if self._watch.planned_at is None else self._watch.planned_epoch
+            raise self._stored().start_timeout(version, timeout, planned, self._last_planned())
+
+    def _last_planned(self) -> str:
+        """What the query did instead of planning an epoch that a caller waits for."""
+        if self.problem:
+            return f"its query failed and is started again: {self.problem}"
+        if self._watch.planned_at is None:
+            return "its query has planned none since it was started"
+        spent = time.monotonic() - self._watch.planned_at
+        return f"epoch {self._watch.planned_epoch}, with plan version {self.planned}, was planned {spent:.0f} s ago"
 
     def wait_exhausted(self, timeout: float | None) -> bool:
-        """Wait until the source has nothing more under the newest plan, or the query was stopped because nobody needs
-        it; whether that happened in time."""
+        """Wait until the source has nothing more to read under the newest plan, or the query was stopped. True if that
+        happened in time."""
 
         def over() -> bool:
             idle = self._watch.idle
             if not self.started:
                 return True
-            return idle is not None and idle["plan"] == self.plans.current() and bool(idle["exhausted"])
+            return idle is not None and idle.plan == self.plans.current() and idle.exhausted
 
         return self._await(over, timeout)
 
     def _await(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait for `condition`, woken by notices; raises StreamFailed when the query dies meanwhile."""
+        """Wait for `condition`, which is checked at every notice. Raises StreamFailed when the query dies."""
         return self._watch.wait(condition, timeout, self.raise_failure)
 
     def raise_failure(self) -> None:
         """Raise StreamFailed if the query has died."""
-        problem = self.keeper.problem
+        problem = self.supervisor.problem
         if self.started and problem is not None:
-            raise self._stream_failed(problem)
+            raise self._query_error(f"failed: {problem}")
 
-    def _stream_failed(self, problem: str) -> StreamFailed:
-        return self._gone(f"failed: {problem}")
-
-    def _gone(self, how: str) -> StreamFailed:
+    def _query_error(self, how: str) -> StreamFailed:
         return StreamFailed(
             f"the query of stream {self.stream.name} {how}",
             advice="Nothing committed is lost; starting again continues from the last epoch.",
             stream=self.stream.name,
         )
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
-    def on_notice(self, notice: dict[str, Any]) -> None:
-        """A notice from the planning process."""
+    def on_notice(self, notice: Notice) -> None:
+        """Take a notice from the planning process."""
         self._watch.on_notice(notice)
-        self.keeper.well()
+        self.supervisor.well()
         if self.state == "running":
             self._log.query("running", "", 0)
 
-    def _epoch_done(self, summary: EpochSummary) -> None:
+    def epoch_committed(self, summary: EpochSummary) -> None:
+        """Take the summary of a committed epoch. Called by the committer, in Spark's streaming thread."""
         if summary.barrier.kind != EPOCH.name:
             self.signals.carried(summary.barrier.id)
         with self._watch.changed:
             self._history.add(summary, self._watch.spent(summary.epoch))
-            self._watch.done()
+            self._watch.epoch_committed()
         self._log.add(
             summary,
             lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},
@@ -453,21 +450,34 @@ class StreamRuntime:
         self._owed.seen(summary.barrier, summary.epoch, summary.progress.debts)
         verdict = self._history.judge(summary)
         failures = verdict.over | summary.failures
-        # With nobody to drop, the hub only publishes the plan again: those to be measured alone have changed.
         if failures or summary.detached or verdict.alone != self._history.alone:
-            self._history.alone = verdict.alone
+            self._history.measure_alone(verdict.alone)
             known = self.plans.load(summary.plan).known
-            self._failed(
-                self.stream.name,
-                {known[i].run: reason for i, reason in failures.items()},
-                {known[i].run: sinks for i, sinks in summary.detached.items()},
+            self._host.report(
+                StreamFailures(
+                    self.stream.name,
+                    {known[i].run: reason for i, reason in failures.items()},
+                    {known[i].run: sinks for i, sinks in summary.detached.items()},
+                )
             )
 
     # --- status -----------------------------------------------------------------------------------
 
     @property
     def progress(self) -> Progress:
+        """The stream after its newest committed epoch."""
         return self._progress.read()
+
+    @property
+    def planned(self) -> int:
+        """The newest plan version that an epoch was planned with since the hub was opened; 0 before the first."""
+        return self._watch.planned
+
+    @property
+    def newest_epoch(self) -> int:
+        """The newest planned epoch; -1 before the first."""
+        applied = read_applied(self.directory)
+        return -1 if applied is None else applied.epoch
 
     @property
     def recent(self) -> list[EpochSummary]:
@@ -480,27 +490,35 @@ class StreamRuntime:
         return self._history.totals
 
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
-        """What is wrong with sinks that fail no epoch, such as a console that nobody reads."""
+        """Problems of sinks that fail no epoch, such as a console that nobody reads."""
         return self._committer.notes(pipeline) if self._committer is not None else {}
 
     def spent_ms(self, instance: int) -> float | None:
-        """Time that an instance took in the newest epoch, over all tasks."""
+        """How long an instance took in the newest epoch, over all tasks."""
         recent = self.recent
         return recent[-1].pipeline_ms.get(instance) if recent else None
 
     def status(self) -> StreamStatus:
-        """What really happened, as far as it is known."""
-        query: Any = self.keeper.query
-        last = query.last_epoch() if query is not None and self.state == "running" else None
-        return status_of(
-            self.stream,
-            self.directory,
-            self.plans,
-            self._watch,
-            self._history,
-            self.keeper,
-            self.in_flight(),
-            last[1] if last else None,
-            self.problem,
-            self._intake.dropped(),
+        """The stream's status, from its files and its query."""
+        query, state = self.supervisor.query, self.state
+        last = query.last_epoch() if query is not None and state == "running" else None
+        rows_per_s, mb_per_s = self._history.rates()
+        return self._stored().status(
+            QueryFacts(
+                state=state,
+                since=self.supervisor.since,
+                retrying=self.retrying,
+                in_flight=self.in_flight(),
+                epoch_ms=last[1] if last else None,
+                backlog=self._watch.backlog,
+                rows_per_s=rows_per_s,
+                mb_per_s=mb_per_s,
+                problem=self.problem,
+                dropped=self._intake.dropped(),
+                phases=self._history.phases,
+                barrier=self._history.barrier,
+            )
         )
+
+    def _stored(self) -> StoredStream:
+        return StoredStream(self.stream, self.directory, self.plans)

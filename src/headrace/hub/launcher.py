@@ -1,0 +1,138 @@
+"""Starts Spark when the first query needs it, and starts queries on it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.base.durable import state_errors
+from headrace.errors import HubClosed, InternalError, SessionMismatch
+from headrace.model.program import Meaning
+from headrace.state.catalog import Catalog
+from headrace.state.state_dir import StateDir
+from headrace.stream.host import Query, QueryRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.spark.session import Engine
+
+
+def hub_closed() -> HubClosed:
+    """The error for a call on a closed hub."""
+    return HubClosed("the hub is closed", advice="Open it again with headrace.connect(...).")
+
+
+class QueryLauncher(Protocol):
+    """Runs the queries of one hub. Any thread may call."""
+
+    def bind(self, state: StateDir, catalog: Catalog) -> Meaning:
+        """Use this state directory. Returns what SQL means here. Raises SessionMismatch when the stored plans were made
+        for another meaning. Called once, before all others."""
+        ...
+
+    def ready(self) -> None:
+        """Start the engine if it does not run. Raises MissingJava and others."""
+        ...
+
+    def launch(self, request: QueryRequest) -> Query:
+        """Start a query, after the engine if need be."""
+        ...
+
+    def session(self) -> SparkSession:
+        """The session that queries run on. Starts Spark if it does not run."""
+        ...
+
+    def stop(self) -> None:
+        """Stop the engine, if this launcher started it. Nothing can be started afterwards."""
+        ...
+
+
+class SparkLauncher:
+    """Launches queries on a session that was passed in, or on one that it starts when it is first needed.
+
+    It has its own lock. A supervisor that restarts a query calls it from another thread, while a thread that holds the
+    hub's lock may be waiting to stop that query. So this class never takes the hub's lock.
+    """
+
+    def __init__(self, spark: SparkSession | None, master: str | None, verbose: bool) -> None:
+        self._spark, self._master, self._verbose = spark, master, verbose
+        self._lock = threading.Lock()
+        self._state: StateDir | None = None
+        self._engine: Engine | None = None
+        self._meaning, self._stopped = Meaning(), False
+
+    def bind(self, state: StateDir, catalog: Catalog) -> Meaning:
+        self._state = state
+        if self._spark is not None:
+            from headrace.spark.session import adopt
+
+            self._meaning = Meaning(time_zone=str(self._spark.conf.get("spark.sql.session.timeZone")))
+            self._engine = adopt(self._spark, self._meaning)
+        _require_meaning(catalog, self._meaning)
+        return self._meaning
+
+    def ready(self) -> None:
+        self._running()
+
+    def launch(self, request: QueryRequest) -> Query:
+        from headrace.spark.query import StreamQuery
+
+        return StreamQuery(
+            self._running(),
+            name=request.stream,
+            directory=request.directory,
+            committer=request.committer,
+            options=request.options,
+            ended=request.on_end,
+            planner=request.planner_pid,
+            members=request.pipelines,
+        )
+
+    def session(self) -> SparkSession:
+        return self._running().spark
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped, engine = True, self._engine
+        if engine is not None:
+            engine.stop()
+
+    def _running(self) -> Engine:
+        """The engine. Starts one if there is none, or if the JVM of our own has died."""
+        with self._lock:
+            if self._stopped:
+                raise hub_closed()
+            if self._engine is not None and self._engine.owned and not self._engine.alive:
+                gone, self._engine = self._engine, None
+                gone.stop()
+            if self._engine is None:
+                self._engine = self._start()
+            return self._engine
+
+    def _start(self) -> Engine:
+        """Start Spark, and record in the state directory which process owns it. Without `verbose` it logs to a file."""
+        from headrace.spark.session import start
+
+        if self._state is None:
+            raise InternalError("the launcher has no state directory")
+        if "HEADRACE_FAULT" in os.environ:  # a fault that is injected in a task must also kill this process
+            os.environ.setdefault("HEADRACE_FAULT_PID", str(os.getpid()))
+        with state_errors(self._state.path):
+            engine = start(self._master, None if self._verbose else self._state.path / "spark.log", self._meaning)
+            self._state.record_owner(engine.jvm_pid)
+        return engine
+
+
+def _require_meaning(catalog: Catalog, meaning: Meaning) -> None:
+    for record in catalog.pipelines.values():
+        stored = record.definition.program.meaning
+        if stored != meaning:
+            raise SessionMismatch(
+                f"pipeline {record.definition.name} was planned for time zone {stored.time_zone}, "
+                f"not {meaning.time_zone}",
+                advice=f"Pass a session with spark.sql.session.timeZone = {stored.time_zone}.",
+                wanted=stored.time_zone,
+                found=meaning.time_zone,
+            )

@@ -1,0 +1,163 @@
+"""Waits until a published plan is in force, and stops queries that no pipeline needs any more."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from headrace.base.background import BackgroundQueue
+from headrace.control.acks import Ack
+from headrace.errors import StartTimeout, StopTimeout, StreamFailed
+from headrace.hub.declarations import Declarations
+from headrace.hub.effects import StreamChange
+from headrace.model.program import PipelineDef
+from headrace.stream.runtime import StreamRuntime
+
+# How long a graceful end, a shutdown or a savepoint waits for the epochs in flight.
+DRAIN_SECONDS = 60.0
+# How long a DROP or STOP NOW waits for the epoch in flight. Then that epoch is given up and runs again without the
+# pipelines that left.
+STUCK_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class PublishedPlan:
+    """A plan version of a stream, and the change that it was published for.
+
+    It is `needed` if it has a pipeline. The pipelines in `change.graceful` have ended when `ack` completes. The
+    pipelines in `dropped` keep nothing, so an epoch that does not end may be given up to get rid of them.
+    """
+
+    change: StreamChange
+    runtime: StreamRuntime
+    version: int
+    needed: bool
+    ack: Future[Ack] | None
+    dropped: tuple[PipelineDef, ...] = ()
+
+    @property
+    def stream(self) -> str:
+        return self.change.stream
+
+    @property
+    def in_force(self) -> bool:
+        """True if an epoch was planned with it and no pipeline is still ending."""
+        return self.runtime.planned >= self.version and (self.ack is None or self.ack.done())
+
+
+class Rollout:
+    """Follows published plans. Never holds the hub's lock while it waits for an epoch.
+
+    `start_timeout` is how many seconds the first epoch with a plan may take to be planned.
+    """
+
+    def __init__(self, declarations: Declarations, background: BackgroundQueue, start_timeout: float) -> None:
+        self._declarations, self._background, self._start_timeout = declarations, background, start_timeout
+
+    def follow(self, plan: PublishedPlan) -> None:
+        """Wait until a plan is in force, as far as its change asks for that. With pipelines that end now, a query that
+        no pipeline needs is stopped instead."""
+        quick, wait = bool(plan.change.quick), plan.change.wait
+        if quick and not plan.needed and plan.ack is None:
+            self._stop_unneeded(plan)
+            return
+        if quick and not wait:
+            self._background.later(plan.stream, partial(self._unstick, plan), STUCK_SECONDS)
+        patience = DRAIN_SECONDS
+        try:
+            if wait or not plan.needed:
+                if self._was_planned(plan):
+                    self._declarations.planned(plan.stream, plan.version)
+                else:
+                    patience = 0.0
+            if plan.ack is not None:
+                self._await_end(plan, plan.ack)
+        except (StartTimeout, StopTimeout):
+            if not plan.needed:
+                self._stop_when_in_force(plan)
+            raise
+        if not plan.needed:
+            self._drain_and_stop(plan, patience)
+
+    def _was_planned(self, plan: PublishedPlan) -> bool:
+        """Wait for the first epoch with this plan. False if it cannot come, and that does not matter.
+
+        An epoch in flight that does not end, or fails again and again, runs again without the pipelines that were
+        dropped: they may be the cause. If that does not help, they are gone all the same.
+        """
+        drops = plan.change.wait and plan.dropped and plan.ack is None
+        limit = min(STUCK_SECONDS, self._start_timeout) if drops else self._start_timeout
+        try:
+            plan.runtime.wait_planned(plan.version, limit)
+        except (StartTimeout, StreamFailed):
+            if not drops:
+                raise
+            if not plan.needed:
+                return False
+            self._unstick(plan)
+            try:
+                plan.runtime.wait_planned(plan.version, self._start_timeout)
+            except StreamFailed:
+                if plan.change.only_leaves:
+                    return False
+                raise
+        return True
+
+    def _unstick(self, plan: PublishedPlan) -> None:
+        """Run the epoch in flight again without the dropped pipelines, unless it has ended meanwhile."""
+        if plan.dropped and not plan.in_force and plan.runtime.running:
+            plan.runtime.run_again_without(plan.dropped, plan.version - 1)
+
+    def _await_end(self, plan: PublishedPlan, ack: Future[Ack]) -> None:
+        """Wait until all rows before a graceful end are in the sinks. Then the pipelines are stopped. If that takes too
+        long, they are marked as stopped when the barrier is acknowledged."""
+        ack.add_done_callback(partial(self._ended_later, plan))
+        try:
+            ack.result(DRAIN_SECONDS)
+        except TimeoutError:
+            names = ", ".join(p.name for p in plan.change.graceful)
+            raise StopTimeout(
+                f"{names} did not end within {DRAIN_SECONDS:g} s",
+                advice="It ends when the epoch in flight is committed. STOP PIPELINE ... NOW does not wait for that.",
+                names=names,
+            ) from None
+        self._ended(plan, ack)
+
+    def _ended_later(self, plan: PublishedPlan, ack: Future[Ack]) -> None:
+        """Called by the thread that acknowledges the barrier, which must not wait for the hub's lock."""
+        self._background.put(plan.stream, partial(self._ended, plan, ack))
+
+    def _ended(self, plan: PublishedPlan, ack: Future[Ack]) -> None:
+        problem = ack.exception()
+        reason = (
+            f"all rows before {ack.result().signal} are in its sinks"
+            if problem is None
+            else f"the stream ended first: {problem}"
+        )
+        self._declarations.stopped(plan.change.graceful, reason)
+
+    # --- queries that no pipeline needs -----------------------------------------------------------
+
+    def _stop_unneeded(self, plan: PublishedPlan) -> None:
+        with self._declarations.lock:
+            if not self._declarations.catalog.running(plan.stream):
+                plan.runtime.stop()
+
+    def _stop_when_in_force(self, plan: PublishedPlan) -> None:
+        if plan.in_force:
+            self._drain_and_stop(plan)
+        elif plan.runtime.running:
+            self._background.later(plan.stream, partial(self._stop_when_in_force, plan))
+
+    def _drain_and_stop(self, plan: PublishedPlan, patience: float = DRAIN_SECONDS) -> None:
+        """Let the epoch in flight commit the exits of the last pipelines, then stop the query."""
+        runtime = plan.runtime
+        runtime.hold(patience)
+        with self._declarations.lock:
+            if self._declarations.closed or runtime.forgotten:
+                return
+            if self._declarations.catalog.running(plan.stream):  # a pipeline has joined meanwhile
+                runtime.release()
+            else:
+                runtime.stop()
