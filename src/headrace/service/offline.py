@@ -15,7 +15,7 @@ from headrace.model.status import StreamStatus
 from headrace.sql import Describe, Explain, Show, ShowCreate, parse_script
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.plans import PlanStore
-from headrace.state.progress import Progress, read_progress
+from headrace.state.progress import Progress, ProgressView, read_progress
 from headrace.state.sealing import read_sealed
 from headrace.state.state_dir import StateDir, require_known_format
 from headrace.stream.history import History
@@ -118,4 +118,5 @@ class OfflineRuntime:
     def status(self) -> StreamStatus:
         history = History(self.stream, self.plans)
         dropped = read_dropped(self.directory)
-        return status_of(self.stream, self.directory, self.plans, Watch(), history, None, None, None, "", dropped)
+        view = ProgressView(self.directory)
+        return status_of(self.stream, self.directory, view, self.plans, Watch(), history, None, None, None, "", dropped)

@@ -11,7 +11,7 @@ from headrace.model.program import StreamDef
 from headrace.model.status import StreamState, StreamStatus, to_datetime
 from headrace.sources.badfiles import read_summary
 from headrace.state.plans import PlanStore
-from headrace.state.progress import Applied, Progress, read_applied, read_progress
+from headrace.state.progress import Applied, Progress, ProgressView, read_applied
 from headrace.stream.history import History
 from headrace.stream.inflight import InFlight
 from headrace.stream.planner_watch import Watch
@@ -21,6 +21,7 @@ from headrace.stream.supervisor import QueryKeeper
 def status_of(
     stream: StreamDef,
     directory: Path,
+    view: ProgressView,
     plans: PlanStore,
     watch: Watch,
     history: History,
@@ -34,7 +35,7 @@ def status_of(
     many records the gateway says it gave up. A stream of a hub that is closed has no keeper."""
     skipped = read_summary(directory / "source")
     try:
-        progress = read_progress(directory)
+        progress = view.read()
     except HeadraceError as damage:  # a stream that cannot run can still be looked at
         progress, problem = Progress(), problem or damage.render()
     state: StreamState = "stopped" if keeper is None else keeper.state
