@@ -14,7 +14,7 @@ from headrace.model.status import StreamState, StreamStatus
 from headrace.sql import Describe, Explain, Show, ShowCreate, parse_script
 from headrace.state.catalog import Catalog
 from headrace.state.plans import PlanStore
-from headrace.state.progress import Progress, read_progress
+from headrace.state.progress import Progress, ProgressView, read_progress
 from headrace.state.sealing import read_sealed
 from headrace.state.state_dir import StateDir, require_known_format
 from headrace.stream.intake import read_dropped
@@ -88,5 +88,5 @@ class OfflineRuntime:
         return {}
 
     def status(self) -> StreamStatus:
-        stored = StoredStream(self.stream, self.directory, self.plans)
+        stored = StoredStream(self.stream, self.directory, self.plans, ProgressView(self.directory))
         return stored.status(QueryFacts(dropped=read_dropped(self.directory)))

@@ -76,6 +76,7 @@ class StreamRuntime:
         self._publisher = PlanPublisher(directory, self.plans, self._watch, self._history)
         self._hold, self._log = Hold(directory), EpochLog(stream, directory)
         self._committer: EpochCommitter | None = None
+        self._newest: tuple[object, int, float] | None = None  # a query, its newest epoch and the milliseconds it took
         self._trouble = ""
         self.forgotten = False  # true after `forget`
         self.supervisor = QuerySupervisor(directory, self.plans, self)
@@ -498,10 +499,24 @@ class StreamRuntime:
         recent = self.recent
         return recent[-1].pipeline_ms.get(instance) if recent else None
 
+    def _epoch_ms(self) -> float | None:
+        """How long Spark's newest epoch took. Asks Spark once per committed epoch: the JVM builds the answer and this
+        process parses it, every time."""
+        query = self.supervisor.query
+        if query is None or self.state != "running":
+            return None
+        recent = self.recent
+        newest = self._newest
+        if newest is None or newest[0] is not query or not recent or newest[1] != recent[-1].epoch:
+            found = query.last_epoch()
+            if found is None:
+                return None
+            newest = self._newest = (query, *found)
+        return newest[2]
+
     def status(self) -> StreamStatus:
         """The stream's status, from its files and its query."""
-        query, state = self.supervisor.query, self.state
-        last = query.last_epoch() if query is not None and state == "running" else None
+        state = self.state
         rows_per_s, mb_per_s = self._history.rates()
         return self._stored().status(
             QueryFacts(
@@ -509,7 +524,7 @@ class StreamRuntime:
                 since=self.supervisor.since,
                 retrying=self.retrying,
                 in_flight=self.in_flight(),
-                epoch_ms=last[1] if last else None,
+                epoch_ms=self._epoch_ms(),
                 backlog=self._watch.backlog,
                 rows_per_s=rows_per_s,
                 mb_per_s=mb_per_s,
@@ -521,4 +536,4 @@ class StreamRuntime:
         )
 
     def _stored(self) -> StoredStream:
-        return StoredStream(self.stream, self.directory, self.plans)
+        return StoredStream(self.stream, self.directory, self.plans, self._progress)

@@ -12,7 +12,7 @@ from headrace.model.program import StreamDef
 from headrace.model.status import StreamState, StreamStatus, to_datetime
 from headrace.sources.badfiles import read_summary
 from headrace.state.plans import PlanStore
-from headrace.state.progress import Applied, Progress, read_applied, read_progress
+from headrace.state.progress import Applied, Progress, ProgressView, read_applied
 from headrace.stream.inflight import InFlight
 from headrace.stream.retries import Retrying
 
@@ -47,12 +47,13 @@ class StoredStream:
     stream: StreamDef
     directory: Path
     plans: PlanStore
+    progress: ProgressView
 
     def status(self, query: QueryFacts) -> StreamStatus:
         """The stream's status. A stream with a damaged file has one too, and its `problem` names the file."""
         problem = query.problem
         try:
-            progress = read_progress(self.directory)
+            progress = self.progress.read()
         except HeadraceError as damage:
             progress, problem = Progress(), problem or damage.render()
         schema, running = self.stream.schema, query.state == "running"
