@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 LIST = ROOT / "src/headrace/sql/functions/verified.txt"
 PAGE = ROOT / "docs/functions.md"
 REWRITE = os.environ.get("HEADRACE_REWRITE") == "1"
-HEADER = "# Functions, casts and aggregates that agreed with Spark over edge values; written by tests/functions.\n"
+HEADER = "# Functions, casts and aggregates that agreed with Spark over edge values; written by tests/sql/functions.\n"
 
 
 def _registered() -> set[str]:
