@@ -22,7 +22,7 @@ from headrace.model.schema import BIGINT, Field, Schema
 from headrace.model.status import PipelineStatus, StreamStatus
 from headrace.service.client import _result as from_json
 from headrace.service.models import statement_result, status_json
-from headrace.service.printing import Format, printed
+from headrace.service.printing import OutputFormat, printed
 from headrace.stream.intake import Intake
 from tests.e2e.support import put
 from tests.shared.mini import Mini
@@ -298,6 +298,6 @@ def test_what_the_gateway_dropped_is_known_while_it_runs_and_after_it_has_stoppe
 def test_warnings_reach_clients_of_the_service_and_scripts_that_read_its_output() -> None:
     result = Result("pipeline p exists and was left as it is", warnings=("it is declared differently",))
     assert from_json(statement_result(result, 10).model_dump()) == result
-    formats: tuple[Format, ...] = ("table", "csv", "json")
+    formats: tuple[OutputFormat, ...] = ("table", "csv", "json")
     for how in formats:
         assert "it is declared differently" in printed([result], how)

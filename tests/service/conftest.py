@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.service.client import RemoteHub
-from headrace.service.guard import Access
+from headrace.service.guard import AccessPolicy
 from headrace.service.server import HubServer
 from tests.shared.mini import Mini
 
@@ -51,7 +51,7 @@ def served(mini: Mini) -> Iterator[Served]:
 @pytest.fixture
 def guarded(mini: Mini) -> Iterator[Served]:
     """With a full token, a read-only one and small limits."""
-    access = Access(token=TOKEN, read_only_token=READ_TOKEN, max_body_bytes=1000)
+    access = AccessPolicy(token=TOKEN, read_only_token=READ_TOKEN, max_body_bytes=1000)
     server = HubServer(mini.hub, mini.directory, access, bind=("127.0.0.1", 0))
     yield Served(mini, server, mini.directory)
     server.close()

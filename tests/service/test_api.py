@@ -20,7 +20,7 @@ from headrace.errors import (
     UnknownPipeline,
 )
 from headrace.service.client import RemoteHub
-from headrace.service.guard import Access
+from headrace.service.guard import AccessPolicy
 from headrace.service.server import SOCKET_NAME, HubServer
 from tests.e2e.support import put
 from tests.service.conftest import READ_TOKEN, TOKEN, Served
@@ -164,7 +164,7 @@ def test_the_token_decides_who_may_do_what(guarded: Served) -> None:
 
 
 def test_a_read_only_token_alone_lets_nobody_change_anything(mini: Mini) -> None:
-    server = HubServer(mini.hub, mini.directory, Access(read_only_token=READ_TOKEN), bind=("127.0.0.1", 0))
+    server = HubServer(mini.hub, mini.directory, AccessPolicy(read_only_token=READ_TOKEN), bind=("127.0.0.1", 0))
     show = {"text": "SHOW STREAMS"}
     headers = {"Authorization": f"Bearer {READ_TOKEN}"}
     assert httpx.post(f"{server.address}/api/v1/sql", json=show).status_code == 401

@@ -17,7 +17,7 @@ from headrace.base.logs import FILE, logging_to
 from headrace.hub.objects import Pipeline, Stream
 from headrace.service import models
 from headrace.service.client import RemoteHub, RemotePipeline, RemoteStream
-from headrace.service.guard import Access
+from headrace.service.guard import AccessPolicy
 from headrace.service.server import HubServer
 from tests.e2e.support import put, until
 from tests.service.conftest import Served
@@ -65,7 +65,7 @@ def test_a_client_that_disconnects_during_a_statement_leaves_it_whole_and_no_thr
 
 
 def test_waiting_statements_take_no_place_from_readers_and_too_many_get_a_coded_answer(mini: Mini) -> None:
-    server = HubServer(mini.hub, mini.directory, Access(max_requests=4, max_statements=2), bind=("127.0.0.1", 0))
+    server = HubServer(mini.hub, mini.directory, AccessPolicy(max_requests=4, max_statements=2), bind=("127.0.0.1", 0))
     try:
         url = server.address
         with mini.hub._reconciler.lock, ThreadPoolExecutor(2) as waiting:  # statements wait for the hub
@@ -116,7 +116,7 @@ def _accepted(url: str) -> bool:
 
 
 def test_readers_of_live_figures_are_limited(mini: Mini) -> None:
-    server = HubServer(mini.hub, mini.directory, Access(max_readers=1), bind=("127.0.0.1", 0))
+    server = HubServer(mini.hub, mini.directory, AccessPolicy(max_readers=1), bind=("127.0.0.1", 0))
     try:
         with httpx.stream("GET", f"{server.address}/api/v1/events") as first:
             lines = first.iter_lines()

@@ -49,7 +49,7 @@ def test_json_lines_have_the_facts_of_a_record_and_those_before_the_hub_are_kept
 
 
 def test_text_lines_name_the_code_and_leave_out_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    with logging_to("text", logging.INFO, timed=False, told=frozenset({"pipeline_failed"})):
+    with logging_to("text", logging.INFO, timed=False, hidden=frozenset({"pipeline_failed"})):
         log.info("one", extra=facts("request_failed", "NO_SUCH_ADDRESS"))
         log.error("two", extra=facts("pipeline_failed"))
     assert capsys.readouterr().err == "INFO: one [NO_SUCH_ADDRESS]\n"

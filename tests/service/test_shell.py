@@ -20,7 +20,7 @@ from headrace.hub.results import Result
 from headrace.service.offline import OfflineHub
 from headrace.service.printing import printed
 from headrace.service.shell import Shell, Words
-from headrace.service.talking import statements
+from headrace.service.sql_command import statements
 from headrace.sql import statement_ends
 from tests.e2e.support import put
 from tests.shared.mini import Mini

@@ -30,7 +30,7 @@ from headrace.state.state_dir import require_known_format
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedScript:
     """A script without errors; `warnings` are what its statements would say besides."""
 
     statements: tuple[Statement, ...]
@@ -42,7 +42,7 @@ class Checked:
         return tuple(s for s in self.statements if isinstance(s, CreatePipeline))
 
 
-def check_script(text: str, state_dir: Path | None = None) -> Checked:
+def check_script(text: str, state_dir: Path | None = None) -> CheckedScript:
     """Plan every statement of `text`. Raises the one error there is, or ScriptErrors with all of them."""
     draft = _draft(state_dir)
     statements = parse_script(text)
@@ -61,7 +61,7 @@ def check_script(text: str, state_dir: Path | None = None) -> Checked:
         raise errors[0]
     if errors:
         raise ScriptErrors(f"{len(errors)} statements are wrong", errors=tuple(errors))
-    return Checked(statements, tuple(warnings))
+    return CheckedScript(statements, tuple(warnings))
 
 
 def _follows(problem: HeadraceError, undeclared: set[str]) -> bool:

@@ -30,36 +30,40 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Script = Annotated[Path, typer.Argument(help="A script of SQL statements; - reads standard input.", show_default=False)]
-StateDir = Annotated[Path, typer.Option(help="Where streams, pipelines and progress are kept.")]
-Master = Annotated[str | None, typer.Option(help="Spark master: local[4], spark://host:7077, ... (default local[*]).")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and stack traces of errors.")]
+ScriptArgument = Annotated[
+    Path, typer.Argument(help="A script of SQL statements; - reads standard input.", show_default=False)
+]
+StateDirOption = Annotated[Path, typer.Option(help="Where streams, pipelines and progress are kept.")]
+MasterOption = Annotated[
+    str | None, typer.Option(help="Spark master: local[4], spark://host:7077, ... (default local[*]).")
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and stack traces of errors.")]
 
 
-StopLimit = Annotated[
+StopLimitOption = Annotated[
     float, typer.Option(min=0, help="Seconds that running epochs get to finish when it is told to stop.")
 ]
-Server = Annotated[
+ServerOption = Annotated[
     str | None, typer.Option(help="URL of a hub (default: the owner of the state directory); token in HEADRACE_TOKEN.")
 ]
-Format = Annotated[Literal["table", "json", "csv"], typer.Option(help="How results are printed.")]
-LogFormat = Annotated[
+FormatOption = Annotated[Literal["table", "json", "csv"], typer.Option(help="How results are printed.")]
+LogFormatOption = Annotated[
     Literal["text", "json"], typer.Option(help="Log lines on standard error and in the state directory.")
 ]
 
 
 @app.command(epilog="Examples: headrace run app.sql; headrace run app.sql --until-end --state-dir /data/state")
 def run(
-    script: Script,
+    script: ScriptArgument,
     until_end: Annotated[bool, typer.Option("--until-end", help="Stop when all finite sources are drained.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Only plan it, against the state directory; no effect.")
     ] = False,
-    stop_limit: StopLimit = 60,
-    state_dir: StateDir = Path(".headrace"),
-    master: Master = None,
-    log_format: LogFormat = "text",
-    verbose: Verbose = False,
+    stop_limit: StopLimitOption = 60,
+    state_dir: StateDirOption = Path(".headrace"),
+    master: MasterOption = None,
+    log_format: LogFormatOption = "text",
+    verbose: VerboseOption = False,
 ) -> None:
     """Run a script of statements, until Ctrl-C or SIGTERM.
 
@@ -101,14 +105,14 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A host name by which clients reach this hub; may be repeated.")
     ] = None,
-    stop_limit: StopLimit = 60,
-    state_dir: StateDir = Path(".headrace"),
-    master: Master = None,
-    log_format: LogFormat = "text",
+    stop_limit: StopLimitOption = 60,
+    state_dir: StateDirOption = Path(".headrace"),
+    master: MasterOption = None,
+    log_format: LogFormatOption = "text",
     log_level: Annotated[
         Literal["info", "warning", "error"], typer.Option(help="What is logged on standard error; info: every epoch.")
     ] = "info",
-    verbose: Verbose = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Serve a hub over HTTP, until Ctrl-C or SIGTERM: pipelines join and leave by REST, browser or `headrace sql`.
 
@@ -116,9 +120,9 @@ def serve(
     """
     with _reported(verbose):
         text = None if script is None else _read(script)
-        from headrace.app.serve import Address, serve_hub
+        from headrace.app.serve import Endpoint, serve_hub
 
-        address = Address.settle(host, port, token_file, read_token_file, tuple(allow_host or ()))
+        address = Endpoint.of_options(host, port, token_file, read_token_file, tuple(allow_host or ()))
         serve_hub(
             text,
             address,
@@ -137,10 +141,10 @@ def sql(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Run this script and leave; - reads standard input.")
     ] = None,
-    server: Server = None,
-    format: Format = "table",
-    state_dir: StateDir = Path(".headrace"),
-    verbose: Verbose = False,
+    server: ServerOption = None,
+    format: FormatOption = "table",
+    state_dir: StateDirOption = Path(".headrace"),
+    verbose: VerboseOption = False,
 ) -> None:
     """Send statements to a running hub. Without -c or -f, a prompt; \\? lists its commands.
 
@@ -148,7 +152,7 @@ def sql(
     that only read are answered from it. Exit code 2 when a statement fails, 3 when the hub cannot be reached.
     """
     with _reported(verbose):
-        from headrace.service.talking import statements
+        from headrace.service.sql_command import statements
 
         text = command if command is not None else None if file is None else _read(file)
         code = statements(text, server, state_dir, format)
@@ -157,18 +161,23 @@ def sql(
 
 @app.command(epilog="Examples: headrace status; headrace status --server http://127.0.0.1:8642 --format json")
 def status(
-    server: Server = None, format: Format = "table", state_dir: StateDir = Path(".headrace"), verbose: Verbose = False
+    server: ServerOption = None,
+    format: FormatOption = "table",
+    state_dir: StateDirOption = Path(".headrace"),
+    verbose: VerboseOption = False,
 ) -> None:
     """Show streams and pipelines of a running hub, or of a state directory that no process owns."""
     with _reported(verbose):
-        from headrace.service.talking import statements
+        from headrace.service.sql_command import statements
 
         code = statements("SHOW STREAMS; SHOW PIPELINES", server, state_dir, format)
     raise typer.Exit(code)
 
 
 @app.command(epilog="Example: headrace top --state-dir /data/state")
-def top(server: Server = None, state_dir: StateDir = Path(".headrace"), verbose: Verbose = False) -> None:
+def top(
+    server: ServerOption = None, state_dir: StateDirOption = Path(".headrace"), verbose: VerboseOption = False
+) -> None:
     """Watch the streams and pipelines of a running hub, until Ctrl-C."""
     with _reported(verbose):
         from headrace.app.top import watch
@@ -179,8 +188,8 @@ def top(server: Server = None, state_dir: StateDir = Path(".headrace"), verbose:
 @app.command(epilog="Examples: headrace logs -n 200; headrace logs --state-dir /data/state")
 def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines to show.")] = 50,
-    state_dir: StateDir = Path(".headrace"),
-    verbose: Verbose = False,
+    state_dir: StateDirOption = Path(".headrace"),
+    verbose: VerboseOption = False,
 ) -> None:
     """Show the newest log lines of a state directory, also after a crash, and where its log files are."""
     with _reported(verbose):
@@ -197,7 +206,7 @@ def logs(
 
 
 @app.command(epilog="Example: headrace check app.sql")
-def check(script: Script, verbose: Verbose = False) -> None:
+def check(script: ScriptArgument, verbose: VerboseOption = False) -> None:
     """Plan every statement of a script and say what is wrong with it. Applies nothing, needs no Java."""
     with _reported(verbose):
         _check(script, _read(script), None)
@@ -205,11 +214,11 @@ def check(script: Script, verbose: Verbose = False) -> None:
 
 @app.command(epilog="Examples: headrace explain app.sql; headrace explain app.sql --pipeline hot --json")
 def explain(
-    script: Script,
+    script: ScriptArgument,
     pipeline: Annotated[str | None, typer.Option(help="Only this pipeline.")] = None,
     rules: Annotated[bool, typer.Option("--rules", help="Also show what each planner rule changed.")] = False,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    verbose: Verbose = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Show the plan of every pipeline and SELECT of a script. Applies nothing, needs no Java."""
     with _reported(verbose):
@@ -225,7 +234,7 @@ def restore(
     savepoint: Annotated[Path, typer.Argument(help="The directory that SAVEPOINT made.", show_default=False)],
     state_dir: Annotated[Path, typer.Option(help="The new state directory; it must not exist or be empty.")],
     rewind: Annotated[bool, typer.Option("--rewind", help="Remove what sinks hold from behind the savepoint.")] = False,
-    verbose: Verbose = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Make a new state directory of a savepoint, here or on another machine. headrace run goes on from there."""
     with _reported(verbose):
@@ -239,8 +248,8 @@ def restore(
 @app.command(epilog="Example: headrace repair readings --state-dir /data/state")
 def repair(
     stream: Annotated[str, typer.Argument(help="The stream whose journal is damaged.", show_default=False)],
-    state_dir: StateDir = Path(".headrace"),
-    verbose: Verbose = False,
+    state_dir: StateDirOption = Path(".headrace"),
+    verbose: VerboseOption = False,
 ) -> None:
     """Leave out what cannot be read of a stream's journal (JOURNAL_DAMAGED), and say how much that is. Nothing else may
     use the state directory meanwhile."""
@@ -257,8 +266,8 @@ def repair(
 @app.command(epilog="Example: headrace demo --duration 60")
 def demo(
     duration: Annotated[float, typer.Option(min=1, help="Seconds, counted from Spark's start.")] = 30,
-    master: Master = None,
-    verbose: Verbose = False,
+    master: MasterOption = None,
+    verbose: VerboseOption = False,
 ) -> None:
     """Watch pipelines share one generated stream; leaves nothing behind. Ctrl-C ends it early."""
     with _reported(verbose):

@@ -12,7 +12,7 @@ import headrace
 from headrace.app.check import check_script
 from headrace.app.interrupts import Interrupts
 from headrace.app.view.lines import closing_line, pipelines_line, warning_lines
-from headrace.base.logs import TOLD, LogFormat, Logs, facts, logging_to
+from headrace.base.logs import PRINTED_BY_RUN, LogFormat, LogOutput, facts, logging_to
 from headrace.hub.hub import Hub
 from headrace.model.status import ALIVE, Waited
 
@@ -36,7 +36,7 @@ def run_script(
     Returns the exit code: 0, or 1 when a pipeline failed on the way."""
     check_script(text, state_dir)  # all errors at once, before anything is made or started
     level = logging.INFO if verbose else logging.WARNING
-    with Interrupts() as interrupts, logging_to(log_format, level, timed=False, told=TOLD) as logs:
+    with Interrupts() as interrupts, logging_to(log_format, level, timed=False, hidden=PRINTED_BY_RUN) as logs:
         try:
             return _run(text, interrupts, logs, until_end, state_dir, master, verbose, stop_limit)
         except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
@@ -44,7 +44,7 @@ def run_script(
             return 0
 
 
-def teller(logs: Logs) -> Tell:
+def teller(logs: LogOutput) -> Tell:
     """How the command tells its user something on standard error: as it is, or as a log line in JSON."""
 
     def tell(text: str) -> None:
@@ -59,7 +59,7 @@ def teller(logs: Logs) -> Tell:
 def _run(
     text: str,
     interrupts: Interrupts,
-    logs: Logs,
+    logs: LogOutput,
     until_end: bool,
     state_dir: Path,
     master: str | None,

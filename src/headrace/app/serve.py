@@ -13,27 +13,27 @@ from headrace.app.run import report_closing, report_wait, teller
 from headrace.base.logs import LogFormat, facts, logging_to
 from headrace.errors import UnreadableFile
 from headrace.hub.hub import open_hub
-from headrace.service.guard import Access
+from headrace.service.guard import AccessPolicy
 from headrace.service.server import HubServer
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class Endpoint:
     """Where to listen, and for whom."""
 
     host: str
     port: int
-    access: Access
+    access: AccessPolicy
 
     @staticmethod
-    def settle(
+    def of_options(
         host: str, port: int, token_file: Path | None, read_token_file: Path | None, hosts: tuple[str, ...]
-    ) -> Address:
+    ) -> Endpoint:
         """Reads tokens from files, or else from the environment: a command line is visible to every user."""
-        return Address(
+        return Endpoint(
             host,
             port,
-            Access(
+            AccessPolicy(
                 hosts=(*hosts, host),
                 token=_token(token_file, "HEADRACE_TOKEN"),
                 read_only_token=_token(read_token_file, "HEADRACE_READ_TOKEN"),
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 def serve_hub(
     text: str | None,
-    address: Address,
+    address: Endpoint,
     *,
     state_dir: Path,
     master: str | None,

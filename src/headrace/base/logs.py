@@ -26,7 +26,7 @@ FILE = "hub.log"
 FILE_BYTES, KEPT_FILES = 4 << 20, 9
 WAITING_RECORDS = 1000
 # What `headrace run` says on its own in text.
-TOLD = frozenset({"pipeline_failed", "sink_detached", "stream_retrying", "stream_dead", "stream_running"})
+PRINTED_BY_RUN = frozenset({"pipeline_failed", "sink_detached", "stream_retrying", "stream_dead", "stream_running"})
 # The files of a state directory that say what happened, and what is in each.
 FILES = {
     FILE: "epochs, failures and warnings of the hub",
@@ -47,7 +47,7 @@ def code_of(text: str) -> str | None:
     return None if kind is None else kind.code
 
 
-class JsonLines(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """One JSON object a line: `time`, `level`, `logger`, `message`, and the facts of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -63,7 +63,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class TextLines(logging.Formatter):
+class TextLogFormatter(logging.Formatter):
     """The level and the message, with the time before them if `timed`."""
 
     def __init__(self, timed: bool) -> None:
@@ -89,7 +89,7 @@ class _PrivateFile(RotatingFileHandler):
         return open(self.baseFilename, self.mode, encoding="utf-8", opener=private_opener)
 
 
-class Logs:
+class LogOutput:
     """Where the log lines of this process go. Made by `logging_to`."""
 
     def __init__(self, form: LogFormat) -> None:
@@ -122,18 +122,20 @@ class Logs:
 
 
 @contextmanager
-def logging_to(form: LogFormat, level: int, *, timed: bool, told: frozenset[str] = frozenset()) -> Iterator[Logs]:
-    """Log on standard error from `level` on. Events in `told` are left out there in text: the command prints them."""
+def logging_to(
+    form: LogFormat, level: int, *, timed: bool, hidden: frozenset[str] = frozenset()
+) -> Iterator[LogOutput]:
+    """Log on standard error from `level` on. Events in `hidden` are left out there in text: the command prints them."""
     logger, shown = logging.getLogger("headrace"), logging.StreamHandler()
     shown.setFormatter(_formatter(form, timed))
     shown.setLevel(level)
     if form == "text":
-        shown.addFilter(lambda record: getattr(record, "facts", {}).get("event") not in told)
+        shown.addFilter(lambda record: getattr(record, "facts", {}).get("event") not in hidden)
     before = logger.level, logger.propagate
     logger.addHandler(shown)
     logger.setLevel(min(level, logging.INFO))
     logger.propagate = False
-    logs = Logs(form)
+    logs = LogOutput(form)
     try:
         yield logs
     finally:
@@ -143,7 +145,7 @@ def logging_to(form: LogFormat, level: int, *, timed: bool, told: frozenset[str]
 
 
 def _formatter(form: LogFormat, timed: bool) -> logging.Formatter:
-    return JsonLines() if form == "json" else TextLines(timed)
+    return JsonLogFormatter() if form == "json" else TextLogFormatter(timed)
 
 
 def last_lines(directory: Path, count: int) -> list[str]:

@@ -189,7 +189,7 @@ class Routes:
             methods=["GET"],
             tags=["streams"],
             summary="Bad records",
-            response_model=models.Rows,
+            response_model=models.TableRows,
             responses={200: {"content": {ARROW: {}}}},
         )
         add("/pipelines/{name}/start", self.start, methods=["POST"], tags=["pipelines"], summary="Start a pipeline")
@@ -201,7 +201,7 @@ class Routes:
             methods=["GET"],
             tags=["pipelines"],
             summary="Newest rows of a memory sink",
-            response_model=models.Rows,
+            response_model=models.TableRows,
             responses={200: {"content": {ARROW: {}}}},
         )
         add("/savepoints", self.list_savepoints, methods=["GET"], tags=["savepoints"], summary="List savepoints")
@@ -212,17 +212,17 @@ class Routes:
         """All statements of the script take effect, or none. Returns one result per statement."""
         return self._run(script.text, limit)
 
-    def validate(self, script: models.Sql) -> models.Checked:
+    def validate(self, script: models.Sql) -> models.ScriptCheck:
         """Answers 400 with the first error when the script would not run."""
-        return models.Checked(statements=len(self._hub.check(script.text)))
+        return models.ScriptCheck(statements=len(self._hub.check(script.text)))
 
-    def explain(self, script: models.Sql, mode: Literal["plain", "verbose", "json"] = "plain") -> models.Text:
+    def explain(self, script: models.Sql, mode: Literal["plain", "verbose", "json"] = "plain") -> models.PlanText:
         """The plan, and what adding it to the running stream would change."""
         keyword = "" if mode == "plain" else f"{mode.upper()} "
         results = self._hub.check(f"EXPLAIN {keyword}{script.text}")
         if len(results) != 1:
             raise BadRequest("this address explains one statement", advice="Send one query or CREATE PIPELINE.")
-        return models.Text(text=results[0].text)
+        return models.PlanText(text=results[0].text)
 
     async def events(
         self, request: Request, last_event_id: Annotated[str | None, Header()] = None, once: bool = False
@@ -263,7 +263,7 @@ class Routes:
             name=stream.name,
             source=stream.source,
             format=stream.format,
-            columns=[models.Column(name=f.name, type=str(f.type)) for f in stream.schema],
+            columns=[models.ColumnInfo(name=f.name, type=str(f.type)) for f in stream.schema],
             event_time=time_column,
             pipelines=[p.definition.name for p in self._hub.catalog.of_stream(stream.name)],
             addresses=handle.addresses(),
@@ -395,11 +395,11 @@ class Routes:
         finally:
             worker.shutdown(wait=False)
 
-    def explain_one(self, name: str, mode: Literal["plain", "verbose", "json"] = "plain") -> models.Text:
+    def explain_one(self, name: str, mode: Literal["plain", "verbose", "json"] = "plain") -> models.PlanText:
         self._require_pipeline(name)
         keyword = "" if mode == "plain" else f"{mode.upper()} "
         (result,) = self._hub.check(f"EXPLAIN {keyword}PIPELINE {_quoted(name)}")
-        return models.Text(text=result.text)
+        return models.PlanText(text=result.text)
 
     def results(
         self,

@@ -27,11 +27,11 @@ from headrace.errors import (
 )
 from headrace.service.problems import MEDIA_TYPE, problem_of
 
-Scope = MutableMapping[str, Any]
+AsgiScope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+App = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Statements that only read are sent with POST, because SQL does not fit into an address.
@@ -41,7 +41,7 @@ _OPEN_PATHS = frozenset({"/health", "/", "/page.css", "/page.js"})
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessPolicy:
     """Who may do what over TCP. Without `token` every client that passes the Host check may do everything."""
 
     hosts: tuple[str, ...] = ()
@@ -55,13 +55,13 @@ class Access:
 
 
 class Guard:
-    """ASGI middleware that applies an `Access`: the limits to all, the rest to everything but the Unix socket."""
+    """ASGI middleware that applies an `AccessPolicy`: the limits to all, the rest to everything but the Unix socket."""
 
-    def __init__(self, app: App, access: Access) -> None:
+    def __init__(self, app: App, access: AccessPolicy) -> None:
         self._app, self._access = app, access
         self._active = {"requests": 0, "statements": 0, "readers": 0}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -86,7 +86,7 @@ class Guard:
         what = "readers of live figures" if kind == "readers" else kind
         return TooManyRequests(f"the hub serves at most {limit} {what} at once", advice="Try again soon.")
 
-    def _refusal(self, scope: Scope) -> HeadraceError | None:
+    def _refusal(self, scope: AsgiScope) -> HeadraceError | None:
         headers = _headers(scope)
         if headers is None:
             return BadRequest("a header that may be sent once was sent twice")
@@ -117,7 +117,7 @@ class Guard:
         except ValueError:
             return name.lower() == "localhost"
 
-    def _unauthorised(self, scope: Scope, headers: dict[str, str]) -> HeadraceError | None:
+    def _unauthorised(self, scope: AsgiScope, headers: dict[str, str]) -> HeadraceError | None:
         access = self._access
         if (access.token is None and access.read_only_token is None) or scope["path"] in _OPEN_PATHS:
             return None
@@ -131,7 +131,7 @@ class Guard:
             return ReadOnlyToken("this token may only read", advice="Use the full token.")
         return Unauthorized("a valid token is required", advice="Send it as `Authorization: Bearer TOKEN`.")
 
-    async def _with_limited_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _with_limited_body(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Run the app; a body that grows beyond the limit is answered with 413 instead."""
         seen = 0
         answered = refused = False
@@ -168,17 +168,17 @@ class _TooLarge(Exception):
     pass
 
 
-def is_unix(scope: Scope) -> bool:
+def is_unix(scope: AsgiScope) -> bool:
     """True for a request on the Unix socket: uvicorn gives such a connection no server port."""
     server = scope.get("server")
     return server is not None and server[1] is None
 
 
-def _reads(scope: Scope) -> bool:
+def _reads(scope: AsgiScope) -> bool:
     return scope["method"] in _SAFE_METHODS or scope["path"] in _READ_ONLY_POSTS
 
 
-def _is_stream(scope: Scope) -> bool:
+def _is_stream(scope: AsgiScope) -> bool:
     return bool(scope["path"] == "/api/v1/events")
 
 
@@ -195,7 +195,7 @@ def _host_name(host: str) -> str:
     return host.rpartition(":")[0] if ":" in host else host
 
 
-def _headers(scope: Scope) -> dict[str, str] | None:
+def _headers(scope: AsgiScope) -> dict[str, str] | None:
     """The headers by lower-case name; None when one that decides here is there twice."""
     found: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:

@@ -26,7 +26,7 @@ class Sql(BaseModel):
     text: str = Field(min_length=1, examples=["SHOW PIPELINES"])
 
 
-class Column(BaseModel):
+class ColumnInfo(BaseModel):
     """A column of a result: its name, and its type as Arrow spells it."""
 
     name: str
@@ -38,7 +38,7 @@ class StatementResult(BaseModel):
 
     text: str = ""
     warnings: list[str] = Field(default=[], description="what the user should know besides")
-    columns: list[Column] | None = None
+    columns: list[ColumnInfo] | None = None
     rows: list[list[JsonValue]] | None = None
     truncated: bool = Field(default=False, description="true when there are more rows than the limit allows")
 
@@ -49,22 +49,22 @@ class ScriptResult(BaseModel):
     results: list[StatementResult]
 
 
-class Rows(BaseModel):
+class TableRows(BaseModel):
     """Rows of a table, oldest first."""
 
-    columns: list[Column]
+    columns: list[ColumnInfo]
     rows: list[list[JsonValue]]
     total: int = Field(description="how many rows there are; `rows` has the newest of them")
 
 
-class Checked(BaseModel):
+class ScriptCheck(BaseModel):
     """A script that would run."""
 
     ok: Literal[True] = True
     statements: int
 
 
-class Text(BaseModel):
+class PlanText(BaseModel):
     text: str
 
 
@@ -83,7 +83,7 @@ class StreamInfo(BaseModel):
     name: str
     source: str
     format: str
-    columns: list[Column]
+    columns: list[ColumnInfo]
     event_time: str | None
     pipelines: list[str]
     addresses: list[str]
@@ -174,9 +174,9 @@ def plain(value: Any) -> JsonValue:
     return str(value)
 
 
-def columns_of(table: pa.Table) -> list[Column]:
+def columns_of(table: pa.Table) -> list[ColumnInfo]:
     """The columns of an Arrow table."""
-    return [Column(name=f.name, type=str(f.type)) for f in table.schema]
+    return [ColumnInfo(name=f.name, type=str(f.type)) for f in table.schema]
 
 
 def rows_of(table: pa.Table) -> list[list[JsonValue]]:
@@ -193,10 +193,10 @@ def fitting(table: pa.Table, limit: int, *, newest: bool) -> pa.Table:
     return table.slice(table.num_rows - rows) if newest else table.slice(0, rows)
 
 
-def newest(table: pa.Table, limit: int) -> Rows:
+def newest(table: pa.Table, limit: int) -> TableRows:
     """The newest `limit` rows of a table."""
     kept = fitting(table, limit, newest=True)
-    return Rows(columns=columns_of(table), rows=rows_of(kept), total=table.num_rows)
+    return TableRows(columns=columns_of(table), rows=rows_of(kept), total=table.num_rows)
 
 
 def statement_result(result: Result, limit: int) -> StatementResult:

@@ -17,10 +17,10 @@ from rich.text import Text
 from headrace.hub.results import Result
 from headrace.service.models import plain
 
-Format = Literal["table", "json", "csv"]
+OutputFormat = Literal["table", "json", "csv"]
 
 
-def printed(results: Sequence[Result], how: Format, terminal: bool = False) -> str:
+def printed(results: Sequence[Result], how: OutputFormat, terminal: bool = False) -> str:
     """`results` in order. JSON is one list with an entry per result; CSV has a header line per table. Tables have
     lines and colours on a `terminal`, and aligned columns elsewhere."""
     if how == "json":

@@ -44,7 +44,7 @@ _UNAVAILABLE = (ExternalError, HubClosed, StreamFailed)
 _NAMES = (UnknownStream, UnknownPipeline, UnknownSink)
 
 
-class Place(BaseModel):
+class SqlPosition(BaseModel):
     """Where in the SQL text the problem is. Lines and columns count from 1."""
 
     statement: int | None = None
@@ -62,7 +62,7 @@ class Problem(BaseModel):
     code: str
     detail: str = Field(description="the error as the command line prints it, with a caret under the SQL text")
     advice: str = ""
-    place: Place | None = None
+    place: SqlPosition | None = None
     errors: list[Problem] = Field(default_factory=list, description="one entry per wrong statement of a script")
 
 
@@ -86,7 +86,7 @@ def problem_of(error: HeadraceError) -> Problem:
     place = None
     if error.span is not None:
         span = error.span
-        place = Place(
+        place = SqlPosition(
             statement=span.statement, line=span.line, column=span.column, length=max(1, span.end - span.start)
         )
     inner = [problem_of(e) for e in error.errors] if isinstance(error, ScriptErrors) else []

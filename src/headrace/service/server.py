@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import AddressInUse, TokenRequired
-from headrace.service.guard import Access
+from headrace.service.guard import AccessPolicy
 
 if TYPE_CHECKING:
     import uvicorn
@@ -33,10 +33,12 @@ SAMPLING_THREADS = 8
 class HubServer:
     """One server of one hub. `close` stops it and removes the socket; both may be called from any thread."""
 
-    def __init__(self, hub: Hub, directory: Path, access: Access | None = None, bind: tuple[str, int] | None = None):
+    def __init__(
+        self, hub: Hub, directory: Path, access: AccessPolicy | None = None, bind: tuple[str, int] | None = None
+    ):
         """Listens on the Unix socket in `directory`, and on the TCP address `bind` if there is one. Raises
         AddressInUse, and TokenRequired for an address that is not loopback when `access` has no token."""
-        self._hub, self._access = hub, access or Access()
+        self._hub, self._access = hub, access or AccessPolicy()
         if bind is not None and self._access.token is None and not _is_loopback(bind[0]):
             raise TokenRequired(
                 f"serving on {bind[0]} needs a token",

@@ -18,7 +18,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from headrace.base.cache import cache_directory
 from headrace.errors import HeadraceError, HubUnreachable
 from headrace.hub.results import Result
-from headrace.service.printing import Format, printed
+from headrace.service.printing import OutputFormat, printed
 from headrace.sql import statement_ends
 
 _KEYWORDS = """
@@ -76,7 +76,7 @@ class Shell:
     """Runs statements on a target and prints what comes back. Errors of statements do not end it."""
 
     def __init__(
-        self, target: Target, how: Format = "table", out: Callable[[str], None] = print, terminal: bool = False
+        self, target: Target, how: OutputFormat = "table", out: Callable[[str], None] = print, terminal: bool = False
     ) -> None:
         self._target, self._how, self._out, self._terminal = target, how, out, terminal
         self._timing = False
@@ -138,7 +138,7 @@ class Shell:
         return True
 
 
-def interactive(target: Target, how: Format) -> None:
+def interactive(target: Target, how: OutputFormat) -> None:
     """The prompt, until Ctrl-D or `\\q`. Ctrl-C clears the line."""
     session: PromptSession[str] = PromptSession(
         history=_history(), completer=Words(target), complete_while_typing=False, enable_history_search=True

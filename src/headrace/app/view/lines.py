@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.app.view.text import count, milliseconds, moment
+from headrace.app.view.figures import count, milliseconds, moment
 from headrace.model.status import PipelineStatus, StreamStatus
 
 

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from headrace.app.view.text import count, milliseconds, moment
+from headrace.app.view.figures import count, milliseconds, moment
 from headrace.model.status import PipelineStatus, StreamStatus
 
 _STYLES = {"running": "green", "failed": "red"}

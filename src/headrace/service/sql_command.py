@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.errors import HubUnreachable
 from headrace.service.client import RemoteHub
 from headrace.service.offline import OfflineHub
-from headrace.service.printing import Format
+from headrace.service.printing import OutputFormat
 from headrace.service.shell import Shell, interactive
 
 
@@ -23,7 +23,7 @@ def reach(server: str | None, state_dir: Path) -> RemoteHub | OfflineHub:
         return OfflineHub(state_dir)
 
 
-def statements(text: str | None, server: str | None, state_dir: Path, how: Format) -> int:
+def statements(text: str | None, server: str | None, state_dir: Path, how: OutputFormat) -> int:
     """Run `text`, or a prompt without it. Returns the exit code: 0, or 2 when a statement failed."""
     target = reach(server, state_dir)
     if isinstance(target, OfflineHub):
