@@ -5,7 +5,7 @@
     with headrace.connect(state_dir=".headrace") as hub:
         hub.sql("CREATE STREAM ...; CREATE SINK ...; CREATE PIPELINE ...")
 
-The names below are loaded when they are first used: Spark's tasks import this package too, and need none of them.
+The names below are imported on first use. Spark's tasks import this package too and need none of them.
 """
 
 from __future__ import annotations

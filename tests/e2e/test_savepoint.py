@@ -84,7 +84,7 @@ def test_a_savepoint_taken_under_load_and_restored_elsewhere_ends_like_an_uninte
     ]
     done = subprocess.run([*command, "--rewind"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert f"behind epoch {read(taken).cuts[0].epoch}" in done.stdout
+    assert f"after epoch {read(taken).cuts[0].epoch}" in done.stdout
     assert parquet_ids(tmp_path / "rows") == json_ids(tmp_path / "copy") == list(range(cut.rows))  # the cut, everywhere
     (tmp_path / "state").rename(tmp_path / "burnt")
     put(tmp_path / "in" / f"{fed:06}.json", lines(fed, fed + 77))

@@ -1,1 +1,1 @@
-"""The `headrace` command and its views."""
+"""The `headrace` command, its demo and its terminal views."""

@@ -1,7 +1,7 @@
-"""`headrace check` and `headrace explain`: a script planned from its text alone. No Spark, no Java, no effect.
+"""`headrace check` and `headrace explain`: plan a script from its text alone. No Spark, no Java, no changes.
 
-Unlike `hub.check` it finds all errors of a script at once and needs no state directory; with one, the script is read as
-an addition to what is declared there.
+Unlike `hub.check`, `check_script` reports all errors of a script at once and works without a state directory. With a
+state directory, the script is planned as an addition to the objects declared there.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from headrace.state.state_dir import require_known_format
 
 @dataclass(frozen=True, slots=True)
 class CheckedScript:
-    """A script without errors; `warnings` are what its statements would say besides."""
+    """A script without errors, and the warnings that its statements would print."""
 
     statements: tuple[Statement, ...]
     warnings: tuple[str, ...] = ()
 
     @property
     def pipelines(self) -> tuple[CreatePipeline, ...]:
-        """The pipelines that it declares."""
+        """The CREATE PIPELINE statements of the script."""
         return tuple(s for s in self.statements if isinstance(s, CreatePipeline))
 
 
 def check_script(text: str, state_dir: Path | None = None) -> CheckedScript:
-    """Plan every statement of `text`. Raises the one error there is, or ScriptErrors with all of them."""
+    """Plan every statement of `text`. Raises the error if there is one, and ScriptErrors if there are several."""
     draft = _draft(state_dir)
     statements = parse_script(text)
     errors: list[HeadraceError] = []
@@ -60,12 +60,12 @@ def check_script(text: str, state_dir: Path | None = None) -> CheckedScript:
     if len(errors) == 1:
         raise errors[0]
     if errors:
-        raise ScriptErrors(f"{len(errors)} statements are wrong", errors=tuple(errors))
+        raise ScriptErrors(f"{len(errors)} statements have errors", errors=tuple(errors))
     return CheckedScript(statements, tuple(warnings))
 
 
 def _follows(problem: HeadraceError, undeclared: set[str]) -> bool:
-    """Whether an error only says that a name is missing whose own declaration was wrong."""
+    """True if the error only reports a missing name, and the statement that declares this name has an error itself."""
     return (
         isinstance(problem, UnknownStream | UnknownSink | UnknownPipeline)
         and str(problem.params.get("name", "")).lower() in undeclared
@@ -73,7 +73,7 @@ def _follows(problem: HeadraceError, undeclared: set[str]) -> bool:
 
 
 def explain_script(text: str, *, pipeline: str | None = None, rules: bool = False, json: bool = False) -> str:
-    """The plans of the pipelines and queries of `text`; only that of `pipeline` when it is named."""
+    """The plans of all pipelines and queries of `text`, or only the plan of `pipeline`."""
     draft = _draft(None)
     shown: list[str] = []
     names: list[str] = []
@@ -87,7 +87,7 @@ def explain_script(text: str, *, pipeline: str | None = None, rules: bool = Fals
         if not isinstance(statement, Select):
             draft.apply(statement)
     if pipeline is not None and not shown:
-        raise unknown(UnknownPipeline, "pipeline", pipeline, names, of="the script")
+        raise unknown(UnknownPipeline, what="pipeline", name=pipeline, known=names, of="the script")
     return ("[" + ",\n".join(shown) + "]") if json else "\n\n".join(shown)
 
 
@@ -98,6 +98,6 @@ def _same(name: str | None, other: str) -> bool:
 def _draft(state_dir: Path | None) -> Draft:
     if state_dir is None:
         return Draft(Catalog(), Meaning(), buckets=1)
-    require_known_format(state_dir)  # a newer one has a catalog that would look damaged
+    require_known_format(state_dir)  # first: the catalog of a newer format would look damaged
     catalog, vault = read_sealed(state_dir)
     return Draft(catalog, Meaning(), buckets=1, vault=vault)

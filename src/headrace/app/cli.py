@@ -1,7 +1,7 @@
 """The `headrace` command.
 
-Mistakes are told by code, message and advice on standard error with exit code 2; a pipeline that fails while it runs
-gives exit code 1. Stack traces are for `--verbose`. Nothing here imports Spark before a command needs it.
+A user's mistake is printed on standard error with its code, message and advice, and the exit code is 2. A pipeline that
+fails while it runs gives exit code 1. `--verbose` adds stack traces. Commands import Spark only when they need it.
 """
 
 from __future__ import annotations
@@ -33,31 +33,41 @@ app = typer.Typer(
 ScriptArgument = Annotated[
     Path, typer.Argument(help="A script of SQL statements; - reads standard input.", show_default=False)
 ]
-StateDirOption = Annotated[Path, typer.Option(help="Where streams, pipelines and progress are kept.")]
+StateDirOption = Annotated[Path, typer.Option(help="Directory that holds streams, pipelines and progress.")]
 MasterOption = Annotated[
     str | None, typer.Option(help="Spark master: local[4], spark://host:7077, ... (default local[*]).")
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and stack traces of errors.")]
-
-
 StopLimitOption = Annotated[
-    float, typer.Option(min=0, help="Seconds that running epochs get to finish when it is told to stop.")
+    float, typer.Option(min=0, help="Seconds that running epochs get to finish on Ctrl-C or SIGTERM.")
 ]
 ServerOption = Annotated[
-    str | None, typer.Option(help="URL of a hub (default: the owner of the state directory); token in HEADRACE_TOKEN.")
+    str | None,
+    typer.Option(help="URL of a hub (default: the owner of the state directory). HEADRACE_TOKEN holds its token."),
 ]
-FormatOption = Annotated[Literal["table", "json", "csv"], typer.Option(help="How results are printed.")]
+FormatOption = Annotated[Literal["table", "json", "csv"], typer.Option(help="Format of the results.")]
 LogFormatOption = Annotated[
-    Literal["text", "json"], typer.Option(help="Log lines on standard error and in the state directory.")
+    Literal["text", "json"], typer.Option(help="Format of log lines, on standard error and in the state directory.")
+]
+TokenFileOption = Annotated[
+    Path | None, typer.Option(help="File with the token that clients must send (or set HEADRACE_TOKEN).")
+]
+ReadTokenFileOption = Annotated[
+    Path | None, typer.Option(help="File with a token that may only read (or set HEADRACE_READ_TOKEN).")
+]
+AllowHostOption = Annotated[
+    list[str] | None, typer.Option(help="A host name that clients use for this hub; may be repeated.")
 ]
 
 
 @app.command(epilog="Examples: headrace run app.sql; headrace run app.sql --until-end --state-dir /data/state")
 def run(
     script: ScriptArgument,
-    until_end: Annotated[bool, typer.Option("--until-end", help="Stop when all finite sources are drained.")] = False,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop when all finite sources are read to their end.")
+    ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Only plan it, against the state directory; no effect.")
+        bool, typer.Option("--check", help="Only plan the script against the state directory. Changes nothing.")
     ] = False,
     stop_limit: StopLimitOption = 60,
     state_dir: StateDirOption = Path(".headrace"),
@@ -67,8 +77,8 @@ def run(
 ) -> None:
     """Run a script of statements, until Ctrl-C or SIGTERM.
 
-    Then it finishes the running epochs, says what it waited for, and ends with exit code 0; a second one quits at
-    once. Running the same script again with the same state directory goes on where it stopped.
+    The command then finishes the running epochs, prints what it waited for, and exits with code 0. A second Ctrl-C
+    quits at once. To continue where it stopped, run the same script with the same state directory again.
     """
     with _reported(verbose):
         text = _read(script)
@@ -94,38 +104,37 @@ def serve(
     script: Annotated[
         Path | None, typer.Argument(help="A script to run first; - reads standard input.", show_default=False)
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on. Others than loopback need a token.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Any address but loopback needs a token.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8642,
-    token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that clients must send (or set HEADRACE_TOKEN).")
-    ] = None,
-    read_token_file: Annotated[
-        Path | None, typer.Option(help="File with a token that may only read (or set HEADRACE_READ_TOKEN).")
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="A host name by which clients reach this hub; may be repeated.")
-    ] = None,
+    token_file: TokenFileOption = None,
+    read_token_file: ReadTokenFileOption = None,
+    allow_host: AllowHostOption = None,
     stop_limit: StopLimitOption = 60,
     state_dir: StateDirOption = Path(".headrace"),
     master: MasterOption = None,
     log_format: LogFormatOption = "text",
     log_level: Annotated[
-        Literal["info", "warning", "error"], typer.Option(help="What is logged on standard error; info: every epoch.")
+        Literal["info", "warning", "error"],
+        typer.Option(help="Lowest level that is logged on standard error; info logs every epoch."),
     ] = "info",
     verbose: VerboseOption = False,
 ) -> None:
-    """Serve a hub over HTTP, until Ctrl-C or SIGTERM: pipelines join and leave by REST, browser or `headrace sql`.
+    """Serve a hub over HTTP, until Ctrl-C or SIGTERM. Add and stop pipelines by REST, browser or `headrace sql`.
 
-    The hub also listens on a Unix socket in the state directory, as every hub does.
+    Like every hub, it also listens on a Unix socket in its state directory.
     """
     with _reported(verbose):
         text = None if script is None else _read(script)
         from headrace.app.serve import Endpoint, serve_hub
 
-        address = Endpoint.of_options(host, port, token_file, read_token_file, tuple(allow_host or ()))
+        endpoint = Endpoint.of_options(
+            host=host, port=port, token_file=token_file, read_token_file=read_token_file, hosts=tuple(allow_host or ())
+        )
         serve_hub(
             text,
-            address,
+            endpoint,
             state_dir=state_dir,
             master=master,
             verbose=verbose,
@@ -137,19 +146,19 @@ def serve(
 
 @app.command(epilog="Examples: headrace sql; headrace sql -c 'SHOW PIPELINES' --format json; headrace sql -f more.sql")
 def sql(
-    command: Annotated[str | None, typer.Option("--command", "-c", help="Run these statements and leave.")] = None,
+    command: Annotated[str | None, typer.Option("--command", "-c", help="Run these statements and exit.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Run this script and leave; - reads standard input.")
+        Path | None, typer.Option("--file", "-f", help="Run this script and exit; - reads standard input.")
     ] = None,
     server: ServerOption = None,
     format: FormatOption = "table",
     state_dir: StateDirOption = Path(".headrace"),
     verbose: VerboseOption = False,
 ) -> None:
-    """Send statements to a running hub. Without -c or -f, a prompt; \\? lists its commands.
+    """Send statements to a running hub. Without -c or -f, opens a prompt; \\? lists its commands.
 
-    The hub is the owner of the state directory, or the one at --server. When no process owns the directory, statements
-    that only read are answered from it. Exit code 2 when a statement fails, 3 when the hub cannot be reached.
+    The hub is the owner of the state directory, or the one at --server. If no process owns the directory, statements
+    that only read are answered from its files. The exit code is 2 if a statement fails, 3 if no hub answers.
     """
     with _reported(verbose):
         from headrace.service.sql_command import statements
@@ -191,7 +200,7 @@ def logs(
     state_dir: StateDirOption = Path(".headrace"),
     verbose: VerboseOption = False,
 ) -> None:
-    """Show the newest log lines of a state directory, also after a crash, and where its log files are."""
+    """Show the newest log lines of a state directory, also after a crash, and list its log files."""
     with _reported(verbose):
         from headrace.base.logs import FILES, last_lines
 
@@ -207,7 +216,7 @@ def logs(
 
 @app.command(epilog="Example: headrace check app.sql")
 def check(script: ScriptArgument, verbose: VerboseOption = False) -> None:
-    """Plan every statement of a script and say what is wrong with it. Applies nothing, needs no Java."""
+    """Plan every statement of a script and report its errors. Changes nothing, needs no Java."""
     with _reported(verbose):
         _check(script, _read(script), None)
 
@@ -220,7 +229,7 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Show the plan of every pipeline and SELECT of a script. Applies nothing, needs no Java."""
+    """Show the plan of every pipeline and SELECT of a script. Changes nothing, needs no Java."""
     with _reported(verbose):
         text = _read(script)
         from headrace.app.check import explain_script
@@ -231,18 +240,18 @@ def explain(
 
 @app.command(epilog="Example: headrace restore .headrace/savepoints/monday --state-dir /data/restored")
 def restore(
-    savepoint: Annotated[Path, typer.Argument(help="The directory that SAVEPOINT made.", show_default=False)],
+    savepoint: Annotated[Path, typer.Argument(help="The directory that SAVEPOINT created.", show_default=False)],
     state_dir: Annotated[Path, typer.Option(help="The new state directory; it must not exist or be empty.")],
-    rewind: Annotated[bool, typer.Option("--rewind", help="Remove what sinks hold from behind the savepoint.")] = False,
+    rewind: Annotated[bool, typer.Option("--rewind", help="Delete sink output written after the savepoint.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Make a new state directory of a savepoint, here or on another machine. headrace run goes on from there."""
+    """Make a new state directory from a savepoint, on this or another machine. headrace run continues from there."""
     with _reported(verbose):
-        from headrace.state.restore import restore as make
+        from headrace.state.restore import restore as restore_savepoint
 
-        facts = make(savepoint, state_dir, rewind)
+        facts = restore_savepoint(savepoint, state_dir, rewind)
     for cut in facts.cuts:
-        print(f"stream {cut.stream} goes on behind epoch {cut.epoch}")
+        print(f"stream {cut.stream} continues after epoch {cut.epoch}")
 
 
 @app.command(epilog="Example: headrace repair readings --state-dir /data/state")
@@ -251,25 +260,27 @@ def repair(
     state_dir: StateDirOption = Path(".headrace"),
     verbose: VerboseOption = False,
 ) -> None:
-    """Leave out what cannot be read of a stream's journal (JOURNAL_DAMAGED), and say how much that is. Nothing else may
-    use the state directory meanwhile."""
+    """Remove the unreadable parts of a stream's journal (JOURNAL_DAMAGED), and print how many bytes are lost.
+
+    No hub may run on the state directory meanwhile.
+    """
     with _reported(verbose):
         from headrace.state.journal_repair import repair_journal
 
         losses = repair_journal(state_dir, stream)
     for path, size in losses.items():
-        gone = "nothing was left of it; how much had not been read is not known"
+        gone = "the journal is gone; how many of its bytes had not been read is not known"
         print(f"{path}: {gone if Path(path).is_dir() else f'{size} bytes of records cannot be read'}")
-    print(f"stream {stream}: {sum(losses.values())} bytes of records are left out" if losses else "nothing is damaged")
+    print(f"stream {stream}: {sum(losses.values())} bytes of records are lost" if losses else "nothing is damaged")
 
 
 @app.command(epilog="Example: headrace demo --duration 60")
 def demo(
-    duration: Annotated[float, typer.Option(min=1, help="Seconds, counted from Spark's start.")] = 30,
+    duration: Annotated[float, typer.Option(min=1, help="How many seconds to run, counted from Spark's start.")] = 30,
     master: MasterOption = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Watch pipelines share one generated stream; leaves nothing behind. Ctrl-C ends it early."""
+    """Watch pipelines share one generated stream. Deletes its files at the end. Ctrl-C ends it early."""
     with _reported(verbose):
         from headrace.app.demo.show import show
 
@@ -278,7 +289,7 @@ def demo(
 
 @app.command(epilog="Example: headrace version")
 def version() -> None:
-    """Show the versions of headrace and of what it stands on."""
+    """Show the versions of headrace and of its main dependencies."""
     print(f"headrace {metadata.version('headrace')}")
     print(f"python {sys.version.split()[0]}")
     for package in ("pyspark", "pyarrow", "duckdb", "sqlglot", "numba"):
@@ -297,7 +308,7 @@ def _check(script: Path, text: str, state_dir: Path | None) -> None:
     checked = check_script(text, state_dir)
     for warning in checked.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, all right")
+    print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, no errors")
 
 
 def _read(script: Path) -> str:
@@ -311,13 +322,15 @@ def _read(script: Path) -> str:
         ) from None
     except (OSError, UnicodeDecodeError) as problem:
         raise UnreadableFile(
-            f"{script} cannot be read: {problem}", advice="A script is a readable text file in UTF-8.", path=str(script)
+            f"{script} cannot be read: {problem}",
+            advice="A script must be a readable text file in UTF-8.",
+            path=str(script),
         ) from None
 
 
 @contextmanager
 def _reported(verbose: bool) -> Iterator[None]:
-    """Errors of ours as text with exit code 2; anything else as a short line with exit code 1."""
+    """Print an error of headrace as text and exit with code 2. Print any other exception in short and exit with 1."""
     try:
         yield
     except HubUnreachable as problem:
@@ -336,7 +349,7 @@ def _reported(verbose: bool) -> Iterator[None]:
         first = str(problem).strip().split("\n")[0]
         ours = InternalError(
             f"{type(problem).__name__}: {first}",
-            advice="This should not happen. Run it again with --verbose and report what it shows.",
+            advice="This is a bug. Run the command again with --verbose and report the output.",
         )
         print(ours.render(), file=sys.stderr)
         raise typer.Exit(1) from None

@@ -1,4 +1,4 @@
-"""Ctrl-C for long-running commands: the first asks for a clean end, the second ends at once."""
+"""Ctrl-C for long-running commands: the first one asks for a clean shutdown, the second one exits at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """While entered, SIGINT and SIGTERM set `asked`; a second one leaves the process with code 130 without cleaning up.
+    """While entered, SIGINT and SIGTERM set `asked`; a second signal exits with code 130 and cleans up nothing.
 
     Spark installs a SIGINT handler of its own when a session starts, so call `install` again after that. Main thread
     only.
@@ -24,7 +24,7 @@ class Interrupts:
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def install(self) -> None:
-        """Take the signals, whoever has them now."""
+        """Handle the signals here, in place of any other handler."""
         for number in _SIGNALS:
             signal.signal(number, self._handle)
 

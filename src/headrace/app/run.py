@@ -1,4 +1,4 @@
-"""`headrace run`: apply a script, then wait for its end, for Ctrl-C, or for the last pipeline to fail."""
+"""`headrace run`: apply a script, then wait until all input is read, Ctrl-C is pressed, or the last pipeline fails."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from headrace.base.logs import PRINTED_BY_RUN, LogFormat, LogOutput, facts, logg
 from headrace.hub.hub import Hub
 from headrace.model.status import ALIVE, Waited
 
-# How often a waiting run looks around: failures are told within this time; Ctrl-C is seen at once.
+# Seconds between two looks at the statuses: a failure is printed within this time. Ctrl-C is handled at once.
 _PAUSE = 0.2
 _log = logging.getLogger(__name__)
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 def run_script(
@@ -32,98 +32,97 @@ def run_script(
     stop_limit: float,
     log_format: LogFormat = "text",
 ) -> int:
-    """Run `text` to its end or until Ctrl-C or SIGTERM; then epochs in flight have `stop_limit` seconds to finish.
-    Returns the exit code: 0, or 1 when a pipeline failed on the way."""
-    check_script(text, state_dir)  # all errors at once, before anything is made or started
+    """Run `text` until Ctrl-C or SIGTERM, or with `until_end` until all input is read. Running epochs then have
+    `stop_limit` seconds to finish. Returns the exit code: 0, or 1 if a pipeline failed meanwhile."""
+    check_script(text, state_dir)  # reports all errors at once, before anything is created or started
     level = logging.INFO if verbose else logging.WARNING
     with Interrupts() as interrupts, logging_to(log_format, level, timed=False, hidden=PRINTED_BY_RUN) as logs:
         try:
-            return _run(text, interrupts, logs, until_end, state_dir, master, verbose, stop_limit)
+            with headrace.connect(state_dir, master=master, verbose=verbose) as hub:
+                logs.keep(hub.directory)
+                apply_script(hub, text, interrupts)
+                _print_addresses(hub)
+                say = message_printer(logs)
+                # As JSON, the log has a line for every failure already.
+                failed = _Watch(hub, interrupts, say if logs.form == "text" else _discard).wait(until_end)
+                hub.drain(stop_limit, lambda waited: report_wait(waited, say))
+                report_closing(hub, say)
+            return 1 if failed else 0
         except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
             print("ended while starting", file=sys.stderr)
             return 0
 
 
-def teller(logs: LogOutput) -> Tell:
-    """How the command tells its user something on standard error: as it is, or as a log line in JSON."""
+def message_printer(logs: LogOutput) -> Say:
+    """A function that prints a message to the user on standard error: as plain text, or as a log line in JSON."""
 
-    def tell(text: str) -> None:
+    def say(text: str) -> None:
         if logs.form == "json":
-            _log.warning(text, extra=facts("told"))
+            _log.warning(text, extra=facts("report"))
         else:
             print(text, file=sys.stderr, flush=True)
 
-    return tell
+    return say
 
 
-def _run(
-    text: str,
-    interrupts: Interrupts,
-    logs: LogOutput,
-    until_end: bool,
-    state_dir: Path,
-    master: str | None,
-    verbose: bool,
-    stop_limit: float,
-) -> int:
-    with headrace.connect(state_dir, master=master, verbose=verbose) as hub:
-        logs.keep(hub.directory)
-        interrupts.install()  # pipelines that go on have started Spark, which has taken SIGINT
-        try:
-            results = hub.sql(text)
-        finally:
-            interrupts.install()
-        for result in results:
-            print(result.render(), flush=True)
-        for name, stream in hub.streams.items():
-            for address in stream.addresses():
-                print(f"stream {name} listens on {address}", flush=True)
-        tell = teller(logs)
-        failed = _Watch(hub, interrupts, tell if logs.form == "text" else _nothing).wait(until_end)
-        hub.drain(stop_limit, lambda waited: report_wait(waited, tell))
-        report_closing(hub, tell)
-    return 1 if failed else 0
+def apply_script(hub: Hub, text: str, interrupts: Interrupts) -> None:
+    """Run the statements of `text` and print their results."""
+    # Spark installs its own SIGINT handler when it starts. Opening the hub starts it if pipelines were running when the
+    # hub was last closed, and a statement may start it too.
+    interrupts.install()
+    try:
+        results = hub.sql(text)
+    finally:
+        interrupts.install()
+    for result in results:
+        print(result.render(), flush=True)
 
 
-def _nothing(text: str) -> None:
-    """Failures are in the log already."""
+def _print_addresses(hub: Hub) -> None:
+    for name, stream in hub.streams.items():
+        for address in stream.addresses():
+            print(f"stream {name} listens on {address}", flush=True)
 
 
-def report_closing(hub: Hub, tell: Tell) -> None:
-    """The last words: what came in and out, what was lost, and what somebody should look at."""
+def _discard(text: str) -> None:
+    """Print nothing."""
+
+
+def report_closing(hub: Hub, say: Say) -> None:
+    """Print the totals of all streams and pipelines, and their warnings."""
     streams = [stream.status() for stream in hub.streams.values()]
     pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
     for stream in streams:
         if stream.epoch >= 0:
-            tell(closing_line(stream))
+            say(closing_line(stream))
     if pipelines:
-        tell(pipelines_line(pipelines))
+        say(pipelines_line(pipelines))
     for line in warning_lines(streams, pipelines):
-        tell(line)
+        say(line)
 
 
-def report_wait(waited: Waited, tell: Tell) -> None:
-    """What the shutdown waited for."""
+def report_wait(waited: Waited, say: Say) -> None:
+    """Print which epoch the shutdown waited for, and for how long."""
     what = f"epoch {waited.epoch} of stream {waited.stream}"
     if waited.done:
-        said = f"{what} is committed; waited {waited.seconds:.1f} s for it"
+        say(f"{what} is committed; waited {waited.seconds:.1f} s for it")
     else:
-        said = f"{what} was still running after {waited.seconds:.1f} s and was given up; the next run repeats it"
-    tell(said)
+        say(f"{what} was still running after {waited.seconds:.1f} s and was aborted; the next run repeats it")
 
 
 class _Watch:
-    """Waits as `headrace run` promises, and tells of every failure once."""
+    """Waits for the end of a run, and prints every failure once."""
 
-    def __init__(self, hub: Hub, interrupts: Interrupts, tell: Tell) -> None:
-        self._hub, self._asked, self._tell = hub, interrupts.asked, tell
-        self._told: set[str] = set()
+    def __init__(self, hub: Hub, interrupts: Interrupts, say: Say) -> None:
+        self._hub, self._asked, self._say = hub, interrupts.asked, say
+        self._failed: set[str] = set()
         self._detached: set[tuple[str, str]] = set()
-        self._ill: dict[str, str] = {}
+        # Stream -> the state and attempt that were last printed.
+        self._seen: dict[str, str] = {}
         self._died = False
 
     def wait(self, until_end: bool) -> bool:
-        """Whether a pipeline or a stream failed. Raises StreamFailed when no stream is left that could go on."""
+        """Wait. Returns True if a pipeline or a stream failed. Raises StreamFailed if all streams are dead."""
         end = _End(self._hub) if until_end else None
         while not self._asked.wait(_PAUSE):
             running = self._look()
@@ -132,19 +131,19 @@ class _Watch:
             if not running:
                 break
         self._look()
-        return bool(self._told) or self._died
+        return bool(self._failed) or self._died
 
     def _look(self) -> bool:
-        """Tell of new failures; whether any pipeline still runs."""
+        """Print new failures. Returns True while a pipeline runs."""
         statuses = [p.status() for p in self._hub.pipelines.values()]
         for status in statuses:
-            if status.state == "failed" and status.name not in self._told:
-                self._told.add(status.name)
-                self._tell(f"pipeline {status.name} failed: {status.error}")
+            if status.state == "failed" and status.name not in self._failed:
+                self._failed.add(status.name)
+                self._say(f"pipeline {status.name} failed: {status.error}")
             for sink, reason in status.detached.items():
                 if (status.name, sink) not in self._detached:
                     self._detached.add((status.name, sink))
-                    self._tell(f"pipeline {status.name} goes on without sink {sink}: {reason}")
+                    self._say(f"pipeline {status.name} continues without sink {sink}: {reason}")
         wanted = sorted({s.stream for s in statuses if s.state in ALIVE})
         left = [name for name in wanted if not self._dead(name)]
         if wanted and not left:
@@ -152,26 +151,23 @@ class _Watch:
         return bool(left)
 
     def _dead(self, stream: str) -> bool:
-        """Tell when a stream's query is started again, runs again, or is dead; whether it is dead."""
+        """Print that a stream's query is restarted, runs again, or is dead. Returns True if it is dead."""
         runtime = self._hub.runtime(stream)
         state, problem, retrying = runtime.state, runtime.problem, runtime.retrying
         attempt = 0 if retrying is None else retrying.attempt
-        known, self._ill[stream] = self._ill.get(stream, ""), f"{state} {attempt}"
-        said = ""
-        if state == "retrying" and self._ill[stream] != known:
-            said = f"stream {stream} failed and is started again (attempt {attempt}): {problem}"
-        elif state == "running" and known.startswith("retrying"):
-            said = f"stream {stream} runs again"
-        elif state == "dead" and self._ill[stream] != known:
+        before, self._seen[stream] = self._seen.get(stream, ""), f"{state} {attempt}"
+        if state == "retrying" and self._seen[stream] != before:
+            self._say(f"stream {stream} failed and is started again (attempt {attempt}): {problem}")
+        elif state == "running" and before.startswith("retrying"):
+            self._say(f"stream {stream} runs again")
+        elif state == "dead" and self._seen[stream] != before:
             self._died = True
-            said = f"stream {stream} is dead: {problem}"
-        if said:
-            self._tell(said)
+            self._say(f"stream {stream} is dead: {problem}")
         return state == "dead"
 
 
 class _End:
-    """`hub.wait_until_end` beside the main thread, which stays free for signals."""
+    """Runs `hub.wait_until_end` in its own thread, so that the main thread can handle signals."""
 
     def __init__(self, hub: Hub) -> None:
         self._problem: BaseException | None = None
@@ -186,7 +182,7 @@ class _End:
             self._problem = problem
 
     def reached(self) -> bool:
-        """Whether the end was reached. Raises what went wrong on the way."""
+        """True if all input is read. Raises the error that ended the wait."""
         if self._thread.is_alive():
             return False
         if self._problem is not None:

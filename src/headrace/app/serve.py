@@ -1,4 +1,4 @@
-"""`headrace serve`: a hub that stays up and takes its statements over HTTP and its socket."""
+"""`headrace serve`: a hub that runs until it is stopped, and takes statements over HTTP and its Unix socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.app.check import check_script
 from headrace.app.interrupts import Interrupts
-from headrace.app.run import report_closing, report_wait, teller
+from headrace.app.run import apply_script, message_printer, report_closing, report_wait
 from headrace.base.logs import LogFormat, facts, logging_to
 from headrace.errors import UnreadableFile
 from headrace.hub.hub import open_hub
@@ -19,7 +19,7 @@ from headrace.service.server import HubServer
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where to listen, and for whom."""
+    """The TCP address to listen on, and who may use it."""
 
     host: str
     port: int
@@ -27,9 +27,10 @@ class Endpoint:
 
     @staticmethod
     def of_options(
-        host: str, port: int, token_file: Path | None, read_token_file: Path | None, hosts: tuple[str, ...]
+        *, host: str, port: int, token_file: Path | None, read_token_file: Path | None, hosts: tuple[str, ...]
     ) -> Endpoint:
-        """Reads tokens from files, or else from the environment: a command line is visible to every user."""
+        """Read the tokens from files or the environment. There is no option for a token itself, because all users of
+        the machine can see command lines."""
         return Endpoint(
             host,
             port,
@@ -48,7 +49,9 @@ def _token(file: Path | None, variable: str) -> str | None:
         found = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as problem:
         raise UnreadableFile(
-            f"{file} cannot be read: {problem}", advice="Give a readable file with the token in it.", path=str(file)
+            f"{file} cannot be read: {problem}",
+            advice="Give the path of a readable text file that holds the token.",
+            path=str(file),
         ) from None
     if not found:
         raise UnreadableFile(f"{file} is empty", advice="Write the token into it.", path=str(file))
@@ -60,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 def serve_hub(
     text: str | None,
-    address: Endpoint,
+    endpoint: Endpoint,
     *,
     state_dir: Path,
     master: str | None,
@@ -69,7 +72,8 @@ def serve_hub(
     log_format: LogFormat = "text",
     log_level: int = logging.INFO,
 ) -> None:
-    """Run `text` if there is any, then serve until Ctrl-C or SIGTERM. Epochs in flight have `stop_limit` seconds."""
+    """Run `text` if it is given, then serve until Ctrl-C or SIGTERM. Running epochs then have `stop_limit` seconds to
+    finish."""
     if text is not None:
         check_script(text, state_dir)
     with (
@@ -78,21 +82,16 @@ def serve_hub(
         open_hub(state_dir, master=master, verbose=verbose) as hub,
     ):
         logs.keep(hub.directory)
-        tell = teller(logs)
-        server = HubServer(hub, hub.directory, address.access, (address.host, address.port))
+        say = message_printer(logs)
+        server = HubServer(hub, hub.directory, endpoint.access, bind=(endpoint.host, endpoint.port))
         hub.on_close(server.close)
         print(f"serving {state_dir} on {server.address}", flush=True)
         _log.info("serving %s on %s", state_dir, server.address, extra=facts("serving", address=server.address))
-        interrupts.install()  # pipelines that continue have started Spark, which has taken SIGINT
+        interrupts.install()  # opening the hub may have started Spark, which installs its own SIGINT handler
         if text is not None:
-            try:
-                results = hub.sql(text)
-            finally:
-                interrupts.install()
-            for result in results:
-                print(result.render(), flush=True)
+            apply_script(hub, text, interrupts)
         while not interrupts.asked.wait(1.0):
-            interrupts.install()  # a statement of a client may have started Spark
-        _log.info("stopping: epochs in flight have %g s to finish", stop_limit, extra=facts("stopping"))
-        hub.drain(stop_limit, lambda waited: report_wait(waited, tell))
-        report_closing(hub, tell)
+            interrupts.install()  # a client's statement may have started Spark
+        _log.info("stopping: running epochs have %g s to finish", stop_limit, extra=facts("stopping"))
+        hub.drain(stop_limit, lambda waited: report_wait(waited, say))
+        report_closing(hub, say)

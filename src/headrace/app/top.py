@@ -1,4 +1,4 @@
-"""`headrace top`: the live view of a hub that another process owns, or the last facts of one that nobody runs."""
+"""`headrace top`: the live view of a hub in another process, or the last status of a hub that does not run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from headrace.service.offline import OfflineHub
 
 
 def watch(server: str | None, state_dir: Path, console: Console | None = None, limit: int | None = None) -> None:
-    """Redraw once a second until Ctrl-C, or `limit` times. In a pipe, print lines instead. Raises HubUnreachable."""
+    """Redraw once a second until Ctrl-C, or `limit` times. Prints lines if the output is no terminal. Raises
+    HubUnreachable."""
     out = console or Console()
     try:
         hub = RemoteHub(server if server is not None else state_dir)
@@ -34,33 +35,30 @@ def watch(server: str | None, state_dir: Path, console: Console | None = None, l
             if live is not None:
                 live.start()
             while limit is None or shown < limit:
-                try:
-                    for event in hub.events(last):
-                        last = event["id"]
-                        streams, pipelines = statuses(event)
-                        if live is not None:
-                            live.update(draw(streams, pipelines, f"{hub.address}; Ctrl-C leaves"), refresh=True)
-                        else:
-                            for line in status_lines(streams, pipelines):
-                                out.print(line, markup=False, highlight=False, soft_wrap=True)
-                        shown += 1
-                        if limit is not None and shown >= limit:
-                            return
-                except HubUnreachable:
-                    raise
-                time.sleep(0.5)  # the connection ended: come back, and go on after the last event
+                for event in hub.events(last):
+                    last = event["id"]
+                    streams, pipelines = statuses(event)
+                    if live is not None:
+                        live.update(draw(streams, pipelines, f"{hub.address}; Ctrl-C quits"), refresh=True)
+                    else:
+                        for line in status_lines(streams, pipelines):
+                            out.print(line, markup=False, highlight=False, soft_wrap=True)
+                    shown += 1
+                    if limit is not None and shown >= limit:
+                        return
+                time.sleep(0.5)  # the connection ended: connect again and continue after the last event
         finally:
             if live is not None:
                 live.stop()
 
 
 def _show_last(state_dir: Path, out: Console) -> None:
-    """What a state directory says that no process owns. Raises MissingFile when it is none."""
+    """Print the last status from a state directory that no process owns. Raises MissingFile if it is not one."""
     hub = OfflineHub(state_dir)
     streams = [hub.runtime(name).status() for name in hub.catalog.streams]
     records = hub.catalog.pipelines.values()
     pipelines = [pipeline_status(record, hub.runtime(record.definition.program.stream)) for record in records]
-    note = f"no process runs the hub in {state_dir}: this is from its last run"
+    note = f"no hub runs on {state_dir}; this is the status of its last run"
     if out.is_terminal:
         out.print(draw(streams, pipelines, note))
         return

@@ -1,8 +1,8 @@
 """Log lines as text or JSON, on standard error and in a file of the state directory.
 
-Modules log with Python's `logging` under the name `headrace`. Facts that a program may look for go beside the message:
-`_log.info("...", extra=facts(stream="s", epoch=3))`. The commands `headrace run` and `headrace serve` set this up; a
-program that has a hub of its own decides itself.
+Modules log with Python's `logging` under the name `headrace`. Fields for programs go next to the message:
+`_log.info("...", extra=facts("epoch", stream="s", epoch=3))`. The commands `headrace run` and `headrace serve` set up
+this module's handlers. A program that opens a hub itself configures `logging` as it likes.
 """
 
 from __future__ import annotations
@@ -24,31 +24,32 @@ LogFormat = Literal["text", "json"]
 FILE = "hub.log"
 # Ten files hold about 100,000 epochs: a day of a busy stream.
 FILE_BYTES, KEPT_FILES = 4 << 20, 9
+# Records logged before the state directory is open; then they go to its log file.
 WAITING_RECORDS = 1000
-# What `headrace run` says on its own in text.
+# Events that `headrace run` prints itself, so their log lines are hidden in text.
 PRINTED_BY_RUN = frozenset({"pipeline_failed", "sink_detached", "stream_retrying", "stream_dead", "stream_running"})
-# The files of a state directory that say what happened, and what is in each.
+# The log files of a state directory, and their contents.
 FILES = {
-    FILE: "epochs, failures and warnings of the hub",
-    "spark.log": "errors of Spark since it was last started",
-    "spark.log.1": "errors of Spark in the run before",
-    "gateway.log": "errors of the gateway of pushed streams",
+    FILE: "the hub's epochs, failures and warnings",
+    "spark.log": "Spark's errors since its last start",
+    "spark.log.1": "Spark's errors in the run before",
+    "gateway.log": "errors of the gateway that receives pushed streams",
 }
 
 
 def facts(event: str, code: str | None = None, **values: Any) -> dict[str, Any]:
-    """Facts for `extra`. `event` is what happened, in one word; `code` is the code of an error."""
+    """Fields for `extra`. `event` names the kind of line; `code` is an error code."""
     return {"facts": {"event": event, **({"code": code} if code else {}), **values}}
 
 
 def code_of(text: str) -> str | None:
-    """The code of the error that `text` begins with, if it is one of ours."""
+    """The error code at the start of `text`, or None if `text` is not an error of headrace."""
     kind = kind_of(text)
     return None if kind is None else kind.code
 
 
 class JsonLogFormatter(logging.Formatter):
-    """One JSON object a line: `time`, `level`, `logger`, `message`, and the facts of the record."""
+    """One JSON object per line: `time`, `level`, `logger`, `message`, and the fields from `facts`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -64,7 +65,7 @@ class JsonLogFormatter(logging.Formatter):
 
 
 class TextLogFormatter(logging.Formatter):
-    """The level and the message, with the time before them if `timed`."""
+    """The level and the message. If `timed`, the line starts with the time."""
 
     def __init__(self, timed: bool) -> None:
         super().__init__()
@@ -90,7 +91,7 @@ class _PrivateFile(RotatingFileHandler):
 
 
 class LogOutput:
-    """Where the log lines of this process go. Made by `logging_to`."""
+    """The handlers of this process's log lines. Created by `logging_to`."""
 
     def __init__(self, form: LogFormat) -> None:
         self.form = form
@@ -99,8 +100,8 @@ class LogOutput:
         logging.getLogger("headrace").addHandler(self._waiting)
 
     def keep(self, directory: Path) -> None:
-        """Also write to the log file of a state directory that this process owns, from the first line on. Without room
-        for it, the hub runs without."""
+        """Also write to the log file of a state directory that this process owns. Lines logged before this call are
+        written too. If the file cannot be opened, the hub runs without it."""
         with suppress(OSError):
             file = _PrivateFile(directory / FILE, maxBytes=FILE_BYTES, backupCount=KEPT_FILES)
             file.setFormatter(_formatter(self.form, timed=True))
@@ -125,7 +126,8 @@ class LogOutput:
 def logging_to(
     form: LogFormat, level: int, *, timed: bool, hidden: frozenset[str] = frozenset()
 ) -> Iterator[LogOutput]:
-    """Log on standard error from `level` on. Events in `hidden` are left out there in text: the command prints them."""
+    """Log to standard error from `level` up. As text, events in `hidden` are not shown there: the command prints them
+    itself."""
     logger, shown = logging.getLogger("headrace"), logging.StreamHandler()
     shown.setFormatter(_formatter(form, timed))
     shown.setLevel(level)
@@ -149,7 +151,7 @@ def _formatter(form: LogFormat, timed: bool) -> logging.Formatter:
 
 
 def last_lines(directory: Path, count: int) -> list[str]:
-    """The newest lines of the log file of a state directory, over all its parts, oldest first."""
+    """The newest lines of a state directory's log, across its rotated files, oldest first."""
     found: list[str] = []
     for number in range(KEPT_FILES + 1):
         path = directory / (FILE if number == 0 else f"{FILE}.{number}")
@@ -160,7 +162,7 @@ def last_lines(directory: Path, count: int) -> list[str]:
 
 
 def keep_previous(log: Path) -> None:
-    """Move a log that is about to be written anew out of the way: after a crash it says what happened."""
+    """Rename a log file before it is overwritten. After a crash, the old file shows the cause."""
     with suppress(OSError):
         if log.stat().st_size:
             os.replace(log, log.with_name(f"{log.name}.1"))

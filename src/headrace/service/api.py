@@ -1,7 +1,7 @@
-"""The REST API of one hub, as a FastAPI application. Every route calls the hub's public methods and nothing else.
+"""The REST API of one hub, as a FastAPI application. Routes call public methods of the hub only.
 
-Statements run in worker threads: they may wait for an epoch. A client that disconnects does not interrupt its
-statement, which takes effect as a whole or not at all.
+Statements run in worker threads, because they may wait for an epoch. A client that disconnects does not interrupt its
+statement: the statement takes effect as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from enum import Enum
 from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -65,15 +66,15 @@ MAX_WAIT = 600.0
 _log = logging.getLogger(__name__)
 _KINDS: dict[type[Statement], str] = {CreateStream: "stream", CreateSink: "sink", CreatePipeline: "pipeline"}
 
-Limit = Annotated[int, Query(ge=1, le=MAX_ROWS, description="rows at most")]
-Wait = Annotated[float, Query(gt=0, le=MAX_WAIT, description="seconds to wait at most")]
+Limit = Annotated[int, Query(ge=1, le=MAX_ROWS, description="maximum number of rows")]
+Wait = Annotated[float, Query(gt=0, le=MAX_WAIT, description="maximum number of seconds to wait")]
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem, "content": {MEDIA_TYPE: {}}} for code in (400, 401, 403, 404, 409, 413, 422, 503)
 }
 
 
 def make_app(hub: Hub) -> FastAPI:
-    """The application of `hub`. Errors are problem details (RFC 9457) with the product's error codes."""
+    """The application of `hub`. Errors are problem details (RFC 9457) with headrace's error codes."""
     app = FastAPI(
         title="headrace",
         version=headrace.__version__,
@@ -104,7 +105,7 @@ class Routes:
     def service_router(self) -> APIRouter:
         router = APIRouter(tags=["service"])
         router.add_api_route("/health", self.health, methods=["GET"], summary="Is the process up?")
-        router.add_api_route("/ready", self.ready, methods=["GET"], summary="Does everything run that should?")
+        router.add_api_route("/ready", self.ready, methods=["GET"], summary="Does everything run that should run?")
         router.add_api_route(
             "/metrics", self.metrics, methods=["GET"], summary="Prometheus metrics", response_class=PlainTextResponse
         )
@@ -116,7 +117,7 @@ class Routes:
         return models.Health(version=headrace.__version__)
 
     def ready(self, response: Response) -> models.Ready:
-        """503 with the names of the culprits when a stream or a pipeline that should run does not."""
+        """Answers 503 with a list of problems if a stream or a pipeline that should run does not."""
         problems = []
         for name, stream in self._hub.streams.items():
             status = stream.status()
@@ -141,94 +142,105 @@ class Routes:
         add("/sql", self.sql, methods=["POST"], tags=["sql"], summary="Run a script")
         add("/validate", self.validate, methods=["POST"], tags=["sql"], summary="Plan a script without running it")
         add("/explain", self.explain, methods=["POST"], tags=["sql"], summary="EXPLAIN a query or CREATE PIPELINE")
-        add("/events", self.events, methods=["GET"], tags=["live"], summary="Live figures as server-sent events")
-        for kind, what in (("streams", "stream"), ("sinks", "sink"), ("pipelines", "pipeline")):
-            add(f"/{kind}", getattr(self, f"list_{kind}"), methods=["GET"], tags=[kind], summary=f"List {kind}")
-            add(
-                f"/{kind}",
-                self._creator(what, replace=False),
-                methods=["POST"],
-                status_code=201,
-                tags=[kind],
-                summary=f"Create a {what}",
-                response_model=models.ScriptResult,
-                operation_id=f"create_{what}",
-            )
-            add(f"/{kind}/{{name}}", getattr(self, f"get_{what}"), methods=["GET"], tags=[kind], summary=f"One {what}")
-            add(
-                f"/{kind}/{{name}}",
-                self._creator(what, replace=True),
-                methods=["PUT"],
-                tags=[kind],
-                summary=f"Create or replace a {what}",
-                response_model=models.ScriptResult,
-                operation_id=f"replace_{what}",
-            )
-            add(
-                f"/{kind}/{{name}}",
-                self._dropper(what),
-                methods=["DELETE"],
-                tags=[kind],
-                summary=f"Drop a {what}",
-                response_model=models.ScriptResult,
-                operation_id=f"drop_{what}",
-            )
-        add("/streams/{name}/sync", self.sync, methods=["POST"], tags=["streams"], summary="Wait for an epoch")
-        add("/streams/{name}/flush", self.flush, methods=["POST"], tags=["streams"], summary="Make output durable")
-        add("/streams/{name}/ping", self.ping, methods=["POST"], tags=["streams"], summary="Its newest epoch")
+        add("/events", self.events, methods=["GET"], tags=["live"], summary="Live status as server-sent events")
+        for kind in ("stream", "sink", "pipeline"):
+            self._add_object_routes(router, kind)
+        self._add_stream_routes(router)
+        self._add_pipeline_routes(router)
+        add("/savepoints", self.list_savepoints, methods=["GET"], tags=["savepoints"], summary="List savepoints")
+        add("/savepoints", self.savepoint, methods=["POST"], status_code=201, tags=["savepoints"], summary="Take one")
+        return router
+
+    def _add_object_routes(self, router: APIRouter, kind: str) -> None:
+        """Add the routes that all objects have: list, create, get, replace and drop."""
+        all_of, one = f"/{kind}s", f"/{kind}s/{{name}}"
+        tags: list[str | Enum] = [f"{kind}s"]
+        add = router.add_api_route
+        add(all_of, getattr(self, f"list_{kind}s"), methods=["GET"], tags=tags, summary=f"List {kind}s")
+        add(one, getattr(self, f"get_{kind}"), methods=["GET"], tags=tags, summary=f"One {kind}")
         add(
-            "/streams/{name}/ingress",
-            self.ingress,
-            methods=["GET"],
-            tags=["streams"],
-            summary="What its gateway counts",
+            all_of,
+            self._creator(kind, replace=False),
+            methods=["POST"],
+            status_code=201,
+            tags=tags,
+            summary=f"Create a {kind}",
+            response_model=models.ScriptResult,
+            operation_id=f"create_{kind}",
         )
+        add(
+            one,
+            self._creator(kind, replace=True),
+            methods=["PUT"],
+            tags=tags,
+            summary=f"Create or replace a {kind}",
+            response_model=models.ScriptResult,
+            operation_id=f"replace_{kind}",
+        )
+        add(
+            one,
+            self._dropper(kind),
+            methods=["DELETE"],
+            tags=tags,
+            summary=f"Drop a {kind}",
+            response_model=models.ScriptResult,
+            operation_id=f"drop_{kind}",
+        )
+
+    def _add_stream_routes(self, router: APIRouter) -> None:
+        tags: list[str | Enum] = ["streams"]
+        add = router.add_api_route
+        add("/streams/{name}/sync", self.sync, methods=["POST"], tags=tags, summary="Wait for an epoch")
+        add("/streams/{name}/flush", self.flush, methods=["POST"], tags=tags, summary="Make output durable")
+        add("/streams/{name}/ping", self.ping, methods=["POST"], tags=tags, summary="Its newest epoch")
+        add("/streams/{name}/ingress", self.ingress, methods=["GET"], tags=tags, summary="Counters of its gateway")
         add(
             "/streams/{name}/dead-letters",
             self.dead_letters,
             methods=["GET"],
-            tags=["streams"],
+            tags=tags,
             summary="Bad records",
             response_model=models.TableRows,
             responses={200: {"content": {ARROW: {}}}},
         )
-        add("/pipelines/{name}/start", self.start, methods=["POST"], tags=["pipelines"], summary="Start a pipeline")
-        add("/pipelines/{name}/stop", self.stop, methods=["POST"], tags=["pipelines"], summary="Stop a pipeline")
-        add("/pipelines/{name}/explain", self.explain_one, methods=["GET"], tags=["pipelines"], summary="Its plan")
+
+    def _add_pipeline_routes(self, router: APIRouter) -> None:
+        tags: list[str | Enum] = ["pipelines"]
+        add = router.add_api_route
+        add("/pipelines/{name}/start", self.start, methods=["POST"], tags=tags, summary="Start a pipeline")
+        add("/pipelines/{name}/stop", self.stop, methods=["POST"], tags=tags, summary="Stop a pipeline")
+        add("/pipelines/{name}/explain", self.explain_one, methods=["GET"], tags=tags, summary="Its plan")
         add(
             "/pipelines/{name}/results",
             self.results,
             methods=["GET"],
-            tags=["pipelines"],
+            tags=tags,
             summary="Newest rows of a memory sink",
             response_model=models.TableRows,
             responses={200: {"content": {ARROW: {}}}},
         )
-        add("/savepoints", self.list_savepoints, methods=["GET"], tags=["savepoints"], summary="List savepoints")
-        add("/savepoints", self.savepoint, methods=["POST"], status_code=201, tags=["savepoints"], summary="Take one")
-        return router
 
     def sql(self, script: models.Sql, limit: Limit = 1000) -> models.ScriptResult:
         """All statements of the script take effect, or none. Returns one result per statement."""
         return self._run(script.text, limit)
 
     def validate(self, script: models.Sql) -> models.ScriptCheck:
-        """Answers 400 with the first error when the script would not run."""
+        """Answers 400 with the first error if the script would not run."""
         return models.ScriptCheck(statements=len(self._hub.check(script.text)))
 
     def explain(self, script: models.Sql, mode: Literal["plain", "verbose", "json"] = "plain") -> models.PlanText:
-        """The plan, and what adding it to the running stream would change."""
+        """The plan, and how adding it would change the running stream."""
         keyword = "" if mode == "plain" else f"{mode.upper()} "
         results = self._hub.check(f"EXPLAIN {keyword}{script.text}")
         if len(results) != 1:
-            raise BadRequest("this address explains one statement", advice="Send one query or CREATE PIPELINE.")
+            raise BadRequest("this address explains exactly one statement", advice="Send one query or CREATE PIPELINE.")
         return models.PlanText(text=results[0].text)
 
     async def events(
         self, request: Request, last_event_id: Annotated[str | None, Header()] = None, once: bool = False
     ) -> StreamingResponse:
-        """One event a second with the status of all streams and pipelines. A reader that comes back with the header
-        `Last-Event-ID` gets the samples that it missed, as far as they are kept. `once` ends after the first event."""
+        """One event per second with the status of all streams and pipelines. A client that reconnects with the header
+        `Last-Event-ID` gets the samples it missed, if they are still kept. `once` ends after the first event."""
         last = int(last_event_id) if last_event_id is not None and last_event_id.isdigit() else None
         return StreamingResponse(
             self._events(request, last, once), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
@@ -239,7 +251,7 @@ class Routes:
             newest = self._sampler.fresh()
             if newest is None:
                 newest = await anyio.to_thread.run_sync(self._sampler.latest)
-            if last is None or last > newest.id:  # a first visit, or a hub that was started again
+            if last is None or last > newest.id:  # a new client, or the hub was restarted and counts from 1
                 last = newest.id - 1
             for sample in self._sampler.after(last):
                 yield sample.event
@@ -332,21 +344,21 @@ class Routes:
 
     def _dropper(self, kind: str) -> Any:
         def drop(name: str) -> models.ScriptResult:
-            getattr(self, f"get_{kind}")(name)  # 404 if there is none
+            getattr(self, f"get_{kind}")(name)  # raises an error (404) if it does not exist
             return self._run(f"DROP {kind.upper()} {_quoted(name)}")
 
         return drop
 
     def sync(self, name: str, timeout: Wait = 60) -> models.Epoch:
-        """Returns the epoch, when every row read before the call is in the sinks."""
+        """Wait until every row read before the call is in the sinks. Returns the epoch."""
         return self._awaited(name, timeout, lambda stream: stream.sync(timeout))
 
     def flush(self, name: str, timeout: Wait = 60) -> models.Epoch:
-        """Returns the newest epoch, when all that the sinks and the gateway were given is durable."""
+        """Wait until all data that the sinks and the gateway have received is durable. Returns the newest epoch."""
         return self._awaited(name, timeout, lambda stream: stream.flush(timeout))
 
     def ping(self, name: str) -> models.Epoch:
-        """Asks the committer, past the rows, for its newest epoch."""
+        """Ask the committer for its newest epoch. Does not wait for rows."""
         return models.Epoch(epoch=self._stream(name).ping())
 
     def _awaited(self, name: str, timeout: float, act: Callable[[Stream], int]) -> models.Epoch:
@@ -357,11 +369,11 @@ class Routes:
             raise StopTimeout(f"no epoch of {name} was committed in {timeout:g} s", advice="Try again.") from None
 
     def ingress(self, name: str) -> dict[str, JsonValue]:
-        """Addresses and counters of a pushed stream that runs; empty for others."""
+        """Addresses and counters of a pushed stream that runs; empty for other streams."""
         return {key: models.plain(value) for key, value in self._stream(name).ingress().items()}
 
     def dead_letters(self, name: str, limit: Limit = 100, accept: Annotated[str, Header()] = "application/json") -> Any:
-        """As JSON, or as an Arrow stream. 404 when the stream's `dead_letter_sink` is no memory sink."""
+        """As JSON, or as an Arrow stream. 404 if the stream's `dead_letter_sink` is not a memory sink."""
         return _table(self._stream(name).dead_letters(), limit, accept)
 
     def _stream(self, name: str) -> Stream:
@@ -379,8 +391,8 @@ class Routes:
     def stop(
         self, name: str, mode: Literal["graceful", "now"] = "graceful", close_windows: bool = False, timeout: Wait = 60
     ) -> models.ScriptResult:
-        """Graceful: returns when every row before the stop is in the sinks. After `timeout` seconds it answers 503 with
-        STOP_TIMEOUT; the pipeline still stops when its epoch is committed."""
+        """Graceful: returns once every row read before the stop is in the sinks. After `timeout` seconds the answer is
+        503 with STOP_TIMEOUT; the pipeline still stops when its epoch is committed."""
         self._require_pipeline(name)
         how = "NOW" if mode == "now" else f"GRACEFUL {'CLOSE' if close_windows else 'KEEP'} WINDOWS"
         worker = ThreadPoolExecutor(1, thread_name_prefix="headrace-stop")
@@ -389,7 +401,7 @@ class Routes:
         except FutureTimeout:
             raise StopTimeout(
                 f"{name} did not stop in {timeout:g} s",
-                advice="It stops when the epoch in flight is committed. mode=now does not wait for that.",
+                advice="It stops when the running epoch is committed. Use mode=now to stop without waiting.",
                 names=name,
             ) from None
         finally:
@@ -408,7 +420,7 @@ class Routes:
         limit: Limit = 1000,
         accept: Annotated[str, Header()] = "application/json",
     ) -> Any:
-        """As JSON, or as an Arrow stream when the client accepts `application/vnd.apache.arrow.stream`."""
+        """As JSON, or as an Arrow stream if the client accepts `application/vnd.apache.arrow.stream`."""
         self._require_pipeline(name)
         return _table(self._hub.pipelines[self._hub.record(name).definition.name].results(sink), limit, accept)
 
@@ -498,5 +510,5 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
 async def _on_defect(request: Request, error: Exception) -> JSONResponse:
     noted = facts("request_failed", InternalError.code, method=request.method, path=request.url.path)
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error, extra=noted)
-    advice = "This should not happen. The log of the hub has the stack trace: headrace logs shows it."
+    advice = "This is a bug. Run headrace logs to see the stack trace, and report it."
     return _respond(InternalError(f"{type(error).__name__}: {error}", advice=advice))

@@ -1,4 +1,4 @@
-"""A client of a running hub, over its Unix socket or HTTP, with the same methods as a hub in this process.
+"""A client of a running hub, over its Unix socket or HTTP. It has the same methods as a hub in this process.
 
 with headrace.connect("http://127.0.0.1:8642", token="...") as hub:
     hub.sql("CREATE PIPELINE ...")
@@ -39,15 +39,15 @@ from headrace.service.server import SOCKET_NAME, SocketPath
 
 ARROW = "application/vnd.apache.arrow.stream"
 _T = TypeVar("_T")
-# A statement may wait for an epoch, and a first one for Spark.
+# A statement may wait for an epoch. The first one may also wait until Spark has started.
 _TIMEOUT = httpx.Timeout(600.0, connect=5.0)
 
 
 class RemoteHub:
-    """A hub that another process owns. Errors are those of a local hub. May be used from several threads."""
+    """A hub that another process owns. Raises the same errors as a local hub. Several threads may use it."""
 
     def __init__(self, target: str | os.PathLike[str], token: str | None = None) -> None:
-        """`target` is a URL, or a state directory whose owner listens. Raises HubUnreachable when nobody answers."""
+        """`target` is a URL or a state directory that a running hub owns. Raises HubUnreachable if no hub answers."""
         text = os.fspath(target)
         self._socket: SocketPath | None = None
         token = token or os.environ.get("HEADRACE_TOKEN")
@@ -93,11 +93,11 @@ class RemoteHub:
         return [_result(r) for r in found["results"]]
 
     def validate(self, text: str) -> int:
-        """Plan a script without running it; the number of statements. Raises what `sql` would raise."""
+        """Plan a script without running it. Returns the number of statements. Raises the same errors as `sql`."""
         return int(self._json("POST", "/api/v1/validate", json={"text": text})["statements"])
 
     def explain(self, text: str, mode: str = "plain") -> str:
-        """EXPLAIN of a query or CREATE PIPELINE: its plan, and what adding it would change."""
+        """EXPLAIN a query or CREATE PIPELINE: its plan, and how adding it would change the stream."""
         return str(self._json("POST", "/api/v1/explain", json={"text": text}, params={"mode": mode})["text"])
 
     @property
@@ -111,18 +111,18 @@ class RemoteHub:
         return {p["name"]: RemotePipeline(self, p["name"]) for p in self._json("GET", "/api/v1/pipelines")}
 
     def savepoint(self, name: str, stream: str | None = None) -> Path:
-        """Take a savepoint of one stream, or of all; its path on the hub's machine."""
+        """Take a savepoint of one stream, or of all. Returns its path on the hub's machine."""
         return Path(self._json("POST", "/api/v1/savepoints", json={"name": name, "stream": stream})["path"])
 
     def savepoints(self) -> list[Path]:
-        """The savepoints in the hub's state directory, by name; paths on the hub's machine."""
+        """The savepoints in the hub's state directory, sorted by name, as paths on the hub's machine."""
         return [Path(s["path"]) for s in self._json("GET", "/api/v1/savepoints")]
 
     def _repr_html_(self) -> str:
         return "".join(result._repr_html_() for result in self.sql("SHOW STREAMS; SHOW PIPELINES"))
 
     def events(self, last: int | None = None) -> Iterator[dict[str, Any]]:
-        """Live samples of all statuses, one a second, without end."""
+        """Samples of all statuses, one per second, without end."""
         headers = {"Last-Event-ID": str(last)} if last is not None else {}
         with self._http.stream("GET", "/api/v1/events", headers=headers) as answer:
             for line in answer.iter_lines():
@@ -130,7 +130,7 @@ class RemoteHub:
                     yield json.loads(line.removeprefix("data: "))
 
     def close(self) -> None:
-        """Close the connection. The hub goes on."""
+        """Close the connection. The hub keeps running."""
         self._http.close()
         if self._socket is not None:
             self._socket.close()
@@ -163,7 +163,7 @@ class RemoteHub:
         except httpx.TransportError as problem:
             raise HubUnreachable(
                 f"the connection to the hub at {self.address} broke: {problem or type(problem).__name__}",
-                advice="The statement may have taken effect: look before you send it again.",
+                advice="The statement may have taken effect. Check before you send it again.",
                 address=self.address,
             ) from None
         if answer.status_code >= 400 and "problem+json" in answer.headers.get("content-type", ""):
@@ -185,36 +185,36 @@ class RemoteStream:
         self._path = f"/api/v1/streams/{quote(name, safe='')}"
 
     def status(self) -> StreamStatus:
-        """What really happened to the stream so far."""
+        """State, counters and watermark of the stream."""
         return _build(StreamStatus, self._hub._json("GET", self._path)["status"])
 
     def addresses(self) -> list[str]:
-        """Where a pushed stream receives bytes now."""
+        """The addresses that a pushed stream listens on now."""
         return list(self._hub._json("GET", self._path)["addresses"])
 
     def ingress(self) -> dict[str, Any]:
-        """What the gateway says of a pushed stream; empty for others, and while the stream does not run."""
+        """The gateway's counters of a pushed stream; empty for other streams, and while the stream does not run."""
         return dict(self._hub._json("GET", f"{self._path}/ingress"))
 
     def totals(self) -> StreamTotals:
-        """Epochs, their phases and the sinks since the hub was opened."""
+        """Totals of epochs, phases and sinks since the hub was opened."""
         found = self._hub._json("GET", self._path)["totals"]
         return StreamTotals(**found | {"sinks": {name: SinkTotals(**s) for name, s in found["sinks"].items()}})
 
     def sync(self, timeout: float = 60.0) -> int:
-        """Wait until everything read before the call is in the sinks; the epoch."""
+        """Wait until every row read before the call is in the sinks. Returns the epoch."""
         return int(self._hub._json("POST", f"{self._path}/sync", params={"timeout": timeout})["epoch"])
 
     def flush(self, timeout: float = 60.0) -> int:
-        """Wait until all that the sinks and the gateway were given is durable; the newest epoch then."""
+        """Wait until all data that the sinks and the gateway have received is durable. Returns the newest epoch."""
         return int(self._hub._json("POST", f"{self._path}/flush", params={"timeout": timeout})["epoch"])
 
     def ping(self) -> int:
-        """Ask the committer, past the rows, for its newest epoch."""
+        """Ask the committer for its newest epoch. Does not wait for rows."""
         return int(self._hub._json("POST", f"{self._path}/ping")["epoch"])
 
     def dead_letters(self) -> pa.Table:
-        """The newest rejected records, when the stream's `dead_letter_sink` is a memory sink."""
+        """The newest rejected records. The stream's `dead_letter_sink` must be a memory sink."""
         return self._hub._table(f"{self._path}/dead-letters", {})
 
     def _repr_html_(self) -> str:
@@ -241,8 +241,8 @@ class RemotePipeline:
         return _build(PipelineStatus, self._hub._json("GET", self._path)["status"])
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the pipeline no longer runs; whether that happened in time. Raises PipelineFailed, and
-        StreamFailed when its stream is dead."""
+        """Wait until the pipeline no longer runs. Returns False if it still runs after `timeout` seconds. Raises
+        PipelineFailed, and StreamFailed if its stream is dead."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             status = self.status()
@@ -257,11 +257,11 @@ class RemotePipeline:
             time.sleep(0.2)
 
     def start(self) -> None:
-        """Start it again."""
+        """Start the pipeline again."""
         self._hub._request("POST", f"{self._path}/start")
 
     def stop(self, *, close_windows: bool = False, now: bool = False) -> None:
-        """Stop it: see `headrace.hub.objects.Pipeline.stop`."""
+        """Stop the pipeline: see `headrace.hub.objects.Pipeline.stop`."""
         mode = "now" if now else "graceful"
         self._hub._request("POST", f"{self._path}/stop", params={"mode": mode, "close_windows": close_windows})
 
@@ -286,7 +286,7 @@ def _result(found: dict[str, Any]) -> Result:
 
 
 def _build(kind: type[_T], found: dict[str, Any]) -> _T:
-    """A status object from its JSON; facts that this version does not know are left out."""
+    """A status object from its JSON. Ignores fields that this version does not know."""
     values = {"gaps": [], "error": "", **found} if kind is PipelineStatus else dict(found)
     for moment in ("watermark", "since", "next_try"):
         if values.get(moment) is not None:
@@ -317,8 +317,8 @@ _BY_CODE = {kind.code: kind for kind in _classes(HeadraceError)}
 
 
 def _error(problem: dict[str, Any]) -> HeadraceError:
-    """The error that the hub raised, with its class, message and advice. `params["detail"]` is the text as the hub
-    rendered it, with the place in the SQL text."""
+    """The error that the hub raised, with its class, message and advice. `params["detail"]` is the text that the hub
+    rendered, with the position in the SQL text."""
     kind = _BY_CODE.get(str(problem.get("code", "")), errors.ExternalError)
     params: dict[str, Any] = {"detail": problem.get("detail", "")}
     if problem.get("errors"):
@@ -332,7 +332,7 @@ def _error(problem: dict[str, Any]) -> HeadraceError:
 
 
 def _line_of(detail: str, place: dict[str, Any]) -> str:
-    """A text whose line number `line` is the source line that the hub shows: the caret then stands as it did there."""
+    """A text that has the source line from `detail` at its line number, so the caret points to the same place."""
     mark = f"  {place['line']} | "
     shown = next((line.removeprefix(mark) for line in detail.split("\n") if line.startswith(mark)), "")
     return "\n" * (int(place["line"]) - 1) + shown

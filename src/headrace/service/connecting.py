@@ -1,4 +1,4 @@
-"""`headrace.connect`: a hub of this process, or a client of a hub that runs elsewhere."""
+"""`headrace.connect`: opens a hub in this process, or a client of a hub in another process."""
 
 from __future__ import annotations
 
@@ -42,19 +42,18 @@ def connect(
     start_timeout: float = START_LIMIT_SECONDS,
     token: str | None = None,
 ) -> Hub | RemoteHub:
-    """Open a hub on `state_dir`, and continue the pipelines that were running when it was last closed.
+    """Open a hub on `state_dir`. Pipelines that were running when it was last closed continue.
 
     The hub listens on the Unix socket `hub.sock` in the directory, for `headrace sql`, `headrace status` and other
     clients of the same user.
 
-    When `state_dir` is the URL of a running hub (`http://127.0.0.1:8642`), or the path of a hub's socket, this returns
-    a client with the same methods instead. `token` is for that case only; its default is the environment variable
-    HEADRACE_TOKEN.
+    If `state_dir` is the URL of a running hub (`http://127.0.0.1:8642`) or the path of a hub's socket, this returns a
+    client with the same methods. `token` is for clients only; its default is the environment variable HEADRACE_TOKEN.
 
-    `spark` is an existing session to run on; without it one is started on `master` (default `local[*]`) when the first
-    pipeline needs it. `buckets` is how far the groups of a new pipeline are spread (default: the cores of this machine,
-    at most 8); it is fixed for the life of a pipeline. `start_timeout` is how many seconds `sql` waits for a pipeline's
-    first epoch to be planned.
+    `spark` is an existing session. Without it, the first pipeline that runs starts a session on `master` (default
+    `local[*]`). `buckets` is the number of buckets that hold the groups of a new pipeline (default: the cores of this
+    machine, at most 8). A pipeline keeps its number. `start_timeout` is how many seconds `sql` waits until a pipeline's
+    first epoch is planned.
     """
     target = os.fspath(state_dir)
     if target.startswith(("http://", "https://")) or Path(target).name == SOCKET_NAME:

@@ -1,8 +1,8 @@
-"""What a request must pass before the API sees it: Host, Origin, token, size and number of requests.
+"""Checks that every request passes before it reaches the API: Host, Origin, token, size and number of requests.
 
 A web page of another site can send requests to a hub on loopback. Two checks keep it out: the `Host` header must name
-an address that the hub serves (against DNS rebinding), and an `Origin` header must be the hub's own. Requests on the
-Unix socket come from the owner of the state directory alone, so they need neither.
+an address that the hub serves (against DNS rebinding), and an `Origin` header must be the hub's own. Only the owner of
+the state directory can open the Unix socket, so requests there need neither check.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# Statements that only read are sent with POST, because SQL does not fit into an address.
+# These routes only read. They use POST because SQL text does not fit into a URL.
 _READ_ONLY_POSTS = frozenset({"/api/v1/validate", "/api/v1/explain"})
-# The page holds no data; it asks for the token itself.
+# The page holds no data; it asks the user for the token.
 _OPEN_PATHS = frozenset({"/health", "/", "/page.css", "/page.js"})
 
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """Who may do what over TCP. Without `token` every client that passes the Host check may do everything."""
+    """Access over TCP. Without a `token`, every client that passes the Host check may do everything."""
 
     hosts: tuple[str, ...] = ()
     token: str | None = None
     read_only_token: str | None = None
     max_body_bytes: int = 4 << 20
-    # Requests at once. Statements may wait for epochs: they never take the places of those who only read.
+    # Requests that may run at once. Statements may wait for epochs, so they have a lower limit: requests that only read
+    # always find room.
     max_requests: int = 64
     max_statements: int = 32
     max_readers: int = 128
 
 
 class Guard:
-    """ASGI middleware that applies an `AccessPolicy`: the limits to all, the rest to everything but the Unix socket."""
+    """ASGI middleware that applies an `AccessPolicy`. Limits apply to all requests, other checks only over TCP."""
 
     def __init__(self, app: App, access: AccessPolicy) -> None:
         self._app, self._access = app, access
@@ -83,13 +84,13 @@ class Guard:
         others = self._active["statements"] if kind == "requests" else 0
         if self._active[kind] + others < limit:
             return None
-        what = "readers of live figures" if kind == "readers" else kind
-        return TooManyRequests(f"the hub serves at most {limit} {what} at once", advice="Try again soon.")
+        what = "readers of live status" if kind == "readers" else kind
+        return TooManyRequests(f"the hub serves at most {limit} {what} at once", advice="Try again in a second.")
 
     def _refusal(self, scope: AsgiScope) -> HeadraceError | None:
         headers = _headers(scope)
         if headers is None:
-            return BadRequest("a header that may be sent once was sent twice")
+            return BadRequest("a header that may occur once was sent twice")
         length = headers.get("content-length", "0")
         if not length.isdigit():
             return BadRequest("Content-Length is not a number")
@@ -101,7 +102,7 @@ class Guard:
         if not self._serves(host):
             return WrongHost(
                 f"this hub does not serve the host {host!r}",
-                advice="Use the address that headrace serve printed, or allow the name with --allow-host.",
+                advice="Use the address that headrace serve prints, or allow the name with --allow-host.",
             )
         origin = headers.get("origin")
         if origin is not None and _netloc(origin) != host.lower():
@@ -132,7 +133,7 @@ class Guard:
         return Unauthorized("a valid token is required", advice="Send it as `Authorization: Bearer TOKEN`.")
 
     async def _with_limited_body(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Run the app; a body that grows beyond the limit is answered with 413 instead."""
+        """Run the app. If the body grows beyond the limit, answer 413 instead."""
         seen = 0
         answered = refused = False
 
@@ -148,7 +149,7 @@ class Guard:
 
         async def noticing(message: Message) -> None:
             nonlocal answered
-            if refused and not answered:  # the framework has an answer of its own for a body that cannot be read
+            if refused and not answered:  # drop the framework's own answer to a body that it cannot read
                 return
             answered = answered or message["type"] == "http.response.start"
             await send(message)
@@ -169,7 +170,7 @@ class _TooLarge(Exception):
 
 
 def is_unix(scope: AsgiScope) -> bool:
-    """True for a request on the Unix socket: uvicorn gives such a connection no server port."""
+    """True for a request on the Unix socket, where uvicorn reports no server port."""
     server = scope.get("server")
     return server is not None and server[1] is None
 
@@ -185,7 +186,7 @@ def _is_stream(scope: AsgiScope) -> bool:
 def _netloc(origin: str) -> str | None:
     try:
         return urlsplit(origin).netloc.lower()
-    except ValueError:  # no URL at all
+    except ValueError:  # not a URL
         return None
 
 
@@ -196,7 +197,7 @@ def _host_name(host: str) -> str:
 
 
 def _headers(scope: AsgiScope) -> dict[str, str] | None:
-    """The headers by lower-case name; None when one that decides here is there twice."""
+    """The headers by lower-case name; None if a header that this module checks occurs twice."""
     found: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name = raw_name.decode("latin-1").lower()

@@ -1,8 +1,8 @@
-"""Prometheus metrics of a hub: all of them are defined here, with their help texts. See docs/metrics.md.
+"""All Prometheus metrics of a hub, with their help texts. See docs/metrics.md.
 
-Values are read from status objects when they are asked for, so they agree with SHOW and DESCRIBE. Labels are names of
-streams, pipelines, sinks, phases and reasons only, and at most `MAX_PIPELINES` pipelines, `MAX_STREAMS` streams and
-`MAX_SINKS` sinks are listed: cardinality is bounded.
+Each scrape reads the status objects, so the values agree with SHOW and DESCRIBE. Cardinality is bounded: labels are only
+names of streams, pipelines, sinks, phases and reasons, and at most `MAX_PIPELINES` pipelines, `MAX_STREAMS` streams and
+`MAX_SINKS` sinks are listed.
 """
 
 from __future__ import annotations
@@ -30,21 +30,25 @@ STREAM_METRICS = {
     "headrace_stream_epoch": ("gauge", "Newest committed epoch.", "epoch"),
     "headrace_stream_rows_total": ("counter", "Records read, in committed epochs.", "rows"),
     "headrace_stream_read_bytes_total": ("counter", "Bytes read, in committed epochs.", "bytes"),
-    "headrace_stream_lag_bytes": ("gauge", "Bytes that wait and are in no planned epoch yet.", "lag_bytes"),
-    "headrace_stream_dead_letters_total": ("counter", "Records in the dead letter sink.", "dead_letters"),
-    "headrace_stream_rejected_records_total": ("counter", "Records that were no row for any pipeline.", "rejected"),
-    "headrace_stream_nulled_records_total": ("counter", "Broken records that were rows of NULLs.", "nulled"),
-    "headrace_stream_dropped_records_total": ("counter", "Records that the gateway gave up.", "dropped"),
-    "headrace_stream_skipped_files_total": ("counter", "Files that were left out.", "skipped_files"),
+    "headrace_stream_lag_bytes": ("gauge", "Bytes of input that are in no planned epoch yet.", "lag_bytes"),
+    "headrace_stream_dead_letters_total": ("counter", "Records written to the dead letter sink.", "dead_letters"),
+    "headrace_stream_rejected_records_total": ("counter", "Records that no pipeline got as a row.", "rejected"),
+    "headrace_stream_nulled_records_total": ("counter", "Broken records that became rows of NULLs.", "nulled"),
+    "headrace_stream_dropped_records_total": ("counter", "Records that the gateway dropped under overload.", "dropped"),
+    "headrace_stream_skipped_files_total": ("counter", "Files that were skipped.", "skipped_files"),
     "headrace_stream_far_future_rows_total": ("counter", "Rows too far ahead of the clock.", "far_future"),
     "headrace_stream_columns_declared": ("gauge", "Columns in the declared schema.", "columns_declared"),
 }
 PIPELINE_METRICS = {
     "headrace_pipeline_rows_out_total": ("counter", "Rows committed to the first sink.", "rows_out"),
     "headrace_pipeline_late_rows_total": ("counter", "Rows dropped because their windows had closed.", "late"),
-    "headrace_pipeline_bad_rows_total": ("counter", "Rows with a bad value that concerns it.", "bad"),
-    "headrace_pipeline_rejected_rows_total": ("counter", "Of those, rows that it did not get.", "rejected"),
-    "headrace_pipeline_missed_rows_total": ("counter", "Rows that passed while it did not run.", "missed_rows"),
+    "headrace_pipeline_bad_rows_total": ("counter", "Rows with a bad value in a column that it reads.", "bad"),
+    "headrace_pipeline_rejected_rows_total": ("counter", "Rows with a bad value that it did not get.", "rejected"),
+    "headrace_pipeline_missed_rows_total": (
+        "counter",
+        "Rows read while it did not run.",
+        "missed_rows",
+    ),
     "headrace_pipeline_groups": ("gauge", "Groups in its state.", "groups"),
     "headrace_pipeline_state_bytes": ("gauge", "Bytes of its state.", "state_bytes"),
 }
@@ -52,24 +56,24 @@ PIPELINE_METRICS = {
 SINK_METRICS = {
     "headrace_sink_rows_total": ("counter", "Rows committed since the hub was opened.", "rows"),
     "headrace_sink_commit_seconds_total": ("counter", "Time of its commits since the hub was opened.", "seconds"),
-    "headrace_sink_owed_epochs": ("gauge", "Epochs that it has promised and not shown yet.", "owed"),
+    "headrace_sink_owed_epochs": ("gauge", "Committed epochs whose output it has not published yet.", "owed"),
 }
-# What the gateway counts for each class of origins (tcp, tcp_client, http), with the labels `stream` and `class`.
+# Counters of the gateway for each class of origins (tcp, tcp_client, http), with the labels `stream` and `class`.
 GATEWAY_METRICS = {
     "headrace_gateway_open_connections": ("gauge", "Connections that are open now.", "open"),
     "headrace_gateway_connections_total": ("counter", "Connections that were opened.", "opened"),
     "headrace_gateway_received_bytes_total": ("counter", "Bytes written to the journal.", "bytes"),
     "headrace_gateway_requests_total": ("counter", "HTTP requests that were accepted.", "requests"),
     "headrace_gateway_refused_total": ("counter", "Requests and connections that were refused.", "refused"),
-    "headrace_gateway_dropped_records_total": ("counter", "Records given up under overload.", "dropped_records"),
-    "headrace_gateway_dropped_bytes_total": ("counter", "Bytes given up under overload.", "dropped_bytes"),
+    "headrace_gateway_dropped_records_total": ("counter", "Records dropped under overload.", "dropped_records"),
+    "headrace_gateway_dropped_bytes_total": ("counter", "Bytes dropped under overload.", "dropped_bytes"),
     "headrace_gateway_timeouts_total": ("counter", "Connections closed because they were idle or slow.", "timeouts"),
     "headrace_gateway_errors_total": ("counter", "Connections that broke, and connects that failed.", "errors"),
 }
 JOURNAL_METRICS = {
     "headrace_gateway_journal_bytes": ("gauge", "Bytes in the journal that no epoch has read.", "journal_bytes"),
-    "headrace_gateway_journal_limit_bytes": ("gauge", "Size at which backpressure begins.", "journal_limit"),
-    "headrace_gateway_pauses_total": ("counter", "How often the stream's senders were paused.", "pauses"),
+    "headrace_gateway_journal_limit_bytes": ("gauge", "Journal size at which backpressure begins.", "journal_limit"),
+    "headrace_gateway_pauses_total": ("counter", "How many times the stream's senders were paused.", "pauses"),
 }
 
 
@@ -143,7 +147,7 @@ def _streams(statuses: list[object]) -> Iterator[Metric]:
 
 
 def _epochs(streams: Mapping[str, Stream]) -> Iterator[Metric]:
-    """Epochs by phase, and the sinks that they are committed to."""
+    """Epochs, their time by phase, and the commits of sinks."""
     count = CounterMetricFamily("headrace_epoch_committed", "Epochs since the hub was opened.", labels=["stream"])
     phases = CounterMetricFamily(
         "headrace_epoch_phase_seconds", "Time of all epochs, by phase.", labels=["stream", "phase"]
@@ -166,14 +170,14 @@ def _epochs(streams: Mapping[str, Stream]) -> Iterator[Metric]:
 
 
 def _gateway(streams: Mapping[str, Stream]) -> Iterator[Metric]:
-    """What the gateway says of pushed streams that run."""
+    """Counters of the gateway, for pushed streams that run."""
     classes = {n: _family(n, kind, text, ["stream", "class"]) for n, (kind, text, _) in GATEWAY_METRICS.items()}
     journals = {n: _family(n, kind, text, ["stream"]) for n, (kind, text, _) in JOURNAL_METRICS.items()}
     paused = GaugeMetricFamily("headrace_gateway_paused", "1 while senders are paused.", labels=["stream"])
     for name, stream in streams.items():
         try:
             found = stream.ingress()
-        except HeadraceError:  # the gateway does not answer: /ready and the stream's status say so
+        except HeadraceError:  # the gateway does not answer: /ready and the stream's status report that
             continue
         if not found:
             continue
@@ -190,7 +194,7 @@ def _gateway(streams: Mapping[str, Stream]) -> Iterator[Metric]:
 def _detached(statuses: list[object]) -> Metric:
     found = Counter((p.stream, sink) for p in statuses if isinstance(p, PipelineStatus) for sink in p.detached)
     family = GaugeMetricFamily(
-        "headrace_sink_detached_pipelines", "Pipelines that go on without this sink.", labels=["stream", "sink"]
+        "headrace_sink_detached_pipelines", "Pipelines that continue without this sink.", labels=["stream", "sink"]
     )
     for (stream, sink), count in found.most_common(MAX_SINKS):
         family.add_metric([stream, sink], count)

@@ -1,4 +1,7 @@
-"""What the API takes and gives, as typed JSON. Made from the hub's own objects; secrets never get here."""
+"""The JSON types of the API's requests and answers, and functions that make them from the hub's objects.
+
+The hub's objects hold placeholders for secrets, so answers have no secrets.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +40,10 @@ class StatementResult(BaseModel):
     """The result of one statement: a message, or rows."""
 
     text: str = ""
-    warnings: list[str] = Field(default=[], description="what the user should know besides")
+    warnings: list[str] = Field(default=[], description="what the statement warns of")
     columns: list[ColumnInfo] | None = None
     rows: list[list[JsonValue]] | None = None
-    truncated: bool = Field(default=False, description="true when there are more rows than the limit allows")
+    truncated: bool = Field(default=False, description="true if there are more rows than the limit")
 
 
 class ScriptResult(BaseModel):
@@ -54,17 +57,19 @@ class TableRows(BaseModel):
 
     columns: list[ColumnInfo]
     rows: list[list[JsonValue]]
-    total: int = Field(description="how many rows there are; `rows` has the newest of them")
+    total: int = Field(description="the number of rows in the table; `rows` has the newest of them")
 
 
 class ScriptCheck(BaseModel):
-    """A script that would run."""
+    """The answer for a script that has no errors."""
 
     ok: Literal[True] = True
     statements: int
 
 
 class PlanText(BaseModel):
+    """A plan as EXPLAIN prints it."""
+
     text: str
 
 
@@ -78,7 +83,7 @@ class SinkInfo(BaseModel):
 
 
 class StreamInfo(BaseModel):
-    """A stream: what is declared, and what really happened to it so far."""
+    """A stream: its declaration and its status."""
 
     name: str
     source: str
@@ -93,14 +98,14 @@ class StreamInfo(BaseModel):
 
 
 class PipelineInfo(BaseModel):
-    """A pipeline: what is declared, and what really happened to it so far."""
+    """A pipeline: its declaration and its status."""
 
     name: str
     stream: str
     sinks: list[str]
     sql: str
-    family: str | None = Field(description="window and keys; pipelines that have them in common share one pass")
-    memory_sink: bool = Field(description="true when its results can be read here")
+    family: str | None = Field(description="window and keys; pipelines of one family share one pass")
+    memory_sink: bool = Field(description="true if the API can return its results")
     status: dict[str, JsonValue]
 
 
@@ -119,7 +124,7 @@ class SavepointRequest(BaseModel):
 
 
 class Ready(BaseModel):
-    """`ready` is false when a stream or a pipeline that should run does not; `problems` names each."""
+    """`ready` is false if a stream or a pipeline that should run does not. `problems` has a line for each of them."""
 
     ready: bool
     problems: list[str]
@@ -131,7 +136,7 @@ class Health(BaseModel):
 
 
 def status_json(status: StreamStatus | PipelineStatus) -> dict[str, JsonValue]:
-    """A status object as JSON, with what it says of losses and what somebody should look at."""
+    """A status object as JSON, with its losses and warnings."""
     facts = {f.name: plain(getattr(status, f.name)) for f in dataclasses.fields(status)}
     return facts | {"losses": plain(status.losses), "warnings": plain(status.warnings)}
 
@@ -142,7 +147,7 @@ def totals_json(totals: StreamTotals) -> dict[str, JsonValue]:
 
 
 def family_label(program: PipelineProgram, schema: Schema) -> str | None:
-    """The window and keys of a pipeline that may share its pass with others; None when it has none."""
+    """The window and keys of a pipeline's family; None if the pipeline has no family."""
     if program.family is None:
         return None
     window = program.ring0.window
@@ -154,7 +159,7 @@ def family_label(program: PipelineProgram, schema: Schema) -> str | None:
 
 
 def plain(value: Any) -> JsonValue:
-    """A value of a status or of an Arrow table as JSON has it. Bytes are base64, times ISO 8601."""
+    """A value of a status or an Arrow table as JSON. Bytes become base64, times ISO 8601."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -180,13 +185,13 @@ def columns_of(table: pa.Table) -> list[ColumnInfo]:
 
 
 def rows_of(table: pa.Table) -> list[list[JsonValue]]:
-    """The rows of an Arrow table. Columns may share a name, so rows are lists."""
+    """The rows of an Arrow table, as lists: columns may share a name, so dictionaries would lose values."""
     columns = [column.to_pylist() for column in table.columns]
     return [[plain(v) for v in row] for row in zip(*columns, strict=True)] if columns else []
 
 
 def fitting(table: pa.Table, limit: int, *, newest: bool) -> pa.Table:
-    """At most `limit` rows of a table, and no more than about `MAX_RESULT_BYTES` of them: the newest or the first."""
+    """The newest or the first rows of a table: at most `limit` rows and about `MAX_RESULT_BYTES` bytes."""
     rows = min(limit, table.num_rows)
     if table.nbytes > MAX_RESULT_BYTES:
         rows = min(rows, max(1, table.num_rows * MAX_RESULT_BYTES // table.nbytes))

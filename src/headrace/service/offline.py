@@ -1,4 +1,4 @@
-"""A state directory that no process owns, read as it is: SHOW, DESCRIBE and EXPLAIN, and nothing that changes it."""
+"""SHOW, DESCRIBE and EXPLAIN on a state directory that no process owns. Changes nothing."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _READING = (Show, ShowCreate, Describe, Explain)
 
 
 class OfflineHub:
-    """Reads a state directory without owning it. The facts are those of the last run."""
+    """Reads a state directory without owning it. Statuses are those of the last run."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises MissingFile when `directory` is no state directory."""
+        """Raises MissingFile if `directory` is not a state directory."""
         if not (directory / "VERSION").is_file():
             raise MissingFile(
-                f"{directory} is no state directory",
+                f"{directory} is not a state directory",
                 advice="Name one with --state-dir, or a running hub with --server.",
                 path=str(directory),
             )
@@ -39,13 +39,13 @@ class OfflineHub:
         self.catalog: Catalog = read_sealed(directory)[0]
 
     def sql(self, text: str) -> list[Result]:
-        """Run statements that only read. Raises HubNotRunning for others."""
+        """Run statements that only read. Raises HubNotRunning for all others."""
         statements = parse_script(text)
         for statement in statements:
             if not isinstance(statement, _READING):
                 raise HubNotRunning(
-                    f"no process runs the hub in {self.directory}, so nothing can be changed",
-                    advice="Start one with headrace serve or headrace run. SHOW, DESCRIBE and EXPLAIN work without.",
+                    f"no hub runs on {self.directory}, so nothing can be changed",
+                    advice="Start one with headrace serve or headrace run. SHOW, DESCRIBE and EXPLAIN need none.",
                     span=statement.span,
                     path=str(self.directory),
                 )
@@ -64,7 +64,7 @@ class OfflineHub:
 
 
 class OfflineRuntime:
-    """A stream that does not run, as far as describing it needs."""
+    """A stream that does not run: the parts of a stream's runtime that SHOW and DESCRIBE need."""
 
     running = False
     state: StreamState = "stopped"
@@ -78,10 +78,10 @@ class OfflineRuntime:
         return read_progress(self.directory)
 
     def spent_ms(self, instance: int) -> None:
-        """Only a running hub measures."""
+        """None: only a running hub measures time."""
 
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
-        """Only a running hub has sinks."""
+        """Empty: only a running hub has open sinks."""
         return {}
 
     def ingress(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Results of statements as text: tables for people, JSON and CSV for programs."""
+"""Results of statements as text: tables to read, JSON and CSV for programs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OutputFormat = Literal["table", "json", "csv"]
 
 
 def printed(results: Sequence[Result], how: OutputFormat, terminal: bool = False) -> str:
-    """`results` in order. JSON is one list with an entry per result; CSV has a header line per table. Tables have
-    lines and colours on a `terminal`, and aligned columns elsewhere."""
+    """`results` in order. JSON is one list with an entry per result. CSV has a header line per table. Tables have lines
+    and colours on a `terminal`; elsewhere they are aligned columns of plain text."""
     if how == "json":
         return json.dumps([_entry(r) for r in results], indent=2)
     if how == "csv":
@@ -48,10 +48,10 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _entry(result: Result) -> object:
-    told: dict[str, object] = {"warnings": list(result.warnings)} if result.warnings else {}
+    warnings: dict[str, object] = {"warnings": list(result.warnings)} if result.warnings else {}
     if result.table is None:
-        return {"text": result.text} | told
-    return {"rows": [{k: plain(v) for k, v in row.items()} for row in result.table.to_pylist()]} | told
+        return {"text": result.text} | warnings
+    return {"rows": [{k: plain(v) for k, v in row.items()} for row in result.table.to_pylist()]} | warnings
 
 
 def _csv(result: Result) -> str:

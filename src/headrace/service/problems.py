@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details: the product's coded errors with the HTTP status that fits."""
+"""Errors as RFC 9457 problem details: headrace's error codes, each with its HTTP status."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NAMES = (UnknownStream, UnknownPipeline, UnknownSink)
 
 
 class SqlPosition(BaseModel):
-    """Where in the SQL text the problem is. Lines and columns count from 1."""
+    """The position of the error in the SQL text. Lines and columns count from 1."""
 
     statement: int | None = None
     line: int
@@ -63,11 +63,13 @@ class Problem(BaseModel):
     detail: str = Field(description="the error as the command line prints it, with a caret under the SQL text")
     advice: str = ""
     place: SqlPosition | None = None
-    errors: list[Problem] = Field(default_factory=list, description="one entry per wrong statement of a script")
+    errors: list[Problem] = Field(
+        default_factory=list, description="one entry per statement of a script that has an error"
+    )
 
 
 def status_of(error: HeadraceError) -> int:
-    """The HTTP status of an error: 404 for a missing object, 409 for a conflict, 503 when trying again may help."""
+    """The HTTP status of an error: 404 for a missing object, 409 for a conflict, 503 if a retry may help."""
     if type(error) in _STATUS:
         return _STATUS[type(error)]
     if isinstance(error, _NAMES) and error.span is None:
@@ -82,7 +84,7 @@ def status_of(error: HeadraceError) -> int:
 
 
 def problem_of(error: HeadraceError) -> Problem:
-    """`error` for a client. Nothing that is not in the error's own text leaves the server."""
+    """`error` as JSON for a client. It holds nothing but the error's own text: no stack trace, no internal state."""
     place = None
     if error.span is not None:
         span = error.span

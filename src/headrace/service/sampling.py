@@ -1,4 +1,4 @@
-"""Live figures of a hub: one sample a second for all readers, kept for those who come back after a break."""
+"""Live status of a hub: one sample per second for all readers. Recent samples are kept for readers that reconnect."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from headrace.hub.objects import Stream
 
 INTERVAL_SECONDS = 1.0
-KEPT = 300  # five minutes: a reader that was away longer gets the newest sample and goes on from there
-KEPT_BYTES = 32 << 20  # fewer samples are kept when those of hundreds of pipelines are large
+KEPT = 300  # five minutes; a reader that was away longer continues with the newest sample
+KEPT_BYTES = 32 << 20  # hundreds of pipelines make large samples; then fewer are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The figures of all streams and pipelines at one moment, as JSON text. `id` counts up by one per sample."""
+    """The status of all streams and pipelines at one moment, as JSON text. `id` counts up by one per sample."""
 
     id: int
     text: str
@@ -38,8 +38,7 @@ class Sample:
 
 
 class Sampler:
-    """Takes samples while somebody reads them. Any thread may call; one sample at a time is taken, and encoded once
-    for all readers."""
+    """Takes samples on demand. Any thread may call. One sample is taken at a time and encoded once for all readers."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -58,13 +57,13 @@ class Sampler:
             return self._samples[-1]
 
     def fresh(self) -> Sample | None:
-        """The newest sample if it is young enough. Never waits."""
+        """The newest sample if it is less than one interval old, else None. Never blocks."""
         if self._samples and time.monotonic() - self._taken_at < INTERVAL_SECONDS * 0.9:
             return self._samples[-1]
         return None
 
     def after(self, last: int) -> list[Sample]:
-        """The samples after number `last` that are still kept, oldest first."""
+        """The kept samples with an id above `last`, oldest first."""
         with self._lock:
             return [s for s in self._samples if s.id > last]
 
@@ -100,7 +99,7 @@ class Sampler:
 
 
 def _gateway(stream: Stream) -> dict[str, JsonValue]:
-    """Whether a pushed stream's gateway takes bytes, and how full its journal is; empty for other streams."""
+    """The state of a pushed stream's gateway and the fill of its journal; empty for other streams."""
     try:
         found = stream.ingress()
     except HeadraceError:
@@ -109,5 +108,5 @@ def _gateway(stream: Stream) -> dict[str, JsonValue]:
 
 
 def _compact(status: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """A status without its empty parts and its bridge counters: a sample of hundreds of pipelines stays small."""
+    """A status without empty values and bridge counters, so that a sample of hundreds of pipelines stays small."""
     return {k: v for k, v in status.items() if k not in ("sent", "received") and v not in ([], {}, "")}

@@ -1,7 +1,7 @@
-"""Serves a hub: on a Unix socket in its state directory, and on TCP when asked to.
+"""Serves a hub on a Unix socket in its state directory, and optionally on TCP.
 
-The Unix socket costs one sleeping thread until its first connection. Only then is the web framework imported and
-started.
+Until the first connection the server is one sleeping thread. The first connection imports and starts the web framework,
+because most hubs in scripts and notebooks never get one.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ SAMPLING_THREADS = 8
 
 
 class HubServer:
-    """One server of one hub. `close` stops it and removes the socket; both may be called from any thread."""
+    """The server of one hub. Call `close` from any thread to stop it and remove the socket."""
 
     def __init__(
         self, hub: Hub, directory: Path, access: AccessPolicy | None = None, bind: tuple[str, int] | None = None
     ):
-        """Listens on the Unix socket in `directory`, and on the TCP address `bind` if there is one. Raises
-        AddressInUse, and TokenRequired for an address that is not loopback when `access` has no token."""
+        """Listen on the Unix socket in `directory`, and on the TCP address `bind` if it is given. Raises AddressInUse,
+        and TokenRequired if `bind` is not a loopback address and `access` has no token."""
         self._hub, self._access = hub, access or AccessPolicy()
         if bind is not None and self._access.token is None and not _is_loopback(bind[0]):
             raise TokenRequired(
@@ -63,14 +63,14 @@ class HubServer:
 
     @property
     def address(self) -> str | None:
-        """The URL of the TCP address, if there is one."""
+        """The URL of the TCP address, or None without one."""
         if self._tcp is None:
             return None
         host, port = self._tcp.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def close(self) -> None:
-        """Stop serving. Requests under way get a few seconds to finish."""
+        """Stop serving. Running requests get `STOP_SECONDS` to finish."""
         with self._lock:
             if self._closing.is_set():
                 return
@@ -104,7 +104,7 @@ class HubServer:
             Guard(make_app(self._hub), self._access),
             log_config=None,
             access_log=False,
-            log_level="critical",  # what goes wrong in a request is logged by the API
+            log_level="critical",  # the API logs failed requests itself
             lifespan="off",
             limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=30,
@@ -123,14 +123,14 @@ class HubServer:
     async def _serve(self, server: uvicorn.Server, listeners: list[socket.socket]) -> None:
         from anyio.to_thread import current_default_thread_limiter
 
-        # A thread for every request that may run at once: those that wait for an epoch keep none from being answered.
+        # One thread for every request that may run at once: requests that wait for an epoch must not block others.
         current_default_thread_limiter().total_tokens = self._access.max_requests + SAMPLING_THREADS
         await server.serve(sockets=listeners)
 
 
 class SocketPath:
-    """A path of a hub's socket that fits into a socket address, which holds 107 bytes only. A longer path goes through
-    a descriptor of the directory, which stays open until `close`."""
+    """A path of a hub's socket that fits into a socket address, which holds at most 107 bytes. For a longer path,
+    `path` goes through a descriptor of the directory, which stays open until `close`."""
 
     def __init__(self, directory: Path) -> None:
         self._descriptor: int | None = None
@@ -140,14 +140,14 @@ class SocketPath:
             self.path = f"/proc/self/fd/{self._descriptor}/{SOCKET_NAME}"
 
     def close(self) -> None:
-        """The path is not used any more."""
+        """Close the descriptor. `path` is invalid afterwards."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def _unix_listener(directory: Path) -> socket.socket:
-    with contextlib.suppress(FileNotFoundError):  # left by a killed owner: we hold the directory's lock
+    with contextlib.suppress(FileNotFoundError):  # left by a killed owner; this process holds the directory's lock
         (directory / SOCKET_NAME).unlink()
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     os.fchmod(found.fileno(), 0o600)  # before bind: the file never has a wider mode

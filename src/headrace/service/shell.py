@@ -1,6 +1,7 @@
-"""`headrace sql`: statements typed at a prompt and sent to a hub. Words are completed, history is kept.
+"""The prompt of `headrace sql`: reads statements and sends them to a hub. Completes words and keeps a history.
 
-A statement ends with a semicolon and may span lines. Lines that begin with a backslash are short commands (`COMMANDS`).
+A statement ends with a semicolon and may span lines. A line that begins with a backslash is a command of the prompt:
+see `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ COMMANDS = {
     r"\s": (r"\s", "list streams"),
     r"\p": (r"\p", "list pipelines"),
     r"\e": (r"\e QUERY", "explain a query or a CREATE PIPELINE"),
-    r"\t": (r"\t", "show how long statements take, or not"),
-    r"\?": (r"\?", "this list"),
-    r"\q": (r"\q", "leave; so does Ctrl-D"),
+    r"\t": (r"\t", "turn the time of statements on or off"),
+    r"\?": (r"\?", "show this list"),
+    r"\q": (r"\q", "quit; so does Ctrl-D"),
 }
 
 
 class Target(Protocol):
-    """What statements are sent to."""
+    """A hub that runs statements: local, remote or offline."""
 
     def sql(self, text: str) -> list[Result]: ...
 
 
 class Words(Completer):
-    """Completes keywords and the names that are declared. Names are fetched at most every few seconds."""
+    """Completes keywords and declared names. Fetches the names every five seconds at most."""
 
     def __init__(self, target: Target, clock: Callable[[], float] = time.monotonic) -> None:
         self._target, self._clock = target, clock
@@ -61,7 +62,7 @@ class Words(Completer):
                 yield Completion(candidate, -len(word))
 
     def names(self) -> tuple[str, ...]:
-        """The declared names; none when the hub cannot be asked."""
+        """The declared names; empty if the hub does not answer."""
         if self._clock() >= self._until:
             self._until = self._clock() + 5
             try:
@@ -73,7 +74,7 @@ class Words(Completer):
 
 
 class Shell:
-    """Runs statements on a target and prints what comes back. Errors of statements do not end it."""
+    """Runs statements on a target and prints their results. A statement that fails does not end the shell."""
 
     def __init__(
         self, target: Target, how: OutputFormat = "table", out: Callable[[str], None] = print, terminal: bool = False
@@ -83,7 +84,7 @@ class Shell:
         self.failures = 0
 
     def run(self, lines: Iterable[str]) -> None:
-        """Take lines until they end or one says to leave."""
+        """Run the statements and commands in `lines`, until the last line or the command `\\q`."""
         pending = ""
         for line in lines:
             if not pending.strip() and line.strip().startswith("\\"):
@@ -99,7 +100,7 @@ class Shell:
             self.execute(pending)
 
     def execute(self, text: str) -> None:
-        """Run statements, and print results or the error."""
+        """Run statements, and print their results or the error."""
         began = time.monotonic()
         try:
             self._out(printed(self._target.sql(text), self._how, self._terminal))
@@ -112,7 +113,7 @@ class Shell:
             self._out(f"{time.monotonic() - began:.3f} s")
 
     def _command(self, line: str) -> bool:
-        """Run a short command; False to leave."""
+        """Run a command of the prompt. Returns False if the shell shall quit."""
         name, _, rest = line.partition(" ")
         rest = rest.strip().rstrip(";")
         match name:
@@ -134,12 +135,12 @@ class Shell:
                 self._timing = not self._timing
                 self._out(f"timing is {'on' if self._timing else 'off'}")
             case _:
-                self._out(rf"there is no command {name}; \? lists them")
+                self._out(rf"there is no command {name}; \? lists all commands")
         return True
 
 
 def interactive(target: Target, how: OutputFormat) -> None:
-    """The prompt, until Ctrl-D or `\\q`. Ctrl-C clears the line."""
+    """Run the prompt until Ctrl-D or `\\q`. Ctrl-C clears the line."""
     session: PromptSession[str] = PromptSession(
         history=_history(), completer=Words(target), complete_while_typing=False, enable_history_search=True
     )

@@ -1,4 +1,4 @@
-"""What `headrace sql` and `status` talk to: a server, the owner of a state directory, or the directory itself."""
+"""`headrace sql` and `headrace status`: find the hub to ask, and run statements on it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headrace.service.shell import Shell, interactive
 
 
 def reach(server: str | None, state_dir: Path) -> RemoteHub | OfflineHub:
-    """The hub at `server`; else the owner of `state_dir`; else the directory, read only. Raises HubUnreachable for a
-    server that does not answer, MissingFile for a directory that is none."""
+    """The hub at `server` if it is given, else the hub that owns `state_dir`, else the directory's files, read-only.
+    Raises HubUnreachable if `server` does not answer, and MissingFile if `state_dir` is not a state directory."""
     if server is not None:
         return RemoteHub(server)
     try:
@@ -24,10 +24,10 @@ def reach(server: str | None, state_dir: Path) -> RemoteHub | OfflineHub:
 
 
 def statements(text: str | None, server: str | None, state_dir: Path, how: OutputFormat) -> int:
-    """Run `text`, or a prompt without it. Returns the exit code: 0, or 2 when a statement failed."""
+    """Run `text`, or statements from a prompt or standard input. Returns the exit code: 2 if a statement failed."""
     target = reach(server, state_dir)
     if isinstance(target, OfflineHub):
-        print(f"no process runs the hub in {state_dir}: what follows is from its last run", file=sys.stderr)
+        print(f"no hub runs on {state_dir}; this is the status of its last run", file=sys.stderr)
     if text is None and sys.stdin.isatty():
         interactive(target, how)
         return 0

@@ -1,4 +1,4 @@
-"""The demo's course: start Spark, run the script, let a pipeline join half-way, show results, leave nothing behind."""
+"""Runs the demo: start Spark, run the script, add a pipeline half-way, show results, delete all files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.app.view.live import draw
 from headrace.base.text_tables import table_of
 from headrace.hub.hub import Hub
 
-# Redraws a second: the eye sees them as live, and they cost next to nothing.
+# Seconds between redraws: often enough to look live, and nearly free.
 _LIVE_PAUSE = 0.25
 _LINE_PAUSE = 2.0
 _ENDING = "ending the demo; Ctrl-C again to quit at once"
@@ -33,18 +33,25 @@ def script(name: str) -> str:
 
 
 def show(duration: float, verbose: bool = False, master: str | None = None, console: Console | None = None) -> None:
-    """Run the demo for about `duration` seconds, at least half of them with pipelines running, however long Spark took
-    to start. Ctrl-C ends it early and cleanly."""
+    """Run the demo for about `duration` seconds. If Spark starts slowly, the demo takes longer: pipelines run for at
+    least half of `duration`. Ctrl-C ends it early and cleanly."""
     out = console or Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as state, Interrupts(_ENDING) as interrupts:
         try:
-            _show(Path(state) / "state", duration, verbose, master, out, interrupts)
+            _show(
+                Path(state) / "state",
+                duration=duration,
+                verbose=verbose,
+                master=master,
+                out=out,
+                interrupts=interrupts,
+            )
         except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
             out.print("ended while starting")
 
 
 def _show(
-    state: Path, duration: float, verbose: bool, master: str | None, out: Console, interrupts: Interrupts
+    state: Path, *, duration: float, verbose: bool, master: str | None, out: Console, interrupts: Interrupts
 ) -> None:
     out.print("starting Spark inside this process ...")
     began = time.monotonic()
@@ -52,7 +59,7 @@ def _show(
         try:
             hub.sql(script("sensors"))
         finally:
-            interrupts.install()  # Spark has taken SIGINT while it started
+            interrupts.install()  # Spark installed its own SIGINT handler while it started
         out.print(f"three pipelines on one stream are running after {time.monotonic() - began:.0f} s")
         _watch(hub, out, max(began + duration, time.monotonic() + duration / 2), interrupts)
         decoded = {name: stream.status().decoding_columns for name, stream in hub.streams.items()}
@@ -61,7 +68,7 @@ def _show(
 
 
 def _watch(hub: Hub, out: Console, until: float, interrupts: Interrupts) -> None:
-    """Show the numbers until the time is over; a fourth pipeline joins half-way."""
+    """Show the status until the time is over. A fourth pipeline joins half-way."""
     joins_at: float | None = (time.monotonic() + until) / 2
     live = Live(console=out, auto_refresh=False, transient=False) if out.is_terminal else None
     with ExitStack() as stack:
@@ -97,12 +104,12 @@ def _results(hub: Hub, decoded: dict[str, list[str]], out: Console) -> None:
         facts = stream.status()
         read = ", ".join([f"{facts.rows:,} rows", *facts.losses])
         out.print(
-            f"{len(hub.pipelines)} pipelines shared one reading of {read}; "
+            f"{len(hub.pipelines)} pipelines shared one read of {read}; "
             f"{len(decoded[name])} of {facts.columns_declared} columns were decoded."
         )
 
 
 def _rounded(rows: pa.Table) -> pa.Table:
-    """Doubles with two digits: what a person compares at a glance."""
+    """Doubles rounded to two digits, which are easy to compare."""
     columns = [pc.round(c, 2) if pa.types.is_floating(c.type) else c for c in rows.columns]
     return pa.table(columns, names=rows.column_names)

@@ -1,1 +1,1 @@
-"""What a person sees of a running hub in a terminal: `live` draws the whole of it, `lines` says it in one line."""
+"""How a terminal shows the status of a hub: `live` draws panels and tables, `lines` prints plain lines."""

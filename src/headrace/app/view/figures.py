@@ -1,4 +1,4 @@
-"""How the view writes numbers and times."""
+"""Numbers and times as the views print them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 
 
 def count(number: float) -> str:
-    """A number as people read it.
+    """A number with a unit prefix.
 
     >>> count(0), count(999), count(12_345), count(1_234_567), count(2_500_000_000)
     ('0', '999', '12.3k', '1.23M', '2.50G')

@@ -1,4 +1,4 @@
-"""The same facts as plain lines, for logs and pipes."""
+"""The status of streams and pipelines as plain lines, for logs and pipes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def stream_line(stream: StreamStatus) -> str:
 
 
 def closing_line(stream: StreamStatus) -> str:
-    """One line about a stream that has ended: what came in, and what did not become rows."""
+    """One line about a stream that has ended: rows read, and records that were lost."""
     return f"stream {stream.name} {', '.join([f'{count(stream.rows)} rows in', *stream.losses])}"
 
 
 def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:
-    """One line about all pipelines: rows out, what was lost if anything, and the state of those that do not run."""
+    """One line about all pipelines: rows out, losses if there are any, and the state of pipelines that do not run."""
     parts = []
     for p in pipelines:
         state = "" if p.state == "running" else f" ({p.state})"
@@ -35,7 +35,7 @@ def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:
 
 
 def warning_lines(streams: Sequence[StreamStatus], pipelines: Sequence[PipelineStatus]) -> list[str]:
-    """A line for everything that somebody should look at."""
+    """One line per warning."""
     found = [*(s.warnings for s in streams), *(p.warnings for p in pipelines)]
     return [f"warning: {warning}" for warnings in found for warning in warnings]
 

@@ -1,4 +1,4 @@
-"""The live view: a panel per stream with its pipelines in a table, redrawn as the numbers change."""
+"""The live view: one panel per stream, and one table of all pipelines."""
 
 from __future__ import annotations
 
