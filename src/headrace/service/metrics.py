@@ -1,6 +1,6 @@
 """All Prometheus metrics of a hub, with their help texts. See docs/metrics.md.
 
-Each scrape reads the status objects, so the values agree with SHOW and DESCRIBE. Cardinality is bounded: labels are only
+Each scrape reads the status objects, so values agree with SHOW and DESCRIBE. Cardinality is bounded: labels are only
 names of streams, pipelines, sinks, phases and reasons, and at most `MAX_PIPELINES` pipelines, `MAX_STREAMS` streams and
 `MAX_SINKS` sinks are listed.
 """
@@ -56,7 +56,7 @@ PIPELINE_METRICS = {
 SINK_METRICS = {
     "headrace_sink_rows_total": ("counter", "Rows committed since the hub was opened.", "rows"),
     "headrace_sink_commit_seconds_total": ("counter", "Time of its commits since the hub was opened.", "seconds"),
-    "headrace_sink_owed_epochs": ("gauge", "Committed epochs whose output it has not published yet.", "owed"),
+    "headrace_sink_owed_epochs": ("gauge", "Epochs that it still has to commit.", "owed"),
 }
 # Counters of the gateway for each class of origins (tcp, tcp_client, http), with the labels `stream` and `class`.
 GATEWAY_METRICS = {

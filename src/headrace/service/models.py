@@ -1,6 +1,6 @@
 """The JSON types of the API's requests and answers, and functions that make them from the hub's objects.
 
-The hub's objects hold placeholders for secrets, so answers have no secrets.
+`headrace.state.sealing` hides secrets in declarations, so answers contain none.
 """
 
 from __future__ import annotations
