@@ -57,7 +57,7 @@ def test_a_savepoint_taken_under_load_and_restored_elsewhere_ends_like_an_uninte
         hub.sql("SAVEPOINT monday OF STREAM s")
         taken = tmp_path / "state" / "savepoints" / "monday"
         cut = read_progress(taken / "streams" / "s")
-        until(lambda: len(parquet_ids(tmp_path / "rows")) > cut.rows + 100, "the hub goes on behind the savepoint")
+        until(lambda: len(parquet_ids(tmp_path / "rows")) > cut.rows + 100, "the hub continues after the savepoint")
         with pytest.raises(AlreadyExists):
             hub.savepoint("monday")
         with pytest.raises(UnknownStream):
