@@ -1,4 +1,4 @@
-"""The command line without Spark: help, versions, checks, plans, and how mistakes are told."""
+"""The command line without Spark: help, versions, checks, plans and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOOD = STREAM + SINK + "CREATE PIPELINE hot INTO out AS SELECT id FROM s WHERE t
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command said, in this process: starting Python anew for each would be most of the time."""
+    """The result of a command that runs in this process. Starting Python for each would take most of the time."""
 
     returncode: int
     stdout: str
@@ -38,7 +38,7 @@ def headrace(*arguments: str, script: str | None = None, cwd: Path | None = None
 
 
 def code_of(answer: Answer) -> str:
-    """The error code that a refused command printed; it must be all there is, and on standard error."""
+    """The error code that a refused command printed. The error must be its only output, on standard error."""
     assert answer.returncode == 2, answer.stderr
     assert answer.stdout == ""
     assert "Traceback" not in answer.stderr
@@ -53,13 +53,13 @@ def test_every_command_has_help_and_commands_have_examples(command: list[str]) -
     assert not command or "Example" in answer.stdout
 
 
-def test_version_names_headrace_and_what_it_stands_on() -> None:
+def test_version_lists_headrace_and_its_main_dependencies() -> None:
     answer = headrace("version")
     assert answer.returncode == 0
     assert [line.split()[0] for line in answer.stdout.splitlines()][:3] == ["headrace", "python", "pyspark"]
 
 
-def test_a_right_script_passes_the_check_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_correct_script_passes_the_check_and_creates_no_files(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(GOOD)
     command = [sys.executable, "-m", "headrace.app.cli", "check", "app.sql"]
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
@@ -82,7 +82,7 @@ assert "pyspark" not in sys.modules
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
 
 
-def test_a_script_may_come_from_standard_input() -> None:
+def test_standard_input_can_be_the_script() -> None:
     assert headrace("check", "-", script=GOOD).returncode == 0
 
 
@@ -121,7 +121,7 @@ def test_a_mistake_is_a_coded_error_with_exit_code_2(
     assert [p.name for p in tmp_path.iterdir()] == ["app.sql"]
 
 
-def test_an_error_in_the_third_statement_says_so_and_points_at_it(tmp_path: Path) -> None:
+def test_an_error_in_the_third_statement_names_and_underlines_its_position(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(
         STREAM + SINK + "CREATE PIPELINE p INTO out AS\n  SELECT id FROM s WHERE tmp > 1;\n"
     )
@@ -132,14 +132,14 @@ def test_an_error_in_the_third_statement_says_so_and_points_at_it(tmp_path: Path
     assert lines[caret - 1].index("tmp") == lines[caret].index("^^^")
 
 
-def test_errors_that_only_follow_from_another_are_not_told(tmp_path: Path) -> None:
+def test_errors_that_only_follow_from_another_are_not_reported(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(GOOD.replace("'generator'", "'genie'"))
     answer = headrace("check", "app.sql", cwd=tmp_path)
     assert "UNKNOWN_STREAM" not in answer.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "check", "explain"])
-def test_a_script_that_is_not_there_or_not_text_is_a_coded_error(tmp_path: Path, command: str) -> None:
+def test_a_script_that_is_missing_or_not_text_is_a_coded_error(tmp_path: Path, command: str) -> None:
     assert code_of(headrace(command, str(tmp_path / "none.sql"))) == "MISSING_FILE"
     (tmp_path / "bad.sql").write_bytes(b"\xff\xfe\xff")
     assert code_of(headrace(command, str(tmp_path / "bad.sql"))) == "UNREADABLE_FILE"
@@ -153,7 +153,7 @@ def test_verbose_adds_the_stack_trace(tmp_path: Path) -> None:
     assert "[MISSING_FILE]" in answer.stderr
 
 
-def test_explain_shows_every_plan_or_the_one_asked_for(tmp_path: Path) -> None:
+def test_explain_shows_every_plan_or_the_plan_of_one_pipeline(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(GOOD + "CREATE PIPELINE cold INTO out AS SELECT id FROM s WHERE temp < 0;\n")
     both = headrace("explain", "app.sql", cwd=tmp_path)
     assert both.returncode == 0, both.stderr

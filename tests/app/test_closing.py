@@ -1,4 +1,4 @@
-"""What a run says about rows that were lost, and about scripts that declare something else than there is."""
+"""What a run prints about lost rows, and about scripts whose definitions differ from the declared ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(place: Path, text: str, capsys: pytest.CaptureFixture[str]) -> list[str]
     return capsys.readouterr().err.splitlines()
 
 
-def test_a_timestamp_format_that_fits_no_row_is_said_and_warned_of(
+def test_a_timestamp_format_that_fits_no_row_is_reported_with_a_warning(
     tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]
 ) -> None:
     feed(tmp_path, 1000)
@@ -73,7 +73,7 @@ def test_a_timestamp_format_that_fits_no_row_is_said_and_warned_of(
 @pytest.mark.parametrize(
     ("policy", "said"), [("null", "100 rows out, 100 with bad values"), ("skip", "0 rows out, 100 rejected")]
 )
-def test_a_format_that_fits_no_value_of_another_column_is_said_and_warned_of(
+def test_a_format_that_fits_no_value_of_another_column_is_reported_with_a_warning(
     tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str], policy: str, said: str
 ) -> None:
     feed(tmp_path, 100)
@@ -83,7 +83,7 @@ def test_a_format_that_fits_no_value_of_another_column_is_said_and_warned_of(
     assert [line for line in lines if line.startswith("warning: pipeline p found bad values in 100 of 100 rows")]
 
 
-def test_a_run_that_lost_nothing_says_nothing_of_it(
+def test_a_run_that_lost_nothing_prints_no_losses(
     tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]
 ) -> None:
     feed(tmp_path, 10, "2026-11-16T12:00:00Z")
@@ -91,9 +91,7 @@ def test_a_run_that_lost_nothing_says_nothing_of_it(
     assert lines[-2:] == ["stream s 10 rows in", "p (finished) 10 rows out"]
 
 
-def test_a_file_that_was_left_out_is_named_at_the_end(
-    tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_skipped_file_is_named_at_the_end(tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path / "in" / "0.csv", ["n,ts", "1,2026-11-16T12:00:00Z"])
     bad = put(tmp_path / "in" / "1.csv", ["other", "2"])
     lines = run(tmp_path, script(tmp_path, format="csv", header="true", on_bad_file="skip"), capsys)
@@ -119,7 +117,7 @@ def test_every_record_counts_as_a_row_however_it_is_rejected(tmp_path: Path, min
     assert shown.column("rejected").to_pylist() == ["4"]
 
 
-def test_a_tenth_of_rejected_rows_is_no_warning_and_one_more_is(
+def test_a_run_warns_only_if_more_than_a_tenth_of_the_rows_are_rejected(
     tmp_path: Path, mini: Mini, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = '{"n": 1, "ts": "2026-11-16T12:00:00Z"}'
@@ -138,7 +136,7 @@ def test_a_tenth_of_rejected_rows_is_no_warning_and_one_more_is(
     assert len(mini.hub.streams["s"].status().warnings) == 1
 
 
-def test_rows_of_a_misspelt_event_time_are_warned_of(
+def test_a_run_warns_if_the_event_time_is_misspelt(
     tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path / "in" / "0.json", [json.dumps({"n": i, "time": "2026-11-16T12:00:00Z"}) for i in range(20)])
@@ -158,7 +156,7 @@ def test_broken_records_that_are_rows_are_not_called_rejected(
     assert [line for line in lines if line.startswith("warning: stream s has NULLs for 2 of 3 rows")]
 
 
-def test_rows_that_turn_bad_after_many_good_ones_are_warned_of_each_time(
+def test_each_change_from_good_to_bad_rows_logs_a_warning(
     tmp_path: Path, mini: Mini, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.stream.epoch_log.RECENT", 10)
@@ -171,7 +169,7 @@ def test_rows_that_turn_bad_after_many_good_ones_are_warned_of_each_time(
     assert told == ["stream s found 10 of its newest 10 rows bad: has the input changed?"] * 2
 
 
-def test_the_tables_of_show_say_what_was_lost_and_warn_wherever_they_are_printed(tmp_path: Path, mini: Mini) -> None:
+def test_show_lists_losses_and_warns_in_every_output_format(tmp_path: Path, mini: Mini) -> None:
     feed(tmp_path, 10)
     mini.hub.sql(script(tmp_path, "n BIGINT, ts TIMESTAMP", on_error="skip"))
     mini.drain()
@@ -190,7 +188,7 @@ def test_the_tables_of_show_say_what_was_lost_and_warn_wherever_they_are_printed
     assert warning in str(status_json(status)["warnings"])
 
 
-def test_lines_say_what_was_lost_and_only_that() -> None:
+def test_lines_show_losses_only_if_there_are_any() -> None:
     stream = StreamStatus("s", True, 3, 1, ["n"], 5, {}, 100, 100, {}, None, 0, None, 0.0, 0.0)
     assert stream_line(stream).endswith("watermark none yet")
     lossy = replace(stream, rejected=5, dropped=1234, skipped_files=2)
@@ -202,7 +200,7 @@ def test_lines_say_what_was_lost_and_only_that() -> None:
 # --- declaring again ------------------------------------------------------------------------------
 
 
-def test_if_not_exists_over_another_definition_says_that_it_has_no_effect(tmp_path: Path, mini: Mini) -> None:
+def test_if_not_exists_with_another_definition_warns_that_it_has_no_effect(tmp_path: Path, mini: Mini) -> None:
     mini.hub.sql(script(tmp_path))
     again = script(tmp_path).replace("CREATE STREAM", "CREATE STREAM IF NOT EXISTS")
     again = again.replace("CREATE SINK", "CREATE SINK IF NOT EXISTS").replace("PIPELINE", "PIPELINE IF NOT EXISTS")
@@ -254,7 +252,7 @@ def test_the_option_for_bad_files_can_be_changed_with_pipelines_and_without_read
     assert "option on_bad_file" in mini.hub.sql("DESCRIBE STREAM s")[0].render()
 
 
-def test_check_and_run_check_tell_the_warnings(tmp_path: Path, mini: Mini) -> None:
+def test_check_and_run_check_print_the_warnings(tmp_path: Path, mini: Mini) -> None:
     mini.hub.sql(script(tmp_path))
     file = tmp_path / "app.sql"
     file.write_text("CREATE PIPELINE IF NOT EXISTS p INTO out AS SELECT n FROM s")
@@ -263,7 +261,7 @@ def test_check_and_run_check_tell_the_warnings(tmp_path: Path, mini: Mini) -> No
     assert "warning: pipeline p is declared differently" in answer.stderr
 
 
-def test_what_the_gateway_dropped_is_known_while_it_runs_and_after_it_has_stopped(tmp_path: Path) -> None:
+def test_the_count_of_dropped_records_is_known_while_the_gateway_runs_and_after_it(tmp_path: Path) -> None:
     class Gateway:
         def __init__(self) -> None:
             self.counted = {"tcp": {"dropped_records": 3}, "http": {"dropped_records": 4}}

@@ -1,4 +1,4 @@
-"""The course of the demo with a hub that only pretends: what is shown, and when it ends."""
+"""The demo with a fake hub: its output, and when it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.app.test_view import STREAM, pipeline
 
 
 class PretendedHub:
-    """Answers as a hub does, and remembers the scripts it was given."""
+    """Answers like a hub, and records the scripts it is given."""
 
     def __init__(self) -> None:
         self.scripts: list[str] = []
@@ -37,7 +37,7 @@ def console(terminal: bool) -> tuple[Console, io.StringIO]:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_pipeline_joins_half_way_and_the_facts_are_on_the_screen(terminal: bool) -> None:
+def test_a_pipeline_joins_half_way_and_the_screen_shows_the_status(terminal: bool) -> None:
     hub: Any = PretendedHub()
     out, text = console(terminal)
     began = time.monotonic()
@@ -50,7 +50,7 @@ def test_a_pipeline_joins_half_way_and_the_facts_are_on_the_screen(terminal: boo
     assert ("\x1b[" in shown) is terminal
 
 
-def test_ctrl_c_ends_the_watching_at_once() -> None:
+def test_ctrl_c_ends_the_demo_at_once() -> None:
     interrupts = Interrupts()
     interrupts.asked.set()
     hub: Any = PretendedHub()
@@ -72,7 +72,7 @@ def test_the_results_are_the_newest_rows_and_a_summary() -> None:
     assert "2 of 20 columns were decoded" in shown
 
 
-def test_the_scripts_of_the_demo_are_right_and_the_stream_has_twenty_columns() -> None:
+def test_the_scripts_of_the_demo_have_no_errors_and_the_stream_has_twenty_columns() -> None:
     checked = check_script(show.script("sensors") + show.script("joins_later"))
     assert [p.name for p in checked.pipelines] == ["alarms", "climate", "volume", "power"]
     stream: Any = checked.statements[0]

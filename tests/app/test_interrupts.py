@@ -1,4 +1,4 @@
-"""Signals are for whole processes, so they are tried in child processes."""
+"""Signals go to whole processes, so these tests send them to child processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def start(drain: float, meddling: str = "") -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks_for_a_clean_end(number: signal.Signals) -> None:
+def test_the_first_signal_asks_for_a_clean_shutdown(number: signal.Signals) -> None:
     child = start(drain=0)
     child.send_signal(number)
     out, err = child.communicate(timeout=30)
@@ -38,7 +38,7 @@ def test_the_first_signal_asks_for_a_clean_end(number: signal.Signals) -> None:
     assert "Ctrl-C again" in err
 
 
-def test_the_second_signal_ends_at_once() -> None:
+def test_the_second_signal_exits_at_once() -> None:
     child = start(drain=60)
     assert child.stdout is not None
     child.send_signal(signal.SIGINT)
@@ -48,7 +48,7 @@ def test_the_second_signal_ends_at_once() -> None:
     assert (child.returncode, out) == (130, "")
 
 
-def test_a_handler_that_somebody_put_in_between_is_replaced() -> None:
+def test_install_replaces_a_handler_that_other_code_has_set() -> None:
     child = start(drain=0, meddling="signal.signal(signal.SIGINT, signal.SIG_DFL); interrupts.install()")
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate(timeout=30)

@@ -1,4 +1,4 @@
-"""`headrace run` and `headrace demo` as a user meets them: real processes, real Spark, real signals."""
+"""`headrace run` and `headrace demo` as a user runs them: real processes, real Spark, real signals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def numbers(directory: Path) -> list[int]:
 
 @contextmanager
 def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """A `headrace` process in a group of its own, as a terminal would start it; nothing of it survives the test."""
+    """A `headrace` process in its own process group, as a terminal starts it. The group is killed after the test."""
     child = subprocess.Popen([*HEADRACE, *arguments], cwd=cwd, stdout=-1, stderr=-1, text=True, start_new_session=True)
     try:
         yield child
@@ -61,7 +61,7 @@ def wait_for_rows(directory: Path, more_than: int, child: subprocess.Popen[str])
         time.sleep(0.2)
 
 
-def test_a_script_over_files_ends_by_itself_and_running_it_again_doubles_nothing(tmp_path: Path) -> None:
+def test_a_script_over_files_ends_by_itself_and_running_it_again_duplicates_nothing(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("out", ".headrace"))
     source = [
         json.loads(line) for path in (tmp_path / "data").rglob("*.ndjson") for line in path.read_text().splitlines()
@@ -79,11 +79,11 @@ def test_a_script_over_files_ends_by_itself_and_running_it_again_doubles_nothing
     assert counts == [len(source)] * 2
 
 
-def test_ctrl_c_drains_and_exits_0_and_the_next_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_ctrl_c_drains_and_exits_0_and_the_next_run_continues_where_it_stopped(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(ENDLESS)
     with started("run", "app.sql", cwd=tmp_path) as child:
         wait_for_rows(tmp_path / "out", 100, child)
-        os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to everybody
+        os.killpg(child.pid, signal.SIGINT)  # to the whole group, like a terminal
         out, err = child.communicate(timeout=LIMIT)
         assert child.returncode == 0, err
         assert "created pipeline all_rows" in out
@@ -102,7 +102,7 @@ def test_ctrl_c_drains_and_exits_0_and_the_next_run_goes_on_where_it_stopped(tmp
     assert both == list(range(len(both)))
 
 
-def test_a_pipeline_that_fails_is_told_and_gives_exit_code_1(tmp_path: Path) -> None:
+def test_a_pipeline_that_fails_is_reported_and_gives_exit_code_1(tmp_path: Path) -> None:
     script = ENDLESS.replace("SELECT n FROM s", "SELECT n / (n - 50) AS n FROM s").replace(
         "rate = '500'", "rows = '100'"
     )
@@ -115,7 +115,7 @@ def test_a_pipeline_that_fails_is_told_and_gives_exit_code_1(tmp_path: Path) -> 
     assert "Traceback" not in answer.stderr
 
 
-def test_the_demo_ends_by_itself_with_results_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_demo_ends_by_itself_with_results_and_deletes_its_files(tmp_path: Path) -> None:
     began = time.monotonic()
     answer = subprocess.run(
         [*HEADRACE, "demo", "--duration", "25"],
@@ -134,7 +134,7 @@ def test_the_demo_ends_by_itself_with_results_and_leaves_nothing_behind(tmp_path
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith("headrace")] == []
 
 
-def test_a_master_that_is_none_is_a_coded_error_and_leaves_no_process(tmp_path: Path) -> None:
+def test_an_invalid_master_is_a_coded_error_and_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(ENDLESS)
     with started("run", "app.sql", "--master", "nonsense", cwd=tmp_path) as child:
         _, told = child.communicate(timeout=LIMIT)

@@ -1,4 +1,4 @@
-"""What a person sees: every fact of the issue is on the screen, and text is never taken for markup."""
+"""The terminal views show every status value, and never take text for markup."""
 
 from __future__ import annotations
 
@@ -29,11 +29,40 @@ STREAM = StreamStatus(
     rows_per_s=20_000,
     mb_per_s=7.25,
 )
-FRESH = StreamStatus("new", True, -1, 1, [], 5, {}, 0, 0, {}, None, 0, None, 0.0, 0.0)
+FRESH = StreamStatus(
+    name="new",
+    running=True,
+    epoch=-1,
+    projection_version=1,
+    decoding_columns=[],
+    columns_declared=5,
+    subscribers={},
+    rows=0,
+    bytes=0,
+    bad={},
+    watermark=None,
+    lag_bytes=0,
+    epoch_ms=None,
+    rows_per_s=0.0,
+    mb_per_s=0.0,
+)
 
 
 def pipeline(name: str, state: str = "running", late: int = 0) -> PipelineStatus:
-    return PipelineStatus(name, "sensors", state, 1, 4321, late, 0, 5, 12.0, 0, [], "")  # type: ignore[arg-type]
+    return PipelineStatus(
+        name=name,
+        stream="sensors",
+        state=state,  # type: ignore[arg-type]
+        instance=1,
+        rows_out=4321,
+        late=late,
+        bad=0,
+        groups=5,
+        epoch_ms=12.0,
+        missed_rows=0,
+        gaps=[],
+        error="",
+    )
 
 
 def shown(what: RenderableType) -> str:
@@ -50,7 +79,7 @@ def test_the_live_view_shows_every_fact_about_a_stream_and_its_pipelines() -> No
     assert all(fact in cold for fact in ("failed", "4.3k", "9", "12 ms"))
 
 
-def test_a_stream_that_has_done_nothing_yet_can_be_shown() -> None:
+def test_a_stream_without_epochs_can_be_shown() -> None:
     assert "none yet" in shown(draw([FRESH], []))
     assert stream_line(FRESH) == "new: waiting for the first epoch"
 
@@ -59,7 +88,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
     assert "[red]x" in shown(draw([], [pipeline("[red]x")]))
 
 
-def test_plain_lines_say_the_same_in_one_line_each() -> None:
+def test_plain_lines_show_the_same_values() -> None:
     line = stream_line(STREAM)
     for fact in ("1.23M rows in", "7.2 MB/s", "412 ms", "2 of 20", "2026-01-01 00:05:30"):
         assert fact in line

@@ -16,7 +16,7 @@ import httpx
 
 @dataclass
 class Server:
-    """A running one. `errors` is what it has written to standard error so far."""
+    """A running server. `errors` is its output on standard error so far."""
 
     process: subprocess.Popen[str]
     url: str
@@ -36,7 +36,7 @@ class Server:
 
 @contextmanager
 def serving(work: Path, *arguments: str) -> Iterator[Server]:
-    """Serve `app.sql` in `work` on a free port; killed at the end if it still runs."""
+    """Serve `app.sql` in `work` on a free port. Kills the server at the end if it still runs."""
     command = [sys.executable, "-m", "headrace.app.cli", "serve", str(work / "app.sql"), "--port", "0"]
     command += ["--state-dir", str(work / "state"), *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}

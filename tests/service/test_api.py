@@ -52,7 +52,7 @@ def test_a_client_creates_reads_stops_and_drops_a_pipeline(served: Served, remot
     assert remote.streams["s"].status().decoding_columns == []
 
 
-def test_show_and_explain_say_the_same_as_on_the_hub(served: Served, remote: RemoteHub) -> None:
+def test_show_and_explain_return_the_same_as_on_the_hub(served: Served, remote: RemoteHub) -> None:
     remote.sql(PIPELINE)
     served.mini.drain()
     for statement in ("SHOW STREAMS", "SHOW PIPELINES", "DESCRIBE SINK out", "EXPLAIN PIPELINE p"):
@@ -62,7 +62,7 @@ def test_show_and_explain_say_the_same_as_on_the_hub(served: Served, remote: Rem
     assert remote.explain(query) == served.mini.hub.check(f"EXPLAIN {query}")[0].text
 
 
-def test_errors_are_those_of_a_hub_with_code_place_and_advice(served: Served, remote: RemoteHub) -> None:
+def test_errors_are_those_of_a_hub_with_code_position_and_advice(served: Served, remote: RemoteHub) -> None:
     for script in ("SELCT", "CREATE PIPELINE p INTO out AS SELECT aa FROM s", "DROP STREAM nothing"):
         with pytest.raises(headrace.errors.HeadraceError) as here:
             served.mini.hub.sql(script)
@@ -125,7 +125,7 @@ def test_ready_names_the_pipeline_that_failed(served: Served, remote: RemoteHub)
     assert answer.json()["problems"][0].startswith("pipeline bad: ")
 
 
-def test_events_go_on_after_the_last_one_that_was_seen(served: Served) -> None:
+def test_events_continue_after_the_last_one_that_was_received(served: Served) -> None:
     def ids(last: int | None) -> list[int]:
         headers = {"Last-Event-ID": str(last)} if last is not None else {}
         text = httpx.get(f"{served.url}/api/v1/events", params={"once": True}, headers=headers).text
@@ -134,7 +134,7 @@ def test_events_go_on_after_the_last_one_that_was_seen(served: Served) -> None:
     first = ids(None)
     assert first == [1]
     assert ids(0) == [1]
-    assert ids(77) == [1]  # of a hub that ran before
+    assert ids(77) == [1]  # an id from an earlier run of the hub
 
 
 def test_metrics_agree_with_status(served: Served, remote: RemoteHub) -> None:
@@ -159,11 +159,11 @@ def test_the_token_decides_who_may_do_what(guarded: Served) -> None:
     assert status(READ_TOKEN, "POST", "/api/v1/validate", **show) == 200
     assert status(TOKEN, "POST", "/api/v1/sql", **show) == 200
     assert status(None, "GET", "/health") == 200
-    with RemoteHub(guarded.directory) as hub:  # the socket needs none
+    with RemoteHub(guarded.directory) as hub:  # the socket needs no token
         assert list(hub.streams) == ["s"]
 
 
-def test_a_read_only_token_alone_lets_nobody_change_anything(mini: Mini) -> None:
+def test_with_only_a_read_only_token_nothing_can_be_changed(mini: Mini) -> None:
     server = HubServer(mini.hub, mini.directory, AccessPolicy(read_only_token=READ_TOKEN), bind=("127.0.0.1", 0))
     show = {"text": "SHOW STREAMS"}
     headers = {"Authorization": f"Bearer {READ_TOKEN}"}
@@ -186,7 +186,7 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(served: Served) -> Non
     assert code(Origin=served.url) == ""
 
 
-def test_a_body_over_the_limit_is_refused_whether_or_not_its_length_is_said(guarded: Served) -> None:
+def test_a_body_over_the_limit_is_refused_with_and_without_a_content_length(guarded: Served) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     large = json.dumps({"text": "-- " + "x" * 2000}).encode()
     known = httpx.post(f"{guarded.url}/api/v1/sql", content=large, headers=headers)
@@ -200,7 +200,7 @@ def test_other_addresses_than_loopback_need_a_token(mini: Mini) -> None:
     assert not (mini.directory / SOCKET_NAME).exists()
 
 
-def test_the_socket_is_for_the_owner_only_and_goes_with_the_server(mini: Mini) -> None:
+def test_the_socket_is_private_to_its_owner_and_removed_with_the_server(mini: Mini) -> None:
     server = HubServer(mini.hub, mini.directory)
     path = mini.directory / SOCKET_NAME
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -225,7 +225,7 @@ def test_connect_opens_a_client_for_a_url_and_for_a_socket(served: Served) -> No
             assert list(hub.streams) == ["s"]
 
 
-def test_a_hub_that_nobody_talks_to_imports_no_web_framework(tmp_path: Path) -> None:
+def test_a_hub_without_clients_imports_no_web_framework(tmp_path: Path) -> None:
     code = "import headrace, sys; headrace.connect(sys.argv[1]).close(); assert 'fastapi' not in sys.modules"
     import subprocess
     import sys
@@ -233,7 +233,7 @@ def test_a_hub_that_nobody_talks_to_imports_no_web_framework(tmp_path: Path) -> 
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "state")], check=True)
 
 
-def test_a_client_that_breaks_off_leaves_the_server_working(served: Served, remote: RemoteHub) -> None:
+def test_the_server_works_after_a_client_breaks_its_connection(served: Served, remote: RemoteHub) -> None:
     with socket.create_connection(("127.0.0.1", int(served.url.rsplit(":", 1)[1]))) as raw:
         raw.sendall(b"POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
     assert list(remote.streams) == ["s"]

@@ -1,4 +1,4 @@
-"""What clients do wrong, or what happens to them: a coded answer, nothing half-applied, no thread left."""
+"""Wrong requests and lost connections: the answer has a code, nothing is applied in part, no thread is left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.shared.mini import Mini
 PIPELINE = "CREATE PIPELINE p INTO out AS SELECT a FROM s"
 
 
-def test_of_two_clients_that_create_the_same_pipeline_one_is_told_that_it_exists(served: Served) -> None:
+def test_if_two_clients_create_the_same_pipeline_one_gets_already_exists(served: Served) -> None:
     def create(text: str) -> httpx.Response:
         return httpx.post(f"{served.url}/api/v1/pipelines", json={"text": text}, timeout=60)
 
@@ -38,10 +38,10 @@ def test_of_two_clients_that_create_the_same_pipeline_one_is_told_that_it_exists
     assert list(served.mini.hub.pipelines) == ["p"]
 
 
-def test_a_client_that_disconnects_during_a_statement_leaves_it_whole_and_no_thread(
+def test_a_statement_takes_full_effect_and_leaves_no_thread_if_its_client_disconnects(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    httpx.get(f"{served.url}/health")  # the server has its threads
+    httpx.get(f"{served.url}/health")  # starts the server's threads
     go_on, begun, run = threading.Event(), threading.Event(), served.mini.hub.sql
 
     def slow(text: str) -> object:
@@ -64,7 +64,7 @@ def test_a_client_that_disconnects_during_a_statement_leaves_it_whole_and_no_thr
     assert threading.active_count() <= before
 
 
-def test_waiting_statements_take_no_place_from_readers_and_too_many_get_a_coded_answer(mini: Mini) -> None:
+def test_waiting_statements_do_not_block_readers_and_too_many_get_a_coded_answer(mini: Mini) -> None:
     server = HubServer(mini.hub, mini.directory, AccessPolicy(max_requests=4, max_statements=2), bind=("127.0.0.1", 0))
     try:
         url = server.address
@@ -76,14 +76,14 @@ def test_waiting_statements_take_no_place_from_readers_and_too_many_get_a_coded_
             assert refused.json()["code"] == "TOO_MANY_REQUESTS"
             assert refused.headers["retry-after"] == "1"
             assert httpx.get(f"{url}/health").status_code == 200
-            mini.hub._reconciler.lock.release()  # they go on
+            mini.hub._reconciler.lock.release()  # the statements continue
             until(lambda: _accepted(f"{url}/api/v1/sql"), "statements are taken again", 30)
             mini.hub._reconciler.lock.acquire()
     finally:
         server.close()
 
 
-def test_status_is_answered_while_a_statement_starts_something(served: Served, remote: RemoteHub) -> None:
+def test_status_is_answered_while_a_statement_starts_a_stream(served: Served, remote: RemoteHub) -> None:
     remote.sql(PIPELINE)
     release, held = threading.Event(), threading.Event()
 
@@ -115,7 +115,7 @@ def _accepted(url: str) -> bool:
     return httpx.post(url, json={"text": "SHOW SINKS"}, timeout=30).status_code == 200
 
 
-def test_readers_of_live_figures_are_limited(mini: Mini) -> None:
+def test_the_number_of_live_readers_is_limited(mini: Mini) -> None:
     server = HubServer(mini.hub, mini.directory, AccessPolicy(max_readers=1), bind=("127.0.0.1", 0))
     try:
         with httpx.stream("GET", f"{server.address}/api/v1/events") as first:
@@ -190,7 +190,7 @@ def test_no_secret_is_in_any_answer_or_log(served: Served, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("local", "remote"), [(Stream, RemoteStream), (Pipeline, RemotePipeline)])
-def test_a_client_has_all_that_an_embedded_hub_has(local: type, remote: type) -> None:
+def test_a_client_has_every_public_method_of_a_local_hub(local: type, remote: type) -> None:
     def public(kind: type) -> set[str]:
         return {name for name in vars(kind) if not name.startswith("_") or name == "_repr_html_"}
 

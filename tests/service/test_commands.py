@@ -85,7 +85,7 @@ def test_a_terminal_adds_and_stops_pipelines_of_a_hub_that_another_process_serve
     assert "HUB_UNREACHABLE" in gone.stderr
 
 
-def test_a_killed_spark_has_a_coded_answer_and_runs_again_and_the_log_says_so(tmp_path: Path) -> None:
+def test_a_killed_spark_gives_a_coded_answer_restarts_and_is_logged(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "app.sql").write_text(
         f"CREATE STREAM s (a BIGINT, b STRING) WITH (source = 'files', format = 'json', path = '{tmp_path / 'in'}');"

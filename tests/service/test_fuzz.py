@@ -1,4 +1,4 @@
-"""The API fuzzed from its own OpenAPI description: whatever is sent, no answer is a 500."""
+"""Fuzzes the API from its own OpenAPI description: no request is answered with a 500."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.service.conftest import Served
 
 CONFIG = Path(__file__).parent / "schemathesis.toml"
-# These wait for epochs, which the in-process runner plans only when asked.
+# These wait for epochs, which the in-process runner plans only on request.
 WAITING = ("/api/v1/pipelines/{name}/stop", "/api/v1/streams/{name}/sync", "/api/v1/savepoints")
 ENDLESS = ("/api/v1/events",)
 

@@ -1,4 +1,4 @@
-"""Log lines: text and JSON, facts beside the message, a file that outlives the process."""
+"""Log lines as text and JSON, their fields, and the log file that is kept after the process ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lines(directory: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (directory / FILE).read_text().splitlines()]
 
 
-def test_json_lines_have_the_facts_of_a_record_and_those_before_the_hub_are_kept(
+def test_json_lines_have_the_fields_of_a_record_and_lines_before_the_hub_opens_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with logging_to("json", logging.WARNING, timed=True) as found:
@@ -44,18 +44,18 @@ def test_json_lines_have_the_facts_of_a_record_and_those_before_the_hub_are_kept
     assert kept[1] | {"code": "TYPE_MISMATCH", "pipeline": "p", "event": "pipeline_failed"} == kept[1]
     assert "ValueError: oops" in str(kept[2]["trace"])
     shown = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [r["message"] for r in shown][:2] == ["pipeline p failed", "a defect"]  # no info lines were asked for
+    assert [r["message"] for r in shown][:2] == ["pipeline p failed", "a defect"]  # info lines are below the level
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
 
 
-def test_text_lines_name_the_code_and_leave_out_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_lines_have_the_code_and_hide_events_that_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     with logging_to("text", logging.INFO, timed=False, hidden=frozenset({"pipeline_failed"})):
         log.info("one", extra=facts("request_failed", "NO_SUCH_ADDRESS"))
         log.error("two", extra=facts("pipeline_failed"))
     assert capsys.readouterr().err == "INFO: one [NO_SUCH_ADDRESS]\n"
 
 
-def test_the_file_is_cut_into_parts_and_read_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_rotated_and_read_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "FILE_BYTES", 500)
     with logging_to("text", logging.CRITICAL, timed=True) as found:
         found.keep(tmp_path)
@@ -96,7 +96,7 @@ def mini_error(record: dict[str, object]) -> str:
     return str(record["message"]).split(" failed: ", 1)[1]
 
 
-def test_logs_prints_the_newest_lines_and_where_the_files_are(tmp_path: Path) -> None:
+def test_logs_prints_the_newest_lines_and_lists_the_files(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("one\ntwo\nthree\n")
     (tmp_path / "spark.log").write_text("x")
     command = [sys.executable, "-m", "headrace.app.cli", "logs", "-n", "2", "--state-dir", str(tmp_path)]
@@ -107,7 +107,7 @@ def test_logs_prints_the_newest_lines_and_where_the_files_are(tmp_path: Path) ->
     assert subprocess.run(command, capture_output=True, text=True, timeout=60).returncode == 2
 
 
-def test_a_log_of_the_run_before_is_kept(tmp_path: Path) -> None:
+def test_the_log_of_the_previous_run_is_kept(tmp_path: Path) -> None:
     (tmp_path / "spark.log").write_text("it crashed")
     keep_previous(tmp_path / "spark.log")
     assert (tmp_path / "spark.log.1").read_text() == "it crashed"

@@ -32,7 +32,7 @@ def test_the_dashboard_shows_every_metric_and_no_other(served: Served) -> None:
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
-def test_names_of_metrics_say_their_subsystem_and_unit(served: Served) -> None:
+def test_names_of_metrics_have_a_subsystem_and_a_unit(served: Served) -> None:
     text = httpx.get(f"{served.url}/metrics").text
     for name, kind in re.findall(r"^# TYPE (\w+) (\w+)", text, re.MULTILINE):
         assert re.match(r"headrace_(stream|pipeline|pipelines|sink|gateway|epoch|build)_", name), name

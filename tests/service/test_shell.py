@@ -1,4 +1,4 @@
-"""`headrace sql`: lines to statements, short commands, completion, formats, and a directory that nobody owns."""
+"""`headrace sql`: statements, commands of the prompt, completion, formats, and a directory that no process owns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.shared.mini import Mini
 
 
 class Recorded:
-    """Notes what it is asked, and answers with a table of names."""
+    """Records the statements it gets, and answers with a table of names."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -58,7 +58,7 @@ def test_a_failed_statement_is_shown_and_the_next_one_runs(capsys: pytest.Captur
     assert "UNKNOWN_STREAM" in capsys.readouterr().err
 
 
-def test_short_commands_become_statements_and_q_leaves() -> None:
+def test_commands_of_the_prompt_become_statements_and_q_quits() -> None:
     target, out = Recorded(), list[str]()
     Shell(target, out=out.append).run(
         [r"\d", r"\d sensors", r"\p", r"\e SELECT 1 FROM s;", r"\x", r"\?", r"\q", "SHOW SINKS;"]
@@ -76,7 +76,7 @@ def test_short_commands_become_statements_and_q_leaves() -> None:
 def test_a_semicolon_in_a_text_or_a_comment_ends_no_statement(pieces: list[str]) -> None:
     text = "".join(pieces)
     end = statement_ends(text)
-    if "'" not in pieces:  # nothing stays open
+    if "'" not in pieces:  # no quote stays open
         expected, position = 0, 0
         for piece in pieces:
             position += len(piece)
@@ -86,7 +86,7 @@ def test_a_semicolon_in_a_text_or_a_comment_ends_no_statement(pieces: list[str])
         assert end == 0 or text[end - 1] == ";"
 
 
-def test_names_and_keywords_are_completed_and_names_are_asked_for_once_in_a_while() -> None:
+def test_names_and_keywords_are_completed_and_names_are_fetched_every_few_seconds() -> None:
     target, now = Recorded(), [0.0]
     words = Words(target, lambda: now[0])
 
@@ -114,7 +114,7 @@ def test_results_are_printed_as_tables_json_and_csv() -> None:
     assert "x,y" in drawn
 
 
-def test_a_directory_that_nobody_owns_is_read_and_not_changed(
+def test_a_directory_that_no_process_owns_is_read_and_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in").mkdir()

@@ -49,6 +49,10 @@ FormatOption = Annotated[Literal["table", "json", "csv"], typer.Option(help="For
 LogFormatOption = Annotated[
     Literal["text", "json"], typer.Option(help="Format of log lines, on standard error and in the state directory.")
 ]
+LogLevelOption = Annotated[
+    Literal["info", "warning", "error"],
+    typer.Option(help="Lowest level that is logged on standard error; info logs every epoch."),
+]
 TokenFileOption = Annotated[
     Path | None, typer.Option(help="File with the token that clients must send (or set HEADRACE_TOKEN).")
 ]
@@ -115,10 +119,7 @@ def serve(
     state_dir: StateDirOption = Path(".headrace"),
     master: MasterOption = None,
     log_format: LogFormatOption = "text",
-    log_level: Annotated[
-        Literal["info", "warning", "error"],
-        typer.Option(help="Lowest level that is logged on standard error; info logs every epoch."),
-    ] = "info",
+    log_level: LogLevelOption = "info",
     verbose: VerboseOption = False,
 ) -> None:
     """Serve a hub over HTTP, until Ctrl-C or SIGTERM. Add and stop pipelines by REST, browser or `headrace sql`.
