@@ -165,8 +165,8 @@ def test_each_change_from_good_to_bad_rows_logs_a_warning(
     for number, lines in enumerate(([good] * 500, ["{"] * 5, ["{"] * 5, ["{"] * 10, [good] * 10, ["{"] * 10)):
         put(tmp_path / "in" / f"{number}.json", lines)
         mini.drain()
-    told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert told == ["stream s found 10 of its newest 10 rows bad: has the input changed?"] * 2
+    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert warnings == ["stream s found 10 of its newest 10 rows bad: has the input changed?"] * 2
 
 
 def test_show_lists_losses_and_warns_in_every_output_format(tmp_path: Path, mini: Mini) -> None:

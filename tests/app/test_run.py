@@ -137,10 +137,10 @@ def test_the_demo_ends_by_itself_with_results_and_deletes_its_files(tmp_path: Pa
 def test_an_invalid_master_is_a_coded_error_and_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(ENDLESS)
     with started("run", "app.sql", "--master", "nonsense", cwd=tmp_path) as child:
-        _, told = child.communicate(timeout=LIMIT)
+        _, errors = child.communicate(timeout=LIMIT)
         assert child.returncode == 2
-        assert "[SPARK_NOT_STARTED] Spark did not start with master nonsense" in told
-        assert "spark.log" in told
+        assert "[SPARK_NOT_STARTED] Spark did not start with master nonsense" in errors
+        assert "spark.log" in errors
         deadline = time.monotonic() + LIMIT
         while group_lives(child.pid):
             assert time.monotonic() < deadline, "a process is left"

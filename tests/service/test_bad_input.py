@@ -178,14 +178,14 @@ def test_no_secret_is_in_any_answer_or_log(served: Served, tmp_path: Path) -> No
         )
         assert made.status_code == 201, made.text
         mistake = {"text": f"CREATE STREAM other (x BIGINT) WITH (source = 'http', token = '{secret}', nonsense = '1')"}
-        told = [made.text, httpx.post(f"{served.url}/api/v1/sql", json=mistake).text]
-        told.append(httpx.post(f"{served.url}/api/v1/explain", json={"text": "SELECT y FROM pushed"}).text)
+        answers = [made.text, httpx.post(f"{served.url}/api/v1/sql", json=mistake).text]
+        answers.append(httpx.post(f"{served.url}/api/v1/explain", json={"text": "SELECT y FROM pushed"}).text)
         show = {"text": "SHOW CREATE STREAM pushed; DESCRIBE STREAM pushed"}
-        told.append(httpx.post(f"{served.url}/api/v1/sql", json=show).text)
+        answers.append(httpx.post(f"{served.url}/api/v1/sql", json=show).text)
         for path in ("/streams", "/streams/pushed", "/streams/pushed/ingress", "/pipelines", "/events?once=true"):
-            told.append(httpx.get(f"{served.url}/api/v1{path}").text)
-        told += [httpx.get(f"{served.url}{path}").text for path in ("/ready", "/metrics")]
-    assert not [text for text in told if secret in text]
+            answers.append(httpx.get(f"{served.url}/api/v1{path}").text)
+        answers += [httpx.get(f"{served.url}{path}").text for path in ("/ready", "/metrics")]
+    assert not [text for text in answers if secret in text]
     assert secret not in (tmp_path / FILE).read_text()
 
 

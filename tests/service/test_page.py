@@ -88,7 +88,10 @@ def test_a_statement_shows_what_it_would_change_before_it_creates_anything(
     box.send_keys(" AND zz > 1")
     wait("the mistake is shown", lambda: "UNKNOWN_COLUMN" in browser.find_element(By.ID, "preview").text)
     browser.find_element(By.CSS_SELECTOR, "[data-column='a']").click()
-    wait("who asks is told", lambda: "decoded for first" in browser.find_element(By.CSS_SELECTOR, ".asked").text)
+    wait(
+        "the pipelines that need the column are shown",
+        lambda: "decoded for first" in browser.find_element(By.CSS_SELECTOR, ".asked").text,
+    )
     # Run at once, without waiting for the preview: it is shown first, and nothing is created.
     box.clear()
     box.send_keys("CREATE PIPELINE quick INTO out AS SELECT b FROM s")
@@ -105,7 +108,9 @@ def test_a_failure_is_shown_with_its_code_advice_and_time(served: Served, browse
     row = "[data-key='pipeline bad'] [data-cell='state']"
     wait("it is shown as failed", lambda: "EVALUATION_FAILED" in browser.find_element(By.CSS_SELECTOR, row).text)
     browser.find_element(By.CSS_SELECTOR, "[data-key='pipeline bad'] .link").click()
-    wait("the failure is told", lambda: "EVALUATION_FAILED" in browser.find_element(By.CSS_SELECTOR, ".failure b").text)
+    wait(
+        "the failure is shown", lambda: "EVALUATION_FAILED" in browser.find_element(By.CSS_SELECTOR, ".failure b").text
+    )
     assert browser.find_element(By.CSS_SELECTOR, "#detail .failure .advice").text
     script(browser, "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}))")
     assert not browser.find_element(By.ID, "detail").is_displayed()
