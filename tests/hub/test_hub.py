@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from headrace.errors import (
     StateDamaged,
     StateInUse,
     StateTooNew,
+    StateUnavailable,
     StopTimeout,
     StreamFailed,
     UnknownStream,
@@ -43,6 +45,7 @@ from headrace.state.progress import Progress, write_progress
 from headrace.state.restore import read, restore
 from headrace.state.state_dir import FORMAT
 from headrace.state.undo import take_back
+from headrace.stream.host import StreamFailures
 from headrace.stream.runtime import StreamRuntime
 from tests.e2e.support import until
 from tests.shared.running import RunningQueries
@@ -316,6 +319,25 @@ def test_a_bare_select_and_a_name_that_is_too_long_have_codes_of_their_own(hub: 
     directory = hub.runtime(name).directory
     (directory / "checkpoint").mkdir(parents=True)
     assert directory.parent == hub.runtime("s").directory.parent
+
+
+def test_a_question_that_the_disk_keeps_from_its_answer_has_a_code(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(runtime: StreamRuntime) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(runtime.directory))
+
+    monkeypatch.setattr(StreamRuntime, "status", unreadable)
+    with pytest.raises(StateUnavailable):
+        hub.sql("DESCRIBE STREAM s")
+
+
+def test_only_pipelines_that_fail_now_are_logged_and_by_their_names(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    run = hub.record("p").definition.run
+    hub.runtime("s")._host.report(StreamFailures("s", {run: "[X] now", "99/0": "[X] long ago"}, {}))
+    until(lambda: states(hub) == {"p": "failed"}, "the pipeline has failed")
+    hub.close()
+    failed = [r.getMessage() for r in caplog.records if " failed: " in r.getMessage()]
+    assert failed == ["pipeline p failed: [X] now"]
 
 
 def test_a_script_that_finds_no_java_has_no_effect(idle_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,14 @@
 """What an earlier version stored goes on: files without checksums, tokens in the catalog, manifests without digests.
 
+`before_generations.json` was written by the last version that counted the lives of a pipeline, after a pipeline was
+started again, another was quarantined, and a sink had committed an epoch that Spark had not logged as done.
 `before_checksums.json` holds a state directory with a savepoint, its input and its output. The last version before
 checksums wrote it and was killed after the sink had committed the epoch in `logged`; `monday` is the offset of the cut.
 """
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 from headrace.base.durable import write_atomic
 from headrace.errors import SinkAhead
 from headrace.model.stored import FORMAT
+from headrace.ring1.state import BlobKey, MemoryStore
 from headrace.service.offline import OfflineHub
 from headrace.state.restore import restore
 from tests.e2e.support import put
@@ -24,12 +28,16 @@ from tests.shared.mini import Checkpoint, Mini
 BEFORE: dict[str, Any] = json.loads(Path(__file__).with_name("before_checksums.json").read_text())
 
 
+def written(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.replace("@ROOT@", str(root)))
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name, text in BEFORE["files"].items():
-        file = tmp_path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text.replace("@ROOT@", str(tmp_path)))
+    written(tmp_path, BEFORE["files"])
     for stream in tmp_path.rglob("streams/s"):
         (stream / "checkpoint").mkdir()
     return tmp_path
@@ -98,4 +106,38 @@ def test_a_savepoint_of_an_earlier_version_is_restored(
     mini.drain()
     assert shown(root) == list(range(16))
     assert holding_token(root / "restored") == {"secrets.json"}
+    mini.hub.close()
+
+
+def lanes(stored: list[Any]) -> dict[tuple[int, int], MemoryStore]:
+    """The state of lanes as it was stored: instance, bucket, header, blobs."""
+    found: dict[tuple[int, int], MemoryStore] = {}
+    for instance, bucket, head, blobs in stored:
+        store = found[instance, bucket] = MemoryStore()
+        store.head = None if head is None else base64.b64decode(head)
+        store.blobs = {BlobKey(*key): base64.b64decode(data) for *key, data in blobs}
+    return found
+
+
+def test_state_of_lanes_restarted_pipelines_and_the_quarantine_of_an_earlier_version_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = json.loads(Path(__file__).with_name("before_generations.json").read_text())
+    written(tmp_path, before["files"])
+    kept = Checkpoint(
+        end=before["end"], logged=tuple(before["logged"]), state=lanes(before["lanes"]), rows=before["rows"]
+    )
+    mini = Mini(tmp_path / "state", monkeypatch, kept=kept)
+    states = {name: (mini.hub.record(name).definition.run, p.status().state) for name, p in mini.hub.pipelines.items()}
+    mini.drain()
+    assert states == {"rows": ("1/0", "starting"), "windows": ("2/1", "starting"), "killer": ("3/0", "failed")}
+    again = "CREATE PIPELINE windows INTO out AS SELECT k, sum(id) AS total FROM s GROUP BY window(ts, '2 minutes'), k"
+    assert mini.hub.sql(again)[0].render() == "pipeline windows is as declared"
+    records = [{"id": 12 + i, "k": "ab"[i % 2], "ts": f"2026-01-01T00:05:0{i}Z"} for i in range(4)]
+    put(tmp_path / "in" / "3.json", [json.dumps(record) for record in records])
+    mini.drain()
+    rows = [json.loads(line) for part in tmp_path.glob("out/part-*") for line in part.read_text().splitlines()]
+    assert sorted(r["id"] for r in rows if "id" in r) == list(range(16))
+    assert sorted(r["total"] for r in rows if "total" in r) == [12, 16, 18, 20]
+    assert sorted(r["killed"] for r in rows if "killed" in r) == [2, 2]
     mini.hub.close()

@@ -266,6 +266,11 @@ def test_checking_a_path_under_a_file_is_refused_and_makes_nothing(tmp_path: Pat
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_path_with_a_name_that_is_too_long_is_refused_with_a_code(tmp_path: Path) -> None:
+    with pytest.raises(UnwritablePath, match="too long"):
+        SINKS["jsonl"].check({"path": str(tmp_path / ("a" * 300))})
+
+
 def digested(runner: Runner, epoch: int, digest: str) -> SinkKey:
     return SinkKey(runner.checkpoint, runner.instance, epoch, digest)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from headrace.base.durable import state_errors
 from headrace.base.unknown import unknown
 from headrace.errors import BadOption, UnknownPipeline
 from headrace.hub.describe import show
@@ -110,7 +111,7 @@ class Hub:
         """Draft a script and save what it declares. Waits while its streams are reserved; the catalog may change
         meanwhile, so the script is drafted again then."""
         reconciler = self._reconciler
-        with reconciler.lock:
+        with reconciler.lock, state_errors(self.directory):  # questions read the state directory too
             while True:
                 reconciler.declarations.require_open()
                 draft = self._draft(reconciler.vault)

@@ -32,7 +32,7 @@ from headrace.ingress.service import GatewayService
 from headrace.model.program import StreamDef
 from headrace.sources import keeps_progress
 from headrace.state import savepoints, transitions
-from headrace.state.catalog import Catalog
+from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, SourceIdle
 from headrace.state.progress import read_progress
 from headrace.state.quarantine import read_quarantine
@@ -132,29 +132,32 @@ class Reconciler:
 
     def drop_failed(self, failures: StreamFailures) -> None:
         """Drop failed pipelines from the next plan version. Their error is kept."""
-        names = self._names(failures.stream)
+        before = self._not_ended(failures.stream)
         if not self.declarations.failed(failures.stream, failures.failed):
             return
         for run, reason in failures.failed.items():
-            name = names.get(run, run)
-            noted = facts("pipeline_failed", code_of(reason), stream=failures.stream, pipeline=name)
-            _log.error("pipeline %s failed: %s", name, reason, extra=noted)
+            if run in before:  # the others had failed or stopped before
+                name = before[run].definition.name
+                noted = facts("pipeline_failed", code_of(reason), stream=failures.stream, pipeline=name)
+                _log.error("pipeline %s failed: %s", name, reason, extra=noted)
         self._replan(failures.stream)
 
     def _detach(self, failures: StreamFailures) -> None:
-        names = self._names(failures.stream)
+        before = self._not_ended(failures.stream)
         if not self.declarations.detached(failures.stream, failures.detached):
             return
-        for run, sinks in failures.detached.items():
-            for sink, reason in sinks.items():
-                name = names.get(run, run)
-                noted = facts("sink_detached", code_of(reason), stream=failures.stream, pipeline=name, sink=sink)
-                _log.warning("pipeline %s goes on without sink %s: %s", name, sink, reason, extra=noted)
+        for run, record in before.items():
+            lost, name = failures.detached.get(run, {}), record.definition.name
+            for sink, reason in lost.items():
+                if sink not in record.detached:
+                    noted = facts("sink_detached", code_of(reason), stream=failures.stream, pipeline=name, sink=sink)
+                    _log.warning("pipeline %s goes on without sink %s: %s", name, sink, reason, extra=noted)
         self._replan(failures.stream)
 
-    def _names(self, stream: str) -> dict[str, str]:
-        """The names of the pipelines that run on a stream, by `PipelineDef.run`."""
-        return {p.run: p.name for p in self.catalog.running(stream)}
+    def _not_ended(self, stream: str) -> dict[str, PipelineRecord]:
+        """The pipelines of a stream that run or are stopping, by `PipelineDef.run`."""
+        found = (r for r in self.catalog.of_stream(stream) if r.desired == "running" or r.state == "stopping")
+        return {r.definition.run: r for r in found}
 
     def _replan(self, stream: str) -> None:
         self.reconcile([StreamChange(stream.lower(), start=False)])

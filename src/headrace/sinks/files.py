@@ -11,9 +11,8 @@
 and sync them to disk. The driver collects their receipts and commits:
 
 1. *Look for a manifest of this key.* If there is one, an earlier run of this epoch passed the commit point. Its
-manifest
-   stays valid, and the files that this run staged are deleted. The manifest has a digest of the epoch's input. If it is
-   not the digest of this run, nothing is deleted and EpochMismatch is raised.
+   manifest stays valid, and the files that this run staged are deleted. The manifest has a digest of the epoch's input.
+   If it is not the digest of this run, nothing is deleted and EpochMismatch is raised.
 2. *Write the manifest* (temporary file, fsync, rename, fsync of the directory), or rename the promise to it. The rename
    is **the commit point**: before it nothing of the epoch is visible, after it all of it will be.
 3. *Roll forward*: rename every staged file to the name in the manifest. A file that is no longer staged was renamed by
@@ -304,7 +303,12 @@ def check_directory(settings: FileSinkSettings) -> None:
     """Raise UnwritablePath unless `path` is, or can become, a directory that this process may write to. Changes
     nothing."""
     path = Path(os.path.abspath(settings.path))
-    nearest = next(p for p in (path, *path.parents) if p.exists())
+    try:
+        nearest = next(p for p in (path, *path.parents) if p.exists())
+    except OSError as problem:  # such as a name that is too long
+        raise UnwritablePath(
+            f"{path} cannot be looked up: {problem.strerror}", advice="Name another path.", path=str(path)
+        ) from None
     if not nearest.is_dir():
         raise UnwritablePath(
             f"{nearest} is not a directory", advice="Name a directory; it is created when needed.", path=str(path)

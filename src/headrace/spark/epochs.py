@@ -251,7 +251,8 @@ class EpochPlanner:
         return EpochPlan(allowed, text, leaving, out=tuple(sorted(forbidden | muted)))
 
     def _write_applied(self, until: Offset, chosen: EpochPlan) -> None:
-        """Record what the epoch decodes, for status and EXPLAIN."""
+        """Record what the epoch decodes and which instances it runs, for status, EXPLAIN, and the search for a pipeline
+        that kills workers."""
         plan = chosen.plan
         columns = plan.view.indexes(len(plan.stream.schema))
         read = tuple(left.pipeline.instance for left in chosen.leaving if left.flush or not left.drop)

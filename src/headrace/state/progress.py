@@ -194,8 +194,8 @@ def write_progress(stream_dir: Path, progress: Progress) -> None:
 
 
 def read_applied(stream_dir: Path) -> Applied | None:
-    """The projection that the planner applied last. None before the first epoch, and if the file is damaged: it is only
-    shown to users, and the next epoch writes it again."""
+    """The projection that the planner applied last. None before the first epoch, and if the file is damaged: nothing
+    that is committed depends on it, and the next epoch writes it again."""
     try:
         return stored(Applied, stream_dir / "applied.json")
     except (StateDamaged, StateTooNew):
