@@ -1,8 +1,8 @@
 """Log lines as text or JSON, on standard error and in a file of the state directory.
 
 Modules log with Python's `logging` under the name `headrace`. Facts that a program may look for go beside the message:
-`_log.info("...", extra=facts(stream="s", epoch=3))`. The commands `headrace run` and `headrace serve` set this up; a
-program that has a hub of its own decides itself.
+`_log.info("...", extra=facts("epoch", stream="s", epoch=3))`. The commands `headrace run` and `headrace serve` set this
+up; a program that has a hub of its own decides itself.
 """
 
 from __future__ import annotations
