@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 
 from headrace.base.durable import private_directory
 from headrace.bridge.messages import SPARK_DDL, Row
-from headrace.errors import HeadraceError, InternalError, StreamFailed, kind_of
+from headrace.errors import InternalError, StreamFailed, kind_of
 from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.session import QUERY_SETTINGS, Engine
@@ -83,7 +83,7 @@ class StreamQuery:
     def _commit(self, batch: DataFrame, batch_id: int) -> None:
         """Spark calls it for every epoch, in its streaming thread."""
         try:
-            with contextlib.suppress(HeadraceError):  # a plan that cannot be read fails the commit itself
+            with contextlib.suppress(Exception):  # only a name: whatever is wrong fails the commit itself
                 batch.sparkSession.sparkContext.setJobDescription(description(self._name, batch_id, self._members()))
             rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
             sync_epoch(self._checkpoint, batch_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import secrets
 import socket
 import threading
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+_log = logging.getLogger(__name__)
 # Raised when a field changes its meaning. The two processes may load different releases while one is being upgraded.
 NOTICE_VERSION = 1
 
@@ -116,6 +118,8 @@ class NoticeBoard:
             notice = _parse(message, self.token)
             if notice is not None:
                 self._handler(notice)
+            elif not self._closing:
+                _log.debug("ignored a message of %d bytes that is no notice of this hub", len(message))
 
     def close(self) -> None:
         """Stop the thread and free the port."""
