@@ -70,6 +70,8 @@ def status_of(
         dropped=dropped,
         skipped_files=skipped.count,
         bad_files=dict(skipped.newest),
+        phases=dict(history.phases),
+        barrier=history.barrier,
     )
 
 

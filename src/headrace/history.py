@@ -1,14 +1,17 @@
-"""The epochs of one stream since the hub was opened: how fast they were, what was closed, and who costs too much."""
+"""The epochs of one stream since the hub was opened: how long each phase took, what was closed, who costs too much."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.budget import Accounts, Budget, Verdict
+from headrace.control.signals import EPOCH
 from headrace.program import StreamDef
 from headrace.ring0.families import families
+from headrace.status import PHASES, SinkTotals, StreamTotals
 from headrace.streams import stream_values
 from headrace.streams.plans import PlanStore, parse_plan
 
@@ -33,10 +36,17 @@ class History:
         self._ended = 0  # the plan version that last closed all windows, and whether rows came since
         self._fed = False
         self.alone: frozenset[int] = frozenset()
+        self.phases: dict[str, float] = {}  # milliseconds of the newest epoch
+        self.totals = StreamTotals()
+        self.barrier = ""  # the newest barrier that somebody sent
 
-    def add(self, summary: EpochSummary) -> None:
-        """Take an epoch that is committed."""
+    def add(self, summary: EpochSummary, spent: tuple[float, float] | None = None) -> None:
+        """Take an epoch that is committed. `spent` is how long it took to plan, and how long it took since then."""
         self._recent.append((time.monotonic(), summary))
+        self.phases = phases_of(summary, spent)
+        self.totals = _after(self.totals, summary, self.phases)
+        if summary.barrier.kind != EPOCH.name:
+            self.barrier = f"{summary.barrier.kind} {summary.barrier.id} in epoch {summary.epoch}"
         if summary.ending:
             self._ended, self._fed = summary.plan, False
         elif summary.rows:
@@ -66,3 +76,25 @@ class History:
             return 0.0, 0.0
         later = [summary for _, summary in recent[1:]]
         return sum(s.rows for s in later) / seconds, sum(s.bytes for s in later) / seconds / 1e6
+
+
+def phases_of(summary: EpochSummary, spent: tuple[float, float] | None) -> dict[str, float]:
+    """The milliseconds of each phase. Reading and Ring 0 are those of the slowest task; what is left of the time
+    between planning and commit is Spark's scheduling, the shuffle and Ring 1."""
+    planning, since = spent or (0.0, summary.read_ms + summary.ring0_ms + summary.sinks_ms)
+    state = max(0.0, since - summary.read_ms - summary.ring0_ms - summary.sinks_ms)
+    found = (planning, summary.read_ms, summary.ring0_ms, state, summary.sinks_ms)
+    return dict(zip(PHASES, (round(ms, 3) for ms in found), strict=True))
+
+
+def _after(totals: StreamTotals, summary: EpochSummary, phases: dict[str, float]) -> StreamTotals:
+    sinks = dict(totals.sinks)
+    for name, (rows, ms) in summary.sinks.items():
+        known = sinks.get(name, SinkTotals())
+        sinks[name] = replace(known, rows=known.rows + rows, seconds=known.seconds + ms / 1000)
+    owed = {name: sum(debt.sink == name for debt in summary.progress.debts) for name in sinks}
+    return StreamTotals(
+        epochs=totals.epochs + 1,
+        phase_seconds={name: totals.phase_seconds.get(name, 0.0) + ms / 1000 for name, ms in phases.items()},
+        sinks={name: replace(found, owed=owed[name]) for name, found in sinks.items()},
+    )

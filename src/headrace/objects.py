@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.control.signals import FLUSH, PING, SYNC_TEST
 from headrace.errors import HeadraceError, PipelineFailed, UnknownSink
 from headrace.ring0.validity import policy_of
-from headrace.status import ALIVE, PipelineStatus, StreamStatus
+from headrace.status import ALIVE, PipelineStatus, StreamStatus, StreamTotals
 from headrace.streams.progress import PipelineProgress, Progress
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ class Stream:
     def status(self) -> StreamStatus:
         """What really happened to the stream so far."""
         return self._hub.runtime(self.name).status()
+
+    def totals(self) -> StreamTotals:
+        """Epochs, their phases and the sinks since the hub was opened."""
+        return self._hub.runtime(self.name).totals
 
     def addresses(self) -> list[str]:
         """Where a pushed stream takes bytes now; none while it does not run."""

@@ -32,7 +32,7 @@ from headrace.intake import Intake
 from headrace.keeper import OnEnd, QueryKeeper
 from headrace.owing import OwedBarriers
 from headrace.program import Left, PipelineDef, StreamDef
-from headrace.status import StreamState, StreamStatus
+from headrace.status import StreamState, StreamStatus, StreamTotals
 from headrace.streams import stream_values
 from headrace.streams.checkpoint import checkpoint_id
 from headrace.streams.notices import NoticeBoard
@@ -426,7 +426,7 @@ class StreamRuntime:
         if summary.barrier.kind != EPOCH.name:
             self.signals.carried(summary.barrier.id)
         with self._watch.changed:
-            self._history.add(summary)
+            self._history.add(summary, self._watch.spent(summary.epoch))
             self._watch.done()
         self._log.add(
             summary,
@@ -456,6 +456,11 @@ class StreamRuntime:
     def recent(self) -> list[EpochSummary]:
         """The newest epochs since the hub was opened, oldest first."""
         return self._history.recent
+
+    @property
+    def totals(self) -> StreamTotals:
+        """Epochs, phases and sinks since the hub was opened."""
+        return self._history.totals
 
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """What is wrong with sinks that fail no epoch, such as a console that nobody reads."""

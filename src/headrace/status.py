@@ -26,6 +26,9 @@ def to_datetime(micros: int | None) -> datetime | None:
         return None
 
 
+# What the time of an epoch is spent on, in order; see `StreamStatus.phases`.
+PHASES = ("planning", "reading", "ring0", "state", "sinks")
+
 # A larger share of rejected rows is worth a warning: then the declaration does not fit the input.
 REJECTED_SHARE = 0.1
 
@@ -96,6 +99,25 @@ class Gap:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class SinkTotals:
+    """What one sink got from the pipelines of a stream since the hub was opened, and how long its commits took. `owed`
+    counts epochs that it has promised and not shown yet."""
+
+    rows: int = 0
+    seconds: float = 0.0
+    owed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTotals:
+    """The epochs of a stream since the hub was opened: their number, the seconds by phase (`PHASES`), and the sinks."""
+
+    epochs: int = 0
+    phase_seconds: dict[str, float] = field(default_factory=dict)
+    sinks: dict[str, SinkTotals] = field(default_factory=dict)
+
+
 class HtmlTable:
     """A dataclass that shows itself as a small table in a notebook."""
 
@@ -138,9 +160,12 @@ class StreamStatus(HtmlTable):
 
     `state` is running, retrying (the query failed and is started again: `attempt` counts the tries in a row, `next_try`
     is when the next one is), dead (it stays so until a pipeline of it is started) or stopped; `since` is when that
-    began. `problem` is the newest failure of the query, or what keeps the hub from doing its part. `epoch_age` is how
-    many seconds the epoch in flight has taken so far, and `waiting_for` what it waits for: planning, tasks, or the
-    commit of a sink; None when there is none.
+    began. `phases` are the milliseconds of the newest epoch by phase: planning (by headrace and Spark), reading and
+    decoding, ring0 (pipelines in the slowest task), state (Spark's scheduling, the shuffle and Ring 1), sinks (the
+    commit). `barrier` is the newest barrier that somebody sent, with the epoch that carried it. `problem` is the newest
+    failure of the query, or what keeps the hub from doing its part. `epoch_age` is how many seconds the epoch in flight
+    has taken so far, and `waiting_for` what it waits for: planning, tasks, or the commit of a sink; None when there is
+    none.
     """
 
     name: str
@@ -171,6 +196,8 @@ class StreamStatus(HtmlTable):
     dropped: int = 0
     skipped_files: int = 0
     bad_files: dict[str, str] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+    barrier: str = ""
 
     @property
     def losses(self) -> list[str]:

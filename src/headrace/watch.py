@@ -14,9 +14,9 @@ class Watch:
     """What the planning process said last. Any thread may call; those who wait hold nothing while they do.
 
     `planned` is the newest plan version that an epoch was planned with, `planned_epoch` that epoch, `planned_at` when,
-    on the monotonic clock (None since the query was started); `idle` the last notice if it said that there is nothing
-    to do; `held` whether no epoch is planned because somebody asked for that; `backlog` the bytes that wait; `planner`
-    the id of the planning process.
+    on the monotonic clock (None since the query was started), and `planning_ms` how long that took;
+    `idle` the last notice if it said that there is nothing to do; `held` whether no epoch is planned because somebody
+    asked for that; `backlog` the bytes that wait; `planner` the id of the planning process.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,6 +25,7 @@ class Watch:
         self.planned = 0
         self.planned_epoch = -1
         self.planned_at: float | None = None
+        self.planning_ms = 0.0
         self.idle: dict[str, Any] | None = None
         self.held = False
         self.backlog = 0
@@ -53,6 +54,13 @@ class Watch:
         self._flying, self._heard_at = None, self._clock()
         self.changed.notify_all()
 
+    def spent(self, epoch: int) -> tuple[float, float] | None:
+        """Milliseconds that planning this epoch took, and those since then; None when its notice was lost. Under
+        `changed`."""
+        if self.planned_at is None or self.planned_epoch != epoch:
+            return None
+        return self.planning_ms, (self._clock() - self.planned_at) * 1000
+
     def wake(self) -> None:
         """Let everybody who waits look again."""
         with self.changed:
@@ -66,6 +74,7 @@ class Watch:
             if notice["kind"] == "planned":
                 self.planned = max(self.planned, int(notice["plan"]))
                 self.planned_epoch, self.planned_at = int(notice["epoch"]), self._heard_at
+                self.planning_ms = float(notice.get("ms", 0.0))
                 self._flying = (self.planned_epoch, self._heard_at)
                 self.backlog = int(notice["backlog"])
                 self.idle = None

@@ -6,6 +6,7 @@ failure of one pipeline becomes an `error` message; a failure of the stream itse
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -62,12 +63,18 @@ class _Task:
         self.bad: Counter[str] = Counter()
         self.max_time: int | None = None
         self.future = 0
+        self.reading = self.working = 0.0  # seconds spent on reading and decoding, and in pipelines
 
     def run(self) -> Iterator[list[Row]]:
         if self.given.split is not None:
+            began = time.perf_counter()
             self._read(self.given.split)
+            self.reading = time.perf_counter() - began - self.working
         for pipeline in self.plan.pipelines:
-            yield self._finish(pipeline)
+            began = time.perf_counter()
+            messages = self._finish(pipeline)
+            self.working += time.perf_counter() - began
+            yield messages
         yield from self._ends()
         if self.letters is not None:
             yield [self.outbox.receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
@@ -82,7 +89,9 @@ class _Task:
                 self.unreadable.append(chunk.unreadable)
             else:
                 self._decode(chunk, decoder)
+        began = time.perf_counter()
         self.passes.fold()
+        self.working += time.perf_counter() - began
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
         for piece in pieces(decoder.format, chunk, decoder.columns):
@@ -95,7 +104,9 @@ class _Task:
             self.future += batch.future
             if batch.top is not None and (self.max_time is None or batch.top > self.max_time):
                 self.max_time = batch.top
+            began = time.perf_counter()
             self._feed(batch)
+            self.working += time.perf_counter() - began
 
     def _feed(self, batch: Batch) -> None:
         """Judge one batch, and hand on what each pipeline gets of it."""
@@ -191,6 +202,8 @@ class _Task:
             "max_time": self.max_time,
             "watermark": self.given.watermark,
             "future": self.future,
+            "read_ms": round(self.reading * 1000, 3),
+            "ring0_ms": round(self.working * 1000, 3),
             "pipelines": {
                 str(i): {"late": r.late, "bad": r.bad, "ms": round(r.seconds * 1000, 3)}
                 for i, r in self.passes.runners.items()

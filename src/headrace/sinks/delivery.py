@@ -72,12 +72,14 @@ def stage(sinks: Sequence[SinkDef], table: pa.Table, key: SinkKey, lost: dict[st
 @dataclass(slots=True)
 class Delivered:
     """What became of an epoch. `rows` are those in the first sink that shows it; `failure` stops the pipeline;
-    `detached` sinks are no longer written to; `owed` are sinks that have promised the epoch and not shown it yet."""
+    `detached` sinks are no longer written to; `owed` are sinks that have promised the epoch and not shown it yet;
+    `committed` has the rows that each sink shows now, and the milliseconds that its commit took."""
 
     rows: int | None = None
     failure: str = ""
     detached: dict[str, str] = field(default_factory=dict)
     owed: list[str] = field(default_factory=list)
+    committed: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
 class Delivery:
@@ -157,7 +159,9 @@ class Delivery:
             staged, target = receipts.get(name, []), self._open(name)
             try:
                 if staged or decided:
+                    began = time.perf_counter()
                     rows = retried(sink, partial(target.commit, self._key, staged), self._sleep)
+                    self._result.committed[name] = (rows, (time.perf_counter() - began) * 1000)
                     if self._result.rows is None and sink in self._pipeline.sinks:
                         self._result.rows = rows
                     fault_point("between-sinks")

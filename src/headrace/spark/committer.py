@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -129,6 +130,7 @@ class EpochCommitter:
                 self.doing = ""
 
     def _commit(self, rows: Iterable[Row], require_current: Callable[[], None]) -> None:
+        began = time.perf_counter()
         require_current()
         found = Collected()
         for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
@@ -174,7 +176,8 @@ class EpochCommitter:
         fault_point("after-manifests")
         failures = {i: d.failure for i, d in delivered.items() if d.failure and i not in quit_now | known.keys()}
         detached = {i: d.detached for i, d in delivered.items() if d.detached}
-        self._done(summarise(plan, found, progress, failures, detached))
+        took = (time.perf_counter() - began) * 1000
+        self._done(summarise(plan, found, progress, failures, detached, took, _by_sink(delivered)))
 
     def _require_readable(self, epoch: int, found: Collected) -> None:
         """Commit nothing of an epoch in which tasks met files that they could not read. Which ones must be durable
@@ -336,3 +339,13 @@ class EpochCommitter:
 
 def _input(instance: int, sink: str) -> str:
     return f"sink {sink} of instance {instance}"
+
+
+def _by_sink(delivered: dict[int, Delivered]) -> dict[str, tuple[int, float]]:
+    """The rows that each sink got from all pipelines, and the milliseconds that it took."""
+    found: dict[str, tuple[int, float]] = {}
+    for one in delivered.values():
+        for sink, (rows, took) in one.committed.items():
+            before = found.get(sink, (0, 0.0))
+            found[sink] = (before[0] + rows, before[1] + took)
+    return found

@@ -85,6 +85,7 @@ class EpochPlanner:
         self.parallelism = int(options["parallelism"])
         self._known: tuple[int, Progress] | None = None
         self._newest = 0
+        self._began: float | None = None  # when the planning of the newest epoch began
 
     @cached_property
     def plans(self) -> PlanStore:
@@ -128,6 +129,7 @@ class EpochPlanner:
         }
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
+        self._began = time.monotonic()
         if self._held(start):
             self._notify("held", epoch=start["epoch"])
             return start
@@ -193,6 +195,7 @@ class EpochPlanner:
         return max(1, int(self.source.backlog(at) * progress.rows / max(1, progress.bytes)))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        began, self._began = self._began or time.monotonic(), None
         if start == end:
             return [NothingPlanned()]
         fault_point("after-offset-log")
@@ -225,7 +228,8 @@ class EpochPlanner:
         if not probing:
             write_applied(self.directory, Applied(plan.version, end["epoch"], columns, out, looked_at))
             backlog = self.source.backlog(end["source"])
-            self._notify("planned", plan=plan.version, epoch=end["epoch"], backlog=backlog)
+            took = round((time.monotonic() - began) * 1000, 3)
+            self._notify("planned", plan=plan.version, epoch=end["epoch"], backlog=backlog, ms=took)
         else:
             self._notify("probing", epoch=end["epoch"])
         return [

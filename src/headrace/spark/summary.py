@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.control.signals import Barrier
 from headrace.program import PlanVersion
@@ -14,7 +14,8 @@ from headrace.streams.progress import Progress
 @dataclass(frozen=True, slots=True)
 class EpochSummary:
     """What one epoch did. `failures` and `detached` sinks are new ones; `pipeline_ms` is the time each instance took in
-    both rings, over all tasks."""
+    both rings, over all tasks. `read_ms` and `ring0_ms` are those of the slowest task; `sinks_ms` is the time of the
+    commit, and `sinks` has the rows and the milliseconds of each sink in it."""
 
     epoch: int
     plan: int
@@ -29,12 +30,22 @@ class EpochSummary:
     detached: Detached
     pipeline_ms: dict[int, float]
     state_bytes: dict[int, int]
+    read_ms: float = 0.0
+    ring0_ms: float = 0.0
+    sinks_ms: float = 0.0
+    sinks: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
 def summarise(
-    plan: PlanVersion, found: Collected, progress: Progress, failures: Failures, detached: Detached
+    plan: PlanVersion,
+    found: Collected,
+    progress: Progress,
+    failures: Failures,
+    detached: Detached,
+    sinks_ms: float = 0.0,
+    sinks: dict[str, tuple[int, float]] | None = None,
 ) -> EpochSummary:
-    """The summary of an epoch after which the stream's progress is `progress`."""
+    """The summary of an epoch after which the stream's progress is `progress`. Its commit took `sinks_ms`."""
     reports = list(found.reports.values())
     spent: dict[int, float] = defaultdict(float)
     for report in reports:
@@ -56,4 +67,8 @@ def summarise(
         detached=detached,
         pipeline_ms=dict(spent),
         state_bytes={i: sum(lane["bytes"] for lane in lanes.values()) for i, lanes in found.lanes.items()},
+        read_ms=max(r["read_ms"] for r in reports),
+        ring0_ms=max(r["ring0_ms"] for r in reports),
+        sinks_ms=sinks_ms,
+        sinks=sinks or {},
     )
