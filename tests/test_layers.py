@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "chores",
         "exclusive",
         "java",
+        "logs",
         "memory",
         "options",
         "planning",

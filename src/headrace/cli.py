@@ -6,6 +6,7 @@ gives exit code 1. Stack traces are for `--verbose`. Nothing here imports Spark 
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from collections.abc import Iterator
@@ -42,6 +43,9 @@ Server = Annotated[
     str | None, typer.Option(help="URL of a hub (default: the owner of the state directory); token in HEADRACE_TOKEN.")
 ]
 Format = Annotated[Literal["table", "json", "csv"], typer.Option(help="How results are printed.")]
+LogFormat = Annotated[
+    Literal["text", "json"], typer.Option(help="Log lines on standard error and in the state directory.")
+]
 
 
 @app.command(epilog="Examples: headrace run app.sql; headrace run app.sql --until-end --state-dir /data/state")
@@ -54,6 +58,7 @@ def run(
     stop_limit: StopLimit = 60,
     state_dir: StateDir = Path(".headrace"),
     master: Master = None,
+    log_format: LogFormat = "text",
     verbose: Verbose = False,
 ) -> None:
     """Run a script of statements, until Ctrl-C or SIGTERM.
@@ -69,7 +74,13 @@ def run(
         from headrace.running import run_script
 
         code = run_script(
-            text, until_end=until_end, state_dir=state_dir, master=master, verbose=verbose, stop_limit=stop_limit
+            text,
+            until_end=until_end,
+            state_dir=state_dir,
+            master=master,
+            verbose=verbose,
+            stop_limit=stop_limit,
+            log_format=log_format,
         )
     raise typer.Exit(code)
 
@@ -93,6 +104,10 @@ def serve(
     stop_limit: StopLimit = 60,
     state_dir: StateDir = Path(".headrace"),
     master: Master = None,
+    log_format: LogFormat = "text",
+    log_level: Annotated[
+        Literal["info", "warning", "error"], typer.Option(help="What is logged on standard error; info: every epoch.")
+    ] = "info",
     verbose: Verbose = False,
 ) -> None:
     """Serve a hub over HTTP, until Ctrl-C or SIGTERM: pipelines join and leave by REST, browser or `headrace sql`.
@@ -104,7 +119,16 @@ def serve(
         from headrace.serving import Address, serve_hub
 
         address = Address.settle(host, port, token_file, read_token_file, tuple(allow_host or ()))
-        serve_hub(text, address, state_dir=state_dir, master=master, verbose=verbose, stop_limit=stop_limit)
+        serve_hub(
+            text,
+            address,
+            state_dir=state_dir,
+            master=master,
+            verbose=verbose,
+            stop_limit=stop_limit,
+            log_format=log_format,
+            log_level=getattr(logging, log_level.upper()),
+        )
 
 
 @app.command(epilog="Examples: headrace sql; headrace sql -c 'SHOW PIPELINES' --format json; headrace sql -f more.sql")
@@ -150,6 +174,26 @@ def top(server: Server = None, state_dir: StateDir = Path(".headrace"), verbose:
         from headrace.watching import watch
 
         watch(server, state_dir)
+
+
+@app.command(epilog="Examples: headrace logs -n 200; headrace logs --state-dir /data/state")
+def logs(
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines to show.")] = 50,
+    state_dir: StateDir = Path(".headrace"),
+    verbose: Verbose = False,
+) -> None:
+    """Show the newest log lines of a state directory, also after a crash, and where its log files are."""
+    with _reported(verbose):
+        from headrace.logs import FILES, last_lines
+
+        if not state_dir.is_dir():
+            raise MissingFile(f"there is no directory {state_dir}", advice="Name one with --state-dir.")
+        found = last_lines(state_dir, lines)
+        for line in found:
+            print(line)
+        for name, what in FILES.items():
+            if (state_dir / name).exists():
+                print(f"{state_dir / name}: {what}", file=sys.stderr)
 
 
 @app.command(epilog="Example: headrace check app.sql")

@@ -7,6 +7,7 @@ notice thread never take it: they leave chores.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -30,6 +31,7 @@ from headrace.errors import (
 )
 from headrace.exclusive import Exclusive
 from headrace.ingress.service import GatewayService
+from headrace.logs import code_of, facts
 from headrace.program import PipelineDef, StreamDef
 from headrace.published import Published, end_of, noting, weightiest
 from headrace.reserve import Reserve
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 # How long a DROP or STOP NOW waits for the epoch in flight before that is given up, and run again without what left.
 STUCK_SECONDS = 60.0
+_log = logging.getLogger(__name__)
 
 
 class Conductor:
@@ -441,16 +444,27 @@ class Conductor:
         """The next plan version does without the pipelines that failed; their error is kept."""
         with self.lock:
             self.require_open()
+            names = {p.run: p.name for p in self.catalog.running(stream)}
             if not self._change(transitions.failed(self.catalog, stream, failures)):
                 return
+        for run, reason in failures.items():
+            name = names.get(run, run)
+            noted = facts("pipeline_failed", code_of(reason), stream=stream, pipeline=name)
+            _log.error("pipeline %s failed: %s", name, reason, extra=noted)
         self.make_so({stream.lower()}, set(), start=False)
 
     def detach(self, stream: str, detached: Mapping[str, dict[str, str]]) -> None:
         """The next plan version writes no longer to the sinks that failed; their pipelines go on with the others."""
         with self.lock:
             self.require_open()
+            names = {p.run: p.name for p in self.catalog.running(stream)}
             if not self._change(transitions.detached(self.catalog, stream, detached)):
                 return
+        for run, sinks in detached.items():
+            for sink, reason in sinks.items():
+                name = names.get(run, run)
+                noted = facts("sink_detached", code_of(reason), stream=stream, pipeline=name, sink=sink)
+                _log.warning("pipeline %s goes on without sink %s: %s", name, sink, reason, extra=noted)
         self.make_so({stream.lower()}, set(), start=False)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from headrace.logs import code_of, facts
 from headrace.program import StreamDef
 from headrace.ring0.validity import policy_of
 from headrace.sources.badfiles import read_summary
-from headrace.status import pipeline_warning, stream_warning
+from headrace.status import StreamState, pipeline_warning, stream_warning
 
 if TYPE_CHECKING:
     from headrace.spark.summary import EpochSummary
@@ -27,12 +29,31 @@ class EpochLog:
         self._rejects = policy_of(stream) in ("skip", "dead_letter")
         self._warned: set[str] = set()
         self._files = read_summary(self._directory).count
+        self._query: tuple[StreamState, int] = ("stopped", 0)
+
+    def query(self, state: StreamState, problem: str, attempt: int) -> None:
+        """The query of the stream is in this state now. A failure is logged once."""
+        before, self._query = self._query, (state, attempt)
+        if before == self._query:
+            return
+        name, code = self._stream.name, code_of(problem)
+        if state == "retrying":
+            noted = facts("stream_retrying", code, stream=name, attempt=attempt)
+            _log.warning("stream %s failed and is started again (attempt %d): %s", name, attempt, problem, extra=noted)
+        elif state == "dead":
+            _log.error("stream %s is dead: %s", name, problem, extra=facts("stream_dead", code, stream=name))
+        elif state == "running" and before[0] == "retrying":
+            _log.info("stream %s runs again", name, extra=facts("stream_running", stream=name))
 
     def add(
-        self, summary: EpochSummary, names: Callable[[], Mapping[int, str]], dropped: Callable[[], int] = lambda: 0
+        self,
+        summary: EpochSummary,
+        names: Callable[[], Mapping[int, str]],
+        dropped: Callable[[], int] = lambda: 0,
+        phases: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """An epoch is committed. `names` gives the names of the pipelines in its plan, by instance, and `dropped` the
-        records that the gateway gave up; both are asked only when that is logged."""
+        records that the gateway gave up; both are asked only when that is logged. `phases` are its milliseconds."""
         progress, name = summary.progress, self._stream.name
         self._warn("", stream_warning(name, progress.rows, progress.rejected, progress.bad))
         known: Mapping[int, str] = {}
@@ -45,17 +66,32 @@ class EpochLog:
                 self._warn(str(instance), text)
         self._warn_of_files()
         if _log.isEnabledFor(logging.INFO):
-            _log.info("stream %s, epoch %d: %s", name, summary.epoch, "; ".join(_words(summary, known, dropped())))
+            noted = facts(
+                "epoch",
+                stream=name,
+                epoch=summary.epoch,
+                plan=summary.plan,
+                rows=summary.rows,
+                bytes=summary.bytes,
+                tasks=summary.tasks,
+                pipelines=len(known),
+                rejected=progress.rejected,
+                ms=round(sum(phases.values()), 1),
+                phases=dict(phases),
+            )
+            words, took = "; ".join(_words(summary, known, dropped())), sum(phases.values())
+            _log.info("stream %s, epoch %d in %.0f ms: %s", name, summary.epoch, took, words, extra=noted)
 
     def _warn(self, subject: str, text: str) -> None:
         if text and subject not in self._warned:
             self._warned.add(subject)
-            _log.warning(text)
+            _log.warning(text, extra=facts("bad_rows", stream=self._stream.name))
 
     def _warn_of_files(self) -> None:
         skipped = read_summary(self._directory)
         for path, why in skipped.newest[len(skipped.newest) - min(len(skipped.newest), skipped.count - self._files) :]:
-            _log.warning("stream %s left out %s: %s", self._stream.name, path, why)
+            noted = facts("file_left_out", code_of(why), stream=self._stream.name, path=path)
+            _log.warning("stream %s left out %s: %s", self._stream.name, path, why, extra=noted)
         self._files = skipped.count
 
 

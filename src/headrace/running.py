@@ -5,54 +5,61 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import headrace
 from headrace.checking import check_script
 from headrace.hub import Hub
 from headrace.interrupts import Interrupts
+from headrace.logs import TOLD, LogFormat, Logs, facts, logging_to
 from headrace.status import ALIVE, Waited
 from headrace.view.lines import closing_line, pipelines_line
 
 # How often a waiting run looks around: failures are told within this time; Ctrl-C is seen at once.
 _PAUSE = 0.2
+_log = logging.getLogger(__name__)
+Tell = Callable[[str], None]
 
 
 def run_script(
-    text: str, *, until_end: bool, state_dir: Path, master: str | None, verbose: bool, stop_limit: float
+    text: str,
+    *,
+    until_end: bool,
+    state_dir: Path,
+    master: str | None,
+    verbose: bool,
+    stop_limit: float,
+    log_format: LogFormat = "text",
 ) -> int:
     """Run `text` to its end or until Ctrl-C or SIGTERM; then epochs in flight have `stop_limit` seconds to finish.
     Returns the exit code: 0, or 1 when a pipeline failed on the way."""
     check_script(text, state_dir)  # all errors at once, before anything is made or started
-    with Interrupts() as interrupts, logged(verbose):
+    level = logging.INFO if verbose else logging.WARNING
+    with Interrupts() as interrupts, logging_to(log_format, level, timed=False, told=TOLD) as logs:
         try:
-            return _run(text, interrupts, until_end, state_dir, master, verbose, stop_limit)
+            return _run(text, interrupts, logs, until_end, state_dir, master, verbose, stop_limit)
         except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
             print("ended while starting", file=sys.stderr)
             return 0
 
 
-@contextmanager
-def logged(verbose: bool) -> Iterator[None]:
-    """Show what headrace logs on standard error: warnings, and with `verbose` a line per epoch."""
-    handler, logger = logging.StreamHandler(), logging.getLogger("headrace")
-    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-    before = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO if verbose else logging.WARNING)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.level, logger.propagate = before
+def teller(logs: Logs) -> Tell:
+    """How the command tells its user something on standard error: as it is, or as a log line in JSON."""
+
+    def tell(text: str) -> None:
+        if logs.form == "json":
+            _log.warning(text, extra=facts("told"))
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _run(
     text: str,
     interrupts: Interrupts,
+    logs: Logs,
     until_end: bool,
     state_dir: Path,
     master: str | None,
@@ -60,6 +67,7 @@ def _run(
     stop_limit: float,
 ) -> int:
     with headrace.connect(state_dir, master=master, verbose=verbose) as hub:
+        logs.keep(hub.directory)
         interrupts.install()  # pipelines that go on have started Spark, which has taken SIGINT
         try:
             results = hub.sql(text)
@@ -70,41 +78,45 @@ def _run(
         for name, stream in hub.streams.items():
             for address in stream.addresses():
                 print(f"stream {name} listens on {address}", flush=True)
-        failed = _Watch(hub, interrupts).wait(until_end)
-        hub.drain(stop_limit, report_wait)
-        report_closing(hub)
+        tell = teller(logs)
+        failed = _Watch(hub, interrupts, tell if logs.form == "text" else _nothing).wait(until_end)
+        hub.drain(stop_limit, lambda waited: report_wait(waited, tell))
+        report_closing(hub, tell)
     return 1 if failed else 0
 
 
-def report_closing(hub: Hub) -> None:
+def _nothing(text: str) -> None:
+    """Failures are in the log already."""
+
+
+def report_closing(hub: Hub, tell: Tell) -> None:
     """The last words: what came in and out, what was lost, and what somebody should look at."""
     streams = [stream.status() for stream in hub.streams.values()]
     pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
     for stream in streams:
         if stream.epoch >= 0:
-            print(closing_line(stream), file=sys.stderr)
+            tell(closing_line(stream))
     if pipelines:
-        print(pipelines_line(pipelines), file=sys.stderr)
+        tell(pipelines_line(pipelines))
     for warning in (w for found in (*(s.warnings for s in streams), *(p.warnings for p in pipelines)) for w in found):
-        print(f"warning: {warning}", file=sys.stderr)
-    sys.stderr.flush()
+        tell(f"warning: {warning}")
 
 
-def report_wait(waited: Waited) -> None:
+def report_wait(waited: Waited, tell: Tell) -> None:
     """What the shutdown waited for."""
     what = f"epoch {waited.epoch} of stream {waited.stream}"
     if waited.done:
         said = f"{what} is committed; waited {waited.seconds:.1f} s for it"
     else:
         said = f"{what} was still running after {waited.seconds:.1f} s and was given up; the next run repeats it"
-    print(said, file=sys.stderr, flush=True)
+    tell(said)
 
 
 class _Watch:
     """Waits as `headrace run` promises, and tells of every failure once."""
 
-    def __init__(self, hub: Hub, interrupts: Interrupts) -> None:
-        self._hub, self._asked = hub, interrupts.asked
+    def __init__(self, hub: Hub, interrupts: Interrupts, tell: Tell) -> None:
+        self._hub, self._asked, self._tell = hub, interrupts.asked, tell
         self._told: set[str] = set()
         self._detached: set[tuple[str, str]] = set()
         self._ill: dict[str, str] = {}
@@ -128,11 +140,11 @@ class _Watch:
         for status in statuses:
             if status.state == "failed" and status.name not in self._told:
                 self._told.add(status.name)
-                print(f"pipeline {status.name} failed: {status.error}", file=sys.stderr, flush=True)
+                self._tell(f"pipeline {status.name} failed: {status.error}")
             for sink, reason in status.detached.items():
                 if (status.name, sink) not in self._detached:
                     self._detached.add((status.name, sink))
-                    print(f"pipeline {status.name} goes on without sink {sink}: {reason}", file=sys.stderr, flush=True)
+                    self._tell(f"pipeline {status.name} goes on without sink {sink}: {reason}")
         wanted = sorted({s.stream for s in statuses if s.state in ALIVE})
         left = [name for name in wanted if not self._dead(name)]
         if wanted and not left:
@@ -154,7 +166,7 @@ class _Watch:
             self._died = True
             said = f"stream {stream} is dead: {problem}"
         if said:
-            print(said, file=sys.stderr, flush=True)
+            self._tell(said)
         return state == "dead"
 
 

@@ -274,7 +274,8 @@ class StreamRuntime:
         return self._watch.in_flight(doing, self._values["max_latency"] / 1e6)
 
     def _wake(self) -> None:
-        problem = self.keeper.problem
+        problem, retrying = self.keeper.problem, self.keeper.retrying
+        self._log.query(self.state, self.problem, 0 if retrying is None else retrying.attempt)
         if problem is not None:
             self.acks.fail(self._stream_failed(problem))
         self._watch.wake()
@@ -421,6 +422,8 @@ class StreamRuntime:
         """A notice from the planning process."""
         self._watch.on_notice(notice)
         self.keeper.well()
+        if self.state == "running":
+            self._log.query("running", "", 0)
 
     def _epoch_done(self, summary: EpochSummary) -> None:
         if summary.barrier.kind != EPOCH.name:
@@ -432,6 +435,7 @@ class StreamRuntime:
             summary,
             lambda: {i: p.name for i, p in self.plans.load(summary.plan).known.items()},
             self._intake.dropped,
+            self._history.phases,
         )
         self._owed.seen(summary.barrier, summary.epoch, summary.progress.debts)
         verdict = self._history.judge(summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,8 @@ from headrace.checking import check_script
 from headrace.errors import UnreadableFile
 from headrace.hub import open_hub
 from headrace.interrupts import Interrupts
-from headrace.running import logged, report_closing, report_wait
+from headrace.logs import LogFormat, facts, logging_to
+from headrace.running import report_closing, report_wait, teller
 from headrace.service.guard import Access
 from headrace.service.server import HubServer
 
@@ -53,16 +55,34 @@ def _token(file: Path | None, variable: str) -> str | None:
     return found
 
 
+_log = logging.getLogger(__name__)
+
+
 def serve_hub(
-    text: str | None, address: Address, *, state_dir: Path, master: str | None, verbose: bool, stop_limit: float
+    text: str | None,
+    address: Address,
+    *,
+    state_dir: Path,
+    master: str | None,
+    verbose: bool,
+    stop_limit: float,
+    log_format: LogFormat = "text",
+    log_level: int = logging.INFO,
 ) -> None:
     """Run `text` if there is any, then serve until Ctrl-C or SIGTERM. Epochs in flight have `stop_limit` seconds."""
     if text is not None:
         check_script(text, state_dir)
-    with Interrupts() as interrupts, logged(verbose), open_hub(state_dir, master=master, verbose=verbose) as hub:
+    with (
+        Interrupts() as interrupts,
+        logging_to(log_format, log_level, timed=True) as logs,
+        open_hub(state_dir, master=master, verbose=verbose) as hub,
+    ):
+        logs.keep(hub.directory)
+        tell = teller(logs)
         server = HubServer(hub, hub.directory, address.access, (address.host, address.port))
         hub.on_close(server.close)
         print(f"serving {state_dir} on {server.address}", flush=True)
+        _log.info("serving %s on %s", state_dir, server.address, extra=facts("serving", address=server.address))
         interrupts.install()  # pipelines that continue have started Spark, which has taken SIGINT
         if text is not None:
             try:
@@ -73,5 +93,6 @@ def serve_hub(
                 print(result.render(), flush=True)
         while not interrupts.asked.wait(1.0):
             interrupts.install()  # a statement of a client may have started Spark
-        hub.drain(stop_limit, report_wait)
-        report_closing(hub)
+        _log.info("stopping: epochs in flight have %g s to finish", stop_limit, extra=facts("stopping"))
+        hub.drain(stop_limit, lambda waited: report_wait(waited, tell))
+        report_closing(hub, tell)

@@ -7,11 +7,10 @@ statement, which takes effect as a whole or not at all.
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import asdict
 from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -34,6 +33,7 @@ from headrace.errors import (
     UnknownSink,
     UnknownStream,
 )
+from headrace.logs import facts
 from headrace.service import models
 from headrace.service.metrics import exposition
 from headrace.service.problems import MEDIA_TYPE, Problem, problem_of
@@ -59,6 +59,7 @@ PAGE_HEADERS = {
 ARROW = "application/vnd.apache.arrow.stream"
 MAX_ROWS = 10_000
 MAX_WAIT = 600.0
+_log = logging.getLogger(__name__)
 _KINDS: dict[type[Statement], str] = {CreateStream: "stream", CreateSink: "sink", CreatePipeline: "pipeline"}
 
 Limit = Annotated[int, Query(ge=1, le=MAX_ROWS, description="rows at most")]
@@ -219,7 +220,7 @@ class Routes:
             if last is None or last > newest.id:  # a first visit, or a hub that was started again
                 last = newest.id - 1
             for sample in self._sampler.after(last):
-                yield f"id: {sample.id}\nevent: sample\ndata: {json.dumps(asdict(sample))}\n\n"
+                yield sample.event
                 last = sample.id
             if once:
                 return
@@ -426,7 +427,11 @@ def _respond(error: HeadraceError) -> JSONResponse:
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HeadraceError)
-    return _respond(error)
+    answer = _respond(error)
+    if answer.status_code >= 500:
+        noted = facts("request_failed", error.code, method=request.method, path=request.url.path)
+        _log.warning("%s %s: %s", request.method, request.url.path, error.message, extra=noted)
+    return answer
 
 
 async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
@@ -451,4 +456,7 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_defect(request: Request, error: Exception) -> JSONResponse:
-    return _respond(InternalError(f"{type(error).__name__}: {error}", advice="Please report this."))
+    noted = facts("request_failed", InternalError.code, method=request.method, path=request.url.path)
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error, extra=noted)
+    advice = "This should not happen. The log of the hub has the stack trace: headrace logs shows it."
+    return _respond(InternalError(f"{type(error).__name__}: {error}", advice=advice))

@@ -101,6 +101,7 @@ class HubServer:
             Guard(make_app(self._hub), self._access),
             log_config=None,
             access_log=False,
+            log_level="critical",  # what goes wrong in a request is logged by the API
             lifespan="off",
             limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=30,

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from headrace.durable import private_opener
 from headrace.errors import SessionMismatch, SparkNotStarted
 from headrace.java import find_java
+from headrace.logs import keep_previous
 from headrace.program import Meaning
 from headrace.spark import archive
 from headrace.spark.python import worker_python
@@ -177,6 +178,8 @@ def start(master: str | None, log: Path | None, meaning: Meaning, java_options: 
     settings["spark.driver.extraJavaOptions"] = " ".join(java)
     for key, value in settings.items():
         builder = builder.config(key, value)
+    if log is not None:
+        keep_previous(log)
     with errors_to(log):
         try:
             spark = builder.getOrCreate()
