@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from importlib import resources
@@ -19,6 +19,7 @@ import pyarrow as pa
 from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from pydantic import JsonValue
 from starlette.exceptions import HTTPException
 
 import headrace
@@ -43,6 +44,7 @@ from headrace.sql import CreatePipeline, CreateSink, CreateStream, Statement, pa
 
 if TYPE_CHECKING:
     from headrace.hub import Hub
+    from headrace.objects import Stream
 
 # The live page: path -> file and media type.
 ASSETS = {
@@ -171,7 +173,24 @@ class Routes:
                 operation_id=f"drop_{what}",
             )
         add("/streams/{name}/sync", self.sync, methods=["POST"], tags=["streams"], summary="Wait for an epoch")
-        add("/streams/{name}/dead-letters", self.dead_letters, methods=["GET"], tags=["streams"], summary="Bad records")
+        add("/streams/{name}/flush", self.flush, methods=["POST"], tags=["streams"], summary="Make output durable")
+        add("/streams/{name}/ping", self.ping, methods=["POST"], tags=["streams"], summary="Its newest epoch")
+        add(
+            "/streams/{name}/ingress",
+            self.ingress,
+            methods=["GET"],
+            tags=["streams"],
+            summary="What its gateway counts",
+        )
+        add(
+            "/streams/{name}/dead-letters",
+            self.dead_letters,
+            methods=["GET"],
+            tags=["streams"],
+            summary="Bad records",
+            response_model=models.Rows,
+            responses={200: {"content": {ARROW: {}}}},
+        )
         add("/pipelines/{name}/start", self.start, methods=["POST"], tags=["pipelines"], summary="Start a pipeline")
         add("/pipelines/{name}/stop", self.stop, methods=["POST"], tags=["pipelines"], summary="Stop a pipeline")
         add("/pipelines/{name}/explain", self.explain_one, methods=["GET"], tags=["pipelines"], summary="Its plan")
@@ -216,7 +235,7 @@ class Routes:
 
     async def _events(self, request: Request, last: int | None, once: bool) -> AsyncIterator[str]:
         while not await request.is_disconnected():
-            newest = await anyio.to_thread.run_sync(self._sampler.latest)
+            newest = self._sampler.fresh() or await anyio.to_thread.run_sync(self._sampler.latest)
             if last is None or last > newest.id:  # a first visit, or a hub that was started again
                 last = newest.id - 1
             for sample in self._sampler.after(last):
@@ -248,6 +267,7 @@ class Routes:
             addresses=handle.addresses(),
             create_sql=created.render(),
             status=models.status_json(handle.status()),
+            totals=models.status_json(handle.totals()),
         )
 
     def list_sinks(self) -> list[models.SinkInfo]:
@@ -315,23 +335,38 @@ class Routes:
 
         return drop
 
-    def sync(self, name: str, timeout: Wait = 60) -> dict[str, int]:
+    def sync(self, name: str, timeout: Wait = 60) -> models.Epoch:
         """Returns the epoch, when every row read before the call is in the sinks."""
-        self.get_stream(name)
+        return self._awaited(name, timeout, lambda stream: stream.sync(timeout))
+
+    def flush(self, name: str, timeout: Wait = 60) -> models.Epoch:
+        """Returns the newest epoch, when all that the sinks and the gateway were given is durable."""
+        return self._awaited(name, timeout, lambda stream: stream.flush(timeout))
+
+    def ping(self, name: str) -> models.Epoch:
+        """Asks the committer, past the rows, for its newest epoch."""
+        return models.Epoch(epoch=self._stream(name).ping())
+
+    def _awaited(self, name: str, timeout: float, act: Callable[[Stream], int]) -> models.Epoch:
+        stream = self._stream(name)
         try:
-            return {"epoch": self._hub.streams[self._stream_name(name)].sync(timeout)}
+            return models.Epoch(epoch=act(stream))
         except TimeoutError:
             raise StopTimeout(f"no epoch of {name} was committed in {timeout:g} s", advice="Try again.") from None
 
-    def dead_letters(self, name: str, limit: Limit = 100) -> models.Rows:
-        self.get_stream(name)
-        return models.newest(self._hub.streams[self._stream_name(name)].dead_letters(), limit)
+    def ingress(self, name: str) -> dict[str, JsonValue]:
+        """Addresses and counters of a pushed stream that runs; empty for others."""
+        return {key: models.plain(value) for key, value in self._stream(name).ingress().items()}
 
-    def _stream_name(self, name: str) -> str:
+    def dead_letters(self, name: str, limit: Limit = 100, accept: Annotated[str, Header()] = "application/json") -> Any:
+        """As JSON, or as an Arrow stream. 404 when the stream's `dead_letter_sink` is no memory sink."""
+        return _table(self._stream(name).dead_letters(), limit, accept)
+
+    def _stream(self, name: str) -> Stream:
         found = self._hub.catalog.stream(name)
         if found is None:
             raise UnknownStream(f"there is no stream {name}", name=name)
-        return found.name
+        return self._hub.streams[found.name]
 
     # --- one pipeline -----------------------------------------------------------------------------
 
@@ -373,10 +408,7 @@ class Routes:
     ) -> Any:
         """As JSON, or as an Arrow stream when the client accepts `application/vnd.apache.arrow.stream`."""
         self._require_pipeline(name)
-        table = self._hub.pipelines[self._hub.record(name).definition.name].results(sink)
-        if ARROW in accept:
-            return Response(_arrow(table.slice(max(0, table.num_rows - limit))), media_type=ARROW)
-        return models.newest(table, limit)
+        return _table(self._hub.pipelines[self._hub.record(name).definition.name].results(sink), limit, accept)
 
     def _require_pipeline(self, name: str) -> None:
         if self._hub.catalog.pipeline(name) is None:
@@ -403,6 +435,12 @@ def _asset(path: str) -> Any:
         return Response(body, media_type=media_type, headers=PAGE_HEADERS)
 
     return serve
+
+
+def _table(table: pa.Table, limit: int, accept: str) -> Any:
+    if ARROW in accept:
+        return Response(_arrow(models.fitting(table, limit, newest=True)), media_type=ARROW)
+    return models.newest(table, limit)
 
 
 def _arrow(table: pa.Table) -> bytes:

@@ -26,7 +26,7 @@ from headrace import errors
 from headrace.errors import HeadraceError, HubUnreachable, PipelineFailed, Span, StreamFailed
 from headrace.results import Result
 from headrace.service.server import SOCKET_NAME, SocketPath
-from headrace.status import ALIVE, Change, Gap, PipelineStatus, StreamStatus, Traffic
+from headrace.status import ALIVE, Change, Gap, PipelineStatus, SinkTotals, StreamStatus, StreamTotals, Traffic
 
 ARROW = "application/vnd.apache.arrow.stream"
 _T = TypeVar("_T")
@@ -105,6 +105,13 @@ class RemoteHub:
         """Take a savepoint of one stream, or of all; its path on the hub's machine."""
         return Path(self._json("POST", "/api/v1/savepoints", json={"name": name, "stream": stream})["path"])
 
+    def savepoints(self) -> list[Path]:
+        """The savepoints in the hub's state directory, by name; paths on the hub's machine."""
+        return [Path(s["path"]) for s in self._json("GET", "/api/v1/savepoints")]
+
+    def _repr_html_(self) -> str:
+        return "".join(result._repr_html_() for result in self.sql("SHOW STREAMS; SHOW PIPELINES"))
+
     def events(self, last: int | None = None) -> Iterator[dict[str, Any]]:
         """Live samples of all statuses, one a second, without end."""
         headers = {"Last-Event-ID": str(last)} if last is not None else {}
@@ -134,6 +141,10 @@ class RemoteHub:
 
     def _json(self, method: str, path: str, **arguments: Any) -> Any:
         return self._request(method, path, **arguments).json()
+
+    def _table(self, path: str, parameters: dict[str, str]) -> pa.Table:
+        answer = self._request("GET", path, params={"limit": 10_000, **parameters}, headers={"Accept": ARROW})
+        return pa.ipc.open_stream(answer.content).read_all()
 
     def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
@@ -172,9 +183,33 @@ class RemoteStream:
         """Where a pushed stream receives bytes now."""
         return list(self._hub._json("GET", self._path)["addresses"])
 
+    def ingress(self) -> dict[str, Any]:
+        """What the gateway says of a pushed stream; empty for others, and while the stream does not run."""
+        return dict(self._hub._json("GET", f"{self._path}/ingress"))
+
+    def totals(self) -> StreamTotals:
+        """Epochs, their phases and the sinks since the hub was opened."""
+        found = self._hub._json("GET", self._path)["totals"]
+        return StreamTotals(**found | {"sinks": {name: SinkTotals(**s) for name, s in found["sinks"].items()}})
+
     def sync(self, timeout: float = 60.0) -> int:
         """Wait until everything read before the call is in the sinks; the epoch."""
         return int(self._hub._json("POST", f"{self._path}/sync", params={"timeout": timeout})["epoch"])
+
+    def flush(self, timeout: float = 60.0) -> int:
+        """Wait until all that the sinks and the gateway were given is durable; the newest epoch then."""
+        return int(self._hub._json("POST", f"{self._path}/flush", params={"timeout": timeout})["epoch"])
+
+    def ping(self) -> int:
+        """Ask the committer, past the rows, for its newest epoch."""
+        return int(self._hub._json("POST", f"{self._path}/ping")["epoch"])
+
+    def dead_letters(self) -> pa.Table:
+        """The newest rejected records, when the stream's `dead_letter_sink` is a memory sink."""
+        return self._hub._table(f"{self._path}/dead-letters", {})
+
+    def _repr_html_(self) -> str:
+        return self.status()._repr_html_()
 
     def __repr__(self) -> str:
         return f"Stream({self.name})"
@@ -223,9 +258,10 @@ class RemotePipeline:
 
     def results(self, sink: str | None = None) -> pa.Table:
         """The newest rows of its memory sink as an Arrow table."""
-        parameters = {"limit": 10_000, **({"sink": sink} if sink else {})}
-        answer = self._hub._request("GET", f"{self._path}/results", params=parameters, headers={"Accept": ARROW})
-        return pa.ipc.open_stream(answer.content).read_all()
+        return self._hub._table(f"{self._path}/results", {"sink": sink} if sink else {})
+
+    def _repr_html_(self) -> str:
+        return self.status()._repr_html_()
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name})"

@@ -48,32 +48,43 @@ class Access:
     token: str | None = None
     read_only_token: str | None = None
     max_body_bytes: int = 4 << 20
+    # Requests at once. Statements may wait for epochs: they never take the places of those who only read.
     max_requests: int = 64
+    max_statements: int = 32
+    max_readers: int = 128
 
 
 class Guard:
-    """ASGI middleware that applies an `Access` to everything but the Unix socket."""
+    """ASGI middleware that applies an `Access`: the limits to all, the rest to everything but the Unix socket."""
 
     def __init__(self, app: App, access: Access) -> None:
         self._app, self._access = app, access
-        self._active = 0
+        self._active = {"requests": 0, "statements": 0, "readers": 0}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         refused = self._refusal(scope)
-        if refused is None and self._active >= self._access.max_requests and not _is_stream(scope):
-            refused = TooManyRequests("the hub is handling too many requests", advice="Try again soon.")
+        kind = "readers" if _is_stream(scope) else "requests" if _reads(scope) else "statements"
+        if refused is None:
+            refused = self._over_limit(kind)
         if refused is not None:
             await _answer(send, refused)
             return
-        counted = not _is_stream(scope)
-        self._active += counted
+        self._active[kind] += 1
         try:
             await self._with_limited_body(scope, receive, send)
         finally:
-            self._active -= counted
+            self._active[kind] -= 1
+
+    def _over_limit(self, kind: str) -> HeadraceError | None:
+        limit: int = getattr(self._access, f"max_{kind}")
+        others = self._active["statements"] if kind == "requests" else 0
+        if self._active[kind] + others < limit:
+            return None
+        what = "readers of live figures" if kind == "readers" else kind
+        return TooManyRequests(f"the hub serves at most {limit} {what} at once", advice="Try again soon.")
 
     def _refusal(self, scope: Scope) -> HeadraceError | None:
         headers = _headers(scope)
@@ -114,9 +125,8 @@ class Guard:
         sent = given.strip().encode() if scheme.lower() == "bearer" else b""
         if access.token is not None and hmac.compare_digest(sent, access.token.encode()):
             return None
-        reads = scope["method"] in _SAFE_METHODS or scope["path"] in _READ_ONLY_POSTS
         if access.read_only_token is not None and hmac.compare_digest(sent, access.read_only_token.encode()):
-            if reads:
+            if _reads(scope):
                 return None
             return ReadOnlyToken("this token may only read", advice="Use the full token.")
         return Unauthorized("a valid token is required", advice="Send it as `Authorization: Bearer TOKEN`.")
@@ -162,6 +172,10 @@ def is_unix(scope: Scope) -> bool:
     """True for a request on the Unix socket: uvicorn gives such a connection no server port."""
     server = scope.get("server")
     return server is not None and server[1] is None
+
+
+def _reads(scope: Scope) -> bool:
+    return scope["method"] in _SAFE_METHODS or scope["path"] in _READ_ONLY_POSTS
 
 
 def _is_stream(scope: Scope) -> bool:

@@ -1,11 +1,13 @@
 """Prometheus metrics of a hub: all of them are defined here, with their help texts. See docs/metrics.md.
 
 Values are read from status objects when they are asked for, so they agree with SHOW and DESCRIBE. Labels are names of
-streams, pipelines and reasons only, and at most `MAX_PIPELINES` pipelines are listed: cardinality is bounded.
+streams, pipelines, sinks, phases and reasons only, and at most `MAX_PIPELINES` pipelines, `MAX_STREAMS` streams and
+`MAX_SINKS` sinks are listed: cardinality is bounded.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.hub import Hub
     from headrace.objects import Pipeline, Stream
 
-MAX_PIPELINES = 1000
+MAX_PIPELINES, MAX_STREAMS, MAX_SINKS = 1000, 200, 1000
 # name -> (kind, help, attribute of StreamStatus)
 STREAM_METRICS = {
     "headrace_stream_running": ("gauge", "1 while the query of the stream runs.", "running"),
@@ -45,6 +47,29 @@ PIPELINE_METRICS = {
     "headrace_pipeline_groups": ("gauge", "Groups in its state.", "groups"),
     "headrace_pipeline_state_bytes": ("gauge", "Bytes of its state.", "state_bytes"),
 }
+# Of StreamTotals, with the labels `stream` and `sink`.
+SINK_METRICS = {
+    "headrace_sink_rows_total": ("counter", "Rows committed since the hub was opened.", "rows"),
+    "headrace_sink_commit_seconds_total": ("counter", "Time of its commits since the hub was opened.", "seconds"),
+    "headrace_sink_owed_epochs": ("gauge", "Epochs that it has promised and not shown yet.", "owed"),
+}
+# What the gateway counts for each class of origins (tcp, tcp_client, http), with the labels `stream` and `class`.
+GATEWAY_METRICS = {
+    "headrace_gateway_open_connections": ("gauge", "Connections that are open now.", "open"),
+    "headrace_gateway_connections_total": ("counter", "Connections that were opened.", "opened"),
+    "headrace_gateway_received_bytes_total": ("counter", "Bytes written to the journal.", "bytes"),
+    "headrace_gateway_requests_total": ("counter", "HTTP requests that were accepted.", "requests"),
+    "headrace_gateway_refused_total": ("counter", "Requests and connections that were refused.", "refused"),
+    "headrace_gateway_dropped_records_total": ("counter", "Records given up under overload.", "dropped_records"),
+    "headrace_gateway_dropped_bytes_total": ("counter", "Bytes given up under overload.", "dropped_bytes"),
+    "headrace_gateway_timeouts_total": ("counter", "Connections closed because they were idle or slow.", "timeouts"),
+    "headrace_gateway_errors_total": ("counter", "Connections that broke, and connects that failed.", "errors"),
+}
+JOURNAL_METRICS = {
+    "headrace_gateway_journal_bytes": ("gauge", "Bytes in the journal that no epoch has read.", "journal_bytes"),
+    "headrace_gateway_journal_limit_bytes": ("gauge", "Size at which backpressure begins.", "journal_limit"),
+    "headrace_gateway_pauses_total": ("counter", "How often the stream's senders were paused.", "pauses"),
+}
 
 
 class HubCollector:
@@ -58,13 +83,17 @@ class HubCollector:
         info = GaugeMetricFamily("headrace_build_info", "Always 1; the label is the version.", labels=["version"])
         info.add_metric([headrace.__version__], 1)
         yield info
-        yield from _streams(list(_statuses(self._hub.streams)))
+        streams = dict(list(self._hub.streams.items())[:MAX_STREAMS])
+        yield from _streams(list(_statuses(streams)))
+        yield from _epochs(streams)
+        yield from _gateway(streams)
         pipelines = list(_statuses(self._hub.pipelines))
         hidden = max(0, len(pipelines) - MAX_PIPELINES)
         yield GaugeMetricFamily(
             "headrace_pipelines_not_listed", "Pipelines beyond the limit of listed ones.", value=hidden
         )
         yield from _pipelines(pipelines[:MAX_PIPELINES])
+        yield _detached(pipelines)
 
 
 def exposition(hub: Hub) -> tuple[bytes, str]:
@@ -110,6 +139,61 @@ def _streams(statuses: list[object]) -> Iterator[Metric]:
         if s.watermark is not None:
             watermark.add_metric([s.name], s.watermark.timestamp())
     yield from (bad, decoded, epoch, watermark)
+
+
+def _epochs(streams: Mapping[str, Stream]) -> Iterator[Metric]:
+    """Epochs by phase, and the sinks that they are committed to."""
+    count = CounterMetricFamily("headrace_epoch_committed", "Epochs since the hub was opened.", labels=["stream"])
+    phases = CounterMetricFamily(
+        "headrace_epoch_phase_seconds", "Time of all epochs, by phase.", labels=["stream", "phase"]
+    )
+    sinks = {name: _family(name, kind, text, ["stream", "sink"]) for name, (kind, text, _) in SINK_METRICS.items()}
+    listed = 0
+    for name, stream in streams.items():
+        try:
+            totals = stream.totals()
+        except HeadraceError:  # dropped since it was listed
+            continue
+        count.add_metric([name], totals.epochs)
+        for phase, seconds in totals.phase_seconds.items():
+            phases.add_metric([name, phase], seconds)
+        for sink, found in list(totals.sinks.items())[: MAX_SINKS - listed]:
+            listed += 1
+            for metric, (_, _, attribute) in SINK_METRICS.items():
+                sinks[metric].add_metric([name, sink], float(getattr(found, attribute)))
+    yield from (count, phases, *sinks.values())
+
+
+def _gateway(streams: Mapping[str, Stream]) -> Iterator[Metric]:
+    """What the gateway says of pushed streams that run."""
+    classes = {n: _family(n, kind, text, ["stream", "class"]) for n, (kind, text, _) in GATEWAY_METRICS.items()}
+    journals = {n: _family(n, kind, text, ["stream"]) for n, (kind, text, _) in JOURNAL_METRICS.items()}
+    paused = GaugeMetricFamily("headrace_gateway_paused", "1 while senders are paused.", labels=["stream"])
+    for name, stream in streams.items():
+        try:
+            found = stream.ingress()
+        except HeadraceError:  # the gateway does not answer: /ready and the stream's status say so
+            continue
+        if not found:
+            continue
+        paused.add_metric([name], float(found.get("state") == "paused"))
+        for metric, (_, _, key) in JOURNAL_METRICS.items():
+            if found.get(key) is not None:
+                journals[metric].add_metric([name], float(found[key]))
+        for kind, counters in found.get("classes", {}).items():
+            for metric, (_, _, key) in GATEWAY_METRICS.items():
+                classes[metric].add_metric([name, kind], float(counters[key]))
+    yield from (*classes.values(), *journals.values(), paused)
+
+
+def _detached(statuses: list[object]) -> Metric:
+    found = Counter((p.stream, sink) for p in statuses if isinstance(p, PipelineStatus) for sink in p.detached)
+    family = GaugeMetricFamily(
+        "headrace_sink_detached_pipelines", "Pipelines that go on without this sink.", labels=["stream", "sink"]
+    )
+    for (stream, sink), count in found.most_common(MAX_SINKS):
+        family.add_metric([stream, sink], count)
+    return family
 
 
 def _pipelines(statuses: list[object]) -> Iterator[Metric]:

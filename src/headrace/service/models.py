@@ -15,7 +15,9 @@ from pydantic import BaseModel, Field, JsonValue
 from headrace.program import PipelineProgram
 from headrace.results import Result
 from headrace.schema import Schema
-from headrace.status import PipelineStatus, StreamStatus
+from headrace.status import PipelineStatus, StreamStatus, StreamTotals
+
+MAX_RESULT_BYTES = 16 << 20  # as Arrow; JSON is a few times larger
 
 
 class Sql(BaseModel):
@@ -87,6 +89,7 @@ class StreamInfo(BaseModel):
     addresses: list[str]
     create_sql: str
     status: dict[str, JsonValue]
+    totals: dict[str, JsonValue] = Field(description="epochs, seconds by phase and sinks since the hub was opened")
 
 
 class PipelineInfo(BaseModel):
@@ -99,6 +102,10 @@ class PipelineInfo(BaseModel):
     family: str | None = Field(description="window and keys; pipelines that have them in common share one pass")
     memory_sink: bool = Field(description="true when its results can be read here")
     status: dict[str, JsonValue]
+
+
+class Epoch(BaseModel):
+    epoch: int
 
 
 class SavepointInfo(BaseModel):
@@ -123,7 +130,7 @@ class Health(BaseModel):
     version: str
 
 
-def status_json(status: StreamStatus | PipelineStatus) -> dict[str, JsonValue]:
+def status_json(status: StreamStatus | PipelineStatus | StreamTotals) -> dict[str, JsonValue]:
     """A status object as JSON."""
     return {f.name: plain(getattr(status, f.name)) for f in dataclasses.fields(status)}
 
@@ -172,10 +179,18 @@ def rows_of(table: pa.Table) -> list[list[JsonValue]]:
     return [[plain(v) for v in row] for row in zip(*columns, strict=True)] if columns else []
 
 
+def fitting(table: pa.Table, limit: int, *, newest: bool) -> pa.Table:
+    """At most `limit` rows of a table, and no more than about `MAX_RESULT_BYTES` of them: the newest or the first."""
+    rows = min(limit, table.num_rows)
+    if table.nbytes > MAX_RESULT_BYTES:
+        rows = min(rows, max(1, table.num_rows * MAX_RESULT_BYTES // table.nbytes))
+    return table.slice(table.num_rows - rows) if newest else table.slice(0, rows)
+
+
 def newest(table: pa.Table, limit: int) -> Rows:
     """The newest `limit` rows of a table."""
-    total = table.num_rows
-    return Rows(columns=columns_of(table), rows=rows_of(table.slice(max(0, total - limit))), total=total)
+    kept = fitting(table, limit, newest=True)
+    return Rows(columns=columns_of(table), rows=rows_of(kept), total=table.num_rows)
 
 
 def statement_result(result: Result, limit: int) -> StatementResult:
@@ -183,6 +198,5 @@ def statement_result(result: Result, limit: int) -> StatementResult:
     table = result.table
     if table is None:
         return StatementResult(text=result.text, warnings=list(result.warnings))
-    return StatementResult(
-        columns=columns_of(table), rows=rows_of(table.slice(0, limit)), truncated=table.num_rows > limit
-    )
+    kept = fitting(table, limit, newest=False)
+    return StatementResult(columns=columns_of(table), rows=rows_of(kept), truncated=table.num_rows > kept.num_rows)

@@ -57,6 +57,12 @@ class Sampler:
                 self._taken_at = now
             return self._samples[-1]
 
+    def fresh(self) -> Sample | None:
+        """The newest sample if it is young enough. Never waits."""
+        if self._samples and time.monotonic() - self._taken_at < INTERVAL_SECONDS * 0.9:
+            return self._samples[-1]
+        return None
+
     def after(self, last: int) -> list[Sample]:
         """The samples after number `last` that are still kept, oldest first."""
         with self._lock:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SOCKET_NAME = "hub.sock"
 STOP_SECONDS = 5.0
 MAX_CONNECTIONS = 256
+SAMPLING_THREADS = 8
 
 
 class HubServer:
@@ -115,7 +116,14 @@ class HubServer:
             if self._closing.is_set():
                 return
             self._server = uvicorn.Server(config)
-        asyncio.run(self._server.serve(sockets=listeners))
+        asyncio.run(self._serve(self._server, listeners))
+
+    async def _serve(self, server: uvicorn.Server, listeners: list[socket.socket]) -> None:
+        from anyio.to_thread import current_default_thread_limiter
+
+        # A thread for every request that may run at once: those that wait for an epoch keep none from being answered.
+        current_default_thread_limiter().total_tokens = self._access.max_requests + SAMPLING_THREADS
+        await server.serve(sockets=listeners)
 
 
 class SocketPath:
