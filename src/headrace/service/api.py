@@ -235,7 +235,9 @@ class Routes:
 
     async def _events(self, request: Request, last: int | None, once: bool) -> AsyncIterator[str]:
         while not await request.is_disconnected():
-            newest = self._sampler.fresh() or await anyio.to_thread.run_sync(self._sampler.latest)
+            newest = self._sampler.fresh()
+            if newest is None:
+                newest = await anyio.to_thread.run_sync(self._sampler.latest)
             if last is None or last > newest.id:  # a first visit, or a hub that was started again
                 last = newest.id - 1
             for sample in self._sampler.after(last):
