@@ -144,7 +144,7 @@ function drawTotals() {
   const statuses = [...state.pipelines.values()].map((p) => p.status.state);
   const rows = [...state.streams.values()].reduce((sum, s) => sum + s.status.rows_per_s, 0);
   const failed = statuses.filter((s) => KINDS[s] === "bad").length;
-  const facts = [["streams", state.streams.size], ["pipelines", state.pipelines.size], ["rows/s", count(Math.round(rows))], ...(failed ? [["failed", failed]] : [])];
+  const facts = [[state.streams.size === 1 ? "stream" : "streams", state.streams.size], [state.pipelines.size === 1 ? "pipeline" : "pipelines", state.pipelines.size], ["rows/s", count(Math.round(rows))], ...(failed ? [["failed", failed]] : [])];
   redraw($("totals"), facts, () => facts.map(([what, value]) => element("div", {}, element("dt", {}, what), element("dd", {}, String(value)))));
 }
 
@@ -162,7 +162,7 @@ function drawStreams() {
 
 const PHASES = { planning: "planning", reading: "reading, decoding", ring0: "Ring 0", state: "shuffle, state", sinks: "sinks" };
 const CHARTS = [
-  { key: "rows", title: "Rows/s", series: (p) => [p.rows], show: (v) => count(v) },
+  { key: "rows", title: "Rows/s", series: (p) => [p.rows], show: (v) => count(Math.round(v)) },
   { key: "mb", title: "MB/s", series: (p) => [p.mb], show: (v) => v.toFixed(v < 10 ? 2 : 1) },
   { key: "phases", title: "Epoch time by phase", wide: true, stacked: true, names: Object.values(PHASES), colors: Object.keys(PHASES).map((k) => `--p-${k}`),
     series: (p) => Object.keys(PHASES).map((k) => (p.phases || {})[k] || 0), show: (v) => `${Math.round(v)} ms` },
@@ -354,8 +354,9 @@ function drawChart(figure, past) {
     pen.lineWidth = 1.8;
     pen.lineJoin = "round";
     pen.stroke();
-    if (lines === 1 && points.length > 1) {
-      pen.lineTo(x(points.length - 1), height); pen.lineTo(x(0), height);
+    const first = points.findIndex((p) => p[line] !== null);
+    if (lines === 1 && first >= 0) {
+      pen.lineTo(x(points.length - 1), height); pen.lineTo(x(first), height);
       pen.globalAlpha = 0.12; pen.fillStyle = ink; pen.fill(); pen.globalAlpha = 1;
     }
   }
@@ -515,7 +516,7 @@ async function drawDetail() {
   redraw(part("sql", "Statement"), p.sql, () => { const box = element("pre", { class: "out" }); box.append(...colored(p.sql)); return [box]; });
   redraw(part("plan"), p.status.instance, () => [planBox(p.name)]);
   const changes = (s.changes || []).slice(-6).reverse();
-  redraw(part("changes", "What happened"), changes, () => [element("ol", { class: "timeline" }, ...changes.map((c) => element("li", {}, element("time", {}, moment(c.at * 1000)), `${c.state}: ${c.reason.split("\n")[0]}`)))]);
+  redraw(part("changes", "What happened"), changes, () => [element("ol", { class: "timeline" }, ...changes.map((c) => element("li", {}, c.at ? element("time", {}, moment(c.at * 1000)) : null, [c.state, c.reason.split("\n")[0]].filter(Boolean).join(": "))))]);
   if (p.memory_sink) await drawResults(p);
 }
 
@@ -544,7 +545,9 @@ async function drawResults(p) {
 
 function resultTable(result, fresh = 0) {
   const numeric = result.columns.map((c) => /int|float|double|decimal/.test(c.type));
-  const cell = (v, tag, i) => element(tag, { class: numeric[i] ? "n" : "", title: typeof v === "string" && v.length > 40 ? v : null }, v === null ? "" : typeof v === "object" ? JSON.stringify(v) : String(v));
+  const times = result.columns.map((c) => /^timestamp/.test(c.type));
+  const text = (v, i) => (v === null ? "" : typeof v === "object" ? JSON.stringify(v) : times[i] ? String(v).replace("T", " ").replace("+00:00", "") : String(v));
+  const cell = (v, tag, i) => element(tag, { class: numeric[i] ? "n" : "", title: typeof v === "string" && v.length > 40 ? v : null }, tag === "th" ? v : text(v, i));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "rows" }, element("table", { class: "results" },
     element("thead", {}, element("tr", {}, ...result.columns.map((c, i) => cell(c.name, "th", i)))),
     element("tbody", {}, ...result.rows.map((row, n) => element("tr", { class: n < fresh ? "fresh" : "" }, ...row.map((v, i) => cell(v, "td", i)))))));
