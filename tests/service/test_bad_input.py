@@ -6,7 +6,6 @@ import json
 import logging
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -52,11 +51,9 @@ def test_a_client_that_disconnects_during_a_statement_leaves_it_whole_and_no_thr
 
     monkeypatch.setattr(served.mini.hub, "sql", slow)
     body = json.dumps({"text": PIPELINE}).encode()
-    head = (
-        f"POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    )
+    head = "POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", int(served.url.rsplit(":", 1)[1]))) as raw:
-        raw.sendall(head.encode() + b"\r\n\r\n" + body)
+        raw.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         assert begun.wait(30)
     assert httpx.get(f"{served.url}/ready").status_code == 200  # others are served meanwhile
     go_on.set()
@@ -75,6 +72,7 @@ def test_waiting_statements_take_no_place_from_readers_and_too_many_get_a_coded_
             for _ in range(2):
                 waiting.submit(httpx.post, f"{url}/api/v1/sql", json={"text": "SHOW SINKS"}, timeout=30)
             refused = until(lambda: _refused(f"{url}/api/v1/sql"), "the third statement is refused", 30)
+            assert refused is not None
             assert refused.json()["code"] == "TOO_MANY_REQUESTS"
             assert refused.headers["retry-after"] == "1"
             assert httpx.get(f"{url}/health").status_code == 200
@@ -101,7 +99,8 @@ def test_readers_of_live_figures_are_limited(mini: Mini) -> None:
     server = HubServer(mini.hub, mini.directory, Access(max_readers=1), bind=("127.0.0.1", 0))
     try:
         with httpx.stream("GET", f"{server.address}/api/v1/events") as first:
-            next(first.iter_lines())
+            lines = first.iter_lines()
+            next(lines)
             second = httpx.get(f"{server.address}/api/v1/events", params={"once": True})
             assert (second.status_code, second.json()["code"]) == (503, "TOO_MANY_REQUESTS")
         until(
@@ -204,7 +203,6 @@ def test_samples_have_what_the_page_shows_of_the_bridge(served: Served) -> None:
     served.mini.hub.sql("CREATE PIPELINE g INTO out AS SELECT b, count(*) AS n FROM s GROUP BY b EMIT CHANGES")
     put(served.directory.parent / "in" / "0.json", [json.dumps({"a": i, "b": f"b{i}"}) for i in range(3)])
     served.mini.drain()
-    time.sleep(0)
     text = httpx.get(f"{served.url}/api/v1/events", params={"once": True}).text
     found = json.loads(next(line[6:] for line in text.splitlines() if line.startswith("data: ")))
     stream = found["streams"]["s"]
