@@ -245,7 +245,14 @@ class StreamRuntime:
             "token": self._board.token,
         }
         query = StreamQuery(
-            engine, self.stream.name, self.directory, self.committer, options, ended, lambda: self._watch.planner
+            engine,
+            self.stream.name,
+            self.directory,
+            self.committer,
+            options,
+            ended,
+            lambda: self._watch.planner,
+            lambda: [p.name for p in parse_plan(self.plans.text(self.plans.current())).pipelines],
         )
         if epoch_limit(self._values, 0) is not None:
             threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()

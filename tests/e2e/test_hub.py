@@ -361,3 +361,15 @@ def test_a_large_file_is_cut_and_read_by_all_task_slots_in_one_epoch(place: Path
         assert hub.wait_until_end(90)
         assert hub.pipelines["p"].status().error == ""
         assert sum(n for _, n in rows_of(hub.pipelines["p"].results())) == copies * 20_000
+
+
+def test_jobs_in_sparks_web_interface_name_the_stream_and_its_pipelines(place: Path, spark: SparkSession) -> None:
+    with headrace.connect(place / "state", spark=spark) as hub:
+        hub.sql(
+            f"CREATE STREAM described ({COLUMNS}) WITH (source = 'files', format = 'json', path = '{place / 'in'}');"
+            "CREATE SINK kept WITH (type = 'memory'); CREATE PIPELINE named INTO kept AS SELECT id FROM described"
+        )
+        until(lambda: hub.pipelines["named"].results().num_rows == 100, "the rows are there")
+        jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+        told = [jobs.apply(i).description().getOrElse(None) for i in range(jobs.size())]
+    assert [text for text in told if text and text.startswith("headrace stream described, batch 0: named")]

@@ -15,6 +15,7 @@ import pytest
 from headrace.errors import StateInUse
 from headrace.streams.state_dir import StateDir
 from tests.e2e.support import put, until
+from tests.service.process import serving
 
 pytestmark = pytest.mark.spark
 
@@ -80,3 +81,31 @@ def test_a_terminal_adds_and_stops_pipelines_of_a_hub_that_another_process_serve
     )
     assert gone.returncode == 3
     assert "HUB_UNREACHABLE" in gone.stderr
+
+
+def test_a_killed_spark_is_a_coded_answer_then_runs_again_and_logs_and_jobs_tell_what_happened(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "app.sql").write_text(
+        f"CREATE STREAM s (a BIGINT, b STRING) WITH (source = 'files', format = 'json', path = '{tmp_path / 'in'}');"
+        "CREATE SINK out WITH (type = 'memory'); CREATE PIPELINE p INTO out AS SELECT a FROM s"
+    )
+    with serving(tmp_path, "--log-format", "json") as server:
+        until(lambda: server.get("/api/v1/pipelines"), "p is declared", 120)
+        jvm = json.loads((server.directory / "lock").read_text())["jvm"]
+        os.kill(jvm, signal.SIGKILL)
+        until(lambda: httpx.get(f"{server.url}/ready").status_code == 503, "the hub is not ready", 60)
+        assert "stream s" in server.get("/ready")["problems"][0]
+        answer = server.sql("CREATE PIPELINE q INTO out AS SELECT b FROM s")
+        assert answer.status_code == 200 or answer.json()["code"] != "INTERNAL_ERROR"
+        assert ("q" in {p["name"] for p in server.get("/api/v1/pipelines")}) == (answer.status_code == 200)
+        put(tmp_path / "in" / "0.json", ['{"a": 1}'])
+        until(lambda: server.get("/api/v1/pipelines/p/results")["total"] == 1, "Spark runs again", 120)
+        server.process.terminate()
+        assert server.process.wait(60) == 0
+        lines = [json.loads(line) for line in server.errors.splitlines() if line.startswith("{")]
+        assert [line for line in lines if line["event"] == "stream_retrying" and line["stream"] == "s"]
+        assert [line for line in lines if line["event"] == "epoch" and line["rows"] == 1]
+    shown = call(tmp_path / "state", "logs", "-n", "1000")
+    assert shown.returncode == 0
+    assert "stream_retrying" in shown.stdout
+    assert "headrace.log: " in shown.stderr

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # query is left alone: its commit hangs in a sink, and may not touch the stream any more when it comes back.
 PLANNER_SECONDS = 6.0
 STOP_SECONDS = 20.0
+NAMED = 8  # pipelines in a job's description
 _log = logging.getLogger(__name__)
 
 
@@ -46,7 +47,8 @@ class StreamQuery:
     """The running query of one stream. Start it once; after `stop` make a new one.
 
     `ended` is called in a thread of its own when the query ends, with the reason, or None when it was stopped.
-    `planner` tells the id of the planning process, if that is known.
+    `planner` tells the id of the planning process, if that is known. `members` gives the names of the pipelines in the
+    newest plan, for the descriptions of jobs.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class StreamQuery:
         options: dict[str, str],
         ended: Callable[[str | None], None],
         planner: Callable[[], int | None],
+        members: Callable[[], list[str]] = list,
     ) -> None:
         self._over = False
         checkpoint = directory / CHECKPOINT
@@ -74,6 +77,7 @@ class StreamQuery:
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             try:
+                batch.sparkSession.sparkContext.setJobDescription(description(name, batch_id, members()))
                 rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
                 sync_epoch(checkpoint, batch_id)
                 committer.commit(rows, self._require_current)
@@ -147,6 +151,12 @@ class StreamQuery:
             pass
         except Exception as problem:  # the JVM is gone, or its own time limit is over
             _log.info("stopping a query: %s", problem)
+
+
+def description(stream: str, batch: int, pipelines: list[str]) -> str:
+    """What Spark's web interface shows for the jobs of an epoch."""
+    named = ", ".join(pipelines[:NAMED]) + (f" and {len(pipelines) - NAMED} more" if len(pipelines) > NAMED else "")
+    return f"headrace stream {stream}, batch {batch}: {named or 'no pipeline'}"
 
 
 def _kill_planner(pid: int | None) -> None:

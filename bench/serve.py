@@ -1,0 +1,177 @@
+"""What clients of a served hub cost: a stream's rows/s without and with 50 clients, and how soon a pipeline joins.
+
+A real `headrace serve` process reads generated rows as fast as it can for eight windowed pipelines. Then 50 clients, in
+a process of their own, read for a minute: each follows the live figures, and asks for the status of a stream, of a
+pipeline and of the whole hub in turn, every 1 to 1.6 s. The figures before and after that minute are the yardstick:
+rows/s drift while the JVM warms up. Last, `POST /sql` adds pipelines to the running stream one by one; an epoch is
+the median that the stream's status told meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench.report import Report, environment, main
+
+CLIENTS, JOINS = 50, 15
+WARM, MEASURED = 30.0, 60.0
+PIPELINES = 8
+
+
+@contextmanager
+def serving(work: Path) -> Iterator[str]:
+    """A hub whose stream is never idle."""
+    pipelines = "".join(
+        f"CREATE PIPELINE p{i} INTO out AS SELECT device, count(*) AS n, avg(temp) AS mean FROM s "
+        f"WHERE hum > {i} GROUP BY window(ts, '10 seconds'), device;"
+        for i in range(PIPELINES)
+    )
+    (work / "app.sql").write_text(
+        "CREATE STREAM s (device STRING, ts TIMESTAMP, temp DOUBLE, hum DOUBLE, volt DOUBLE, status STRING, "
+        "WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS) WITH (source = 'generator', format = 'json', "
+        "max_epoch_bytes = '16MB'); CREATE SINK out WITH (type = 'memory', max_rows = '1000');" + pipelines
+    )
+    command = [sys.executable, "-m", "headrace.cli", "serve", str(work / "app.sql"), "--port", "0"]
+    command += ["--state-dir", str(work / "state"), "--log-level", "warning"]
+    with open(work / "errors", "w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1]
+    finally:
+        process.terminate()
+        process.wait(120)
+
+
+def status(url: str) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"{url}/api/v1/streams/s", timeout=60).json()["status"]
+    return found
+
+
+def rate(url: str, seconds: float) -> tuple[float, float]:
+    """Rows/s over about this time, from one committed epoch to another, and the median of an epoch in ms."""
+    first, began, epochs = _next_epoch(url)
+    while time.perf_counter() - began < seconds:
+        time.sleep(0.2)
+        found = status(url)
+        if found["epoch_ms"] is not None:
+            epochs[found["epoch"]] = found["epoch_ms"]
+    last, ended, more = _next_epoch(url)
+    return (last - first) / (ended - began), statistics.median((epochs | more).values())
+
+
+def _next_epoch(url: str) -> tuple[int, float, dict[int, float]]:
+    """Wait for the next commit: the rows so far, and when that was."""
+    before = status(url)["epoch"]
+    while (found := status(url))["epoch"] == before:
+        time.sleep(0.02)
+    return found["rows"], time.perf_counter(), {found["epoch"]: found["epoch_ms"] or 0.0}
+
+
+def clients(url: str, seconds: float, answers: Any) -> None:
+    """Runs in a process of its own: puts (requests, events, errors) when it is done."""
+    answers.put(asyncio.run(_read(url, seconds)))
+
+
+async def _read(url: str, seconds: float) -> tuple[int, int, list[str]]:
+    end, counts, errors = time.monotonic() + seconds, [0, 0], list[str]()
+
+    async def follow(http: httpx.AsyncClient) -> None:
+        async with http.stream("GET", "/api/v1/events") as answer:
+            if answer.status_code != 200:
+                errors.append(f"events: {answer.status_code}")
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    json.loads(line[6:])
+                    counts[1] += 1
+                if time.monotonic() > end:
+                    return
+
+    async def ask(http: httpx.AsyncClient, number: int) -> None:
+        paths = ("/api/v1/streams/s", f"/api/v1/pipelines/p{number % PIPELINES}", "/ready")
+        while time.monotonic() < end:
+            answer = await http.get(paths[counts[0] % len(paths)])
+            counts[0] += 1
+            if answer.status_code != 200:
+                errors.append(f"{answer.url}: {answer.status_code}")
+            await asyncio.sleep(1.0 + number % 7 / 10)
+
+    async def one(number: int) -> None:
+        await asyncio.sleep(number / CLIENTS)
+        try:
+            async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as http:
+                await asyncio.gather(follow(http), ask(http, number))
+        except httpx.HTTPError as problem:
+            errors.append(f"{type(problem).__name__}: {problem}")
+
+    await asyncio.gather(*(one(i) for i in range(CLIENTS)))
+    return counts[0], counts[1], errors
+
+
+def joins(url: str, count: int) -> list[float]:
+    """Seconds of each `POST /sql` that adds a pipeline to the running stream."""
+    found = []
+    for i in range(count):
+        text = f"CREATE PIPELINE j{i} INTO out AS SELECT device, volt FROM s WHERE volt > {1000 + i}"
+        began = time.perf_counter()
+        httpx.post(f"{url}/api/v1/sql", json={"text": text}, timeout=120).raise_for_status()
+        found.append(time.perf_counter() - began)
+        time.sleep(0.37)  # at another moment of an epoch each time
+    return found
+
+
+def measure(say: Callable[[str], None]) -> Report:
+    report = Report(facts=environment("pyspark", "duckdb", "fastapi", "uvicorn"))
+    quick = "--quick" in sys.argv
+    warm, measured, added = (10.0, 10.0, 5) if quick else (WARM, MEASURED, JOINS)
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch, serving(Path(scratch)) as url:
+        while httpx.get(f"{url}/ready", timeout=60).status_code != 200 or status(url)["epoch"] < 1:
+            time.sleep(0.5)
+        time.sleep(warm)
+        before, _ = rate(url, measured / 2)
+        say(f"without clients: {before:,.0f} rows/s")
+        answers: Any = multiprocessing.get_context("spawn").SimpleQueue()
+        readers = multiprocessing.get_context("spawn").Process(target=clients, args=(url, measured + 5, answers))
+        readers.start()
+        time.sleep(3)
+        between, _ = rate(url, measured)
+        requests, events, errors = answers.get()
+        readers.join()
+        say(
+            f"with {CLIENTS} clients: {between:,.0f} rows/s; {requests} requests, {events} events, {len(errors)} errors"
+        )
+        after, epoch = rate(url, measured / 2)
+        say(f"without clients again: {after:,.0f} rows/s, {epoch:.0f} ms an epoch")
+        times = joins(url, added)
+        _, epoch_with = rate(url, measured / 4)
+    joined, longer = statistics.median(times), max(epoch, epoch_with) / 1000
+    say(f"a pipeline joined in {joined:.2f} s (median of {added}); an epoch took {longer:.2f} s")
+    report.facts |= {
+        "rows_per_s": {"before": round(before), "with_clients": round(between), "after": round(after)},
+        "requests": requests,
+        "events": events,
+        "errors": errors[:5],
+        "epoch_ms": round(longer * 1000),
+        "join_seconds": [round(t, 3) for t in times],
+    }
+    report.require("errors of 50 clients", len(errors), 0, "at most")
+    report.require("rows/s with 50 clients / without", between / statistics.mean([before, after]), 0.9, "at least")
+    report.require("POST /sql that adds a pipeline, p50 in epochs", joined / longer, 1.5, "at most")
+    return report
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", measure)
