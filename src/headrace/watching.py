@@ -1,4 +1,4 @@
-"""`headrace top`: the live view of a hub that another process owns."""
+"""`headrace top`: the live view of a hub that another process owns, or the last facts of one that nobody runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.live import Live
 
 from headrace.errors import HubUnreachable
 from headrace.service.client import RemoteHub, statuses
+from headrace.service.offline import OfflineHub
 from headrace.view.lines import pipelines_line, stream_line
 from headrace.view.live import draw
 
@@ -17,7 +18,13 @@ from headrace.view.live import draw
 def watch(server: str | None, state_dir: Path, console: Console | None = None, limit: int | None = None) -> None:
     """Redraw once a second until Ctrl-C, or `limit` times. In a pipe, print lines instead. Raises HubUnreachable."""
     out = console or Console()
-    hub = RemoteHub(server if server is not None else state_dir)
+    try:
+        hub = RemoteHub(server if server is not None else state_dir)
+    except HubUnreachable:
+        if server is not None:
+            raise
+        _show_last(state_dir, out)
+        return
     live = Live(console=out, auto_refresh=False) if out.is_terminal else None
     shown = 0
     last: int | None = None
@@ -45,3 +52,18 @@ def watch(server: str | None, state_dir: Path, console: Console | None = None, l
         finally:
             if live is not None:
                 live.stop()
+
+
+def _show_last(state_dir: Path, out: Console) -> None:
+    """What a state directory says that no process owns. Raises MissingFile when it is none."""
+    hub = OfflineHub(state_dir)
+    streams = [stream.status() for stream in hub.streams.values()]
+    pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
+    note = f"no process runs the hub in {state_dir}: this is from its last run"
+    if out.is_terminal:
+        out.print(draw(streams, pipelines, note))
+        return
+    for stream in streams:
+        out.print(stream_line(stream), markup=False, highlight=False, soft_wrap=True)
+    out.print("  " + pipelines_line(pipelines), markup=False, highlight=False, soft_wrap=True)
+    out.print(note, markup=False, highlight=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from rich.console import Console
 
 from headrace.errors import HubNotRunning, MissingFile, UnknownStream
 from headrace.results import Result
@@ -19,6 +21,7 @@ from headrace.service.printing import printed
 from headrace.service.shell import Shell, Words
 from headrace.service.talking import statements
 from headrace.sql import statement_ends
+from headrace.watching import watch
 from tests.e2e.support import put
 from tests.shared.mini import Mini
 
@@ -106,6 +109,9 @@ def test_results_are_printed_as_tables_json_and_csv() -> None:
     ]
     assert printed(results, "csv") == 'done\na,b\n1,"x,y"\n,z'
     assert printed(results, "table").startswith("done\na")
+    drawn = printed(results, "table", terminal=True)
+    assert "\x1b[" in drawn  # colours
+    assert "x,y" in drawn
 
 
 def test_a_directory_that_nobody_owns_is_read_and_not_changed(
@@ -130,5 +136,9 @@ def test_a_directory_that_nobody_owns_is_read_and_not_changed(
         hub.sql("STOP PIPELINE p")
     assert statements("SHOW STREAMS", None, tmp_path / "state", "json") == 0
     assert json.loads(capsys.readouterr().out)[0]["rows"][0]["name"] == "s"
+    said = io.StringIO()
+    watch(None, tmp_path / "state", Console(file=said))
+    assert "from its last run" in said.getvalue()
+    assert "2 rows" in said.getvalue()
     with pytest.raises(MissingFile):
         OfflineHub(tmp_path / "in")

@@ -1,4 +1,4 @@
-"""Results of statements as text: aligned tables for people, JSON and CSV for programs."""
+"""Results of statements as text: tables for people, JSON and CSV for programs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,43 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
+import pyarrow as pa
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from headrace.results import Result
 from headrace.service.models import plain
 
 Format = Literal["table", "json", "csv"]
 
 
-def printed(results: Sequence[Result], how: Format) -> str:
-    """`results` in order. JSON is one list with an entry per result; CSV has a header line per table."""
+def printed(results: Sequence[Result], how: Format, terminal: bool = False) -> str:
+    """`results` in order. JSON is one list with an entry per result; CSV has a header line per table. Tables have
+    lines and colours on a `terminal`, and aligned columns elsewhere."""
     if how == "json":
         return json.dumps([_entry(r) for r in results], indent=2)
     if how == "csv":
         return "\n".join(_csv(r) for r in results)
-    return "\n".join(r.render() for r in results)
+    return "\n".join(_drawn(r) if terminal and r.table is not None else r.render() for r in results)
+
+
+def _drawn(result: Result) -> str:
+    assert result.table is not None
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
+    for field in result.table.schema:
+        table.add_column(Text(field.name), justify="right" if _is_number(field.type) else "left", overflow="fold")
+    for row in zip(*(c.to_pylist() for c in result.table.columns), strict=True):
+        table.add_row(*(Text("" if v is None else str(v)) for v in row))
+    console = Console(force_terminal=True, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().rstrip("\n")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _entry(result: Result) -> object:

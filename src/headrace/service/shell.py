@@ -75,8 +75,10 @@ class Words(Completer):
 class Shell:
     """Runs statements on a target and prints what comes back. Errors of statements do not end it."""
 
-    def __init__(self, target: Target, how: Format = "table", out: Callable[[str], None] = print) -> None:
-        self._target, self._how, self._out = target, how, out
+    def __init__(
+        self, target: Target, how: Format = "table", out: Callable[[str], None] = print, terminal: bool = False
+    ) -> None:
+        self._target, self._how, self._out, self._terminal = target, how, out, terminal
         self._timing = False
         self.failures = 0
 
@@ -100,7 +102,7 @@ class Shell:
         """Run statements, and print results or the error."""
         began = time.monotonic()
         try:
-            self._out(printed(self._target.sql(text), self._how))
+            self._out(printed(self._target.sql(text), self._how, self._terminal))
         except HubUnreachable:
             raise
         except HeadraceError as problem:
@@ -141,7 +143,7 @@ def interactive(target: Target, how: Format) -> None:
     session: PromptSession[str] = PromptSession(
         history=_history(), completer=Words(target), complete_while_typing=False, enable_history_search=True
     )
-    shell = Shell(target, how)
+    shell = Shell(target, how, terminal=sys.stdout.isatty())
     shell.run(_typed(session))
 
 

@@ -31,7 +31,7 @@ def statements(text: str | None, server: str | None, state_dir: Path, how: Forma
     if text is None and sys.stdin.isatty():
         interactive(target, how)
         return 0
-    shell = Shell(target, how)
+    shell = Shell(target, how, terminal=sys.stdout.isatty())
     if text is None:
         shell.run(line.rstrip("\n") for line in sys.stdin)
     else:
