@@ -21,7 +21,7 @@ from headrace.durable import private_opener
 from headrace.errors import kind_of
 
 LogFormat = Literal["text", "json"]
-FILE = "headrace.log"
+FILE = "hub.log"
 # Ten files hold about 100,000 epochs: a day of a busy stream.
 FILE_BYTES, KEPT_FILES = 4 << 20, 9
 WAITING_RECORDS = 1000

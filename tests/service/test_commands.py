@@ -108,4 +108,4 @@ def test_a_killed_spark_is_a_coded_answer_then_runs_again_and_logs_and_jobs_tell
     shown = call(tmp_path / "state", "logs", "-n", "1000")
     assert shown.returncode == 0
     assert "stream_retrying" in shown.stdout
-    assert "headrace.log: " in shown.stderr
+    assert "hub.log: " in shown.stderr

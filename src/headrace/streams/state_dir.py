@@ -5,7 +5,7 @@
     catalog.json                    streams, sinks, pipelines (`headrace.streams.catalog`)
     catalog.previous.json           the catalog before its newest change
     secrets.json                    tokens and passwords, by name (`headrace.streams.secrets`)
-    headrace.log, headrace.log.N    what the hub logged, newest first (`headrace.logs`)
+    hub.log, hub.log.N              what the hub logged, newest first (`headrace.logs`)
     spark.log, spark.log.1          Spark's errors since it was last started, and of the run before
     streams/<name>/                 one stream: plans/, progress.json, applied.json, signals.json, source/, checkpoint/
     savepoints/<name>/              a cut of streams (`headrace.savepoints`)
