@@ -138,7 +138,7 @@ def measure(say: Callable[[str], None]) -> Report:
     quick = "--quick" in sys.argv
     warm, measured, added = (10.0, 10.0, 5) if quick else (WARM, MEASURED, JOINS)
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch, serving(Path(scratch)) as url:
-        while httpx.get(f"{url}/ready", timeout=60).status_code != 200 or status(url)["epoch"] < 1:
+        while len(httpx.get(f"{url}/api/v1/pipelines", timeout=60).json()) < PIPELINES or status(url)["epoch"] < 1:
             time.sleep(0.5)
         time.sleep(warm)
         before, _ = rate(url, measured / 2)

@@ -245,7 +245,11 @@ class Hub:
         return found
 
     def runtime(self, stream: str) -> StreamRuntime:
-        """The running side of a stream. Raises UnknownStream."""
+        """The running side of a stream. Raises UnknownStream. Waits for no script if the stream has run: one holds the
+        lock while it starts Spark or a query, and a status must not wait for that."""
+        known, declared = self._conductor.runtimes.get(stream.lower()), self.catalog.stream(stream)
+        if known is not None and known.stream is declared:
+            return known
         with self._lock:
             return self._conductor.runtime_of(stream)
 

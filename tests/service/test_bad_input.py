@@ -83,6 +83,26 @@ def test_waiting_statements_take_no_place_from_readers_and_too_many_get_a_coded_
         server.close()
 
 
+def test_status_is_answered_while_a_statement_starts_something(served: Served, remote: RemoteHub) -> None:
+    remote.sql(PIPELINE)
+    release, held = threading.Event(), threading.Event()
+
+    def starts_spark() -> None:
+        with served.mini.hub._lock:
+            held.set()
+            release.wait(30)
+
+    busy = threading.Thread(target=starts_spark)
+    busy.start()
+    try:
+        assert held.wait(30)
+        for path in ("/ready", "/metrics", "/api/v1/streams", "/api/v1/pipelines/p", "/api/v1/events?once=true"):
+            assert httpx.get(served.url + path, timeout=20).status_code == 200
+    finally:
+        release.set()
+        busy.join()
+
+
 def _refused(url: str) -> httpx.Response | None:
     try:
         answer = httpx.post(url, json={"text": "SHOW SINKS"}, timeout=0.5)

@@ -49,7 +49,9 @@ def test_a_terminal_adds_and_stops_pipelines_of_a_hub_that_another_process_serve
         url = served.stdout.readline().split()[-1]
         assert httpx.get(f"{url}/api/v1/streams").status_code == 401
         headers = {"Authorization": "Bearer secret-token"}
-        until(lambda: '"p"' in httpx.get(f"{url}/api/v1/pipelines", headers=headers).text, "p is declared", 60)
+        until(
+            lambda: '"p"' in httpx.get(f"{url}/api/v1/pipelines", headers=headers, timeout=60).text, "p is declared", 60
+        )
         joined = call(state, "sql", "-c", "CREATE PIPELINE q INTO out AS SELECT b FROM s WHERE a < 3")
         assert joined.returncode == 0, joined.stderr
         put(tmp_path / "in" / "1.json", [json.dumps({"a": i, "b": f"c{i}"}) for i in range(5)])
@@ -103,8 +105,8 @@ def test_a_killed_spark_is_a_coded_answer_then_runs_again_and_logs_and_jobs_tell
         server.process.terminate()
         assert server.process.wait(60) == 0
         lines = [json.loads(line) for line in server.errors.splitlines() if line.startswith("{")]
-        assert [line for line in lines if line["event"] == "stream_retrying" and line["stream"] == "s"]
-        assert [line for line in lines if line["event"] == "epoch" and line["rows"] == 1]
+        assert [line for line in lines if line.get("event") == "stream_retrying" and line["stream"] == "s"]
+        assert [line for line in lines if line.get("event") == "epoch" and line["rows"] == 1]
     shown = call(tmp_path / "state", "logs", "-n", "1000")
     assert shown.returncode == 0
     assert "stream_retrying" in shown.stdout

@@ -257,7 +257,6 @@ class Routes:
         if stream is None:
             raise UnknownStream(f"there is no stream {name}", name=name)
         handle = self._hub.streams[stream.name]
-        (created,) = self._hub.check(f"SHOW CREATE STREAM {_quoted(stream.name)}")
         time_column = stream.schema[stream.event_time].name if stream.event_time is not None else None
         return models.StreamInfo(
             name=stream.name,
@@ -267,7 +266,7 @@ class Routes:
             event_time=time_column,
             pipelines=[p.definition.name for p in self._hub.catalog.of_stream(stream.name)],
             addresses=handle.addresses(),
-            create_sql=created.render(),
+            create_sql=f"{stream.sql};",
             status=models.status_json(handle.status()),
             totals=models.status_json(handle.totals()),
         )
