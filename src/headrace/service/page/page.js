@@ -322,6 +322,12 @@ function chartFigure(stream, chart) {
   return figure;
 }
 
+/** The top of a chart: a rare spike, such as the first epoch, is cut off so that the rest can be read. */
+function ceiling(values) {
+  const sorted = [...values].sort((a, b) => a - b), most = sorted.length ? sorted[sorted.length - 1] : 0, usual = sorted[Math.floor(sorted.length * 0.9)] || 0;
+  return Math.max(1e-9, sorted.length >= 30 && usual && most > 3 * usual ? 1.3 * usual : most);
+}
+
 function drawChart(figure, past) {
   const chart = CHARTS.find((c) => c.key === figure.dataset.chart), canvas = figure.querySelector("canvas");
   const scale = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
@@ -332,7 +338,7 @@ function drawChart(figure, past) {
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.clearRect(0, 0, width, height);
   const points = past.map((p) => chart.series(p)), total = (p) => (chart.stacked ? p.reduce((a, b) => a + b, 0) : Math.max(...p.map((v) => v ?? 0)));
-  const top = Math.max(1e-9, ...points.map(total)), x = (i) => width - (points.length - 1 - i) * (width / (KEPT_SAMPLES - 1)), y = (v) => height - 2 - (v / top) * (height - 14);
+  const top = ceiling(points.map(total)), x = (i) => width - (points.length - 1 - i) * (width / (KEPT_SAMPLES - 1)), y = (v) => height - 2 - Math.min(1, v / top) * (height - 14);
   pen.strokeStyle = color("--line");
   pen.lineWidth = 1;
   for (const share of [0.5, 1]) { pen.beginPath(); pen.moveTo(0, Math.round(y(top * share)) + 0.5); pen.lineTo(width, Math.round(y(top * share)) + 0.5); pen.stroke(); }
