@@ -199,7 +199,7 @@ def test_a_port_in_use_is_waited_for(hub: Hub, queries: Queries, monkeypatch: py
     state, taken = hub._state.path, threading.Event()
     hub.close()
 
-    def opens(intake: Intake) -> None:
+    def opens(intake: Intake, end: object) -> None:
         if intake._stream.name == "s" and not taken.is_set():
             raise AddressInUse("port 80 is taken")
 
