@@ -84,13 +84,13 @@ def _next_epoch(url: str) -> tuple[int, float, dict[int, float]]:
     return found["rows"], time.perf_counter(), {found["epoch"]: found["epoch_ms"] or 0.0}
 
 
-def clients(url: str, seconds: float, answers: Any) -> None:
-    """Runs in a process of its own: puts (requests, events, errors) when it is done."""
-    answers.put(asyncio.run(_read(url, seconds)))
+def clients(url: str, over: Any, answers: Any) -> None:
+    """Runs in a process of its own until `over`: puts (requests, events, errors) then."""
+    answers.put(asyncio.run(_read(url, over)))
 
 
-async def _read(url: str, seconds: float) -> tuple[int, int, list[str]]:
-    end, counts, errors = time.monotonic() + seconds, [0, 0], list[str]()
+async def _read(url: str, over: Any) -> tuple[int, int, list[str]]:
+    counts, errors = [0, 0], list[str]()
 
     async def follow(http: httpx.AsyncClient) -> None:
         async with http.stream("GET", "/api/v1/events") as answer:
@@ -100,12 +100,12 @@ async def _read(url: str, seconds: float) -> tuple[int, int, list[str]]:
                 if line.startswith("data: "):
                     json.loads(line[6:])
                     counts[1] += 1
-                if time.monotonic() > end:
+                if over.is_set():
                     return
 
     async def ask(http: httpx.AsyncClient, number: int) -> None:
         paths = ("/api/v1/streams/s", f"/api/v1/pipelines/p{number % PIPELINES}", "/ready")
-        while time.monotonic() < end:
+        while not over.is_set():
             answer = await http.get(paths[counts[0] % len(paths)])
             counts[0] += 1
             if answer.status_code != 200:
@@ -128,10 +128,12 @@ def with_clients(url: str, seconds: float) -> tuple[float, tuple[int, int, list[
     """Rows/s while the clients read, and what they say."""
     context = multiprocessing.get_context("spawn")
     answers: Any = context.SimpleQueue()
-    readers = context.Process(target=clients, args=(url, seconds + START_SECONDS, answers))
+    over = context.Event()
+    readers = context.Process(target=clients, args=(url, over, answers))
     readers.start()
     time.sleep(START_SECONDS)
     found, _ = rate(url, seconds)
+    over.set()
     told: tuple[int, int, list[str]] = answers.get()
     readers.join()
     return found, told

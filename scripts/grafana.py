@@ -29,6 +29,7 @@ ROWS: dict[str, list[tuple[str, str, list[tuple[str, str]], int]]] = {
             "short",
             [
                 (f"rate(headrace_stream_rejected_records_total{S}[5m])", "{{stream}} rejected"),
+                (f"rate(headrace_stream_nulled_records_total{S}[5m])", "{{stream}} NULL rows"),
                 (f"rate(headrace_stream_dropped_records_total{S}[5m])", "{{stream}} dropped"),
                 (f"rate(headrace_stream_far_future_rows_total{S}[5m])", "{{stream}} far future"),
                 (f"rate(headrace_stream_dead_letters_total{S}[5m])", "{{stream}} dead letters"),

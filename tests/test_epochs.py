@@ -106,6 +106,18 @@ def test_rows_wait_for_max_latency_and_a_new_plan_does_not(tmp_path: Path, monke
     assert planning.cut()["plan"] == 2
 
 
+def test_a_hold_that_cannot_be_read_holds_until_it_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning = Planning(tmp_path, monkeypatch)
+    planning.commit(0)
+    planning.put(1)
+    (tmp_path / "hold").write_bytes(b"\xff\x00")
+    assert planning.waits()
+    (tmp_path / "hold").unlink()
+    planning.cut()
+
+
 def test_enough_rows_do_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planning = Planning(tmp_path, monkeypatch, max_latency="1h", max_rows="100")
     planning.commit(0)

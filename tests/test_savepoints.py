@@ -27,6 +27,7 @@ from headrace.errors import (
     EpochMismatch,
     SavepointTimeout,
     SinkAhead,
+    StateDamaged,
     UnwritablePath,
 )
 from headrace.program import PipelineDef, SinkDef, StreamDef
@@ -258,17 +259,29 @@ def test_a_restore_that_is_killed_anywhere_ends_right_when_it_is_run_again(tmp_p
 @pytest.mark.parametrize("directory", ["../elsewhere", "..", "", ".", "/etc", "a/b"])
 def test_a_savepoint_that_names_a_directory_elsewhere_is_refused(tmp_path: Path, directory: str) -> None:
     taken = make(tmp_path, stateless(1, N))
-    facts = json.loads((taken / "savepoint.json").read_text())
+    facts = json.loads((taken / "savepoint.json").read_text().splitlines()[0])
     facts["cuts"][0]["directory"] = directory
     (taken / "savepoint.json").write_text(json.dumps(facts))
     with pytest.raises(BadSavepoint):
         restore(taken, tmp_path / "new")
 
 
+@pytest.mark.parametrize("name", ["savepoint.json", "catalog.json"])
+def test_a_savepoint_with_any_bit_of_its_facts_flipped_is_refused(tmp_path: Path, name: str) -> None:
+    taken = make(tmp_path, stateless(1, N))
+    whole = (taken / name).read_bytes()
+    for place in range(0, whole.index(b"\n"), 7):
+        (taken / name).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises((BadSavepoint, StateDamaged)):
+            restore(taken, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_savepoint_of_an_earlier_version_can_be_restored(tmp_path: Path) -> None:
     taken = make(tmp_path, stateless(1, N))
     for name, change in (("savepoint.json", {"format": 1}), ("catalog.json", {"version": 1})):
-        (taken / name).write_text(json.dumps(json.loads((taken / name).read_text()) | change))
+        facts = json.loads((taken / name).read_text().splitlines()[0])  # without a checksum
+        (taken / name).write_text(json.dumps(facts | change))
     (taken / "catalog.previous.json").unlink()
     restore(taken, tmp_path / "new")
     assert set(CatalogFile(tmp_path / "new").read().streams) == {"s"}

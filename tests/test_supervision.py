@@ -199,7 +199,7 @@ def test_a_port_in_use_is_waited_for(hub: Hub, queries: Queries, monkeypatch: py
     state, taken = hub._state.path, threading.Event()
     hub.close()
 
-    def opens(intake: Intake) -> None:
+    def opens(intake: Intake, end: object) -> None:
         if intake._stream.name == "s" and not taken.is_set():
             raise AddressInUse("port 80 is taken")
 
@@ -286,7 +286,7 @@ def test_any_refusal_of_the_operating_system_is_coded(hub: Hub, monkeypatch: pyt
             raise OSError(errno.EROFS, "Read-only file system", str(path))
         durable.write_atomic(path, data)
 
-    monkeypatch.setattr("headrace.streams.catalog.write_atomic", refused)
+    monkeypatch.setattr("headrace.stored.write_atomic", refused)
     before = hub.catalog
     with pytest.raises(StateUnavailable) as caught:
         hub.sql("CREATE SINK other WITH (type = 'memory')")
@@ -339,6 +339,50 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
     before = runtime.plans.current() - 1
     assert left_out.ended(before) == {dropped.run} and left_out.ended(before + 1) == set()
     assert set(left_out.reasons(before)) == {dropped.instance}
+
+
+@pytest.mark.parametrize("problem", ["[FILE_CHANGED] a.json was replaced", "[SINK_UNAVAILABLE] sink m has no room"])
+def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour_stays(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    """Epochs that are planned already are run without it; that they fail again does not bring it back."""
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    runtime, dropped = hub.runtime("s"), hub.record("r").definition
+    runtime.keeper._retries._policy = RetryPolicy(first=600)
+    real, breaks = queries.launch, [True]
+
+    def launch(runtime: StreamRuntime, ended: Callable[[str | None], None]) -> Queries:
+        if breaks[0]:
+            raise StreamFailed("it breaks at once")
+        return real(runtime, ended)
+
+    monkeypatch.setattr(queries, "launch", launch)
+    monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: _told(runtime))
+    queries.fail("s", problem)
+    hub.sql("DROP PIPELINE r")
+    assert set(hub.pipelines) == {"p", "q"}
+    assert hub.streams["s"].status().state in ("dead", "retrying")
+    before = runtime.plans.current() - 1
+    assert read_quarantine(runtime.directory).ended(before) == {dropped.run}
+    breaks[0] = False
+    monkeypatch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout=0: None)
+    hub.sql("START PIPELINE p")
+    runtime.on_notice({"kind": "idle", "plan": 1, "exhausted": False})
+    assert states(hub)["p"] == "running"
+
+
+def _told(runtime: StreamRuntime) -> None:
+    runtime.raise_failure()
+    if runtime.state == "retrying":
+        raise StreamFailed("it failed too often")
+
+
+def test_a_graceful_stop_on_a_dead_stream_ends_and_leaves_the_neighbour_as_it_is(hub: Hub, queries: Queries) -> None:
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    queries.fail("s", "[FILE_CHANGED] a.json was replaced")
+    hub.sql("STOP PIPELINE r")
+    assert states(hub) == {"p": "dead", "q": "running", "r": "stopped"}
+    assert queries.launched == ["s", "t"]
 
 
 def test_the_last_pipeline_is_stopped_now_and_dropped_without_waiting_for_its_epoch(
@@ -404,3 +448,21 @@ def test_a_barrier_is_acknowledged_when_no_sink_owes_an_epoch_before_it(monkeypa
         second.result(0.1)
     owed.clear()
     assert second.result(5).epoch == 4
+
+
+def test_a_barrier_is_acknowledged_although_the_disk_was_full_when_a_sink_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.owing.AGAIN_SECONDS", 0.02)
+    acks, debt, asked = Acks(), Debt(stateless(1, WORD), "slow", 4), list[int]()
+
+    def settle() -> list[Debt]:
+        asked.append(1)
+        if len(asked) < 3:
+            raise DiskFull("no room")
+        return []
+
+    barriers, barrier = OwedBarriers(acks, settle), Barrier(SYNC_TEST.name, 1)
+    waiting = acks.expect(barrier)
+    barriers.seen(barrier, 4, [debt])
+    assert waiting.result(5).epoch == 4

@@ -13,7 +13,7 @@ from headrace.keeper import QueryKeeper
 from headrace.program import StreamDef
 from headrace.sources.badfiles import read_summary
 from headrace.status import StreamState, StreamStatus, to_datetime
-from headrace.streams.plans import PlanStore, parse_plan
+from headrace.streams.plans import PlanStore
 from headrace.streams.progress import Applied, Progress, read_applied, read_progress
 from headrace.watch import Watch
 
@@ -67,6 +67,7 @@ def status_of(
         epoch_age=flying.age if flying is not None else None,
         waiting_for=flying.phase if flying is not None else "",
         rejected=progress.rejected,
+        nulled=progress.nulled,
         dropped=dropped,
         skipped_files=skipped.count,
         bad_files=dict(skipped.newest),
@@ -82,7 +83,7 @@ def _moment(at: float) -> datetime | None:
 def _subscribers(stream: StreamDef, plans: PlanStore, applied: Applied) -> dict[str, list[str]]:
     """Who was in the newest planned epoch, with the columns that each needs."""
     schema = stream.schema
-    plan = parse_plan(plans.text(applied.version))
+    plan = plans.parsed(applied.version)
     present = [p for p in plan.pipelines if p.instance not in applied.out]
     views = {p.name: p.program.view for p in present}
     return {

@@ -249,7 +249,8 @@ def repair(
 
         losses = repair_journal(state_dir, stream)
     for path, size in losses.items():
-        print(f"{path}: {size} bytes of records cannot be read")
+        gone = "nothing was left of it; how much had not been read is not known"
+        print(f"{path}: {gone if Path(path).is_dir() else f'{size} bytes of records cannot be read'}")
     print(f"stream {stream}: {sum(losses.values())} bytes of records are left out" if losses else "nothing is damaged")
 
 

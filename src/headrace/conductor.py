@@ -27,6 +27,7 @@ from headrace.errors import (
     StartTimeout,
     StateUnavailable,
     StopTimeout,
+    StreamFailed,
     UnknownStream,
 )
 from headrace.exclusive import Exclusive
@@ -250,7 +251,9 @@ class Conductor:
             with noting(problems), state_errors(self._state.stream(name)):
                 if name in self._damaged and not self._repaired(name, graceful.get(name, ()), start, leaving):
                     continue
-                step = partial(self._publish, name, graceful.get(name, ()), start, patient, name in revived)
+                step = partial(
+                    self._publish, name, graceful.get(name, ()), start, patient, name in revived, name in leaving
+                )
                 published += self.reserve.with_room(step) if name in leaving else step()
         for new in published:
             with noting(problems):
@@ -276,9 +279,10 @@ class Conductor:
                 self.runtime_of(name).stop()
 
     def _publish(
-        self, name: str, ending: Sequence[PipelineDef], start: bool, patient: bool, revived: bool
+        self, name: str, ending: Sequence[PipelineDef], start: bool, patient: bool, revived: bool, leaving: bool
     ) -> list[Published]:
-        """Publish a stream's plan and start its query if need be; nothing when there is nothing to wait for then."""
+        """Publish a stream's plan and start its query if need be; nothing when there is nothing to wait for then. When
+        pipelines are only `leaving`, a dead query stays so."""
         with self.lock:
             self.exclusive.wait({name})
             self.require_open()
@@ -291,6 +295,10 @@ class Conductor:
             if ending and runtime.running:  # before the plan: its first epoch is to carry the barrier
                 ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
             version = runtime.publish(pipelines, ended)
+            dropped = tuple(left.pipeline for left in ended if left.drop and not left.flush)
+            if leaving and runtime.state == "dead":
+                runtime.leave_out(dropped, version - 1)  # whoever starts it again gets rid of them
+                start = False
             if start and pipelines:
                 self._change(transitions.going_on(self.catalog, name))
                 known = self._starting.get(name, {})
@@ -307,8 +315,7 @@ class Conductor:
                 self.stopped(ending, "its stream was not running")
                 self._rest_dead(name)
                 return []  # the eof waits in the plan for the stream's next epoch
-            dropped = tuple(left.pipeline for left in ended if left.drop and not left.flush)
-            return [Published(name, runtime, version, bool(pipelines), ending, ack, dropped)]
+            return [Published(name, runtime, version, bool(pipelines), ending, ack, dropped, leaving)]
 
     def _follow(self, new: Published, wait: bool, now: bool) -> None:
         """Wait until what was published is in force. With `now`, a query that nobody needs is stopped instead."""
@@ -322,9 +329,10 @@ class Conductor:
         patience = DRAIN_SECONDS
         try:
             if wait or not new.needed:
-                if not self._came(new, wait):
+                if self._came(new, wait):
+                    self._planned(new.name, new.version)
+                else:
                     patience = 0.0
-                self._planned(new.name, new.version)
             if new.ack is not None:
                 self._await_end(new.name, new.ack, new.ending)
         except (StartTimeout, StopTimeout):
@@ -336,19 +344,25 @@ class Conductor:
 
     def _came(self, new: Published, wait: bool) -> bool:
         """Wait for the first epoch with what was published; whether it came. With `wait`, an epoch in flight that does
-        not end is given up when a pipeline that was dropped may hold it up."""
+        not end, or fails again and again, is run again without the pipelines that were dropped: they may be to blame.
+        If that does not help, they are gone all the same."""
         drops = wait and new.dropped and new.ack is None
         try:
             new.runtime.wait_planned(
                 new.version, min(STUCK_SECONDS, self.start_timeout) if drops else self.start_timeout
             )
-        except StartTimeout:
+        except (StartTimeout, StreamFailed):
             if not drops:
                 raise
             if not new.needed:
                 return False
             self._unstick(new)
-            new.runtime.wait_planned(new.version, self.start_timeout)
+            try:
+                new.runtime.wait_planned(new.version, self.start_timeout)
+            except StreamFailed:
+                if new.leaving:
+                    return False
+                raise
         return True
 
     def _unstick(self, new: Published) -> None:

@@ -23,24 +23,27 @@ if TYPE_CHECKING:
 def show(hub: Hub, catalog: Catalog, kind: str) -> Result:
     """SHOW STREAMS | SINKS | PIPELINES."""
     if kind == "streams":
-        names = ["name", "state", "source", "format", "columns", "decoding", "rows", "rejected", "watermark"]
-        return table_result(names, [_stream_row(hub, catalog, name) for name in catalog.streams])
+        names = ["name", "state", "source", "format", "columns", "decoding", "rows", "rejected", "dropped", "watermark"]
+        streams = [_stream_row(hub, catalog, name) for name in catalog.streams]
+        return table_result(names, [row for row, _ in streams], [w for _, warnings in streams for w in warnings])
     if kind == "sinks":
         rows: list[list[object]] = [[s.name, s.kind, SINKS[s.kind].guarantee] for s in catalog.sinks.values()]
         return table_result(["name", "type", "guarantee"], rows)
-    counters = ["rows_out", "late", "bad", "missed", "epoch_ms", "state_bytes"]
+    counters = ["rows_out", "late", "bad", "rejected", "missed", "epoch_ms", "state_bytes"]
     names = ["name", "stream", "state", *counters, "sinks", "error"]
-    return table_result(names, [_pipeline_row(hub, catalog, name) for name in catalog.pipelines])
+    pipelines = [_pipeline_row(hub, catalog, name) for name in catalog.pipelines]
+    return table_result(names, [row for row, _ in pipelines], [w for _, warnings in pipelines for w in warnings])
 
 
-def _stream_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
+def _stream_row(hub: Hub, catalog: Catalog, name: str) -> tuple[list[object], list[str]]:
+    """What SHOW STREAMS says of one stream, and what to warn of."""
     stream = catalog.streams[name]
     known = hub.catalog.stream(name)
     if known is None:  # declared by this very script
-        return [stream.name, "stopped", stream.source, stream.format, len(stream.schema), "", 0, 0, None]
+        return [stream.name, "stopped", stream.source, stream.format, len(stream.schema), "", 0, 0, 0, None], []
     status = hub.runtime(name).status()
     decoding = ", ".join(status.decoding_columns)
-    return [
+    row: list[object] = [
         stream.name,
         status.state,
         stream.source,
@@ -49,19 +52,25 @@ def _stream_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
         decoding,
         status.rows,
         status.rejected,
+        status.dropped,
         status.watermark,
     ]
+    return row, status.warnings
 
 
-def _pipeline_row(hub: Hub, catalog: Catalog, name: str) -> list[object]:
+def _pipeline_row(hub: Hub, catalog: Catalog, name: str) -> tuple[list[object], list[str]]:
+    """What SHOW PIPELINES says of one pipeline, and what to warn of."""
     record = catalog.pipelines[name]
     sinks = ", ".join(s.name for s in record.definition.sinks)
     known = hub.catalog.pipeline(name)
     if known is None or known.definition.instance != record.definition.instance:
-        return [record.definition.name, record.definition.program.stream, "starting", 0, 0, 0, 0, None, 0, sinks, ""]
+        definition = record.definition
+        return [definition.name, definition.program.stream, "starting", 0, 0, 0, 0, 0, None, 0, sinks, ""], []
     status = hub.pipelines[record.definition.name].status()
-    counters = [status.rows_out, status.late, status.bad, status.missed_rows, status.epoch_ms, status.state_bytes]
-    return [status.name, status.stream, status.state, *counters, sinks, status.error.split("\n")[0]]
+    lost = [status.late, status.bad, status.rejected, status.missed_rows]
+    counters = [status.rows_out, *lost, status.epoch_ms, status.state_bytes]
+    row: list[object] = [status.name, status.stream, status.state, *counters, sinks, status.error.split("\n")[0]]
+    return row, status.warnings
 
 
 def describe(hub: Hub, catalog: Catalog, kind: str, name: str) -> Result:

@@ -8,6 +8,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 from headrace.errors import DiskFull, ExternalError, StateUnavailable
 
@@ -52,6 +53,11 @@ def state_error(problem: OSError, path: Path | None = None) -> ExternalError:
         advice="Check its permissions, its mount and its disk. Streams go on by themselves then.",
         path=where,
     )
+
+
+def is_of_state(problem: BaseException) -> TypeGuard[OSError]:
+    """True for what the operating system says of files: a lost connection to Spark is an OSError, too."""
+    return isinstance(problem, OSError) and not isinstance(problem, ConnectionError | TimeoutError)
 
 
 @contextlib.contextmanager

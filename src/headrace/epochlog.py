@@ -12,22 +12,28 @@ from headrace.logs import code_of, facts
 from headrace.program import StreamDef
 from headrace.ring0.validity import policy_of
 from headrace.sources.badfiles import read_summary
-from headrace.status import StreamState, pipeline_warning, stream_warning
+from headrace.status import REJECTED_SHARE, StreamState, pipeline_warning, stream_warning, untimed_warning
 
 if TYPE_CHECKING:
     from headrace.spark.summary import EpochSummary
 
 _log = logging.getLogger(__name__)
+# The newest rows of a stream are judged, so many at a time, beside all of them: after months of good rows it would take
+# weeks until a tenth of all is rejected.
+RECENT = 1000
 
 
 class EpochLog:
-    """Logs the epochs of one stream, in Spark's streaming thread. A stream or pipeline that rejects many rows is warned
-    of once, a file that is left out when the next epoch is committed."""
+    """Logs the epochs of one stream, in Spark's streaming thread. A stream or pipeline that rejects many of all rows is
+    warned of once, a stream that rejects many of its newest rows whenever that begins, and a file that is left out when
+    the next epoch is committed."""
 
     def __init__(self, stream: StreamDef, directory: Path) -> None:
         self._stream, self._directory = stream, directory / "source"
         self._rejects = policy_of(stream) in ("skip", "dead_letter")
         self._warned: set[str] = set()
+        self._judged: tuple[int, int] | None = None  # rows and rejected rows up to which the newest were judged
+        self._ill = False  # whether many of those were rejected
         self._files = read_summary(self._directory).count
         self._query: tuple[StreamState, int] = ("stopped", 0)
 
@@ -55,7 +61,9 @@ class EpochLog:
         """An epoch is committed. `names` gives the names of the pipelines in its plan, by instance, and `dropped` the
         records that the gateway gave up; both are asked only when that is logged. `phases` are its milliseconds."""
         progress, name = summary.progress, self._stream.name
-        self._warn("", stream_warning(name, progress.rows, progress.rejected, progress.bad))
+        self._warn("", stream_warning(name, progress.rows, progress.rejected, progress.nulled, progress.bad))
+        self._warn("untimed", untimed_warning(name, progress.rows, progress.bad))
+        self._judge_newest(progress.rows, progress.rejected + progress.nulled)
         known: Mapping[int, str] = {}
         if _log.isEnabledFor(logging.INFO) or any(p.bad for p in progress.pipelines.values()):
             known = names()
@@ -79,13 +87,29 @@ class EpochLog:
                 ms=round(sum(phases.values()), 1),
                 phases=dict(phases),
             )
-            words, took = "; ".join(_words(summary, known, dropped())), sum(phases.values())
+            words, took = "; ".join(_words(summary, known, dropped(), self._rejects)), sum(phases.values())
             _log.info("stream %s, epoch %d in %.0f ms: %s", name, summary.epoch, took, words, extra=noted)
 
     def _warn(self, subject: str, text: str) -> None:
         if text and subject not in self._warned:
             self._warned.add(subject)
+            self._ill |= not subject
             _log.warning(text, extra=facts("bad_rows", stream=self._stream.name))
+
+    def _judge_newest(self, rows: int, rejected: int) -> None:
+        """Warn when many of the newest rows are rejected and those before were not."""
+        before = self._judged or (rows, rejected)
+        newest, lost = rows - before[0], rejected - before[1]
+        if newest and newest < RECENT:
+            return
+        self._judged = rows, rejected
+        ill = lost > REJECTED_SHARE * newest
+        if ill and not self._ill:
+            _log.warning(
+                "stream %s found %s of its newest %s rows bad: has the input changed?",
+                self._stream.name, f"{lost:,}", f"{newest:,}", extra=facts("bad_rows", stream=self._stream.name),
+            )  # fmt: skip
+        self._ill = ill if newest else self._ill
 
     def _warn_of_files(self) -> None:
         skipped = read_summary(self._directory)
@@ -95,16 +119,17 @@ class EpochLog:
         self._files = skipped.count
 
 
-def _words(summary: EpochSummary, names: Mapping[int, str], dropped: int) -> list[str]:
+def _words(summary: EpochSummary, names: Mapping[int, str], dropped: int, rejects: bool) -> list[str]:
     """The epoch's rows, and what was lost since the beginning."""
     progress = summary.progress
     words = [f"{summary.rows:,} rows"]
-    for what, count in {"rejected": progress.rejected, "dropped": dropped}.items():
+    for what, count in {"rejected": progress.rejected, "broken and NULL": progress.nulled, "dropped": dropped}.items():
         words += [f"{count:,} {what} so far"] if count else []
     for instance, name in names.items():
         counted = progress.pipelines.get(str(instance))
         if counted is not None:
-            losses = {"late": counted.late, "bad": counted.bad, "missed": counted.missed_rows}
+            bad = "rejected" if rejects else "with bad values"
+            losses = {"late": counted.late, bad: counted.bad, "missed": counted.missed_rows}
             said = [f"{n:,} {what}" for what, n in losses.items() if n]
             words += [f"{name} {', '.join(said)} so far"] if said else []
     return words

@@ -429,6 +429,12 @@ class SinkFailed(ExternalError):
     retry_helps = True
 
 
+class SinkUnavailable(SinkFailed):
+    """The sink has no room, or its file system is away: its stream waits for it, and nothing is lost."""
+
+    code = "SINK_UNAVAILABLE"
+
+
 class MissingInput(InternalError):
     code = "MISSING_INPUT"
     retry_helps = True  # nothing of the epoch is committed, and it is run again

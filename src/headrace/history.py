@@ -13,7 +13,7 @@ from headrace.program import StreamDef
 from headrace.ring0.families import families
 from headrace.status import PHASES, SinkTotals, StreamTotals
 from headrace.streams import stream_values
-from headrace.streams.plans import PlanStore, parse_plan
+from headrace.streams.plans import PlanStore
 
 if TYPE_CHECKING:
     from headrace.spark.summary import EpochSummary
@@ -60,7 +60,7 @@ class History:
         """Who costs too much. An epoch without rows tells nothing about it."""
         if not summary.rows or self._accounts.budget == Budget():
             return Verdict({}, self.alone)
-        shared = families(parse_plan(self._plans.text(summary.plan)))
+        shared = families(self._plans.parsed(summary.plan))
         return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
 
     @property

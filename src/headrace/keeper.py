@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from headrace.durable import state_error
+from headrace.durable import is_of_state, state_error
 from headrace.errors import EpochTimeout, HeadraceError, WorkerDied, kind_of
 from headrace.streams.culprit import Search
 from headrace.streams.plans import PlanStore
@@ -217,11 +217,15 @@ class QueryKeeper:
         self._on_end(life, problem)
 
     def bounce(self) -> None:
-        """Stop the query and start it again: the epoch in flight is run again, with the quarantine list of now."""
+        """Stop the query and start it again: the epoch in flight is run again, with the quarantine list of now.
+        Failures are counted from the beginning."""
         with self._lock:
             if not self.running:
                 return
             self._drop_timer()
+            self._retries.reset()
+            if self.retrying is not None:
+                self.retrying = replace(self.retrying, attempt=0)
             self._life += 1
             life = self._life
         with self._launching:
@@ -375,7 +379,7 @@ class QueryKeeper:
 
 def _text(problem: Exception) -> str:
     """A failure as a stream's status shows it."""
-    if isinstance(problem, OSError):
+    if is_of_state(problem):
         problem = state_error(problem)
     return problem.render() if isinstance(problem, HeadraceError) else f"{type(problem).__name__}: {problem}"
 

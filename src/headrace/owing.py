@@ -6,6 +6,7 @@ barrier was promised that the rows before it are in the sinks, so the acknowledg
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 
@@ -14,6 +15,7 @@ from headrace.control.signals import SAVEPOINT, Barrier
 from headrace.streams.progress import Debt
 
 AGAIN_SECONDS = 1.0
+_log = logging.getLogger(__name__)
 
 
 class OwedBarriers:
@@ -56,6 +58,16 @@ class OwedBarriers:
         timer.start()
 
     def _ask(self) -> None:
+        try:
+            debts = self._settle()
+        except Exception as problem:  # the disk may be full; an idle stream has no epoch after which to ask again
+            _log.warning("what sinks owe cannot be asked for now: %s", problem)
+            with self._lock:
+                self._asking = any(self._acks.awaits(barrier) for barrier, _ in self._waiting)
+                again = self._asking
+            if again:
+                self._ask_later()
+            return
         with self._lock:
             self._asking = False
-        self._pass_on(self._settle())
+        self._pass_on(debts)

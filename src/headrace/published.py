@@ -16,7 +16,8 @@ from headrace.runtime import StreamRuntime
 @dataclass(frozen=True)
 class Published:
     """A plan version of a stream. It is `needed` if any pipeline is in it; those `ending` have come to their end when
-    `ack` is there. Those `dropped` keep nothing: an epoch that does not end may be given up to get rid of them."""
+    `ack` is there. Those `dropped` keep nothing: an epoch that does not end may be given up to get rid of them.
+    With `leaving` nothing was started or changed."""
 
     name: str
     runtime: StreamRuntime
@@ -25,6 +26,7 @@ class Published:
     ending: Sequence[PipelineDef]
     ack: Future[Ack] | None
     dropped: Sequence[PipelineDef] = ()
+    leaving: bool = False
 
     @property
     def reached(self) -> bool:

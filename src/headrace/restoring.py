@@ -21,13 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.bridge.messages import STREAM_LANE
-from headrace.codec import load
 from headrace.errors import AlreadyExists, BadSavepoint, HeadraceError, SinkAhead, StateInUse
 from headrace.faults import fault_point
 from headrace.program import DEAD_LETTER, SinkDef
 from headrace.savepoints import READABLE_FORMATS, Savepoint, copy_tree, finish, half_of
 from headrace.schema import Schema
 from headrace.sinks import SINKS, DriverSink, SinkKey
+from headrace.stored import stored
 from headrace.streams.catalog import Catalog, CatalogFile
 from headrace.streams.checkpoint import CHECKPOINT, relocate
 from headrace.streams.state_dir import SAVEPOINTS, STREAMS, StateDir, write_version
@@ -77,14 +77,16 @@ def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint
 def read(savepoint: Path) -> Savepoint:
     """What a directory says it is a savepoint of. Raises BadSavepoint."""
     try:
-        facts = load(Savepoint, (savepoint / "savepoint.json").read_bytes())
+        facts = stored(Savepoint, savepoint / "savepoint.json")
+        if facts is None:
+            raise ValueError("it has no savepoint.json")
         if facts.format not in READABLE_FORMATS:
             raise ValueError(f"its format is {facts.format}, not one of {READABLE_FORMATS}")
         for cut in facts.cuts:
             if Path(cut.directory).name != cut.directory or cut.directory in ("", ".", ".."):
                 raise ValueError(f"{cut.directory!r} is not the name of a stream's directory")
-    except (OSError, ValueError, TypeError) as problem:
-        raise _unusable(savepoint, problem) from problem
+    except (HeadraceError, ValueError) as problem:
+        raise _unusable(savepoint, problem.message if isinstance(problem, HeadraceError) else problem) from problem
     return facts
 
 

@@ -14,7 +14,7 @@ from headrace.hub import Hub
 from headrace.interrupts import Interrupts
 from headrace.logs import TOLD, LogFormat, Logs, facts, logging_to
 from headrace.status import ALIVE, Waited
-from headrace.view.lines import closing_line, pipelines_line
+from headrace.view.lines import closing_line, pipelines_line, warning_lines
 
 # How often a waiting run looks around: failures are told within this time; Ctrl-C is seen at once.
 _PAUSE = 0.2
@@ -98,8 +98,8 @@ def report_closing(hub: Hub, tell: Tell) -> None:
             tell(closing_line(stream))
     if pipelines:
         tell(pipelines_line(pipelines))
-    for warning in (w for found in (*(s.warnings for s in streams), *(p.warnings for p in pipelines)) for w in found):
-        tell(f"warning: {warning}")
+    for line in warning_lines(streams, pipelines):
+        tell(line)
 
 
 def report_wait(waited: Waited, tell: Tell) -> None:

@@ -22,7 +22,7 @@ from headrace.control.acks import Ack, Acks
 from headrace.control.log import SignalLog
 from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, QUICK_END, SAVEPOINT, Signal, SignalKind
-from headrace.durable import private_directory, state_errors, write_atomic
+from headrace.durable import is_of_state, private_directory, state_error, state_errors, write_atomic
 from headrace.epochlog import EpochLog
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.history import History
@@ -36,7 +36,7 @@ from headrace.status import StreamState, StreamStatus, StreamTotals
 from headrace.streams import stream_values
 from headrace.streams.checkpoint import checkpoint_id
 from headrace.streams.notices import NoticeBoard
-from headrace.streams.plans import PlanStore, parse_plan
+from headrace.streams.plans import PlanStore
 from headrace.streams.progress import HOLD, Progress, ProgressView, read_applied
 from headrace.streams.publishing import publish
 from headrace.streams.quarantine import change_quarantine
@@ -132,16 +132,17 @@ class StreamRuntime:
 
     def quick_end(self, pipelines: Sequence[PipelineDef]) -> None:
         """Let nothing more of these come to the sinks: of no epoch that is planned already, also after a crash."""
-        self._leave_out(pipelines, self.plans.current(), "it was stopped at once")
+        self.leave_out(pipelines, self.plans.current(), "it was stopped at once")
         self.control(QUICK_END, pipelines)
 
     def run_again_without(self, pipelines: Sequence[PipelineDef], until: int) -> None:
         """Give up the epoch in flight, and run it again without these, which are in plan versions up to `until`: they
         are dropped, and it does not end."""
-        self._leave_out(pipelines, until, "it was dropped")
+        self.leave_out(pipelines, until)
         self.keeper.bounce()
 
-    def _leave_out(self, pipelines: Sequence[PipelineDef], until: int, reason: str) -> None:
+    def leave_out(self, pipelines: Sequence[PipelineDef], until: int, reason: str = "it was dropped") -> None:
+        """Run epochs that are planned already, with plan versions up to `until`, without these."""
         change_quarantine(self.directory, lambda found: found.ending(pipelines, until, reason))
 
     # --- plans ------------------------------------------------------------------------------------
@@ -212,6 +213,8 @@ class StreamRuntime:
         except HeadraceError:
             raise
         except Exception as problem:
+            if is_of_state(problem):
+                raise state_error(problem, self.directory) from problem
             raise self._stream_failed(f"{type(problem).__name__}: {problem}") from problem
 
     def revive(self) -> None:
@@ -231,7 +234,7 @@ class StreamRuntime:
         """Start a query, for the first time or again."""
         require_whole(self.directory)
         self._watch.begin()
-        self._intake.open()
+        self._intake.open(self.progress.end)
         return self._launch(ended)
 
     def _launch(self, ended: OnEnd) -> StreamQuery:
@@ -252,7 +255,7 @@ class StreamRuntime:
             options,
             ended,
             lambda: self._watch.planner,
-            lambda: [p.name for p in parse_plan(self.plans.text(self.plans.current())).pipelines],
+            lambda: [p.name for p in self.plans.parsed(self.plans.current()).pipelines],
         )
         if epoch_limit(self._values, 0) is not None:
             threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
@@ -267,7 +270,7 @@ class StreamRuntime:
             found = self.in_flight()
             if found is None:
                 continue
-            pipelines = parse_plan(self.plans.text(self.plans.current())).pipelines
+            pipelines = self.plans.parsed(self.plans.current()).pipelines
             limit = epoch_limit(self._values, len(pipelines))
             if limit is not None and found.age > limit:
                 self.keeper.abort(too_long(self.stream.name, found, limit).render())
@@ -370,6 +373,9 @@ class StreamRuntime:
         """Remove everything the stream keeps on disk. A new stream of the same name never finds any of it: it is out
         of the way at once, and what cannot be deleted now is when the state directory is opened again."""
         self.close()
+        with contextlib.suppress(HeadraceError):  # damaged: then what sinks keep beside their output stays
+            if self.progress.epoch >= 0:
+                self.committer.forget_stream(self.stream.dead_letters)
         if self.directory.exists():
             gone = self.directory.with_name(f".gone-{uuid.uuid4().hex}")
             with state_errors(self.directory):

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from headrace.codec import dump
 from headrace.control.barrier import BarrierAligner
 from headrace.control.signals import SAVEPOINT, Barrier, Signal
-from headrace.durable import fsync, private_directory, write_atomic
+from headrace.durable import fsync, private_directory
 from headrace.errors import AlreadyExists, MissingInput, SavepointTimeout, UnwritablePath
 from headrace.ingress.mark import MARK
 from headrace.program import StreamDef
+from headrace.stored import store
 from headrace.streams.catalog import Catalog, CatalogFile
 from headrace.streams.progress import HOLD, Progress
 from headrace.streams.secrets import Vault
@@ -142,7 +142,7 @@ def collect(half: Path, name: str, catalog: Catalog, sources: Sequence[Source], 
         copy_tree(directory, half / "streams" / cut.directory)
     CatalogFile(half, vault).save(_part_of(catalog, {cut.stream for _, cut in sources}))
     facts = Savepoint(FORMAT, name, time.time(), tuple(cut for _, cut in sources))
-    write_atomic(half / "savepoint.json", dump(facts).encode())
+    store(half / "savepoint.json", facts)
 
 
 @contextlib.contextmanager

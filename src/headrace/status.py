@@ -38,13 +38,25 @@ def _too_many(part: int, rows: int) -> bool:
     return REJECTED_SHARE * rows < part <= rows
 
 
-def stream_warning(name: str, rows: int, rejected: int, bad: Mapping[str, int]) -> str:
-    """What to say about a stream that rejects many of its rows; empty if it does not."""
-    if not _too_many(rejected, rows):
+def stream_warning(name: str, rows: int, rejected: int, nulled: int, bad: Mapping[str, int]) -> str:
+    """What to say about a stream that rejects many of its rows, or has NULLs for them; empty if it does not."""
+    what, part = ("rejected", rejected) if rejected >= nulled else ("has NULLs for", nulled)
+    if not _too_many(part, rows):
         return ""
     return (
-        f"stream {name} rejected {rejected:,} of {rows:,} rows ({_reasons(bad)}): check the declared columns and the "
+        f"stream {name} {what} {part:,} of {rows:,} rows ({_reasons(bad)}): check the declared columns and the "
         "options of the format; on_error = 'dead_letter' keeps such records for a look"
+    )
+
+
+def untimed_warning(name: str, rows: int, bad: Mapping[str, int]) -> str:
+    """What to say about a stream whose rows often have no event time; empty if they have one."""
+    untimed = bad.get("null_event_time", 0)
+    if not _too_many(untimed, rows):
+        return ""
+    return (
+        f"stream {name} has {untimed:,} of {rows:,} rows without an event time, which are in no window: check the name "
+        "of the event time column"
     )
 
 
@@ -153,10 +165,11 @@ class StreamStatus(HtmlTable):
     `decoding_columns`, `projection_version` (a plan version) and `subscribers` (pipelines with the columns each needs,
     `*` for all) are those of the newest planned epoch; `epoch` is the newest committed one, and `rows`, `bytes`, `bad`
     and `watermark` are as of it; rates are over the last epochs. `rows` counts every record; `rejected` of them were no
-    row for any pipeline. `bad` counts by reason what was rejected for all or concerned a pipeline; `dead_letters` are
-    in the stream's sink; `far_future` rows did not move the watermark (option max_future). `dropped` records were given
-    up by the gateway under overload. `skipped_files` were left out (on_bad_file = 'skip'), and `bad_files` are the
-    newest of them, with the reason.
+    row for any pipeline, and `nulled` were rows although their structure or event time is bad (mode PERMISSIVE). `bad`
+    counts by reason what was rejected for all or concerned a pipeline; `dead_letters` are in the stream's sink;
+    `far_future` rows did not move the watermark (option max_future). `dropped` records were given up by the gateway
+    under overload. `skipped_files` were left out (on_bad_file = 'skip'), and `bad_files` are the newest of them, with
+    the reason.
 
     `state` is running, retrying (the query failed and is started again: `attempt` counts the tries in a row, `next_try`
     is when the next one is), dead (it stays so until a pipeline of it is started) or stopped; `since` is when that
@@ -193,6 +206,7 @@ class StreamStatus(HtmlTable):
     epoch_age: float | None = None
     waiting_for: str = ""
     rejected: int = 0
+    nulled: int = 0
     dropped: int = 0
     skipped_files: int = 0
     bad_files: dict[str, str] = field(default_factory=dict)
@@ -203,15 +217,21 @@ class StreamStatus(HtmlTable):
     def losses(self) -> list[str]:
         """What did not become rows, in words; empty if nothing."""
         bad = f"bad: {_reasons(self.bad)}"
-        counts = {"rejected": self.rejected, "dropped": self.dropped, "files left out": self.skipped_files}
+        counts = {
+            "rejected": self.rejected,
+            "broken and NULL": self.nulled,
+            "dropped": self.dropped,
+            "files left out": self.skipped_files,
+        }
         return [*(f"{count:,} {what}" for what, count in counts.items() if count), *([bad] if self.bad else [])]
 
     @property
     def warnings(self) -> list[str]:
-        """What somebody should look at: many rejected rows, files that were left out."""
-        found = stream_warning(self.name, self.rows, self.rejected, self.bad)
+        """What somebody should look at: many rejected rows, many without an event time, files that were left out."""
+        rejected = stream_warning(self.name, self.rows, self.rejected, self.nulled, self.bad)
+        untimed = untimed_warning(self.name, self.rows, self.bad)
         files = [f"stream {self.name} left out {path}: {why}" for path, why in self.bad_files.items()]
-        return [*([found] if found else []), *files]
+        return [*(text for text in (rejected, untimed) if text), *files]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from rich.live import Live
 from headrace.errors import HubUnreachable
 from headrace.service.client import RemoteHub, statuses
 from headrace.service.offline import OfflineHub
-from headrace.view.lines import pipelines_line, stream_line
+from headrace.view.lines import status_lines
 from headrace.view.live import draw
 
 
@@ -40,9 +40,8 @@ def watch(server: str | None, state_dir: Path, console: Console | None = None, l
                         if live is not None:
                             live.update(draw(streams, pipelines, f"{hub.address}; Ctrl-C leaves"), refresh=True)
                         else:
-                            for stream in streams:
-                                out.print(stream_line(stream), markup=False, highlight=False, soft_wrap=True)
-                            out.print("  " + pipelines_line(pipelines), markup=False, highlight=False, soft_wrap=True)
+                            for line in status_lines(streams, pipelines):
+                                out.print(line, markup=False, highlight=False, soft_wrap=True)
                         shown += 1
                         if limit is not None and shown >= limit:
                             return
@@ -63,7 +62,5 @@ def _show_last(state_dir: Path, out: Console) -> None:
     if out.is_terminal:
         out.print(draw(streams, pipelines, note))
         return
-    for stream in streams:
-        out.print(stream_line(stream), markup=False, highlight=False, soft_wrap=True)
-    out.print("  " + pipelines_line(pipelines), markup=False, highlight=False, soft_wrap=True)
-    out.print(note, markup=False, highlight=False, soft_wrap=True)
+    for line in (*status_lines(streams, pipelines), note):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)

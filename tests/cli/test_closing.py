@@ -20,10 +20,10 @@ from headrace.results import Result
 from headrace.running import run_script
 from headrace.schema import BIGINT, Field, Schema
 from headrace.service.client import _result as from_json
-from headrace.service.models import statement_result
+from headrace.service.models import statement_result, status_json
 from headrace.service.printing import Format, printed
 from headrace.status import PipelineStatus, StreamStatus
-from headrace.view.lines import pipelines_line, stream_line
+from headrace.view.lines import pipelines_line, status_lines, stream_line
 from tests.e2e.support import put
 from tests.shared.mini import Mini
 
@@ -138,6 +138,58 @@ def test_a_tenth_of_rejected_rows_is_no_warning_and_one_more_is(
     assert len(mini.hub.streams["s"].status().warnings) == 1
 
 
+def test_rows_of_a_misspelt_event_time_are_warned_of(
+    tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "in" / "0.json", [json.dumps({"n": i, "time": "2026-11-16T12:00:00Z"}) for i in range(20)])
+    lines = run(tmp_path, script(tmp_path), capsys)
+    assert "stream s 20 rows in, bad: null_event_time 20" in lines
+    for word in ("warning", "WARNING"):
+        assert [line for line in lines if line.startswith(f"{word}: stream s has 20 of 20 rows without an event time")]
+
+
+def test_broken_records_that_are_rows_are_not_called_rejected(
+    tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "in" / "0.json", ['{"n": 1, "ts": "2026-11-16T12:00:00Z"}', "{", '{"n": 2, "ts": "noon"}'])
+    lines = run(tmp_path, script(tmp_path, mode="PERMISSIVE"), capsys)
+    assert "stream s 3 rows in, 2 broken and NULL, bad: bad_json 1, bad_timestamp 1" in lines
+    assert "p (finished) 3 rows out" in lines
+    assert [line for line in lines if line.startswith("warning: stream s has NULLs for 2 of 3 rows")]
+
+
+def test_rows_that_turn_bad_after_many_good_ones_are_warned_of_each_time(
+    tmp_path: Path, mini: Mini, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.epochlog.RECENT", 10)
+    mini.hub.sql(script(tmp_path))
+    good = '{"n": 1, "ts": "2026-11-16T12:00:00Z"}'
+    for number, lines in enumerate(([good] * 500, ["{"] * 5, ["{"] * 5, ["{"] * 10, [good] * 10, ["{"] * 10)):
+        put(tmp_path / "in" / f"{number}.json", lines)
+        mini.drain()
+    told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert told == ["stream s found 10 of its newest 10 rows bad: has the input changed?"] * 2
+
+
+def test_the_tables_of_show_say_what_was_lost_and_warn_wherever_they_are_printed(tmp_path: Path, mini: Mini) -> None:
+    feed(tmp_path, 10)
+    mini.hub.sql(script(tmp_path, "n BIGINT, ts TIMESTAMP", on_error="skip"))
+    mini.drain()
+    streams, pipelines = mini.hub.sql("SHOW STREAMS; SHOW PIPELINES")
+    assert streams.table is not None and pipelines.table is not None
+    assert streams.table.column("dropped").to_pylist() == ["0"]
+    assert [pipelines.table.column(c).to_pylist() for c in ("rejected", "late", "missed")] == [["10"], ["0"], ["0"]]
+    warning = "pipeline p found bad values in 10 of 10 rows, which are rejected"
+    assert pipelines.warnings[0].startswith(warning)
+    far = from_json(statement_result(pipelines, 10).model_dump())
+    for result in (pipelines, far):
+        assert warning in result.render() and warning in result._repr_html_()
+        assert warning in printed([result], "json")
+    status = mini.hub.pipelines["p"].status()
+    assert "10 rejected" in status_lines([], [status])[0] and warning in status_lines([], [status])[1]
+    assert warning in str(status_json(status)["warnings"])
+
+
 def test_lines_say_what_was_lost_and_only_that() -> None:
     stream = StreamStatus("s", True, 3, 1, ["n"], 5, {}, 100, 100, {}, None, 0, None, 0.0, 0.0)
     assert stream_line(stream).endswith("watermark none yet")
@@ -230,12 +282,17 @@ def test_what_the_gateway_dropped_is_known_while_it_runs_and_after_it_has_stoppe
 
     gateway: Any = Gateway()
     schema = Schema((Field("n", BIGINT),))
-    intake = Intake(gateway, StreamDef("s", schema, None, 0, "tcp", "json", {"listen": "127.0.0.1:0"}), tmp_path)
+    stream = StreamDef("s", schema, None, 0, "tcp", "json", {"listen": "127.0.0.1:0"})
+    intake = Intake(gateway, stream, tmp_path)
     assert intake.dropped() == 7
     gateway.counted = {"tcp": {"dropped_records": 9}}
+    (tmp_path / "source").mkdir()
+    assert intake.dropped() == 9
+    gateway.counted = {"tcp": {"dropped_records": 12}}
     intake.close()
     assert not gateway.open
-    assert intake.dropped() == 9
+    assert intake.dropped() == 12
+    assert Intake(gateway, stream, tmp_path).dropped() == 12  # of the next hub, before the stream runs
 
 
 def test_warnings_reach_clients_of_the_service_and_scripts_that_read_its_output() -> None:

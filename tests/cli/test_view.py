@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from rich.console import Console, RenderableType
@@ -65,3 +66,10 @@ def test_plain_lines_say_the_same_in_one_line_each() -> None:
     assert "\n" not in line
     both = pipelines_line([pipeline("hot"), pipeline("cold", "failed", late=9)])
     assert both == "hot 4.3k rows out; cold (failed) 4.3k rows out, 9 late"
+
+
+def test_the_live_view_warns_of_pipelines_that_find_many_bad_values() -> None:
+    ill = replace(pipeline("hot"), bad=60, rejected=60, rows_in=100)
+    text = shown(draw([], [ill]))
+    assert "60" in next(line for line in text.splitlines() if "running" in line)
+    assert "warning: pipeline hot found bad values in 60 of 100 rows" in text

@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.errors import HeadraceError
@@ -35,6 +36,7 @@ class Case:
     ours: Rows | str  # or the code of an error
     way: dict[str, str] | None = None
     options: dict[str, str] = field(default_factory=dict)  # for both, under Spark's name
+    theirs: dict[str, str] = field(default_factory=dict)  # for Spark alone
 
 
 def day(year: int, month: int = 1, of: int = 1) -> dt.date:
@@ -55,8 +57,9 @@ CASES = [
     Case("csv-text-after-quote", "csv", "STRING; STRING", '"a"b,2\nc,d\n', [('"a"b', "2"), ("c", "d")], [("c", "d")]),
     Case("csv-open-quote", "csv", "STRING; STRING", '"abc,3\nc,d\n', [("abc,3", None), ("c", "d")], [("c", "d")]),
     Case("csv-doubled-quote", "csv", "STRING; INT", '"a""b",1\n', [('"a""b"', 1)], [('a"b', 1)]),
-    Case("csv-escape", "csv", "STRING; INT", '"a\\"b",1\n"c",2\n', [('a"b', 1), ("c", 2)], [("c", 2)],
+    Case("csv-escape", "csv", "STRING; INT", '"a\\"b",1\n"c\\\\d",2\n', [('a"b', 1), ("c\\d", 2)], [("c\\\\d", 2)],
          {"escape": "\\"}),
+    Case("csv-blank-after-quote", "csv", "STRING; INT", '"a" ,1\nb,2\n', [("a", 1), ("b", 2)], [("b", 2)]),
     Case("csv-field-count", "csv", "INT; INT", "1\n2,3,4\n5,6\n", [(1, None), (2, 3), (5, 6)], [(5, 6)],
          {"mode": "PERMISSIVE"}),
     Case("csv-header-names", "csv", "INT; INT", "b,a\n1,2\n", [(1, 2)], "HEADER_MISMATCH", None, {"header": "true"}),
@@ -65,8 +68,8 @@ CASES = [
     Case("csv-carriage-return", "csv", "INT; INT", "1,2\r3,4\r", [(1, 2), (3, 4)], [], {"record_delimiter": "\\r"}),
     Case("csv-not-utf8", "csv", "STRING; INT", b"a\xffb,1\n", [(f"a{MARK}b", 1)], [(None, 1)], {"utf8": "replace"}),
     Case("csv-binary", "csv", "BINARY", "aGk=\nhi\n", column(b"aGk=", b"hi"), column(b"hi", None), {"binary": "raw"}),
-    Case("csv-number-spellings", "csv", "DOUBLE", " 1.5\n1.5 \n1.5d\n1.5F\n0x1p3\n", column(1.5, 1.5, 1.5, 1.5, 8.0),
-         column(*[None] * 5)),
+    Case("csv-number-spellings", "csv", "DOUBLE", " 1.5\n1.5 \n1.5d\n1.5F\n0x1p3\n+NaN\n",
+         column(1.5, 1.5, 1.5, 1.5, 8.0, NAN), column(*[None] * 6)),
     Case("csv-nan-spellings", "csv", "DOUBLE", "nan\ninf\n+Inf\nINF\ninfinity\n", column(*[None] * 5),
          column(NAN, INF, INF, INF, INF)),
     Case("csv-decimal-commas", "csv", "DECIMAL(9,2)", '"1,000"\n', column(Decimal("1000.00")), column(None)),
@@ -80,6 +83,17 @@ CASES = [
     Case("timestamp-zones", "csv", "TIMESTAMP",
          "2024-02-29 12:34:56 UTC\n2024-02-29 12:34:56 Europe/Berlin\n2024-02-29 12:34:56+1\n",
          column(moment(2024, 2, 29, 12, 34, 56), *[moment(2024, 2, 29, 11, 34, 56)] * 2), column(*[None] * 3)),
+    Case("timestamp-oddities", "csv", "TIMESTAMP",
+         "2024-02-29 12:34:56 +01:00\n2024-02-29 12:34:56GMT+1\n2024-02-29 12:34:56.\n",
+         column(*[moment(2024, 2, 29, 11, 34, 56)] * 2, moment(2024, 2, 29, 12, 34, 56)), column(*[None] * 3)),
+    Case("timestamp-session-zone", "csv", "TIMESTAMP", "2024-02-29 12:34:56\n", column(moment(2024, 2, 29, 3, 34, 56)),
+         column(moment(2024, 2, 29, 12, 34, 56)), theirs={"timeZone": "Asia/Tokyo"}),
+    Case("date-years", "csv", "DATE", "12024-01-02\n+12024-01-02\n0000-01-01\n-0001-01-01\n",
+         column(3672149, 3672149, -719528, -719893), column(*[None] * 4)),
+    Case("timestamp-years", "csv", "TIMESTAMP", "12024-01-02\n0000-01-01\n",
+         column(317273673600000000, -62167219200000000), column(None, None)),
+    Case("json-date-days", "json", "DATE", '{"c0":"1"}\n', column(day(1970, 1, 2)), column(None)),
+    Case("json-bad-base64", "json", "BINARY; INT", '{"c0":"1","c1":1}\n', [NONE2], [(None, 1)]),
     Case("json-bad-record", "json", "INT; STRING", '{"c0":1,"c1":"a"}\n{"c0":2\nnonsense\n7\n{"c0":"x","c1":"b"}\n',
          [(1, "a"), NONE2, NONE2, NONE2, (None, "b")], [(1, "a"), (None, "b")], {"mode": "PERMISSIVE"}),
     Case("json-array", "json", "INT", '[{"c0":5},{"c0":6}]\n{"c0":1}\n', column(5, 6, 1), column(1)),
@@ -131,10 +145,18 @@ def spark(spark_of_the_run: Any) -> Any:
 def read_by_spark(spark: Any, place: Path, case: Case) -> Rows:
     path = place / case.name
     path.write_bytes(raw(case))
-    reader = spark.read.schema(schema(case.types).ddl).options(**case.options)
+    reader = spark.read.schema(schema(case.types).ddl).options(**case.options, **case.theirs)
     table = reader.csv(str(path)) if case.fmt == "csv" else reader.json(str(path))
     found: Any = table.toArrow()
-    return list(zip(*(c.to_pylist() for c in found.columns), strict=True))
+    return list(zip(*map(values_of, found.columns), strict=True))
+
+
+def values_of(column: Any) -> list[Any]:
+    """Days and microseconds of moments that Python has no objects for."""
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        return column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64()).to_pylist()  # type: ignore[no-any-return]
 
 
 def alike(one: Rows | str, other: Rows | str) -> bool:
@@ -153,6 +175,18 @@ def test_what_is_read_here_is_what_the_page_says(case: Case) -> None:
 def test_spark_reads_each_case_as_the_page_says(spark: Any, tmp_path: Path) -> None:
     found = {case.name: read_by_spark(spark, tmp_path, case) for case in CASES}
     assert {c.name: found[c.name] for c in CASES if not alike(found[c.name], c.spark)} == {}
+
+
+@pytest.mark.spark
+def test_a_time_alone_is_today_in_spark_and_a_bad_value_here(spark: Any, tmp_path: Path) -> None:
+    case = Case("time", "csv", "TIMESTAMP", "12:34:56\nT12:34\n", [], column(None, None))
+    assert read_here(case, {}) == case.ours
+    assert all(found.minute == 34 for (found,) in read_by_spark(spark, tmp_path, case))
+
+
+def test_an_empty_field_in_quotes_is_a_bad_value_of_other_types_than_string() -> None:
+    found = FORMATS["csv"].make(schema("INT; STRING"), {}).decode(b'"",""\n,\n', [0, 1], "o", 0)
+    assert found.bad.counts() == {"bad_integer": 1}
 
 
 def test_the_page_lists_these_cases_and_their_options() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from headrace.errors import JournalUnwritable
 from headrace.ingress import gateway as gateway_module
-from headrace.ingress import http
+from headrace.ingress import http, stream, tcp
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
@@ -364,5 +364,74 @@ def test_a_journal_that_cannot_be_opened_has_a_code(tmp_path: Path, monkeypatch:
             writing.on = False
             await site.open(gateway)
             assert statuses(await ask(site, post(b'{"a":1}', b"Connection: close"))) == [204]
+
+    run(main)
+
+
+def test_what_is_not_flushed_is_not_acknowledged_when_the_other_side_reads_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, "tcp", {"acks": "true"})
+    writing = Failing(os.pwrite, 28)
+    monkeypatch.setattr(os, "pwrite", writing)
+    monkeypatch.setattr(stream, "RETRY_SECONDS", 0.05)
+
+    async def main() -> None:
+        async with serving(site):
+            reader, writer = await site.connect()
+            writer.write(b'{"a":1}\n')
+            assert await reader.readline() == b"8\n"
+            (peer,) = site.ingress.peers
+            assert isinstance(peer, tcp.TcpPeer)
+            writing.on = True
+            writer.write(b'{"a":2}\n')
+            await until(lambda: site.ingress.journal.problem)
+            peer.resume_writing()  # the other side has read what was waiting for it
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.readline(), 0.3)
+            writing.on = False
+            assert await reader.readline() == b"16\n"
+
+    run(main)
+
+
+def test_without_a_handle_to_sync_with_nothing_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(tmp_path, "http", {"fsync": "always"})
+    copying = Failing(os.dup, 24)
+    monkeypatch.setattr(os, "dup", copying)
+    monkeypatch.setattr(stream, "RETRY_SECONDS", 0.05)
+
+    async def main() -> None:
+        async with serving(site):
+            copying.on = True
+            asked = asyncio.ensure_future(ask(site, post(b'{"a":1}', b"Connection: close")))
+            await until(lambda: "cannot be synced" in site.ingress.metrics()["problem"])
+            assert not (await asyncio.wait([asked], timeout=0.3))[0]
+            copying.on = False
+            assert statuses(await asked) == [204]
+            await until(lambda: site.ingress.open)
+            assert site.read() == [b'{"a":1}']
+
+    run(main)
+
+
+def test_a_client_that_never_takes_its_last_acknowledgement_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tcp, "LINGER_SECONDS", 0.2)
+    site = Site(tmp_path, "tcp", {"acks": "true"})
+
+    async def main() -> None:
+        async with serving(site):
+            reader, writer = await site.connect()
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            await until(lambda: site.ingress.peers)
+            (peer,) = site.ingress.peers
+            assert isinstance(peer, tcp.TcpPeer) and peer._transport is not None
+            peer._transport.write(b"0\n" * (8 << 20))  # acknowledgements that fill all buffers of the system
+            writer.write(b'{"a":1}\n')
+            writer.write_eof()
+            await asyncio.wait_for(peer.closed, 10)
+            assert site.read() == [b'{"a":1}']
 
     run(main)

@@ -247,6 +247,54 @@ def _garble(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.parametrize("marked", [True, False])
+def test_no_byte_of_a_newest_log_makes_it_seem_torn(tmp_path: Path, marked: bool) -> None:
+    """A damaged length reaches beyond the end of the file, as that of a torn record does."""
+    journal = Journal(tmp_path, 1 << 20)
+    fill(journal, random.Random(3), steps=20)
+    journal.close()
+    path = disk.ready_path(tmp_path, journal.number)
+    records = list(disk.records(path.read_bytes(), journal.number))
+    if not marked:
+        (tmp_path / MARK).unlink()
+        records = records[:-1]  # the last one cannot be told from one that was torn
+    assert len(records) > 1
+    for record in records:
+        for place in range(record.begin, record.begin + disk.RECORD.size):
+            _garble(path, place)
+            before = contents(tmp_path)
+            with pytest.raises(JournalDamaged):
+                Journal(tmp_path, 1 << 20)
+            assert contents(tmp_path) == before
+            _garble(path, place)
+    wanted = read(tmp_path)
+    Journal(tmp_path, 1 << 20).close()
+    assert read(tmp_path) == wanted
+
+
+def test_addresses_never_go_back_when_only_the_position_of_the_consumer_is_left(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 1 << 20)
+    fill(journal, random.Random(4))
+    journal.flush()
+    log = ReadyLog(tmp_path)
+    log.follow(Place())
+    read_to = log.advance(Place(), 100)
+    planned = log.advance(read_to, None)
+    commit(tmp_path, "stream", read_to)
+    journal.close()
+    for path in [p for p in tmp_path.iterdir() if p.is_file()]:
+        path.unlink()
+    again = Journal(tmp_path, 1 << 20)
+    Sender(again, 9).send(b"fresh\n")
+    again.flush()
+    reader = ReadyLog(tmp_path)
+    reader.follow(planned)
+    end = reader.advance(planned, None)
+    assert [run for g in reader.stretches(planned, end, 1) for s in g for run in _runs(tmp_path, s)] == [b"fresh\n"]
+    assert reader.lost == planned.address - read_to.address
+    again.close()
+
+
 def test_damage_under_a_reader_is_an_error_that_names_the_place(tmp_path: Path) -> None:
     journal = Journal(tmp_path, 1 << 20)
     fill(journal, random.Random(3))

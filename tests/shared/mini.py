@@ -17,6 +17,7 @@ import pytest
 
 from headrace.bridge.messages import Row
 from headrace.conductor import Conductor
+from headrace.errors import DiskFull, SinkUnavailable, StreamFailed
 from headrace.hub import Hub
 from headrace.program import SinkDef
 from headrace.ring1.packed import PackedStore
@@ -92,7 +93,7 @@ class MiniQuery:
     def step(self) -> bool:
         try:
             return self._step()
-        except BAD_FILE as problem:
+        except (*BAD_FILE, SinkUnavailable, DiskFull) as problem:
             self._end(str(problem))
             return True
 
@@ -258,6 +259,9 @@ class Mini:
             applied = read_applied(runtime.directory)
             if applied is not None and applied.version >= version:
                 return
+            if self.query is not None and self.query.over:
+                runtime.raise_failure()
+                raise StreamFailed("the query fails again and again")  # as after PATIENT_ATTEMPTS
             assert self.step(), "an idle stream plans a new version at once"
         raise AssertionError("the plan was never planned")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import StreamFailed
+from headrace.formats import FORMATS
+from headrace.program import StreamDef
+from headrace.schema import BIGINT, Field, Schema
+from headrace.sources import SOURCES
 from headrace.sources.files import Files
 from headrace.status import StreamStatus
 from tests.shared.mini import Crash, Mini
@@ -303,3 +309,26 @@ def test_whatever_breaks_and_dies_every_other_file_is_read_exactly_once(
         assert (output(mini, "n") or [0])[-1] == 2 * len(good)
         assert info(mini).skipped_files == len(paths) - len(good)
         mini.hub.close()
+
+
+@pytest.mark.parametrize("name", ["1.csv", "1.csv.gz"])
+def test_a_read_error_that_may_pass_is_no_bad_file_and_names_it(tmp_path: Path, name: str) -> None:
+    schema = Schema((Field("a", BIGINT),))
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / name
+    path.write_bytes(gzip.compress(b"1\n2\n") if name.endswith(".gz") else b"1\n2\n")
+    options = {"path": str(tmp_path / "in"), "on_bad_file": "skip"}
+    stream = StreamDef("s", schema, None, 0, "files", "csv", options)
+    source = SOURCES["files"].make(stream, tmp_path, lambda: 0.0)
+    (split,) = source.splits(source.initial(), source.latest(source.initial(), None), 1)
+
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.sources.reading.RangeReader.read", broken)
+        patch.setattr("headrace.formats.codecs.Decompressor._arrow_stream", lambda self, codec: broken)
+        with pytest.raises(OSError, match=re.escape(str(path))) as problem:
+            list(split.read(FORMATS["csv"].make(schema, {})))
+    assert problem.value.errno == errno.EIO
+    assert len(list(split.read(FORMATS["csv"].make(schema, {})))) == 1

@@ -113,6 +113,38 @@ def test_what_sinks_keep_of_a_pipeline_goes_with_it(mini: Mini, sink: str) -> No
         assert len(list((mini.directory.parent / "lines").glob("part-*"))) == 2, "what was committed stays"
 
 
+def test_what_sinks_keep_of_a_stream_goes_with_it(mini: Mini) -> None:
+    mini.hub.sql(
+        "CREATE PIPELINE p INTO lines, columns AS SELECT id FROM s; CREATE PIPELINE q INTO lines AS SELECT id FROM s"
+    )
+    feed(mini, 1)
+    feed(mini, 2)
+    assert manifests(mini)
+    mini.hub.sql("DROP PIPELINE p")
+    mini.hub.sql("DROP PIPELINE q; DROP PIPELINE stays; DROP STREAM s")
+    assert manifests(mini) == []
+    assert len(list((mini.directory.parent / "lines").glob("part-*"))) == 4, "what was committed stays"
+
+
+def test_dropping_a_stream_shows_an_epoch_whose_commit_was_cut_short(
+    mini: Mini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini.hub.sql("CREATE PIPELINE p INTO lines AS SELECT id FROM s")
+    feed(mini, 1)
+
+    def die(sink: FileSink, key: SinkKey, files: object) -> None:
+        raise Crash("between the manifest and the files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileSink, "_roll_forward", die)
+        with pytest.raises(Crash):
+            feed(mini, 2)
+    mini.crash()
+    mini.hub.sql("DROP PIPELINE p; DROP PIPELINE stays; DROP STREAM s")
+    assert len(list((mini.directory.parent / "lines").glob("part-*"))) == 2
+    assert manifests(mini) == []
+
+
 def test_a_replaced_pipeline_is_forgotten_as_well(mini: Mini) -> None:
     mini.hub.sql("CREATE PIPELINE p INTO lines AS SELECT id FROM s")
     old = instance(mini, "p")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import random
+import shutil
 import signal
 import socket
 import threading
@@ -68,11 +69,11 @@ def send(place: tuple[str, int], data: bytes, piece: int = 333) -> int:
     return int(answer.split()[-1]) if answer else 0
 
 
-def post(place: tuple[str, int], body: bytes) -> int | None:
+def post(place: tuple[str, int], body: bytes, authorization: str = "") -> int | None:
     """The answer to a request; None when there was none."""
     client = http.client.HTTPConnection(*place, timeout=10)
     try:
-        client.request("POST", "/ingest/s", body)
+        client.request("POST", "/ingest/s", body, {"Authorization": authorization} if authorization else {})
         return client.getresponse().status
     except (OSError, http.client.HTTPException):
         return None
@@ -303,3 +304,41 @@ def test_a_damaged_journal_is_repaired_by_the_command(mini: Mini) -> None:
     drain_until(mini, lambda: len(output(mini)) >= 30)
     assert Counter(output(mini)) == rows(range(20, 50))
     assert mini.hub.streams["s"].ingress()["lost_bytes"] == len(text(range(20)))
+
+
+def test_a_journal_that_is_gone_is_damage_and_what_comes_after_the_repair_is_read(mini: Mini) -> None:
+    """A new journal would begin with address 0: no epoch would ever read what it takes."""
+    create(mini, "http", listen="127.0.0.1:0")
+    assert post(address(mini), text(range(20))) == 204
+    drain_until(mini, lambda: len(output(mini)) == 20)
+    mini.hub.close()
+    shutil.rmtree(mini.directory / "streams" / "s" / "source" / "journal")
+    mini.open()
+    assert f"[{JournalDamaged.code}]" in mini.hub.streams["s"].status().problem
+    mini.hub.close()
+    found = CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)])
+    assert found.exit_code == 0 and "how much had not been read is not known" in found.output
+    assert "nothing is damaged" in CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)]).output
+    mini.open()
+    assert post(address(mini), text(range(20, 30))) == 204
+    drain_until(mini, lambda: len(output(mini)) >= 30)
+    assert Counter(output(mini)) == rows(range(30))
+    assert mini.hub.streams["s"].ingress()["lost_bytes"] == 0
+
+
+def test_nobody_else_can_read_what_was_pushed_also_after_a_repair(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0", token="s3cret")
+    assert post(address(mini), text(range(20)), "bearer s3cret") == 204
+    assert post(address(mini), text(range(20, 40)), "bearer s3cret") == 204
+    mini.drain()
+    mini.hub.close()
+    ready = max((mini.directory / "streams" / "s" / "source" / "journal").glob("ready-*"))
+    data = bytearray(ready.read_bytes())
+    data[20] ^= 1
+    ready.write_bytes(data)
+    assert CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)]).exit_code == 0
+    found = [p for p in mini.directory.rglob("*") if "checkpoint" not in p.parts]
+    assert any(p.name == "damaged" for p in found)
+    assert [p for p in (mini.directory, *found) if p.lstat().st_mode & 0o077] == []
+    kept = [p for p in found if p.is_file() and b"s3cret" in p.read_bytes()]
+    assert {p.name for p in kept} == {"secrets.json"}

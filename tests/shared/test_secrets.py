@@ -139,6 +139,20 @@ def reveal(root: Path) -> None:
         path.write_text(json.dumps(facts))
 
 
+def test_a_token_that_was_changed_on_the_disk_is_never_taken_for_the_right_one(mini: Mini, given: list[str]) -> None:
+    mini.hub.sql(SCRIPT.format(WRITTEN))
+    mini.hub._release()
+    file = mini.directory / "secrets.json"
+    whole = file.read_bytes()
+    place = whole.index(b"s3cret")
+    file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(StateDamaged) as caught:
+        mini.open()
+    assert "secrets.json" in caught.value.message
+    file.write_bytes(whole)
+    mini.open()
+
+
 def test_a_lost_token_stops_its_stream_alone_and_the_script_brings_it_back(mini: Mini, given: list[str]) -> None:
     mini.hub.sql(SCRIPT.format(WRITTEN))
     mini.hub.sql("STOP PIPELINE p")

@@ -60,7 +60,7 @@ def test_spark_reads_both_formats_and_writes_the_same_json(tmp_path: Path) -> No
     arguments = [str(tmp_path / part) for part in ("parquet", "jsonl", "back", "written")]
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
-        env={**os.environ, "JAVA_HOME": str(find_java())},
+        env={**os.environ, "JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=300,

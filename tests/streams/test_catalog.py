@@ -115,6 +115,18 @@ def test_a_damaged_catalog_is_an_error_and_not_an_empty_one(tmp_path: Path, text
         CatalogFile(tmp_path).read()
 
 
+def test_a_catalog_with_any_bit_flipped_is_an_error_and_never_another_catalog(tmp_path: Path) -> None:
+    file = CatalogFile(tmp_path)
+    file.save(Catalog().with_stream(STREAM).with_sink(SINK))
+    whole = (tmp_path / "catalog.json").read_bytes()
+    for place in range(whole.index(b"\n")):
+        (tmp_path / "catalog.json").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(StateDamaged):
+            CatalogFile(tmp_path).read()
+    (tmp_path / "catalog.json").write_bytes(whole.splitlines()[0])  # as earlier versions wrote it
+    assert CatalogFile(tmp_path).read() == file.catalog
+
+
 def test_a_missing_catalog_is_an_error_wherever_there_was_one(tmp_path: Path) -> None:
     streams, declared = tmp_path / "streams" / "sensors", tmp_path / "declared"
     streams.mkdir(parents=True)

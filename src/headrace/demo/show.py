@@ -18,7 +18,7 @@ import headrace
 from headrace.hub import Hub
 from headrace.interrupts import Interrupts
 from headrace.tables import table_of
-from headrace.view.lines import pipelines_line, stream_line
+from headrace.view.lines import status_lines
 from headrace.view.live import draw
 
 # Redraws a second: the eye sees them as live, and they cost next to nothing.
@@ -84,9 +84,8 @@ def _show_once(hub: Hub, out: Console, live: Live | None, note: str) -> None:
     if live is not None:
         live.update(draw(streams, pipelines, note), refresh=True)
         return
-    for stream in streams:
-        out.print(stream_line(stream), markup=False, highlight=False, soft_wrap=True)
-    out.print("  " + pipelines_line(pipelines), markup=False, highlight=False, soft_wrap=True)
+    for line in status_lines(streams, pipelines):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _results(hub: Hub, decoded: dict[str, list[str]], out: Console) -> None:

@@ -68,6 +68,8 @@ class Decompressor:
             try:
                 part = self._read(min(missing, _PIECE))
             except (OSError, ValueError, EOFError) as problem:
+                if isinstance(problem, OSError) and problem.errno is not None:
+                    raise  # the disk, not the bytes: it may pass
                 raise damaged(self.origin, self.file.tell(), problem) from problem
             if not part:
                 break

@@ -215,6 +215,16 @@ def records(data: bytes | memoryview, number: int, base: int = 0) -> Iterator[Re
         at = found.end - base
 
 
+def any_record(data: bytes, at: int, number: int) -> bool:
+    """Whether a whole record begins anywhere after `at` of a ready log."""
+    magic = RECORD_MAGIC.to_bytes(4, "little")
+    while (at := data.find(magic, at)) >= 0:
+        if record_at(data, at, number) is not None:
+            return True
+        at += 1
+    return False
+
+
 def may_be_unfinished(data: bytes | memoryview, at: int) -> bool:
     """Whether what is at `at`, the end of the whole records, can be one that is still being written: writes grow the
     file from the front, so a record of which all bytes are here is whole."""

@@ -102,9 +102,10 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def abort(self) -> None:
-        """Close: the gateway stops."""
+        """Close: the gateway stops. The other side has some seconds to take its answers."""
         if self._transport is not None:
             self._transport.close()
+            self._loop.call_later(LINGER_SECONDS, self._transport.abort)
 
     def _counters(self, route: Route | None) -> dict[str, int]:
         return self._site.counters if route is None else route.counters

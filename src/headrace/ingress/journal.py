@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from headrace.durable import fsync
+from headrace.durable import fsync, private_directory
 from headrace.errors import JournalCut, StateInUse
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
@@ -77,8 +77,7 @@ class Journal:
     written."""
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "consumers").mkdir(exist_ok=True)
+        private_directory(directory / "consumers")
         self.directory, self.segment_bytes = directory, segment_bytes
         self.shredder = SequenceShredder()
         self._logs: dict[int, LogFacts] = {}  # those before the newest
@@ -126,7 +125,8 @@ class Journal:
             self.address += JUMP
         self._mark.open()
         try:
-            self._open(found.newest + 1, newest.head_of_next() if newest else disk.Head())
+            gone = disk.Head(address_end=self._consumed.address)  # without any log, what was read is all that was
+            self._open(found.newest + 1, newest.head_of_next() if newest else gone)
             self._list()
             for handle in (self._segment, self._ready):
                 os.fdatasync(handle)

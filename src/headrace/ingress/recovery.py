@@ -102,7 +102,7 @@ def recover(directory: Path, consumed: Place, mark: Mark | None) -> Recovered:
         found.clean and mark is not None and mark.closed and found.logs
         and _end(found.logs) == (mark.synced.file, mark.synced.pos)
     )  # fmt: skip
-    if mark is None and not numbers:
+    if mark is None and not numbers and consumed == Place():
         found.clean = True  # a new journal
     return found
 
@@ -202,7 +202,9 @@ def scan(directory: Path, number: int, consumed: Place) -> Scan:
                 if at < past <= len(data):
                     at = past
                     continue
-                seen.problem, seen.short = path, disk.may_be_unfinished(data, at)
+                seen.problem = path
+                # A damaged length may reach beyond the end too; but nothing was ever written after a torn record.
+                seen.short = disk.may_be_unfinished(data, at) and not disk.any_record(data, at + 1, number)
                 break
             if record.end > past and not _block_is_whole(blocks, record):
                 seen.problem = segment
@@ -249,10 +251,16 @@ def _judge(directory: Path, number: int, seen: Scan, mark: Mark, marked: bool) -
     at = seen.facts.ready_end if seen.facts else 0
     if not seen.problem.exists():
         raise disk.damaged(seen.problem, 0, "is missing")
-    if seen.short or not marked:
+    if seen.short and not _has_what_was_synced(number, at, seen.problem, mark):
         return
-    if (mark.boot and mark.boot == boot()) or (number, at) < (mark.synced.file, mark.synced.pos):
+    if not marked or (mark.boot and mark.boot == boot()) or (number, at) < (mark.synced.file, mark.synced.pos):
         raise disk.damaged(seen.problem, at if seen.problem.suffix == ".log" else 0)
+
+
+def _has_what_was_synced(number: int, at: int, path: Path, mark: Mark) -> bool:
+    """Whether a log has all bytes that were synced, and yet is not whole from `at` on."""
+    here = (number, at) < (mark.synced.file, mark.synced.pos)
+    return here and path.suffix == ".log" and (mark.synced.file, mark.synced.pos) <= (number, path.stat().st_size)
 
 
 def _cut(directory: Path, numbers: list[int], seen: Scan, found: Recovered, mark: Mark) -> None:

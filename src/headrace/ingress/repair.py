@@ -15,7 +15,7 @@ from pathlib import Path
 
 import xxhash
 
-from headrace.durable import fsync, write_atomic
+from headrace.durable import fsync, private_directory, write_atomic
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
@@ -38,9 +38,10 @@ class Loss:
     size: int
 
 
-def repair(directory: Path, consumer: str = "stream") -> list[Loss]:
+def repair(directory: Path, read_to: Place = Place(), consumer: str = "stream") -> list[Loss]:  # noqa: B008
     """Make a journal readable that nobody has open; what was lost with it. Doing it again finds nothing. What the
-    consumer is past is not looked at. Raises StateInUse when somebody has it open."""
+    consumer is past is not looked at. Committed epochs have read up to `read_to`: a journal of which nothing is left
+    goes on after that. Raises StateInUse when somebody has it open."""
     lock = locked(directory)
     try:
         mark = _mark(directory)
@@ -49,6 +50,9 @@ def repair(directory: Path, consumer: str = "stream") -> list[Loss]:
         losses: list[Loss] = []
         before = disk.Head(address_end=consumed.address)
         numbers = _wanted(directory, consumed, mark.synced)
+        if not numbers and consumed == Place() != read_to:
+            _begin_after(directory, read_to)
+            losses.append(Loss(directory, 0))
         for number, following in pairwise([*numbers, 0]):
             after = _head(directory, following) if following else None
             if after is None and not disk.ready_path(directory, number).exists():  # the newest, of which the mark knows
@@ -66,11 +70,21 @@ def repair(directory: Path, consumer: str = "stream") -> list[Loss]:
         os.close(lock)
 
 
+def _begin_after(directory: Path, place: Place) -> None:
+    """Leave a mark, from which the next opening takes its first number and address."""
+    mark = MarkFile(directory)
+    mark.open()
+    try:
+        mark.write(consumed=place)
+    finally:
+        mark.close()
+
+
 def _put_aside(directory: Path, newest: int) -> list[Loss]:
     """Segments after the newest log, of which nothing is known."""
     found = [p for p in directory.glob("segment-????????.raw") if int(p.name[8:16]) > newest]
     for path in found:
-        (directory / KEPT).mkdir(exist_ok=True)
+        private_directory(directory / KEPT)
         path.rename(directory / KEPT / path.name)
     return [Loss(path, 0) for path in found]
 
@@ -233,7 +247,7 @@ class _Log:
 
     def _replace(self, path: Path, content: bytes) -> None:
         if path.exists():
-            (self.directory / KEPT).mkdir(exist_ok=True)
+            private_directory(self.directory / KEPT)
             kept = self.directory / KEPT / path.name
             if not kept.exists():
                 shutil.copy2(path, kept)

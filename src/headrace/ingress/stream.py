@@ -245,8 +245,11 @@ class StreamIngress:
         if self._closed:
             return
         if self.journal.flush() and self.settings.fsync == "always":
-            with contextlib.suppress(OSError):  # then the journal has a problem
+            try:
                 self.journal.sync()
+            except OSError as problem:
+                if not self.journal.problem:  # there was no handle to sync with
+                    self.journal.not_synced(problem)
         if self.journal.problem:  # nothing is acknowledged
             self._flush_later()
             return

@@ -17,6 +17,7 @@ from headrace.ingress.peers import Origin
 from headrace.ingress.stream import StreamIngress
 
 MAX_STRETCHES = 1000  # dropped stretches that wait until the other side reads its acknowledgements
+LINGER_SECONDS = 5.0  # for the other side to take its last acknowledgement
 RECONNECT_FIRST, RECONNECT_MOST = 0.1, 5.0  # seconds
 
 
@@ -57,6 +58,10 @@ class TcpPeer(asyncio.BufferedProtocol):
         elif len(self.origin.stretches or ()) > MAX_STRETCHES:  # it does not read what was dropped
             self._deaf = True
             self.pause()
+        self._ask()
+
+    def _ask(self) -> None:
+        """Acknowledge after the next flush."""
         if self.acks and not self._asked:
             self._asked = True
             self.ingress.when_flushed(self.flushed)
@@ -70,16 +75,13 @@ class TcpPeer(asyncio.BufferedProtocol):
         return True
 
     def resume_writing(self) -> None:
-        """The other side has read its acknowledgements."""
-        self.flushed()
-        if self._deaf and not self.ingress.paused:
-            self._deaf = False
-            self.resume()
+        """The other side has read its acknowledgements. What came since the last flush is not in the journal yet, and
+        on a full disk it may never be: the next line has to wait for a flush too."""
+        self._ask()
 
     def _finish(self) -> None:
         self.flushed(last=True)
-        if self._transport is not None:
-            self._transport.close()
+        self.abort()
 
     def flushed(self, last: bool = False) -> None:
         """Everything that came is in the journal, or dropped: say so."""
@@ -90,12 +92,14 @@ class TcpPeer(asyncio.BufferedProtocol):
         if transport.get_write_buffer_size() and not last:
             return  # it does not read its acknowledgements; the next one says the same
         told, self._told = self._told, (origin.settled, origin.dropped)
-        if self._told == told:
-            return
-        lines = [b"dropped %d %d %d\n" % tuple(stretch) for stretch in origin.stretches or ()]
-        origin.stretches = []
-        lines.append(b"%d %d\n" % self._told if origin.dropped else b"%d\n" % origin.settled)
-        transport.write(b"".join(lines))
+        if self._told != told:
+            lines = [b"dropped %d %d %d\n" % tuple(stretch) for stretch in origin.stretches or ()]
+            origin.stretches = []
+            lines.append(b"%d %d\n" % self._told if origin.dropped else b"%d\n" % origin.settled)
+            transport.write(b"".join(lines))
+        if self._deaf and not self.ingress.paused and not transport.get_write_buffer_size():
+            self._deaf = False
+            self.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -121,9 +125,11 @@ class TcpPeer(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def abort(self) -> None:
-        """Close at once: the gateway stops."""
+        """Close: the gateway stops, or the other side has sent everything. It has some seconds to take what it was
+        told; a transport that only closes would wait for that for ever."""
         if self._transport is not None:
             self._transport.close()
+            self.ingress.loop.call_later(LINGER_SECONDS, self._transport.abort)
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:

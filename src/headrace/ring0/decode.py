@@ -37,7 +37,8 @@ class Batch:
     for anyone: bad structure, bad event time. Where every record is a row (`mode` PERMISSIVE), `rejected` says which of
     the rows have a bad structure or a bad event time.
 
-    `records` counts all records, also those that are rejected or whose rows nobody wants. `top`, the highest event
+    `records` counts all records, also those that are rejected or whose rows nobody wants; `lost` of them are no row.
+    `top`, the highest event
     time, and `untimed`, the rows without one, are of all rows too. Rows beyond the task's time limit do not count for
     `top`: they are `future`. `values` is the number of cells that the kernels were given to parse.
     """
@@ -46,6 +47,7 @@ class Batch:
     rejected: BadRecords
     cells: BadRecords
     records: int
+    lost: int
     values: int
     top: int | None
     untimed: int
@@ -86,7 +88,14 @@ class Decoder:
         if len(untimed) and not self._permissive:
             kept = np.setdiff1d(np.arange(decoded.rows), untimed)
             rows, cells = rows.take(kept), cells.renumbered(kept)
-        return Batch(rows, rejected, cells, decoded.rows + _rowless(rejected), 0, top, missing, future)
+        rowless = _rowless(rejected)
+        return Batch(
+            rows, rejected, cells, decoded.rows + rowless, self._lost(rejected, rowless), 0, top, missing, future
+        )  # fmt: skip
+
+    def _lost(self, rejected: BadRecords, rowless: int) -> int:
+        """How many records are no row for anyone."""
+        return rowless if self._permissive else len(rejected)
 
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
         """Filter columns first, the rest for the rows that are kept. None when that cannot be told: then a filter fails
@@ -102,14 +111,15 @@ class Decoder:
         self._late = len(kept) <= WORTH_WHILE * rows.num_rows
         top, missing, future = self._times(rows.column("_t"), untimed)
         rest = tuple(c for c in self._wanted if c not in self._first)
-        tail = indexed.parse(rest, kept)
+        tail, rowless = indexed.parse(rest, kept), _rowless(rejected)
         columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
         selected = Decoded(len(kept), columns | dict(tail.columns))
         return Batch(
             to_rows(selected, self._stream.schema, self._stream.event_time),
             rejected,
             first.plus(tail.bad).renumbered(kept),
-            head.rows + _rowless(rejected),
+            head.rows + rowless,
+            self._lost(rejected, rowless),
             0,
             top,
             missing,

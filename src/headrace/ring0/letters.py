@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import SinkFailed
+from headrace.errors import SinkFailed, SinkUnavailable
 from headrace.formats.base import BadRecord
 from headrace.program import DEAD_LETTER, SinkDef, StreamDef
 from headrace.sinks import SINKS
@@ -68,5 +68,6 @@ class DeadLetters:
 
 def for_stream(problem: SinkFailed) -> SinkFailed:
     """The error of a sink that holds up its stream, because dead letters cannot be left out."""
-    problem.advice = "Dead letters go there: make room for them, then start again; nothing was lost."
+    next_step = "the stream goes on by itself" if isinstance(problem, SinkUnavailable) else "then start again"
+    problem.advice = f"Dead letters go there: make room for them; {next_step}. Nothing was lost."
     return problem

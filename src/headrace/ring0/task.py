@@ -58,7 +58,7 @@ class _Task:
         )
         self.lines: dict[tuple[str, int], int | None] = {}
         self.max_rows: int = stream_values(given.plan.stream)["max_rows"]
-        self.rows = self.bytes = self.values = self.rejected = 0
+        self.rows = self.bytes = self.values = self.rejected = self.nulled = 0
         self.unreadable: list[BadRange] = []
         self.bad: Counter[str] = Counter()
         self.max_time: int | None = None
@@ -98,7 +98,8 @@ class _Task:
             batch = decoder.decode(piece)
             self.bytes += len(piece.data)
             self.rows += batch.records
-            self.rejected += len(batch.rejected)
+            self.rejected += batch.lost
+            self.nulled += len(batch.rejected) - batch.lost
             self.values += batch.values
             self.bad.update({"null_event_time": batch.untimed} if batch.untimed else {})
             self.future += batch.future
@@ -198,6 +199,7 @@ class _Task:
             "values": self.values,
             "bad": dict(self.bad),
             "rejected": self.rejected,
+            "nulled": self.nulled,
             "unreadable": [asdict(found) for found in self.unreadable],
             "max_time": self.max_time,
             "watermark": self.given.watermark,

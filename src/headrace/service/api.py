@@ -268,7 +268,7 @@ class Routes:
             addresses=handle.addresses(),
             create_sql=f"{stream.sql};",
             status=models.status_json(handle.status()),
-            totals=models.status_json(handle.totals()),
+            totals=models.totals_json(handle.totals()),
         )
 
     def list_sinks(self) -> list[models.SinkInfo]:

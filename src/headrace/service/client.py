@@ -268,11 +268,12 @@ class RemotePipeline:
 
 
 def _result(found: dict[str, Any]) -> Result:
+    warnings = tuple(found.get("warnings", ()))
     if found["columns"] is None:
-        return Result(text=found["text"], warnings=tuple(found.get("warnings", ())))
+        return Result(text=found["text"], warnings=warnings)
     names = [c["name"] for c in found["columns"]]
     columns = [pa.array([row[i] for row in found["rows"]]) for i in range(len(names))]
-    return Result(table=pa.table(columns, names=names))
+    return Result(table=pa.table(columns, names=names), warnings=warnings)
 
 
 def _build(kind: type[_T], found: dict[str, Any]) -> _T:

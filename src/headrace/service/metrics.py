@@ -33,6 +33,7 @@ STREAM_METRICS = {
     "headrace_stream_lag_bytes": ("gauge", "Bytes that wait and are in no planned epoch yet.", "lag_bytes"),
     "headrace_stream_dead_letters_total": ("counter", "Records in the dead letter sink.", "dead_letters"),
     "headrace_stream_rejected_records_total": ("counter", "Records that were no row for any pipeline.", "rejected"),
+    "headrace_stream_nulled_records_total": ("counter", "Broken records that were rows of NULLs.", "nulled"),
     "headrace_stream_dropped_records_total": ("counter", "Records that the gateway gave up.", "dropped"),
     "headrace_stream_skipped_files_total": ("counter", "Files that were left out.", "skipped_files"),
     "headrace_stream_far_future_rows_total": ("counter", "Rows too far ahead of the clock.", "far_future"),

@@ -130,9 +130,15 @@ class Health(BaseModel):
     version: str
 
 
-def status_json(status: StreamStatus | PipelineStatus | StreamTotals) -> dict[str, JsonValue]:
-    """A status object as JSON."""
-    return {f.name: plain(getattr(status, f.name)) for f in dataclasses.fields(status)}
+def status_json(status: StreamStatus | PipelineStatus) -> dict[str, JsonValue]:
+    """A status object as JSON, with what it says of losses and what somebody should look at."""
+    facts = {f.name: plain(getattr(status, f.name)) for f in dataclasses.fields(status)}
+    return facts | {"losses": plain(status.losses), "warnings": plain(status.warnings)}
+
+
+def totals_json(totals: StreamTotals) -> dict[str, JsonValue]:
+    """Totals as JSON."""
+    return {f.name: plain(getattr(totals, f.name)) for f in dataclasses.fields(totals)}
 
 
 def family_label(program: PipelineProgram, schema: Schema) -> str | None:
@@ -199,4 +205,9 @@ def statement_result(result: Result, limit: int) -> StatementResult:
     if table is None:
         return StatementResult(text=result.text, warnings=list(result.warnings))
     kept = fitting(table, limit, newest=False)
-    return StatementResult(columns=columns_of(table), rows=rows_of(kept), truncated=table.num_rows > kept.num_rows)
+    return StatementResult(
+        warnings=list(result.warnings),
+        columns=columns_of(table),
+        rows=rows_of(kept),
+        truncated=table.num_rows > kept.num_rows,
+    )

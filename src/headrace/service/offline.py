@@ -10,6 +10,7 @@ from headrace.describe import describe, show
 from headrace.draft import Draft
 from headrace.errors import HubNotRunning, MissingFile, UnknownPipeline, UnknownStream
 from headrace.history import History
+from headrace.intake import read_dropped
 from headrace.objects import Pipeline, Stream
 from headrace.program import Meaning, PipelineDef, StreamDef
 from headrace.results import Result
@@ -116,4 +117,5 @@ class OfflineRuntime:
 
     def status(self) -> StreamStatus:
         history = History(self.stream, self.plans)
-        return status_of(self.stream, self.directory, self.plans, Watch(), history, None, None, None, "", 0)
+        dropped = read_dropped(self.directory)
+        return status_of(self.stream, self.directory, self.plans, Watch(), history, None, None, None, "", dropped)

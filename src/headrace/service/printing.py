@@ -48,9 +48,10 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _entry(result: Result) -> object:
+    told: dict[str, object] = {"warnings": list(result.warnings)} if result.warnings else {}
     if result.table is None:
-        return {"text": result.text} | ({"warnings": list(result.warnings)} if result.warnings else {})
-    return {"rows": [{k: plain(v) for k, v in row.items()} for row in result.table.to_pylist()]}
+        return {"text": result.text} | told
+    return {"rows": [{k: plain(v) for k, v in row.items()} for row in result.table.to_pylist()]} | told
 
 
 def _csv(result: Result) -> str:

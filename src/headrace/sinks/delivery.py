@@ -5,7 +5,8 @@ visible anywhere: the pipeline stops, or goes on without that sink (`on_failure`
 commit, it *owes* the epoch: the promise is durable, and is kept before the sink is given anything else. So no epoch is
 ever in one sink and lost to another, and none is written twice.
 
-EpochMismatch concerns the whole epoch: it is raised, and nothing more is committed.
+EpochMismatch concerns the whole epoch: it is raised, and nothing more is committed. So is SinkUnavailable, unless the
+sink may be detached: the epoch is run again, with the same keys, until the sink can be written to.
 
 A failing step is tried again, with a wait that doubles. A task that cannot stage for a sink tries again likewise.
 """
@@ -21,8 +22,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from headrace.errors import EpochMismatch, HeadraceError
-from headrace.failures import describe
+from headrace.errors import DiskFull, EpochMismatch, HeadraceError, SinkUnavailable
+from headrace.failures import describe, waited_for
 from headrace.faults import fault_point
 from headrace.program import PipelineDef, SinkDef
 from headrace.sinks import SINKS
@@ -102,7 +103,26 @@ class Delivery:
         self, receipts: Mapping[str, list[Staged]], failure: str, lost: Mapping[str, str], gone: Mapping[str, str]
     ) -> Delivered:
         """Bring the epoch to every sink, or to none. `failure` says that the pipeline failed in a task; `lost` are
-        sinks that tasks could not stage for, `gone` those that were detached in an earlier epoch."""
+        sinks that tasks could not stage for, `gone` those that were detached in an earlier epoch. Raises
+        SinkUnavailable and DiskFull, for which the stream waits."""
+        try:
+            return self._deliver(receipts, failure, lost, gone)
+        except (SinkUnavailable, DiskFull):
+            self._make_room()
+            raise
+
+    def _make_room(self) -> None:
+        """Remove what was staged for an epoch that is run again: tries that wait for room must not fill it up."""
+        with contextlib.suppress(HeadraceError):  # a sink that cannot be asked may have committed
+            if not any(self._open(name).committed(self._key) for name in self._sinks):
+                for name in self._sinks:
+                    self._discard(name)
+
+    def _deliver(
+        self, receipts: Mapping[str, list[Staged]], failure: str, lost: Mapping[str, str], gone: Mapping[str, str]
+    ) -> Delivered:
+        if (waiting := waited_for(failure)) is not None:
+            raise waiting
         for name in gone:
             self._discard(name)
             del self._sinks[name]
@@ -139,6 +159,8 @@ class Delivery:
                 raise
             except HeadraceError as problem:
                 if not detaches(sink):
+                    if isinstance(problem, SinkUnavailable):
+                        raise
                     return describe(problem)
                 self._detach(name, describe(problem))
         return self._deserted()
@@ -168,6 +190,8 @@ class Delivery:
             except EpochMismatch:
                 raise
             except HeadraceError as problem:
+                if isinstance(problem, SinkUnavailable) and not detaches(sink):
+                    raise
                 self._fail(name, describe(problem))
 
     def _fail(self, name: str, reason: str) -> None:

@@ -47,7 +47,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.durable import fsync, write_atomic
-from headrace.errors import EpochMismatch, SinkFailed, StateDamaged, UnwritablePath
+from headrace.errors import EpochMismatch, SinkFailed, SinkUnavailable, StateDamaged, UnwritablePath
 from headrace.faults import fault_point
 from headrace.sinks.base import SinkKey, Staged
 
@@ -55,6 +55,10 @@ GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
 # A staging directory, a manifest, or the temporary file that a crash left instead of a manifest.
 _TAG = re.compile(r"\.?(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.(?:json|promise)(?:\.\w+)?)?")
+
+# No room, or a network file system that does not answer: what is likely to pass by itself. Wrong permissions, or a
+# path that is no directory, are not: somebody has to correct them, and the neighbours need not wait for that.
+_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN}
 
 Write = Callable[[pa.Table, Path], None]
 
@@ -105,8 +109,13 @@ class FileTask:
         path = self._layout.staging / name
         with _writing(self._layout):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._write(table, path)
-            fsync(path)
+            try:
+                self._write(table, path)
+                fsync(path)
+            except BaseException:
+                with contextlib.suppress(OSError):  # half of a file must not take the room that is waited for
+                    path.unlink(missing_ok=True)
+                raise
         return Staged(table.num_rows, file=name)
 
 
@@ -138,7 +147,8 @@ class FileSink:
             return int(manifest["rows"])
 
     def committed(self, key: SinkKey) -> bool:
-        return self._layout.manifest(key).exists()
+        with _writing(self._layout):
+            return self._layout.manifest(key).exists()
 
     def verify(self, key: SinkKey) -> None:
         for path in (self._layout.manifest(key), self._layout.promise(key)):
@@ -301,8 +311,17 @@ def _writing(layout: Layout) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
+        said = f"sink {layout.sink} cannot write to {layout.root}: {problem.strerror or problem}"
+        if problem.errno in _PASSING:
+            raise SinkUnavailable(
+                said,
+                advice="Make room there, or bring the file system back: the stream goes on by itself, and nothing is "
+                "lost. STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines go on without this one.",
+                sink=layout.sink,
+                path=str(layout.root),
+            ) from problem
         raise SinkFailed(
-            f"sink {layout.sink} cannot write to {layout.root}: {problem.strerror or problem}",
+            said,
             advice="Check that the directory may be written to and has space, then start the pipeline again: "
             "it begins anew with what comes then.",
             sink=layout.sink,

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.formats.base import Format
-from headrace.ingress.mark import Place, commit, consumer_path, read_consumer
+from headrace.ingress.entries import damaged, numbers
+from headrace.ingress.mark import MARK, Place, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
 from headrace.program import StreamDef
 from headrace.sources.base import Clock, Offset, RawChunk, Split
@@ -24,6 +25,19 @@ from headrace.sources.reading import CHUNK
 JOURNAL = "journal"  # the directory of the journal in the source's state directory
 CONSUMER = "stream"
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
+
+
+def place_of(offset: Any) -> Place:
+    """The place that an offset of this source names; the beginning for that of another source."""
+    return Place(**offset) if isinstance(offset, dict) and offset.keys() == asdict(Place()).keys() else Place()
+
+
+def require_journal(directory: Path, read_to: Place) -> None:
+    """Raise JournalDamaged when epochs have read up to `read_to` and nothing is left of the journal. A new one would
+    begin with address 0, and no epoch would ever read what it takes."""
+    left = numbers(directory) or (directory / MARK).exists() or consumer_path(directory, CONSUMER).exists()
+    if read_to.file and not left:
+        raise damaged(directory, 0, "is missing")
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,9 @@ def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
             yield from OrderedReader(fd, part.extent, fmt).chunks()
         else:
             yield from RangeReader(fd, part, fmt).chunks()
+    except OSError as problem:  # of the disk: it may pass, so it is no bad file
+        problem.filename = problem.filename or part.extent.path
+        raise
     finally:
         os.close(fd)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from headrace.bridge.messages import STREAM_LANE, Row
 from headrace.control.barrier import FanIn, align
 from headrace.control.signals import QUICK_END, Barrier, Signal
-from headrace.errors import HeadraceError, MissingInput, SinkFailed, TooManyGroups
+from headrace.errors import DiskFull, HeadraceError, MissingInput, SinkFailed, SinkUnavailable, TooManyGroups
 from headrace.failures import describe
 from headrace.faults import fault_point
 from headrace.program import DEAD_LETTER, PipelineDef, PlanVersion, SinkDef
@@ -34,6 +34,9 @@ from headrace.spark.summary import EpochSummary, summarise
 from headrace.streams.plans import PlanStore
 from headrace.streams.progress import Debt, Progress, digest_of, read_progress, require_same_epoch, write_progress
 from headrace.streams.quarantine import change_quarantine, read_quarantine
+
+# How long a stream that is dropped waits for a commit that may be under way.
+FORGET_SECONDS = 5.0
 
 
 class ProbeLived(Exception):
@@ -164,8 +167,8 @@ class EpochCommitter:
         }
         found.failures |= known
         quit_now = {i for i, p in members.items() if self._has_quit(p) or p.run in ended}
-        found.failures |= dict.fromkeys(quit_now - found.failures.keys(), "it was stopped at once")
-        delivered = self._deliver(members, first["epoch"], digest, found, before)
+        found.failures |= dict.fromkeys(quit_now - known.keys(), "it was stopped at once")
+        delivered = self._deliver(members, first["epoch"], digest, found, before, quit_now)
         require_current()
         letters = self._commit_letters(plan, first["epoch"], digest, found)
         progress = self._progress(plan, members, first["epoch"], found, delivered, letters, before, quit_now)
@@ -209,6 +212,28 @@ class EpochCommitter:
             self._sinks.pop(key).close()
         self._quit = {ended for ended in self._quit if ended[0] not in new}
         change_quarantine(self._directory, lambda found: found.forgetting(new))
+
+    def forget_stream(self, letters: SinkDef | None) -> None:
+        """The stream is dropped: remove what its sinks keep beside their output, but no epoch that one still owes. An
+        epoch that a sink has committed is shown first. Does nothing while a commit hangs."""
+        if not self._busy.acquire(timeout=FORGET_SECONDS):
+            return
+        try:
+            progress = read_progress(self._directory)
+            owing = {(d.pipeline.instance, d.sink) for d in progress.debts if not self._settled(d)}
+            used = [
+                (p.instance, s.name, partial(self.sink, p, s.name)) for p in self._plans.all() for s, _ in p.outlets
+            ]
+            if letters is not None:
+                used.append((STREAM_LANE, letters.name, partial(self.letters, letters)))
+            for instance, name, sink in used:
+                if (instance, name) not in owing:
+                    with contextlib.suppress(HeadraceError):
+                        for epoch in (progress.epoch, progress.epoch + 1):
+                            sink().discard(SinkKey(self._checkpoint, instance, epoch))
+                        sink().forget(SinkKey(self._checkpoint, instance, progress.epoch + 1))
+        finally:
+            self._busy.release()
 
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """What sinks say of themselves that fails no epoch, by their names."""
@@ -258,10 +283,12 @@ class EpochCommitter:
             self.letters(plan.stream.dead_letters).verify(SinkKey(self._checkpoint, STREAM_LANE, epoch, digest))
 
     def _deliver(
-        self, members: Members, epoch: int, digest: str, found: Collected, before: Progress
+        self, members: Members, epoch: int, digest: str, found: Collected, before: Progress, quit_now: set[int]
     ) -> dict[int, Delivered]:
-        """Bring the epoch to the sinks of every pipeline."""
+        """Bring the epoch to the sinks of every pipeline. Raises SinkUnavailable and DiskFull, for which the stream
+        waits: the others have the epoch then, and get it once although it is run again."""
         delivered: dict[int, Delivered] = {}
+        waiting: HeadraceError | None = None
         for p in members.values():
             debts: dict[str, list[SinkKey]] = defaultdict(list)
             for debt in before.debts:
@@ -269,12 +296,20 @@ class EpochCommitter:
                     debts[debt.sink].append(self._key(debt.pipeline, debt.epoch))
             delivery = Delivery(p, partial(self._opened, p), self._key(p, epoch, digest), debts)
             gone = before.detached.get(p.run, {})
-            delivered[p.instance] = delivery.deliver(
-                found.receipts.get(p.instance, {}),
-                found.failures.get(p.instance, ""),
-                found.lost.get(p.instance, {}),
-                {sink: reason for sink, reason in gone.items() if any(s.name == sink for s, _ in p.outlets)},
-            )
+            try:
+                delivered[p.instance] = delivery.deliver(
+                    found.receipts.get(p.instance, {}),
+                    found.failures.get(p.instance, ""),
+                    found.lost.get(p.instance, {}),
+                    {sink: reason for sink, reason in gone.items() if any(s.name == sink for s, _ in p.outlets)},
+                )
+            except (SinkUnavailable, DiskFull) as problem:
+                if p.instance in quit_now:  # nobody waits for one that was stopped at once
+                    delivered[p.instance] = Delivered(failure=found.failures[p.instance])
+                else:
+                    waiting = waiting or problem
+        if waiting is not None:
+            raise waiting
         return delivered
 
     def _has_quit(self, pipeline: PipelineDef) -> bool:

@@ -48,6 +48,7 @@ def progress_after(
         closed=sum(lane["closed"] for lanes in found.lanes.values() for lane in lanes.values()),
         future=old.future + sum(r["future"] for r in reports),
         rejected=old.rejected + sum(r["rejected"] for r in reports),
+        nulled=old.nulled + sum(r["nulled"] for r in reports),
         end=next(iter(reports))["end"],
     )
     return replace(stream, pipelines=_counted(plan, members, found, delivered, old, stream, declared))

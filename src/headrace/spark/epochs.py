@@ -254,10 +254,11 @@ class EpochPlanner:
     def _held(self, start: dict[str, Any]) -> bool:
         """Whether no epoch may be planned now: at once, or behind the barrier whose id the file holds."""
         try:
-            wanted = (self.directory / HOLD).read_text()
+            wanted = (self.directory / HOLD).read_text(errors="replace")
         except FileNotFoundError:
             return False
-        return not wanted or int(start["barrier"][0]) >= int(wanted)
+        # What is no id was damaged: whoever asked for it gets a time-out, and takes the file away.
+        return not wanted.isdigit() or int(start["barrier"][0]) >= int(wanted)
 
     def commit(self, end: dict[str, Any]) -> None:
         self.source.commit(end["source"])

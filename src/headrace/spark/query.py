@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 
 from headrace.bridge.messages import SPARK_DDL, Row
 from headrace.durable import private_directory
-from headrace.errors import InternalError, StreamFailed, kind_of
+from headrace.errors import HeadraceError, InternalError, StreamFailed, kind_of
 from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.session import QUERY_SETTINGS, Engine
@@ -77,7 +77,8 @@ class StreamQuery:
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             try:
-                batch.sparkSession.sparkContext.setJobDescription(description(name, batch_id, members()))
+                with contextlib.suppress(HeadraceError):  # a plan that cannot be read fails the commit, not its name
+                    batch.sparkSession.sparkContext.setJobDescription(description(name, batch_id, members()))
                 rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
                 sync_epoch(checkpoint, batch_id)
                 committer.commit(rows, self._require_current)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from headrace.codec import dump, load
+from headrace.codec import dump
 from headrace.durable import state_errors, write_atomic
-from headrace.errors import StateDamaged, UnknownType
+from headrace.errors import ExternalError, StateDamaged
 from headrace.program import Left, PipelineDef, SinkDef, StreamDef
 from headrace.status import Change, State
+from headrace.stored import store_text, stored
 from headrace.streams.lifecycle import Desired, desired_in, follow
 from headrace.streams.secrets import Vault, names_in, read_vault
 from headrace.streams.state_dir import DROPPED, STREAMS, stream_directory
@@ -194,20 +195,16 @@ class CatalogFile:
 
     def _load(self) -> Catalog:
         try:
-            text = self._path.read_bytes()
-        except FileNotFoundError:
+            catalog = stored(Catalog, self._path)
+        except (StateDamaged, ExternalError) as problem:
+            raise self._damaged(f"cannot be used: {problem.message}") from problem
+        if catalog is None:
             streams = self._root / STREAMS
             signs = [self._previous] if self._previous.exists() else []
             signs += [e for e in streams.iterdir() if not e.name.startswith(".")] if streams.is_dir() else []
             if signs:
                 raise self._damaged(f"is missing, although there is {signs[0]}") from None
             return Catalog()
-        except OSError as problem:
-            raise self._damaged(f"cannot be read: {problem.strerror or problem}") from problem
-        try:
-            catalog = load(Catalog, text)
-        except (ValueError, KeyError, TypeError, UnknownType) as problem:
-            raise self._damaged(f"cannot be read: {problem}") from problem
         if catalog.version not in READABLE_VERSIONS:
             raise self._damaged(f"has version {catalog.version}")
         return catalog
@@ -232,6 +229,6 @@ class CatalogFile:
                 directory = stream_directory(self._root, name)
                 if directory.is_dir():
                     write_atomic(directory / DROPPED, b"")
-            write_atomic(self._previous, before.encode())
-            write_atomic(self._path, text.encode())
+        store_text(self._previous, before)
+        store_text(self._path, text)
         self.catalog, self._text = catalog, text

@@ -44,6 +44,10 @@ class PlanStore:
         """One version. Raises StateDamaged when it is not there: it is kept while an uncommitted epoch names it."""
         return self._loaded(version, lambda text: load(PlanVersion, text))
 
+    def parsed(self, version: int) -> PlanVersion:
+        """One version, parsed once per process. Raises StateDamaged."""
+        return self._loaded(version, parse_plan)
+
     def text(self, version: int) -> str:
         """One version as it is stored."""
         return self._loaded(version, lambda text: text)
@@ -58,7 +62,7 @@ class PlanStore:
     def forgettable(self, before: int, now: int) -> dict[int, PipelineDef]:
         """The pipelines, by instance, that versions on disk name and no epoch can: neither the newest committed one, if
         it is run again from plan `before` to plan `now`, nor any that follows."""
-        plans = {version: parse_plan(self.text(version)) for version in self._versions()}
+        plans = {version: self.parsed(version) for version in self._versions()}
         told = {version: {left.key for left in plan.left} for version, plan in plans.items()}
         named: set[int] = set()
         for version, plan in plans.items():
@@ -69,9 +73,14 @@ class PlanStore:
         known = {instance: p for plan in plans.values() for instance, p in plan.known.items()}
         return {instance: p for instance, p in known.items() if instance not in named}
 
+    def all(self) -> list[PipelineDef]:
+        """The pipelines that any version on disk names, each instance once."""
+        plans = [self.parsed(version) for version in self._versions()]
+        return list({instance: p for plan in plans for instance, p in plan.known.items()}.values())
+
     def names(self, instance: int) -> bool:
         """Whether a version on disk names the instance."""
-        return any(instance in parse_plan(self.text(version)).known for version in self._versions())
+        return any(instance in self.parsed(version).known for version in self._versions())
 
     def prune(self, oldest_needed: int) -> None:
         """Remove versions that no uncommitted epoch can name."""

@@ -33,9 +33,10 @@ class Progress:
     crash cannot let a pipeline go on with a hole in its output. `closed` counts the windows that the newest epoch
     closed, `future` all rows that were too far ahead of the clock to move the watermark. `detached` are sinks that
     failed and are still in the plan, by `PipelineDef.run`. `debts` are epochs that a sink has promised and not shown
-    yet. `rows` counts every record, `rejected` those that were no row for any pipeline, `bad` both these and bad
-    values, by reason. `end` is the offset at which the newest epoch ended, as the planner made it: should Spark lose
-    its log of that epoch, it is planned again with the same input.
+    yet. `rows` counts every record, `rejected` those that were no row for any pipeline, `nulled` broken ones that were
+    rows all the same (mode PERMISSIVE), `bad` all of these and bad values, by reason. `end` is the offset at which the
+    newest epoch ended, as the planner made it: should Spark lose its log of that epoch, it is planned again with the
+    same input.
     """
 
     epoch: int = -1
@@ -52,6 +53,7 @@ class Progress:
     detached: dict[str, dict[str, str]] = field(default_factory=dict)
     debts: tuple[Debt, ...] = ()
     rejected: int = 0
+    nulled: int = 0
     end: dict[str, Any] | None = None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.errors import DiskFull, JournalUnwritable, StateUnavailable, kind_of, may_pass
+from headrace.errors import DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable, kind_of, may_pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +65,4 @@ class Retries:
 
 def _endless(problem: str) -> bool:
     """A disk may stay full for a day; when there is room again, somebody expects the stream to go on."""
-    return kind_of(problem) in (DiskFull, JournalUnwritable, StateUnavailable)
+    return kind_of(problem) in (DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable)

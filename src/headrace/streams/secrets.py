@@ -12,6 +12,7 @@ import hmac
 import json
 import re
 import secrets
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -63,12 +64,17 @@ class Vault:
         """Store the values of these names, durably, and forget the others."""
         kept = {name: self._values[name] for name in names if name in self._values}
         path = directory / FILE
-        text = json.dumps({"key": self._key, "values": kept}, sort_keys=True).encode()
+        facts: dict[str, object] = {"key": self._key, "values": kept}
+        text = json.dumps(facts | {"crc": _crc(facts)}, sort_keys=True).encode()
         if (kept or path.exists()) and not (path.exists() and path.read_bytes() == text):
             write_atomic(path, text)
         if path.exists():
             path.chmod(0o600)
         self.unsaved = False
+
+
+def _crc(facts: dict[str, object]) -> int:
+    return zlib.crc32(json.dumps(facts, sort_keys=True).encode())
 
 
 def names_in(text: str) -> set[str]:
@@ -81,6 +87,9 @@ def read_vault(directory: Path) -> Vault:
     path = directory / FILE
     try:
         facts = json.loads(path.read_bytes())
+        crc = facts.pop("crc", None)  # earlier versions wrote none
+        if crc is not None and crc != _crc(facts):
+            raise ValueError("it does not have the checksum that it was written with")
         return Vault(str(facts["key"]), {str(name): str(value) for name, value in facts["values"].items()})
     except FileNotFoundError:
         return Vault()

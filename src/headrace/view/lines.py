@@ -32,3 +32,14 @@ def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:
         state = "" if p.state == "running" else f" ({p.state})"
         parts.append(f"{p.name}{state} {', '.join([f'{count(p.rows_out)} rows out', *p.losses])}")
     return "; ".join(parts) or "no pipelines"
+
+
+def warning_lines(streams: Sequence[StreamStatus], pipelines: Sequence[PipelineStatus]) -> list[str]:
+    """A line for everything that somebody should look at."""
+    found = [*(s.warnings for s in streams), *(p.warnings for p in pipelines)]
+    return [f"warning: {warning}" for warnings in found for warning in warnings]
+
+
+def status_lines(streams: Sequence[StreamStatus], pipelines: Sequence[PipelineStatus]) -> list[str]:
+    """A line per stream, one for all pipelines, and the warnings."""
+    return [*map(stream_line, streams), f"  {pipelines_line(pipelines)}", *warning_lines(streams, pipelines)]

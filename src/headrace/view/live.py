@@ -19,6 +19,7 @@ def draw(streams: Sequence[StreamStatus], pipelines: Sequence[PipelineStatus], n
     """Streams above, pipelines below, `note` as the last line."""
     parts: list[RenderableType] = [_stream(stream) for stream in streams]
     parts.append(_pipelines(pipelines))
+    parts += [_warning(warning) for pipeline in pipelines for warning in pipeline.warnings]
     if note:
         parts.append(Text(note, style="dim"))
     return Group(*parts)
@@ -40,11 +41,15 @@ def _stream(stream: StreamStatus) -> Panel:
             _fact("watermark", moment(stream.watermark)),
             _fact("columns decoded", decoded),
             *([_fact("lost", ", ".join(stream.losses))] if stream.losses else []),
-            *(Text(f"warning: {warning}", style="yellow") for warning in stream.warnings),
+            *(_warning(warning) for warning in stream.warnings),
         ),
         title=Text(f"stream {stream.name}"),
         title_align="left",
     )
+
+
+def _warning(text: str) -> Text:
+    return Text(f"warning: {text}", style="yellow")
 
 
 def _fact(name: str, value: str) -> Text:
@@ -53,10 +58,10 @@ def _fact(name: str, value: str) -> Text:
 
 def _pipelines(pipelines: Sequence[PipelineStatus]) -> Table:
     table = Table("pipeline", "state", expand=True)
-    for title in ("rows out", "late", "bad", "missed", "time per epoch"):
+    for title in ("rows out", "late", "bad", "rejected", "missed", "time per epoch"):
         table.add_column(title, justify="right")
     for p in pipelines:
         state = Text(p.state, style=_STYLES.get(p.state, ""))
-        counts = [count(n) for n in (p.rows_out, p.late, p.bad, p.missed_rows)]
+        counts = [count(n) for n in (p.rows_out, p.late, p.bad, p.rejected, p.missed_rows)]
         table.add_row(Text(p.name), state, *counts, milliseconds(p.epoch_ms))
     return table

@@ -5,6 +5,7 @@
 const $ = (id) => document.getElementById(id);
 const SHOWN_AT_ONCE = 100; // rows of the pipeline table: the page stays quick with hundreds
 const DOTS_AT_ONCE = 60; // pipelines of one family in the picture
+const WARNINGS_AT_ONCE = 5;
 const KEPT_SAMPLES = 180;
 const PREVIEW_AFTER_MS = 400;
 const state = { streams: new Map(), pipelines: new Map(), history: new Map(), shown: SHOWN_AT_ONCE, selected: null, last: null, asked: null, next: new Map() };
@@ -180,7 +181,7 @@ function streamCard(stream) {
   const signal = (key, title) => element("div", {}, element("dt", {}, title), element("dd", { "data-signal": key }));
   return element("section", { class: "card", "data-stream": stream.name, "aria-label": `stream ${stream.name}` },
     element("div", { class: "row" }, element("h2", {}, stream.name), element("span", { class: "pill", "data-state": "" }), element("span", { class: "hint", "data-about": "" })),
-    element("div", { class: "failure", hidden: "", role: "alert" }),
+    element("div", { class: "failure", hidden: "", role: "alert" }), element("ul", { class: "warnings", hidden: "", role: "status", "aria-label": "warnings" }),
     element("div", { class: "flow", role: "list", "aria-label": `path of a row through ${stream.name}` },
       stage("source", "Source"), pipe(),
       stage("decode", "Columns", columns, element("p", { class: "hint asked", "aria-live": "polite" })), pipe(),
@@ -208,6 +209,10 @@ function updateStream(card, stream) {
   if (status.problem) redraw(failure, [status.problem, status.since, status.attempt, status.next_try], () => failureParts(status.problem, status.since, status.next_try ? `attempt ${status.attempt}, next try ${clock(status.next_try)}` : ""));
 
   const own = [...state.pipelines.values()].filter((p) => p.stream.toLowerCase() === stream.name.toLowerCase());
+  const warnings = [status, ...own.map((p) => p.status)].flatMap((s) => s.warnings || []), shown = warnings.slice(0, WARNINGS_AT_ONCE);
+  const list = card.querySelector(".warnings");
+  list.hidden = !warnings.length;
+  redraw(list, [shown, warnings.length], () => [...shown, ...(warnings.length > shown.length ? [`and ${warnings.length - shown.length} more`] : [])].map((text) => element("li", {}, text)));
   const flow = card.querySelector(".flow");
   flow.classList.toggle("running", status.running);
   flow.classList.toggle("moving", status.running && status.rows_per_s > 0);
@@ -269,7 +274,7 @@ function updateStages(card, stream, own) {
   for (const p of own) for (const sink of p.sinks) sinks.set(sink, (sinks.get(sink) || 0) + p.status.rows_out);
   const running = own.filter((p) => p.status.state === "running").length;
   const facts = {
-    source: [count(status.rows), "rows read", bytes(status.bytes), status.rejected ? `${count(status.rejected)} rejected` : "", status.dropped ? `${count(status.dropped)} dropped` : ""],
+    source: [count(status.rows), "rows read", bytes(status.bytes), ...(status.losses || [])],
     decode: [`${status.decoding_columns.length} of ${stream.columns.length}`, "decoded"],
     ring0: [`${running} of ${own.length}`, "pipelines run"],
     bridge: [count(bridge.sent.rows || 0), "partial rows", `${count(bridge.sent.batches || 0)} batches`, `${count(bridge.sent.watermarks || 0)} watermarks`, `${count(bridge.received.barriers || 0)} barriers`],
@@ -387,7 +392,7 @@ function drawChart(figure, past) {
 // --- pipelines -----------------------------------------------------------------------------------
 
 const KINDS = { running: "good", failed: "bad", starting: "warn", created: "warn", stopping: "warn", retrying: "warn", dead: "bad" };
-const CELLS = { state: "state", stream: "stream", rows_out: "rows out", late: "late", bad: "bad", state_bytes: "state", epoch_ms: "ms/epoch" };
+const CELLS = { state: "state", stream: "stream", rows_out: "rows out", late: "late", bad: "bad", missed: "missed", state_bytes: "state", epoch_ms: "ms/epoch" };
 
 function drawPipelines() {
   const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -421,7 +426,7 @@ function drawPipelines() {
 }
 
 function familyRow(row) {
-  return element("tr", { class: "family", "data-key": row.key }, element("th", { colspan: 9, scope: "colgroup" }, row.label));
+  return element("tr", { class: "family", "data-key": row.key }, element("th", { colspan: 10, scope: "colgroup" }, row.label));
 }
 
 function pipelineRow(row) {
@@ -435,7 +440,7 @@ function pipelineRow(row) {
 
 function updateRow(row, p) {
   const s = p.status;
-  const texts = { stream: p.stream, rows_out: count(s.rows_out), late: count(s.late), bad: count(s.bad), state_bytes: s.state_bytes ? bytes(s.state_bytes) : "", epoch_ms: s.epoch_ms === null || s.epoch_ms === undefined ? "" : s.epoch_ms.toFixed(1) };
+  const texts = { stream: p.stream, rows_out: count(s.rows_out), late: count(s.late), bad: count(s.bad), missed: count(s.missed_rows), state_bytes: s.state_bytes ? bytes(s.state_bytes) : "", epoch_ms: s.epoch_ms === null || s.epoch_ms === undefined ? "" : s.epoch_ms.toFixed(1) };
   for (const [key, text] of Object.entries(texts)) {
     const cell = row.querySelector(`[data-cell="${key}"]`);
     if (cell.textContent !== text) cell.textContent = text;
