@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import os
 import statistics
 import subprocess
 import sys
@@ -35,8 +36,8 @@ START_SECONDS = 4.0  # until the clients are there
 
 
 @contextmanager
-def serving(work: Path) -> Iterator[str]:
-    """A hub whose stream is never idle."""
+def serving(work: Path) -> Iterator[tuple[str, int]]:
+    """A hub whose stream is never idle: its URL and its process."""
     pipelines = "".join(
         f"CREATE PIPELINE p{i} INTO out AS SELECT device, count(*) AS n, avg(temp) AS mean FROM s "
         f"WHERE hum > {i} GROUP BY window(ts, '10 seconds'), device;"
@@ -53,35 +54,41 @@ def serving(work: Path) -> Iterator[str]:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
         assert process.stdout is not None
-        yield process.stdout.readline().split()[-1]
+        yield process.stdout.readline().split()[-1], process.pid
     finally:
         process.terminate()
         process.wait(120)
 
 
-def status(url: str) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{url}/api/v1/streams/s", timeout=60).json()["status"]
-    return found
+class Hub:
+    """The served hub, as the benchmark looks at it: seldom, over one connection."""
 
+    def __init__(self, url: str, pid: int) -> None:
+        self.url, self._pid = url, pid
+        self.http = httpx.Client(base_url=url, timeout=120, trust_env=False)
 
-def rate(url: str, seconds: float) -> tuple[float, float]:
-    """Rows/s over about this time, from one committed epoch to another, and the median of an epoch in ms."""
-    first, began, epochs = _next_epoch(url)
-    while time.perf_counter() - began < seconds:
-        time.sleep(0.2)
-        found = status(url)
-        if found["epoch_ms"] is not None:
-            epochs[found["epoch"]] = found["epoch_ms"]
-    last, ended, more = _next_epoch(url)
-    return (last - first) / (ended - began), statistics.median((epochs | more).values())
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.http.get("/api/v1/streams/s").json()["status"]
+        return found
 
+    def ready(self) -> bool:
+        return len(self.http.get("/api/v1/pipelines").json()) == PIPELINES and self.status()["epoch"] > 0
 
-def _next_epoch(url: str) -> tuple[int, float, dict[int, float]]:
-    """Wait for the next commit: the rows so far, and when that was."""
-    before = status(url)["epoch"]
-    while (found := status(url))["epoch"] == before:
-        time.sleep(0.02)
-    return found["rows"], time.perf_counter(), {found["epoch"]: found["epoch_ms"] or 0.0}
+    def rate(self, seconds: float) -> tuple[float, float]:
+        """Rows/s over about this time, from one committed epoch to another, and the share of a core that the hub's own
+        process took: neither Spark's JVM nor its workers."""
+        rows, began, used = self._next_epoch()
+        time.sleep(seconds)
+        more, ended, used_then = self._next_epoch()
+        return (more - rows) / (ended - began), (used_then - used) / (ended - began)
+
+    def _next_epoch(self) -> tuple[int, float, float]:
+        """Wait for the next commit: the rows so far, when that was, and the processor time until then."""
+        before = self.status()["epoch"]
+        while (found := self.status())["epoch"] == before:
+            time.sleep(0.05)
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(") ")[2].split()
+        return found["rows"], time.perf_counter(), sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def clients(url: str, over: Any, answers: Any) -> None:
@@ -124,31 +131,31 @@ async def _read(url: str, over: Any) -> tuple[int, int, list[str]]:
     return counts[0], counts[1], errors
 
 
-def with_clients(url: str, seconds: float) -> tuple[float, tuple[int, int, list[str]]]:
-    """Rows/s while the clients read, and what they say."""
+def with_clients(hub: Hub, seconds: float) -> tuple[tuple[float, float], tuple[int, int, list[str]]]:
+    """`Hub.rate` while the clients read, and what they say."""
     context = multiprocessing.get_context("spawn")
     answers: Any = context.SimpleQueue()
     over = context.Event()
-    readers = context.Process(target=clients, args=(url, over, answers))
+    readers = context.Process(target=clients, args=(hub.url, over, answers))
     readers.start()
     time.sleep(START_SECONDS)
-    found, _ = rate(url, seconds)
+    found = hub.rate(seconds)
     over.set()
     told: tuple[int, int, list[str]] = answers.get()
     readers.join()
     return found, told
 
 
-def joins(url: str, count: int) -> tuple[list[float], list[float]]:
+def joins(hub: Hub, count: int) -> tuple[list[float], list[float]]:
     """Seconds of each `POST /sql` that adds a pipeline to the running stream, and the epochs meanwhile in ms."""
     found, epochs = [], {}
     for i in range(count):
         text = f"CREATE PIPELINE j{i} INTO out AS SELECT device, volt FROM s WHERE volt > {1000 + i}"
         began = time.perf_counter()
-        httpx.post(f"{url}/api/v1/sql", json={"text": text}, timeout=120).raise_for_status()
+        hub.http.post("/api/v1/sql", json={"text": text}).raise_for_status()
         found.append(time.perf_counter() - began)
         time.sleep(0.37)  # at another moment of an epoch each time
-        told = status(url)
+        told = hub.status()
         epochs[told["epoch"]] = told["epoch_ms"]
     return found, [ms for ms in epochs.values() if ms is not None]
 
@@ -156,29 +163,32 @@ def joins(url: str, count: int) -> tuple[list[float], list[float]]:
 def measure(say: Callable[[str], None]) -> Report:
     report = Report(facts=environment("pyspark", "duckdb", "fastapi", "uvicorn"))
     quick = "--quick" in sys.argv
-    warm, slice_, added = (10.0, 5.0, 5) if quick else (WARM, MEASURED / ROUNDS, JOINS)
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch, serving(Path(scratch)) as url:
-        while len(httpx.get(f"{url}/api/v1/pipelines", timeout=60).json()) < PIPELINES or status(url)["epoch"] < 1:
+    warm, seconds, added = (10.0, 5.0, 5) if quick else (WARM, MEASURED / ROUNDS, JOINS)
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch, serving(Path(scratch)) as (url, pid):
+        hub = Hub(url, pid)
+        while not hub.ready():
             time.sleep(0.5)
         time.sleep(warm)
-        without = [rate(url, slice_)[0]]
-        say(f"without clients: {without[0]:,.0f} rows/s")
-        between, requests, events, errors = list[float](), 0, 0, list[str]()
+        without = [hub.rate(seconds)]
+        say(f"without clients: {without[0][0]:,.0f} rows/s")
+        between, requests, events, errors = list[tuple[float, float]](), 0, 0, list[str]()
         for _ in range(ROUNDS):
-            found, told = with_clients(url, slice_)
+            found, told = with_clients(hub, seconds)
             between.append(found)
             requests, events, errors = requests + told[0], events + told[1], errors + told[2]
-            without.append(rate(url, slice_)[0])
-            told_of = f"{told[0]} requests, {told[1]} events, {len(told[2])} errors"
-            say(f"with {CLIENTS} clients: {found:,.0f} rows/s; {told_of}; without again: {without[-1]:,.0f} rows/s")
-        times, epochs = joins(url, added)
-    shares = [b / statistics.mean(pair) for b, pair in zip(between, pairwise(without), strict=True)]
+            without.append(hub.rate(seconds))
+            said = f"{told[0]} requests, {told[1]} events, {len(told[2])} errors"
+            say(f"with {CLIENTS} clients: {found[0]:,.0f} rows/s; {said}; without again: {without[-1][0]:,.0f} rows/s")
+        times, epochs = joins(hub, added)
+    shares = [b[0] / (x[0] + y[0]) * 2 for b, (x, y) in zip(between, pairwise(without), strict=True)]
     joined, epoch = statistics.median(times), statistics.median(epochs) / 1000
     say(f"a pipeline joined in {joined:.2f} s (median of {added}); an epoch took {epoch:.2f} s")
     report.facts |= {
-        "rows_per_s_without": [round(r) for r in without],
-        "rows_per_s_with_clients": [round(r) for r in between],
-        "shares": [round(s, 3) for s in shares],
+        "rows_per_s_without": [round(r) for r, _ in without],
+        "rows_per_s_with_clients": [round(r) for r, _ in between],
+        "shares": [round(share, 3) for share in shares],
+        "hub_cores_without": [round(c, 3) for _, c in without],
+        "hub_cores_with_clients": [round(c, 3) for _, c in between],
         "requests": requests,
         "events": events,
         "errors": errors[:5],

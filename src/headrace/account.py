@@ -14,13 +14,14 @@ from headrace.program import StreamDef
 from headrace.sources.badfiles import read_summary
 from headrace.status import StreamState, StreamStatus, to_datetime
 from headrace.streams.plans import PlanStore
-from headrace.streams.progress import Applied, Progress, read_applied, read_progress
+from headrace.streams.progress import Applied, Progress, ProgressView, read_applied
 from headrace.watch import Watch
 
 
 def status_of(
     stream: StreamDef,
     directory: Path,
+    view: ProgressView,
     plans: PlanStore,
     watch: Watch,
     history: History,
@@ -34,7 +35,7 @@ def status_of(
     many records the gateway says it gave up. A stream of a hub that is closed has no keeper."""
     skipped = read_summary(directory / "source")
     try:
-        progress = read_progress(directory)
+        progress = view.read()
     except HeadraceError as damage:  # a stream that cannot run can still be looked at
         progress, problem = Progress(), problem or damage.render()
     state: StreamState = "stopped" if keeper is None else keeper.state

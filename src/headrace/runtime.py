@@ -84,6 +84,7 @@ class StreamRuntime:
             directory, self.plans, self._begin, lambda guilty: failed(stream.name, guilty, {}), self._wake
         )
         self._committer: EpochCommitter | None = None
+        self._told: tuple[object, int, float] | None = None  # a query, and its newest epoch as Spark told of it
         self.trouble = ""  # what the hub could not do for the stream the last time it tried
         self.signals = SignalLog(directory)
         self.acks = Acks()
@@ -488,19 +489,33 @@ class StreamRuntime:
         recent = self.recent
         return recent[-1].pipeline_ms.get(instance) if recent else None
 
+    def _epoch_ms(self) -> float | None:
+        """How long Spark says that its newest epoch took. Spark is asked until it has told of the newest committed one,
+        and not again before the next: its answer is built in the JVM and parsed here, every time."""
+        query: Any = self.keeper.query
+        if query is None or self.state != "running":
+            return None
+        recent = self.recent
+        told = self._told
+        if told is None or told[0] is not query or not recent or told[1] != recent[-1].epoch:
+            found = query.last_epoch()
+            if found is None:
+                return None
+            told = self._told = (query, *found)
+        return told[2]
+
     def status(self) -> StreamStatus:
         """What really happened, as far as it is known."""
-        query: Any = self.keeper.query
-        last = query.last_epoch() if query is not None and self.state == "running" else None
         return status_of(
             self.stream,
             self.directory,
+            self._progress,
             self.plans,
             self._watch,
             self._history,
             self.keeper,
             self.in_flight(),
-            last[1] if last else None,
+            self._epoch_ms(),
             self.problem,
             self._intake.dropped(),
         )

@@ -19,7 +19,7 @@ from headrace.sql import Describe, Explain, Show, ShowCreate, parse_script
 from headrace.status import StreamStatus
 from headrace.streams.catalog import Catalog, PipelineRecord
 from headrace.streams.plans import PlanStore
-from headrace.streams.progress import Progress, read_progress
+from headrace.streams.progress import Progress, ProgressView, read_progress
 from headrace.streams.state_dir import StateDir, require_known_format
 from headrace.watch import Watch
 
@@ -118,4 +118,5 @@ class OfflineRuntime:
     def status(self) -> StreamStatus:
         history = History(self.stream, self.plans)
         dropped = read_dropped(self.directory)
-        return status_of(self.stream, self.directory, self.plans, Watch(), history, None, None, None, "", dropped)
+        view = ProgressView(self.directory)
+        return status_of(self.stream, self.directory, view, self.plans, Watch(), history, None, None, None, "", dropped)
