@@ -92,8 +92,10 @@ class Hub:
 
 
 def clients(url: str, over: Any, answers: Any) -> None:
-    """Runs in a process of its own until `over`: puts (requests, events, errors) then."""
-    answers.put(asyncio.run(_read(url, over)))
+    """Runs in a process of its own until `over`: puts (requests, events, errors, share of a core) then."""
+    began, used = time.perf_counter(), time.process_time()
+    told = asyncio.run(_read(url, over))
+    answers.put((*told, (time.process_time() - used) / (time.perf_counter() - began)))
 
 
 async def _read(url: str, over: Any) -> tuple[int, int, list[str]]:
@@ -131,7 +133,7 @@ async def _read(url: str, over: Any) -> tuple[int, int, list[str]]:
     return counts[0], counts[1], errors
 
 
-def with_clients(hub: Hub, seconds: float) -> tuple[tuple[float, float], tuple[int, int, list[str]]]:
+def with_clients(hub: Hub, seconds: float) -> tuple[tuple[float, float], tuple[int, int, list[str], float]]:
     """`Hub.rate` while the clients read, and what they say."""
     context = multiprocessing.get_context("spawn")
     answers: Any = context.SimpleQueue()
@@ -141,7 +143,7 @@ def with_clients(hub: Hub, seconds: float) -> tuple[tuple[float, float], tuple[i
     time.sleep(START_SECONDS)
     found = hub.rate(seconds)
     over.set()
-    told: tuple[int, int, list[str]] = answers.get()
+    told: tuple[int, int, list[str], float] = answers.get()
     readers.join()
     return found, told
 
@@ -171,10 +173,11 @@ def measure(say: Callable[[str], None]) -> Report:
         time.sleep(warm)
         without = [hub.rate(seconds)]
         say(f"without clients: {without[0][0]:,.0f} rows/s")
-        between, requests, events, errors = list[tuple[float, float]](), 0, 0, list[str]()
+        between, requests, events, errors, own = list[tuple[float, float]](), 0, 0, list[str](), list[float]()
         for _ in range(ROUNDS):
             found, told = with_clients(hub, seconds)
             between.append(found)
+            own.append(told[3])
             requests, events, errors = requests + told[0], events + told[1], errors + told[2]
             without.append(hub.rate(seconds))
             said = f"{told[0]} requests, {told[1]} events, {len(told[2])} errors"
@@ -189,6 +192,7 @@ def measure(say: Callable[[str], None]) -> Report:
         "shares": [round(share, 3) for share in shares],
         "hub_cores_without": [round(c, 3) for _, c in without],
         "hub_cores_with_clients": [round(c, 3) for _, c in between],
+        "clients_cores": [round(c, 3) for c in own],
         "requests": requests,
         "events": events,
         "errors": errors[:5],
