@@ -278,7 +278,10 @@ class Case:
         self.hub.close()
 
     def _check_memory(self) -> None:
-        """A memory sink holds each row of this life once: from where its first epoch began to the end."""
+        """A memory sink holds each row of this life once: from where its first epoch began to the end. `heal` waits for
+        the sinks of other pipelines, and an epoch commits its pipelines one after the other."""
+        last = self.feed.written - 1
+        wait_for(lambda: last in self.hub.memory("seen"), HEAL_SECONDS)
         ids = self.hub.memory("seen")
         once("seen_memory", ids, range(self._first_memory, self.feed.written), range(self.feed.written))
         if len(ids) != self.feed.written - min(ids):
