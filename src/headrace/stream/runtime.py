@@ -257,7 +257,7 @@ class StreamRuntime:
         return self._watch.planner
 
     def _planned_names(self) -> list[str]:
-        return [p.name for p in self.plans.parsed(self.plans.current()).pipelines]
+        return [p.name for p in self.plans.load(self.plans.current()).pipelines]
 
     def _limit_epochs(self, query: Query) -> None:
         """Abort the query when an epoch takes too long. Ends with the query."""
@@ -268,7 +268,7 @@ class StreamRuntime:
             found = self.in_flight()
             if found is None:
                 continue
-            pipelines = self.plans.parsed(self.plans.current()).pipelines
+            pipelines = self.plans.load(self.plans.current()).pipelines
             limit = epoch_limit(self._settings, len(pipelines))
             if limit is not None and found.age > limit:
                 self.supervisor.abort(too_long(self.stream.name, found, limit).render())
