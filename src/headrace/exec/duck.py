@@ -45,7 +45,8 @@ def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Tab
     for name, table in relations.items():
         con.register(name, table)
     try:
-        found: pa.Table = con.sql(sql).to_arrow_table()
+        found = con.execute(sql).to_arrow_table()  # `con.sql` would plan twice: a relation, then a query
+        assert found is not None, "a SELECT has a result"
         return found
     finally:
         for name in relations:
