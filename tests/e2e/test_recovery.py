@@ -82,7 +82,7 @@ def test_killed_processes_and_an_input_that_is_away_end_no_stream(
     begin(hub, tmp_path)
     runtime: Any = hub.runtime("s")
     # The planning process.
-    planner = runtime._watch.planner
+    planner = runtime._query.watch.planner
     assert planner is not None
     kill([planner])
     until(lambda: hub.streams["s"].status().state == "retrying", "the failure is shown")

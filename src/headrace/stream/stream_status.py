@@ -13,6 +13,7 @@ from headrace.model.status import StreamState, StreamStatus, to_datetime
 from headrace.sources.badfiles import read_summary
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Applied, Progress, ProgressView, read_applied
+from headrace.stream.host import Query
 from headrace.stream.inflight import InFlight
 from headrace.stream.retries import Retrying
 
@@ -38,6 +39,24 @@ class QueryFacts:
     dropped: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)
     barrier: str = ""
+
+
+class SparkEpochTime:
+    """How long Spark's newest epoch took. Asks Spark once per committed epoch: the JVM builds the answer and this
+    process parses it, every time."""
+
+    def __init__(self) -> None:
+        self._newest: tuple[Query, int, float] | None = None  # a query, its newest epoch and the milliseconds it took
+
+    def read(self, query: Query, committed: int | None) -> float | None:
+        """The milliseconds; None before the first epoch. `committed` is the newest committed epoch."""
+        newest = self._newest
+        if newest is None or newest[0] is not query or newest[1] != committed:
+            found = query.last_epoch()
+            if found is None:
+                return None
+            newest = self._newest = (query, *found)
+        return newest[2]
 
 
 @dataclass(frozen=True, slots=True)
