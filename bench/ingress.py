@@ -25,11 +25,12 @@ import numpy as np
 
 import headrace
 from bench.report import Report, environment, main
+from headrace.base.arrays import Ints
+from headrace.ingress.gateway_service import GatewayService
 from headrace.ingress.journal import Journal
 from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog
-from headrace.ingress.service import GatewayService
-from headrace.ingress.shredder import Ints, SequenceShredder
+from headrace.ingress.shredder import SequenceShredder
 from headrace.model.program import StreamDef
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES

@@ -16,7 +16,7 @@ import pytest
 import headrace
 from headrace.control.signals import SYNC_TEST
 from headrace.hub.hub import Hub
-from headrace.sinks.base import SinkKey, Staged
+from headrace.sinks.sink_kind import SinkKey, Staged
 from tests.e2e.support import put, rows_of, until
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from headrace.hub.hub import Hub
 from headrace.hub.reconciler import Reconciler
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
+from headrace.ring1.lane_state import MemoryStore
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import MemoryStore
 from headrace.sinks import SINKS
-from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sinks.in_process import pack, unpack
+from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sources.extent import BAD_FILE
 from headrace.spark.committer import FilesLeftOut, ProbeLived
 from headrace.spark.epochs import EpochPartition, EpochPlanner, read_partition

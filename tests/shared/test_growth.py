@@ -12,8 +12,8 @@ from headrace.errors import SinkFailed
 from headrace.model.program import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS
-from headrace.sinks.base import SinkKey, Staged
-from headrace.sinks.files import FileSink
+from headrace.sinks.file_sink import FileSink
+from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.state.plans import PlanStore
 from headrace.state.progress import read_progress
 from headrace.state.quarantine import read_quarantine

@@ -19,7 +19,7 @@ import pytest
 from headrace.base.durable import write_atomic
 from headrace.errors import SinkAhead
 from headrace.model.stored import FORMAT
-from headrace.ring1.state import BlobKey, MemoryStore
+from headrace.ring1.lane_state import BlobKey, MemoryStore
 from headrace.service.offline import OfflineHub
 from headrace.state.restore import restore
 from tests.e2e.support import put

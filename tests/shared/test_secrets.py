@@ -13,7 +13,7 @@ import pytest
 
 from headrace.app.check import check_script
 from headrace.errors import AlreadyExists, StateDamaged
-from headrace.ingress.service import GatewayService
+from headrace.ingress.gateway_service import GatewayService
 from headrace.ingress.settings import HttpSettings
 from headrace.model.program import StreamDef
 from headrace.service.offline import OfflineHub

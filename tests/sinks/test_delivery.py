@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from headrace.errors import SinkFailed, StateDamaged
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.sinks import SINKS
-from headrace.sinks.base import DriverSink, SinkKey, Staged
 from headrace.sinks.delivery import Delivered, Delivery, retried, stage
+from headrace.sinks.sink_kind import DriverSink, SinkKey, Staged
 from tests.ring0.tasks import N, stateless
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from headrace.model.program import SinkDef
 from headrace.model.schema import INT, Field, Schema
-from headrace.sinks.base import SinkKey
 from headrace.sinks.console import ConsoleSettings, ConsoleSink, ConsoleTask
 from headrace.sinks.printer import WAITING, Printer
+from headrace.sinks.sink_kind import SinkKey
 from tests.e2e.support import until
 
 Pipe = Callable[[], tuple[int, io.TextIOWrapper]]

@@ -196,7 +196,7 @@ def interrupted(rig: Rig, epoch: int, value: int, place: str) -> None:
             raise Crash
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.sinks.files.fault_point", die)
+        patch.setattr("headrace.sinks.file_sink.fault_point", die)
         patch.setattr("headrace.sinks.delivery.fault_point", die)
         with pytest.raises(Crash):
             rig.deliver(epoch, rig.staged(epoch, value))

@@ -16,13 +16,13 @@ import numpy as np
 
 from headrace.base.options import boolean, choice, option
 from headrace.errors import BadOption, HeaderMismatch
-from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import QUOTED, Syntax, unquoted
+from headrace.formats.format_kind import Decoded, FormatKind, Framed, Preamble
+from headrace.formats.format_settings import TextSettings
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
-from headrace.formats.settings import TextSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import Decimal, Scalar, Schema
 

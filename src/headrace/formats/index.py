@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.formats.bad import NOTHING_BAD, STRUCTURE_REASONS, TOO_LONG_KEPT, BadRecords
-from headrace.formats.base import Decoded
-from headrace.formats.columns import Bytes, Fields, Places, Syntax, at, parse_column
+from headrace.formats.columns import ByteArray, Fields, Places, Syntax, at, parse_column
+from headrace.formats.format_kind import Decoded
 from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
 from headrace.model.schema import DataType, Schema
@@ -32,7 +32,7 @@ class Reindex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FieldIndex:
-    """The records of one buffer; see `headrace.formats.base.Indexed`.
+    """The records of one buffer; see `headrace.formats.format_kind.Indexed`.
 
     Row r is bytes [begins[r], stops[r]) of `data`, without its delimiter. The field of the wanted column c is
     [starts[s, r], ends[s, r]) with s = slots[c]; `syntax` says how it is spelled. `again` locates other columns when
@@ -42,7 +42,7 @@ class FieldIndex:
     """
 
     schema: Schema
-    data: Bytes
+    data: ByteArray
     rows: int
     begins: Places
     stops: Places
@@ -59,7 +59,7 @@ class FieldIndex:
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         parsed: dict[int, Any] = {}
-        bad: list[tuple[int, Bytes]] = []
+        bad: list[tuple[int, ByteArray]] = []
         wanted = self._all_fields(columns, selection)
         for kind, group in _groups(self.schema, columns, wanted):
             fields = [wanted[i] for i in group]
@@ -119,8 +119,8 @@ class FieldIndex:
 
 
 def bad_cells(
-    found: Sequence[tuple[int, Bytes]],
-    data: Bytes,
+    found: Sequence[tuple[int, ByteArray]],
+    data: ByteArray,
     begins: npt.NDArray[Any],
     stops: npt.NDArray[Any],
     origin: str,
@@ -185,7 +185,7 @@ class Scanned:
     def indexed(
         self,
         *,
-        data: Bytes,
+        data: ByteArray,
         schema: Schema,
         wanted: Sequence[int],
         syntax: Syntax,
@@ -230,7 +230,7 @@ class Scanned:
 
 
 def bad_structure(
-    data: Bytes,
+    data: ByteArray,
     origin: str,
     offset: int,
     wrong: npt.NDArray[np.int32],
@@ -282,7 +282,7 @@ def decode(index: FieldIndex, wanted: Sequence[int]) -> Decoded:
     return Decoded(parsed.rows, parsed.columns, index.bad.plus(parsed.bad))
 
 
-def view_of(data: bytes | memoryview) -> Bytes:
+def view_of(data: bytes | memoryview) -> ByteArray:
     """View a buffer as the array that kernels take, without a copy. Always read-only, so that the kernels are compiled
     for one kind of array."""
     view = np.frombuffer(data, np.uint8)

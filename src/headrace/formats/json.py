@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.base.options import boolean, option
-from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import JSON as JSON_TEXT
 from headrace.formats.columns import Syntax
+from headrace.formats.format_kind import Decoded, FormatKind, Framed, Preamble
+from headrace.formats.format_settings import TextSettings
 from headrace.formats.framing import bom_bytes, frame_lines
 from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_json
 from headrace.formats.nested import key_table
-from headrace.formats.settings import TextSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 

@@ -21,13 +21,13 @@ from headrace.errors import DiskFull, HeadraceError, StateUnavailable, StopTimeo
 from headrace.hub.damage import DamagedStreams, stored_failures
 from headrace.hub.declarations import Declarations
 from headrace.hub.effects import DeclaredScript, ScriptEffects, StreamChange
-from headrace.hub.failures import FailureRecords
+from headrace.hub.failure_records import FailureRecords
 from headrace.hub.launcher import QueryLauncher
 from headrace.hub.reservations import StreamReservations
 from headrace.hub.reserve import Reserve
 from headrace.hub.rollout import PublishedPlan, Rollout
 from headrace.hub.runtimes import Runtimes
-from headrace.ingress.service import GatewayService
+from headrace.ingress.gateway_service import GatewayService
 from headrace.model.program import StreamDef
 from headrace.sources import keeps_progress
 from headrace.state import savepoints

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from headrace.base.faults import fault_point
-from headrace.bridge.messages import STREAM_LANE, Kind, Row, batches
+from headrace.bridge.messages import STREAM_LANE, MessageKind, Row, batches
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.bridge.reports import PlannedEpoch
 from headrace.control.log import SignalLog, next_cut
@@ -30,7 +30,7 @@ from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
-from headrace.sources.base import InputSplit, StreamSource
+from headrace.sources.source_kind import InputSplit, StreamSource
 from headrace.spark.offset import Offset
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
@@ -277,7 +277,7 @@ class EpochPlanner:
 def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.RecordBatch]:
     """Ring 0 for one task: its bridge messages."""
     if isinstance(partition, NothingPlanned):
-        yield from batches(iter([[Row(STREAM_LANE, 0, 0, 1, int(Kind.NO_EPOCH), b"")]]))
+        yield from batches(iter([[Row(STREAM_LANE, 0, 0, 1, int(MessageKind.NO_EPOCH), b"")]]))
         return
     plan = parse_plan(partition.plan)
     given = TaskInput(plan, partition.split, partition.task, partition.planned, leaving=partition.leaving)

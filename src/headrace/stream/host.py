@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from headrace.ingress.service import GatewayService
+    from headrace.ingress.gateway_service import GatewayService
     from headrace.spark.committer import EpochCommitter
     from headrace.state.notices import NoticeBoard
 
