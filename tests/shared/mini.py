@@ -244,9 +244,9 @@ class Mini:
         patch.setattr(
             Reconciler,
             "report",
-            lambda reconciler, failures: self.failed.append(failures),
+            lambda reconciler, failures: self.failed.append((reconciler, failures)),
         )
-        self.failed: list[StreamFailures] = []
+        self.failed: list[tuple[Reconciler, StreamFailures]] = []
         self.query: MiniQuery | None = None
         self.hub = self.open()
 
@@ -288,7 +288,8 @@ class Mini:
         """Run one epoch, if there is anything to do."""
         worked = self.query is not None and not self.query.over and self.query.step()
         while self.failed:
-            self.hub._reconciler.drop_failed(self.failed.pop())
+            reconciler, failures = self.failed.pop()
+            reconciler.drop_failed(failures)
         return worked
 
     def drain(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -110,11 +111,13 @@ def test_the_pipelines_of_a_dead_stream_do_not_run_and_start_revives_it_and_says
     with pytest.raises(StreamFailed):
         hub.pipelines["p"].wait(5)
     (result,) = hub.sql("START PIPELINE p")
-    assert "was dead" in result.render()
+    assert {"p", "s", "dead"} <= set(re.findall(r"\w+", result.render()))
     assert states(hub) == {"p": "running", "q": "running"}
     assert queries.launched == ["s", "t", "s"]
-    (result,) = hub.sql("START PIPELINE p")
-    assert result.render() == "pipeline p is running"
+    catalog, plan = hub.catalog, hub.runtime("s").plans.current()
+    hub.sql("START PIPELINE p")
+    assert (hub.catalog, hub.runtime("s").plans.current()) == (catalog, plan), "it runs already"
+    assert queries.launched == ["s", "t", "s"]
 
 
 def test_a_failure_that_may_pass_is_shown_as_retrying_until_the_stream_does_something_again(
@@ -147,7 +150,7 @@ def test_start_does_not_wait_for_the_next_attempt(hub: Hub, queries: Queries) ->
     runtime.supervisor.retries.policy = RetryPolicy(first=600)
     queries.fail("s", "it broke")
     (result,) = hub.sql("START PIPELINE p")
-    assert "was retrying" in result.render()
+    assert {"p", "s", "retrying"} <= set(re.findall(r"\w+", result.render()))
     assert queries.launched == ["s", "t", "s"]
 
 
@@ -205,7 +208,7 @@ def test_one_damaged_stream_opens_dead_and_the_others_run(hub: Hub, queries: Que
         else:
             path.write_bytes(whole)
         (result,) = again.sql("START PIPELINE p")
-        assert "was dead" in result.render()
+        assert {"p", "s", "dead"} <= set(re.findall(r"\w+", result.render()))
         assert states(again) == {"p": "running", "q": "running", "r": "running"}
 
 
@@ -258,7 +261,7 @@ def test_a_script_on_a_full_disk_has_no_effect_wherever_it_ran_out_of_room(
         "CREATE SINK other WITH (type = 'memory'); CREATE OR REPLACE PIPELINE p INTO other AS SELECT id + 1 AS n FROM s"
     )
     for room in range(50):
-        hub._reconciler.reserve.keep()
+        disk.reserve.touch()
         before, disk.room = hub.catalog, room
         runtime = hub.runtime("s")
         try:

@@ -154,15 +154,19 @@ def bad_cells(
 
 @dataclass(slots=True)
 class Scanned:
-    """The output of a scanner: `rows` records with their fields, as in `FieldIndex`, and bad records as (begin, stop,
-    verdict)."""
+    """The output of a scanner: `rows` records of `data` with their fields, as in `FieldIndex`, and bad records as
+    (begin, stop, verdict)."""
 
+    data: ByteArray
+    origin: str
+    offset: int
     rows: int
     begins: Places
     stops: Places
     starts: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int32]
     wrong: npt.NDArray[np.int32]
+    blank: bool = False
 
     def keep_bad(self, but: int) -> npt.NDArray[np.int32]:
         """Insert each bad record as a row without fields, in the order of the buffer, except those with the verdict
@@ -182,29 +186,31 @@ class Scanned:
         self.rows = len(order)
         return found
 
+    def take_bad(self, reasons: Mapping[int, str], longest: int, permissive: bool) -> BadRecords:
+        """Collect the bad records. `reasons` maps verdicts to reasons. With `permissive`, bad records become rows
+        without fields, except those with more than `longest` bytes."""
+        rows = None
+        if permissive and len(self.wrong):
+            too_long = next(verdict for verdict, reason in reasons.items() if reason == "record_too_long")
+            rows, self.blank = self.keep_bad(too_long), True
+        return bad_structure(
+            self.data, self.origin, self.offset, self.wrong, reasons=reasons, longest=longest, rows=rows
+        )
+
     def indexed(
         self,
         *,
-        data: ByteArray,
         schema: Schema,
         wanted: Sequence[int],
         syntax: Syntax,
-        origin: str,
-        offset: int,
-        reasons: Mapping[int, str],
-        longest: int,
-        permissive: bool,
+        bad: BadRecords,
         again: Reindex,
         joint: bytes,
     ) -> FieldIndex:
-        """The index of what was scanned. `reasons` maps verdicts to reasons. With `permissive`, bad records are rows
-        without fields, except those with more than `longest` bytes."""
-        blank = permissive and len(self.wrong) > 0
-        too_long = next(verdict for verdict, reason in reasons.items() if reason == "record_too_long")
-        bad_rows = self.keep_bad(too_long) if blank else None
+        """The index of what was scanned. Call `take_bad` before."""
         return FieldIndex(
             schema=schema,
-            data=data,
+            data=self.data,
             rows=self.rows,
             begins=self.begins,
             stops=self.stops,
@@ -212,20 +218,12 @@ class Scanned:
             ends=self.ends,
             slots={column: slot for slot, column in enumerate(wanted)},
             syntax=syntax,
-            origin=origin,
-            offset=offset,
-            bad=bad_structure(
-                data=data,
-                origin=origin,
-                offset=offset,
-                wrong=self.wrong,
-                reasons=reasons,
-                longest=longest,
-                rows=bad_rows,
-            ),
+            origin=self.origin,
+            offset=self.offset,
+            bad=bad,
             again=again,
             joint=joint,
-            blank=blank,
+            blank=self.blank,
         )
 
 

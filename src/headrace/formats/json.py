@@ -68,17 +68,22 @@ class JsonLines:
             buf, self.max_record_bytes, self.specials, table.keys, table.bounds, table.table, starts, ends, begins,
             stops, wrong,
         )  # fmt: skip
-        found = Scanned(rows=rows, begins=begins, stops=stops, starts=starts, ends=ends, wrong=wrong[:count].copy())
-        return found.indexed(
+        found = Scanned(
             data=buf,
+            origin=origin,
+            offset=offset,
+            rows=rows,
+            begins=begins,
+            stops=stops,
+            starts=starts,
+            ends=ends,
+            wrong=wrong[:count].copy(),
+        )
+        return found.indexed(
             schema=self.schema,
             wanted=wanted,
             syntax=self.syntax,
-            origin=origin,
-            offset=offset,
-            reasons=_REASONS,
-            longest=self.max_record_bytes,
-            permissive=self.permissive,
+            bad=found.take_bad(_REASONS, self.max_record_bytes, self.permissive),
             again=lambda data, columns: self.index(data, columns, origin, offset),
             joint=self.delimiter,
         )

@@ -202,21 +202,11 @@ class EpochPlanner:
         chosen = self._plan_of(begin, until, quarantine)
         found = self.source.splits(begin.source, until.source, self.parallelism)
         splits: list[InputSplit | None] = [*found] or [None]
-        if not probing:
-            self._write_applied(until, chosen)
-            backlog = self.source.backlog(end["source"])
-            took = round((time.monotonic() - began) * 1000, 3)
-            notice: Notice = EpochPlanned(
-                stream=self.stream.name,
-                pid=os.getpid(),
-                plan=chosen.plan.version,
-                epoch=until.epoch,
-                backlog=backlog,
-                planning_ms=took,
-            )
+        if probing:
+            self._notify(ProbePlanned(stream=self.stream.name, pid=os.getpid(), epoch=until.epoch))
         else:
-            notice = ProbePlanned(stream=self.stream.name, pid=os.getpid(), epoch=until.epoch)
-        self._notify(notice)
+            self._write_applied(until, chosen)
+            self._notify(self._epoch_planned(until, chosen, began))
         planned = PlannedEpoch(
             epoch=until.epoch,
             tasks=len(splits),
@@ -231,6 +221,18 @@ class EpochPlanner:
         return [
             EpochPartition(chosen.text, split, i, planned, leaving=chosen.leaving) for i, split in enumerate(splits)
         ]
+
+    def _epoch_planned(self, until: Offset, chosen: EpochPlan, began: float) -> EpochPlanned:
+        """The notice of a planned epoch. Planning it began at `began`, on the monotonic clock."""
+        backlog = self.source.backlog(until.source)
+        return EpochPlanned(
+            stream=self.stream.name,
+            pid=os.getpid(),
+            plan=chosen.plan.version,
+            epoch=until.epoch,
+            backlog=backlog,
+            planning_ms=round((time.monotonic() - began) * 1000, 3),
+        )
 
     def _plan_of(self, begin: Offset, until: Offset, quarantine: Quarantine) -> EpochPlan:
         """The plan that the tasks of an epoch get, without the instances that are in quarantine."""

@@ -300,6 +300,11 @@ class StreamRuntime:
         return self._query.watch.planned
 
     @property
+    def planner_pid(self) -> int | None:
+        """The planning process; None until it has sent a notice."""
+        return self._query.watch.planner
+
+    @property
     def newest_epoch(self) -> int:
         """The newest planned epoch; -1 before the first."""
         applied = read_applied(self.directory)
