@@ -33,12 +33,15 @@ from headrace.sources import keeps_progress
 from headrace.state import savepoints
 from headrace.state.catalog import Catalog
 from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, SourceIdle
+from headrace.state.plans import PlanStore
 from headrace.state.sealing import seal_directory, seal_savepoints
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import StateDir
 from headrace.state.undo import take_back
 from headrace.stream.host import Query, QueryRequest, StreamFailures
+from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.runtime import StreamRuntime
+from headrace.stream.waiting import QueryWaits
 
 
 class Reconciler:
@@ -111,6 +114,10 @@ class Reconciler:
         """Start a query of a stream."""
         self.declarations.require_open()
         return self._launcher.launch(request)
+
+    def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
+        """Waits for a query of a stream."""
+        return self._launcher.waits(query, plans)
 
     def declared_instances(self) -> set[int]:
         """The pipeline instances in the catalog."""

@@ -37,7 +37,6 @@ from headrace.stream.retries import Retrying
 from headrace.stream.signalling import Signalling
 from headrace.stream.stream_status import QueryFacts, SparkEpochTime, StoredStream
 from headrace.stream.supervisor import QuerySupervisor
-from headrace.stream.waiting import QueryWaits
 
 if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter
@@ -65,7 +64,7 @@ class StreamRuntime:
             on_commit=self.epoch_committed,
         )
         self._signalling = Signalling(directory, self.acks, self._query, self._progress)
-        self._waits = QueryWaits(self._query, self.plans)
+        self._waits = host.waits(self._query, self.plans)
         self._publisher = PlanPublisher(directory, self.plans, self._query.watch, self._history)
         self._epoch_time = SparkEpochTime()
         self.forgotten = False  # true after `forget`
