@@ -139,7 +139,8 @@ def test_an_origin_that_has_ended_takes_no_more_and_a_restart_agrees(tmp_path: P
             with pytest.raises(BadSequence) as problem:
                 source.latest(end, None)
             source = make(definition, tmp_path / "state")
-            assert (problem.value.params["path"], "has ended" in problem.value.message) == (str(tmp_path / name), True)
+            found = problem.value.params
+            assert (found["path"], found["why"]) == (str(tmp_path / name), "its_origin_has_ended")
         (tmp_path / name).unlink()
     assert make(definition, tmp_path / "state").latest(end, None) == {"unit": 2}
 

@@ -70,11 +70,7 @@ class StoredStream:
 
     def status(self, query: QueryFacts) -> StreamStatus:
         """The stream's status. A stream with a damaged file has one too, and its `problem` names the file."""
-        problem = query.problem
-        try:
-            progress = self.progress.read()
-        except HeadraceError as damage:
-            progress, problem = Progress(), problem or damage.render()
+        progress, damage = self._readable()
         schema, running = self.stream.schema, query.state == "running"
         applied = read_applied(self.directory)
         skipped = read_summary(self.directory / "source")
@@ -97,7 +93,7 @@ class StoredStream:
             epoch_ms=query.epoch_ms,
             rows_per_s=query.rows_per_s,
             mb_per_s=query.mb_per_s,
-            problem=problem,
+            problem=query.problem or damage,
             state=query.state,
             since=_moment(query.since),
             attempt=retrying.attempt if retrying is not None else 0,
@@ -112,6 +108,13 @@ class StoredStream:
             phases=dict(query.phases),
             barrier=query.barrier,
         )
+
+    def _readable(self) -> tuple[Progress, str]:
+        """The progress; or an empty one, and what is damaged."""
+        try:
+            return self.progress.read(), ""
+        except HeadraceError as damage:
+            return Progress(), damage.render()
 
     def _subscribers(self, applied: Applied) -> dict[str, list[str]]:
         """The pipelines in the newest planned epoch, with the columns that each needs."""
