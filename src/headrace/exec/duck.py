@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 import duckdb
 import pyarrow as pa
 
+from headrace.exec.kernels import install
 from headrace.model.program import Expression, Meaning
 
 # DuckDB may spill, so the limit only has to be large enough to be reached rarely. 64 lanes of 100,000 groups fit.
@@ -33,6 +34,7 @@ def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
         spill = os.path.join(tempfile.gettempdir(), f"headrace-duck-{os.getpid()}-{secrets.token_hex(4)}")
         found = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill})
         found.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
+        install(found)
         _connections[key] = found
     return found
 

@@ -17,7 +17,9 @@ from headrace.errors import (
     kind_of,
 )
 
-_KIND = re.compile(r"^(?:[A-Z][A-Za-z]* ?)+ Error: ")
+_KIND = re.compile(
+    r"^(?:[A-Z][A-Za-z]* ?)+ Error: (?:Python exception occurred while executing the UDF: KernelError: )?"
+)
 
 
 def failure_text(problem: Exception) -> str:

@@ -187,7 +187,7 @@ class ManagedQuery:
         return [p.name for p in self._current_pipelines()]
 
     def _current_pipelines(self) -> tuple[PipelineDef, ...]:
-        return self._plans.parsed(self._plans.current()).pipelines
+        return self._plans.load(self._plans.current()).pipelines
 
     def _limit_epochs(self, query: Query) -> None:
         """Abort the query when an epoch takes too long. Ends with the query."""

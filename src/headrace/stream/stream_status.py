@@ -119,7 +119,7 @@ class StoredStream:
     def _subscribers(self, applied: Applied) -> dict[str, list[str]]:
         """The pipelines in the newest planned epoch, with the columns that each needs."""
         schema = self.stream.schema
-        plan = self.plans.parsed(applied.version)
+        plan = self.plans.load(applied.version)
         views = {p.name: p.program.view for p in plan.pipelines if p.instance not in applied.out}
         return {
             name: ["*"] if view.kind == "ALL" else [schema[i].name for i in view.indexes(len(schema))]

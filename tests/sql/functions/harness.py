@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from headrace.errors import HeadraceError
+from headrace.exec.kernels import install
 from headrace.model.program import Meaning, StreamDef
 from headrace.model.schema import Array, DataType, Field, Schema, parse_type
 from headrace.model.schema import Decimal as DecimalType
@@ -61,6 +62,7 @@ class Duck:
     def __init__(self, table: pa.Table) -> None:
         self.connection = duckdb.connect(":memory:")
         self.connection.execute(f"SET threads=1; SET TimeZone='{TIME_ZONE}'")
+        install(self.connection)
         renamed = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
         renamed = renamed.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
         self.connection.register("arrow_rows", renamed)

@@ -8,6 +8,8 @@ from typing import Any
 
 import duckdb
 
+from headrace.exec.kernels import install
+
 MEMORY_LIMIT = "256MB"
 _lock = threading.Lock()
 
@@ -16,6 +18,7 @@ _lock = threading.Lock()
 def _connection(time_zone: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT})
     connection.execute("SET TimeZone=" + "'" + time_zone.replace("'", "''") + "'")
+    install(connection)
     return connection
 
 

@@ -106,7 +106,7 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("trim", (_S,), STRING, "trim({0}, ' ')"),
     Overload("ltrim", (_S,), STRING, "ltrim({0}, ' ')"),
     Overload("rtrim", (_S,), STRING, "rtrim({0}, ' ')"),
-    Overload("reverse", (_S,), STRING, "reverse({0})"),
+    Overload("reverse", (_S,), STRING, "hr_reverse({0})"),
     Overload("concat", (_S,), STRING, lambda a, k, r: "(" + " || ".join(a) + ")", variadic=True),
     Overload("concat_ws", (_S, _S), STRING, lambda a, k, r: f"concat_ws({', '.join(a)})", variadic=True),
     Overload("replace", (_S, _S, _S), STRING, "CASE WHEN {1} = '' THEN {0} ELSE replace({0}, {1}, {2}) END"),

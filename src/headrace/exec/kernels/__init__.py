@@ -1,0 +1,30 @@
+"""Functions that DuckDB does not have with Spark's meaning, as vectorised kernels over Arrow arrays.
+
+Every connection that evaluates user expressions installs them. A kernel gets one Arrow array per argument, with all
+rows of a batch, NULLs included, and returns an array of the same length. It must be pure: the same input gives the same
+output in every process. It raises `KernelError` with Spark's error condition when a value is bad.
+"""
+
+from __future__ import annotations
+
+import duckdb
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+from headrace.exec.kernels import texts
+from headrace.exec.kernels.kernel import Kernel
+
+_MODULES = (texts,)
+KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
+
+
+def install(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make all kernels available to the SQL of `connection`."""
+    for kernel in KERNELS.values():
+        connection.create_function(
+            kernel.name,
+            kernel.unannotated,
+            [connection.sqltype(param) for param in kernel.params],
+            connection.sqltype(kernel.result),
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )

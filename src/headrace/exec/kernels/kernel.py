@@ -1,0 +1,30 @@
+"""What a kernel is: a name for SQL, DuckDB types, and a function of Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+
+class KernelError(ValueError):
+    """A value that a kernel cannot take. The message is Spark's error condition, e.g. CAST_INVALID_INPUT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """`name` is unique and starts with `hr_`. `params` and `result` are DuckDB types. A `slow` kernel runs Python code
+    for every row; the list of functions and EXPLAIN say so."""
+
+    name: str
+    params: tuple[str, ...]
+    result: str
+    function: Callable[..., pa.Array[Any]]
+    slow: bool = False
+
+    @property
+    def unannotated(self) -> Callable[..., pa.Array[Any]]:
+        """The function over the chunked arrays that DuckDB passes. DuckDB would evaluate annotations, and fail."""
+        return lambda *columns: self.function(*(column.combine_chunks() for column in columns))
