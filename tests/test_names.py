@@ -13,9 +13,11 @@ from tests.code import SOURCE, modules, tree
 
 # Packages and modules that share a name on purpose, with the reason.
 SHARED = {
-    "kernels": "compiled functions, in each room that has some",
+    "kernels": "functions on arrays, in each room that has some",
     "hub": "the room, and its door",
 }
+# Modules in packages of this name are named after the values that they handle, such as `texts`, in every room.
+BY_VALUES = "kernels"
 
 
 def defined(path: Path) -> Iterator[str]:
@@ -52,7 +54,7 @@ def shared_modules() -> dict[str, list[str]]:
         place = path.relative_to(SOURCE)
         if place.name == "__init__.py":
             found[place.parent.name].add(str(place.parent))
-        else:
+        elif place.parent.name != BY_VALUES:
             found[place.stem].add(str(place))
     return shared(found)
 
