@@ -23,13 +23,13 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError
 from headrace.formats import FORMATS
-from headrace.formats.base import Format
 from headrace.formats.csv import Csv
+from headrace.formats.format_kind import Format
 from headrace.formats.framing import first_record
 from headrace.formats.native import write_rows
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.ring0.pieces import pieces
-from headrace.sources.base import RawChunk
+from headrace.sources.source_kind import RawChunk
 from tests.formats import oracle
 from tests.formats.memory import Peak
 from tests.formats.test_json import same, verdicts
