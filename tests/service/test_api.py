@@ -116,15 +116,6 @@ def test_a_sink_is_created_replaced_and_dropped_by_its_address(served: Served) -
     assert httpx.get(f"{served.url}/api/v1/sinks/more").status_code == 404
 
 
-def test_ready_names_the_pipeline_that_failed(served: Served, remote: RemoteHub) -> None:
-    assert httpx.get(f"{served.url}/ready").json() == {"ready": True, "problems": []}
-    remote.sql("CREATE PIPELINE bad INTO out AS SELECT 1 / (a - a) AS x FROM s")
-    feed(served, 3)
-    answer = httpx.get(f"{served.url}/ready")
-    assert answer.status_code == 503
-    assert answer.json()["problems"][0].startswith("pipeline bad: ")
-
-
 def test_events_continue_after_the_last_one_that_was_received(served: Served) -> None:
     def ids(last: int | None) -> list[int]:
         headers = {"Last-Event-ID": str(last)} if last is not None else {}

@@ -55,7 +55,7 @@ def test_a_statement_takes_full_effect_and_leaves_no_thread_if_its_client_discon
     with socket.create_connection(("127.0.0.1", int(served.url.rsplit(":", 1)[1]))) as raw:
         raw.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         assert begun.wait(30)
-    assert httpx.get(f"{served.url}/ready").status_code == 200  # others are served meanwhile
+    assert httpx.get(f"{served.url}/api/v1/streams/s").status_code == 200  # others are served meanwhile
     go_on.set()
     until(lambda: "p" in served.mini.hub.pipelines, "the statement took effect as a whole", 30)
     before = threading.active_count()

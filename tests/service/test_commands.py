@@ -92,12 +92,13 @@ def test_a_killed_spark_gives_a_coded_answer_restarts_and_is_logged(tmp_path: Pa
         "CREATE SINK out WITH (type = 'memory'); CREATE PIPELINE p INTO out AS SELECT a FROM s"
     )
     with serving(tmp_path, "--log-format", "json") as server:
-        running = {"running"}
-        until(lambda: {p["status"]["state"] for p in server.get("/api/v1/pipelines")} == running, "p runs", 120)
+        assert httpx.get(f"{server.url}/ready").json()["code"] == "NOT_READY"  # the script is applied meanwhile
+        until(lambda: httpx.get(f"{server.url}/ready", timeout=60).status_code == 200, "the hub is ready", 120)
+        assert [p["status"]["state"] for p in server.get("/api/v1/pipelines")] == ["running"]
         jvm = json.loads((server.directory / "lock").read_text())["jvm"]
         os.kill(jvm, signal.SIGKILL)
         until(lambda: httpx.get(f"{server.url}/ready").status_code == 503, "the hub is not ready", 60)
-        assert "stream s" in server.get("/ready")["problems"][0]
+        until(lambda: "stream s" in server.get("/ready").get("detail", ""), "the stream is named as culprit", 60)
         answer = server.sql("CREATE PIPELINE q INTO out AS SELECT b FROM s")
         assert answer.status_code == 200 or answer.json()["code"] != "INTERNAL_ERROR"
         assert ("q" in {p["name"] for p in server.get("/api/v1/pipelines")}) == (answer.status_code == 200)

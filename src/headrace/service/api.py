@@ -32,6 +32,7 @@ from headrace.errors import (
     InternalError,
     MethodNotAllowed,
     NoSuchAddress,
+    NotReady,
     StopTimeout,
     UnknownPipeline,
     UnknownSink,
@@ -40,6 +41,7 @@ from headrace.errors import (
 from headrace.service import models
 from headrace.service.metrics import exposition
 from headrace.service.problems import MEDIA_TYPE, Problem, problem_of
+from headrace.service.readiness import require_ready
 from headrace.service.sampling import INTERVAL_SECONDS, Sampler
 from headrace.sinks import SINKS
 from headrace.sql import CreatePipeline, CreateSink, CreateStream, Statement, parse_script
@@ -73,8 +75,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(hub: Hub) -> FastAPI:
-    """The application of `hub`. Errors are problem details (RFC 9457) with headrace's error codes."""
+def make_app(hub: Hub, startup: Callable[[], str]) -> FastAPI:
+    """The application of `hub`. Errors are problem details (RFC 9457) with headrace's error codes. `startup` returns
+    what the process still does before the hub can be ready; empty if nothing."""
     app = FastAPI(
         title="headrace",
         version=headrace.__version__,
@@ -83,7 +86,7 @@ def make_app(hub: Hub) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    routes = Routes(hub)
+    routes = Routes(hub, startup)
     app.include_router(routes.service_router())
     app.include_router(routes.api_router(), prefix="/api/v1")
     app.add_exception_handler(HeadraceError, _on_error)
@@ -96,8 +99,8 @@ def make_app(hub: Hub) -> FastAPI:
 class Routes:
     """The routes of one hub. Methods without `async` run in worker threads."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, hub: Hub, startup: Callable[[], str]) -> None:
+        self._hub, self._startup = hub, startup
         self._sampler = Sampler(hub)
 
     # --- the service itself -----------------------------------------------------------------------
@@ -105,7 +108,13 @@ class Routes:
     def service_router(self) -> APIRouter:
         router = APIRouter(tags=["service"])
         router.add_api_route("/health", self.health, methods=["GET"], summary="Is the process up?")
-        router.add_api_route("/ready", self.ready, methods=["GET"], summary="Does everything run that should run?")
+        router.add_api_route(
+            "/ready",
+            self.ready,
+            methods=["GET"],
+            summary="Does everything run that should run?",
+            responses={503: ERRORS[503]},
+        )
         router.add_api_route(
             "/metrics", self.metrics, methods=["GET"], summary="Prometheus metrics", response_class=PlainTextResponse
         )
@@ -116,19 +125,11 @@ class Routes:
     async def health(self) -> models.Health:
         return models.Health(version=headrace.__version__)
 
-    def ready(self, response: Response) -> models.Ready:
-        """Answers 503 with a list of problems if a stream or a pipeline that should run does not."""
-        problems = []
-        for name, stream in self._hub.streams.items():
-            status = stream.status()
-            if status.problem:
-                problems.append(f"stream {name}: {status.problem.splitlines()[0]}")
-        for name, pipeline in self._hub.pipelines.items():
-            state = pipeline.status()
-            if state.state == "failed":
-                problems.append(f"pipeline {name}: {state.error.splitlines()[0] if state.error else 'failed'}")
-        response.status_code = 503 if problems else 200
-        return models.Ready(ready=not problems, problems=problems)
+    def ready(self) -> models.Ready:
+        """Answers 503 with NOT_READY if a stream or a pipeline that should run does not, or not yet. `errors` names
+        each of them, with the code of its failure."""
+        require_ready(self._hub, self._startup())
+        return models.Ready()
 
     def metrics(self) -> Response:
         body, media_type = exposition(self._hub)
@@ -480,7 +481,7 @@ def _respond(error: HeadraceError) -> JSONResponse:
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HeadraceError)
     answer = _respond(error)
-    if answer.status_code >= 500:
+    if answer.status_code >= 500 and not isinstance(error, NotReady):  # probes ask for readiness again and again
         noted = facts("request_failed", error.code, method=request.method, path=request.url.path)
         _log.warning("%s %s: %s", request.method, request.url.path, error.message, extra=noted)
     return answer

@@ -34,11 +34,18 @@ class HubServer:
     """The server of one hub. Call `close` from any thread to stop it and remove the socket."""
 
     def __init__(
-        self, hub: Hub, directory: Path, access: AccessPolicy | None = None, bind: tuple[str, int] | None = None
+        self,
+        hub: Hub,
+        directory: Path,
+        access: AccessPolicy | None = None,
+        bind: tuple[str, int] | None = None,
+        startup: str = "",
     ):
         """Listen on the Unix socket in `directory`, and on the TCP address `bind` if it is given. Raises AddressInUse,
-        and TokenRequired if `bind` is not a loopback address and `access` has no token."""
+        and TokenRequired if `bind` is not a loopback address and `access` has no token. `startup` is what the owner
+        still has to do: the hub is not ready until the owner sets it to an empty text."""
         self._hub, self._access = hub, access or AccessPolicy()
+        self.startup = startup
         if bind is not None and self._access.token is None and not _is_loopback(bind[0]):
             raise TokenRequired(
                 f"serving on {bind[0]} needs a token",
@@ -101,7 +108,7 @@ class HubServer:
         from headrace.service.guard import Guard
 
         config = uvicorn.Config(
-            Guard(make_app(self._hub), self._access),
+            Guard(make_app(self._hub, lambda: self.startup), self._access),
             log_config=None,
             access_log=False,
             log_level="critical",  # the API logs failed requests itself
