@@ -132,6 +132,26 @@ def test_the_number_of_live_readers_is_limited(mini: Mini) -> None:
         server.close()
 
 
+def test_a_request_over_the_limit_of_connections_gets_a_coded_answer(mini: Mini) -> None:
+    server = HubServer(mini.hub, mini.directory, AccessPolicy(max_connections=3), bind=("127.0.0.1", 0))
+    try:
+        url, port = server.address, int(str(server.address).rsplit(":", 1)[1])
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+        assert httpx.get(f"{url}/health").status_code == 200
+        idle.append(socket.create_connection(("127.0.0.1", port)))
+        until(lambda: httpx.get(f"{url}/health").status_code == 503, "the fourth connection is refused", 30)
+        refused = httpx.post(f"{url}/api/v1/sql", json={"text": PIPELINE})
+        assert (refused.status_code, refused.json()["code"]) == (503, "TOO_MANY_REQUESTS")
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.headers["retry-after"] == "1"
+        assert list(mini.hub.pipelines) == []
+        for connection in idle:
+            connection.close()
+        until(lambda: httpx.get(f"{url}/health").status_code == 200, "there is room again", 30)
+    finally:
+        server.close()
+
+
 def test_results_are_limited_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "MAX_RESULT_BYTES", 10_000)
     table = pa.table({"n": list(range(100)), "text": ["x" * 1000] * 100})

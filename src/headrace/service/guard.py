@@ -53,13 +53,16 @@ class AccessPolicy:
     max_requests: int = 64
     max_statements: int = 32
     max_readers: int = 128
+    # Open connections. More than readers and requests together, because browsers keep idle ones open.
+    max_connections: int = 256
 
 
 class Guard:
     """ASGI middleware that applies an `AccessPolicy`. Limits apply to all requests, other checks only over TCP."""
 
-    def __init__(self, app: App, access: AccessPolicy) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: App, access: AccessPolicy, connections: Callable[[], int]) -> None:
+        """`connections` returns the number of open connections, with that of the current request."""
+        self._app, self._access, self._connections = app, access, connections
         self._active = {"requests": 0, "statements": 0, "readers": 0}
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -80,12 +83,13 @@ class Guard:
             self._active[kind] -= 1
 
     def _over_limit(self, kind: str) -> HeadraceError | None:
+        if self._connections() > self._access.max_connections:
+            return _too_many(self._access.max_connections, "connections")
         limit: int = getattr(self._access, f"max_{kind}")
         others = self._active["statements"] if kind == "requests" else 0
         if self._active[kind] + others < limit:
             return None
-        what = "readers of live status" if kind == "readers" else kind
-        return TooManyRequests(f"the hub serves at most {limit} {what} at once", advice="Try again in a second.")
+        return _too_many(limit, "readers of live status" if kind == "readers" else kind)
 
     def _refusal(self, scope: AsgiScope) -> HeadraceError | None:
         headers = _headers(scope)
@@ -167,6 +171,10 @@ class Guard:
 
 class _TooLarge(Exception):
     pass
+
+
+def _too_many(limit: int, what: str) -> HeadraceError:
+    return TooManyRequests(f"the hub serves at most {limit} {what} at once", advice="Try again in a second.")
 
 
 def is_unix(scope: AsgiScope) -> bool:

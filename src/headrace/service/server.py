@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SOCKET_NAME = "hub.sock"
 STOP_SECONDS = 5.0
-MAX_CONNECTIONS = 256
 SAMPLING_THREADS = 8
 
 
@@ -108,12 +107,11 @@ class HubServer:
         from headrace.service.guard import Guard
 
         config = uvicorn.Config(
-            Guard(make_app(self._hub, lambda: self.startup), self._access),
+            Guard(make_app(self._hub, lambda: self.startup), self._access, self._connections),
             log_config=None,
             access_log=False,
             log_level="critical",  # the API logs failed requests itself
             lifespan="off",
-            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(STOP_SECONDS),
             h11_max_incomplete_event_size=64 << 10,
@@ -126,6 +124,11 @@ class HubServer:
                 return
             self._server = uvicorn.Server(config)
         asyncio.run(self._serve(self._server, listeners))
+
+    def _connections(self) -> int:
+        """The number of open connections. The guard refuses requests above the limit: uvicorn's own limit answers with
+        a text that has no code."""
+        return 0 if self._server is None else len(self._server.server_state.connections)
 
     async def _serve(self, server: uvicorn.Server, listeners: list[socket.socket]) -> None:
         from anyio.to_thread import current_default_thread_limiter
