@@ -21,7 +21,8 @@ from headrace.errors import (
 )
 from headrace.service.client import RemoteHub
 from headrace.service.guard import AccessPolicy
-from headrace.service.server import SOCKET_NAME, HubServer
+from headrace.service.server import HubServer
+from headrace.state.state_dir import SOCKET_NAME
 from tests.e2e.support import put
 from tests.service.conftest import READ_TOKEN, TOKEN, Served
 from tests.shared.mini import Mini

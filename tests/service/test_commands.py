@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import pytest
 
+import headrace
 from headrace.errors import StateInUse
-from headrace.state.state_dir import StateDir
+from headrace.model.status import Resumes
+from headrace.state.state_dir import SOCKET_NAME, StateDir
 from tests.e2e.support import put, until
 from tests.service.process import serving
 
@@ -67,16 +70,22 @@ def test_a_terminal_adds_and_stops_pipelines_of_a_hub_that_another_process_serve
         with pytest.raises(StateInUse) as in_use:
             StateDir.open(state)
         assert "headrace sql" in in_use.value.advice
+        assert f"headrace.connect('{state / SOCKET_NAME}')" in in_use.value.advice
+        with headrace.connect(str(state / SOCKET_NAME), token=None) as client:
+            assert list(client.pipelines) == ["p", "q"]
         served.send_signal(signal.SIGTERM)
-        _, said = served.communicate(timeout=60)
+        told, said = served.communicate(timeout=60)
         assert served.returncode == 0, said
+        assert url not in told + said  # the first line is the only one that announces the address
     finally:
         if served.poll() is None:
             served.kill()
             served.communicate()
-    offline = call(state, "status", "--format", "csv")
+    offline = call(state, "status", "--format", "json")
     assert offline.returncode == 0
-    assert offline.stdout.splitlines()[0].startswith("name,state")
+    streams, pipelines = json.loads(offline.stdout)
+    assert [row["state"] for row in streams["rows"]] == ["stopped"]
+    assert {row["name"]: row["state"] for row in pipelines["rows"]} == {"p": get_args(Resumes)[0], "q": "stopped"}
     assert "secret-token" not in "".join(p.read_text(errors="replace") for p in state.rglob("*.json"))
     gone = subprocess.run(
         command("status", "--server", "http://127.0.0.1:9"), capture_output=True, text=True, timeout=60

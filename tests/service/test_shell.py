@@ -114,7 +114,7 @@ def test_results_are_printed_as_tables_json_and_csv() -> None:
     assert "x,y" in drawn
 
 
-def test_a_directory_that_no_process_owns_is_read_and_not_changed(
+def test_a_directory_that_no_process_owns_is_read_and_not_changed_and_nothing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -129,16 +129,21 @@ def test_a_directory_that_no_process_owns_is_read_and_not_changed(
     hub = OfflineHub(tmp_path / "state")
     (shown,) = hub.sql("SHOW PIPELINES")
     assert shown.table is not None
-    assert shown.table.select(["name", "rows_out"]).to_pylist() == [{"name": "p", "rows_out": "2"}]
+    resumes = "stopped, runs again with the next hub"
+    (row,) = shown.table.select(["name", "state", "rows_out"]).to_pylist()
+    assert row == {"name": "p", "state": resumes, "rows_out": "2"}
     assert hub.runtime("s").status().rows == 2
     assert hub.sql("EXPLAIN PIPELINE p")[0].text
     with pytest.raises(HubNotRunning):
         hub.sql("STOP PIPELINE p")
     assert statements("SHOW STREAMS", None, tmp_path / "state", "json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["rows"][0]["name"] == "s"
+    assert json.loads(capsys.readouterr().out)[0]["rows"][0]["state"] == "stopped"
+    assert statements("SHOW PIPELINES", None, tmp_path / "state", "table") == 0
+    assert resumes in capsys.readouterr().out
     said = io.StringIO()
     watch(None, tmp_path / "state", Console(file=said))
     assert "last run" in said.getvalue()
     assert "2 rows" in said.getvalue()
+    assert resumes in said.getvalue()
     with pytest.raises(MissingFile):
         OfflineHub(tmp_path / "in")

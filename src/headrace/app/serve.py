@@ -59,6 +59,7 @@ def _token(file: Path | None, variable: str) -> str | None:
 
 
 _log = logging.getLogger(__name__)
+_PRINTED = frozenset({"serving"})  # on standard output, for the user and for programs that start the hub
 
 
 def serve_hub(
@@ -78,7 +79,7 @@ def serve_hub(
         check_script(text, state_dir)
     with (
         Interrupts() as interrupts,
-        logging_to(log_format, log_level, timed=True) as logs,
+        logging_to(log_format, log_level, timed=True, hidden=_PRINTED) as logs,
         open_hub(state_dir, master=master, verbose=verbose) as hub,
     ):
         logs.keep(hub.directory)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import AddressInUse, TokenRequired
 from headrace.service.guard import AccessPolicy
+from headrace.state.state_dir import SOCKET_NAME
 
 if TYPE_CHECKING:
     import uvicorn
 
     from headrace.hub.hub import Hub
 
-SOCKET_NAME = "hub.sock"
 STOP_SECONDS = 5.0
 SAMPLING_THREADS = 8
 

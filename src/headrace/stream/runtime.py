@@ -66,6 +66,8 @@ class StreamRuntime:
     The supervisor calls `launch_query`, `blame` and `query_changed`; the committer calls `epoch_committed`.
     """
 
+    owned = True  # by the hub of this process
+
     def __init__(self, stream: StreamDef, directory: Path, host: StreamHost) -> None:
         self.stream, self.directory, self._host = stream, directory, host
         self.plans = PlanStore(directory)
