@@ -10,16 +10,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_toolkit.completion import CompleteEvent
-from prompt_toolkit.document import Document
+from prompt_toolkit import PromptSession
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
 from headrace.app.top import watch
 from headrace.errors import HubNotRunning, MissingFile, UnknownStream
 from headrace.hub.results import Result
+from headrace.service.completion import Words
 from headrace.service.offline import OfflineHub
 from headrace.service.printing import printed
-from headrace.service.shell import Shell, Words
+from headrace.service.shell import Shell, typed
 from headrace.service.sql_command import statements
 from headrace.sql import statement_ends
 from tests.e2e.support import put
@@ -72,6 +74,18 @@ def test_commands_of_the_prompt_become_statements_and_q_quits() -> None:
     assert any(r"\q" in text for text in out)
 
 
+def test_the_prompt_yields_whole_statements_and_ctrl_c_discards_an_unfinished_one() -> None:
+    words = Words(Recorded())
+    with create_pipe_input() as keys:
+        session: PromptSession[str] = PromptSession(input=keys, output=DummyOutput())
+        keys.send_text("DROP STREAM\r\x03SHOW SINKS; SHOW\r")  # Ctrl-C on the second line
+        lines = typed(session, words)
+        assert next(lines) == "SHOW SINKS;"
+        assert words.earlier == "SHOW\n"
+        keys.send_text("STREAMS;\r\\q\r\x04")
+        assert list(lines) == ["SHOW\nSTREAMS;", r"\q"]
+
+
 @given(st.lists(st.sampled_from(["a", ";", "';'", '";"', "`;`", "-- ;\n", "/* ; */", " ", "'", "\n"]), max_size=12))
 def test_a_semicolon_in_a_text_or_a_comment_ends_no_statement(pieces: list[str]) -> None:
     text = "".join(pieces)
@@ -84,21 +98,6 @@ def test_a_semicolon_in_a_text_or_a_comment_ends_no_statement(pieces: list[str])
         assert end == expected
     else:
         assert end == 0 or text[end - 1] == ";"
-
-
-def test_names_and_keywords_are_completed_and_names_are_fetched_every_few_seconds() -> None:
-    target, now = Recorded(), [0.0]
-    words = Words(target, lambda: now[0])
-
-    def completed(text: str) -> list[str]:
-        return [c.text for c in words.get_completions(Document(text), CompleteEvent())]
-
-    assert completed("SELECT a FROM sen") == ["sensors"]
-    assert completed("sho") == ["SHOW"]
-    assert len(target.asked) == 1
-    now[0] = 10.0
-    completed("x")
-    assert len(target.asked) == 2
 
 
 def test_results_are_printed_as_tables_json_and_csv() -> None:
