@@ -72,6 +72,8 @@ def test_a_killed_spark_gives_a_coded_answer_restarts_and_is_logged(tmp_path: Pa
         assert server.get("/ready")["code"] == "NOT_READY"  # the script is applied meanwhile
         server.wait_ready()
         assert [p["status"]["state"] for p in server.get("/api/v1/pipelines")] == ["running"]
+        put(tmp_path / "in" / "0.json", ['{"a": 0}'])
+        until(lambda: server.get("/api/v1/pipelines/p/results")["total"] == 1, "an epoch is committed", 120)
         server.wait_settled()
         threads, declared = server.threads(), server.declared()
         jvm = json.loads((server.directory / "lock").read_text())["jvm"]
@@ -82,8 +84,8 @@ def test_a_killed_spark_gives_a_coded_answer_restarts_and_is_logged(tmp_path: Pa
         assert answer.status_code == 200 or (answer.status_code, answer.json()["code"]) != (500, "INTERNAL_ERROR")
         joined = {"q": "CREATE PIPELINE q INTO out AS SELECT b FROM s"} if answer.status_code == 200 else {}
         assert server.declared() == declared | {"pipelines": declared["pipelines"] | joined}
-        put(tmp_path / "in" / "0.json", ['{"a": 1}'])
-        until(lambda: server.get("/api/v1/pipelines/p/results")["total"] == 1, "Spark runs again", 120)
+        put(tmp_path / "in" / "1.json", ['{"a": 1}'])
+        until(lambda: server.get("/api/v1/pipelines/p")["status"]["rows_out"] == 2, "Spark runs again", 120)
         server.wait_ready()
         server.wait_threads(threads)
         if joined:

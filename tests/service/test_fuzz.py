@@ -32,7 +32,7 @@ def fuzz(server: Server, name: str, examples: int, seed: int) -> subprocess.Comp
 def test_no_request_that_the_description_allows_is_answered_with_500(process: Server, name: str) -> None:
     (process.work / name).mkdir()
     made = process.sql(
-        f"CREATE SINK {name} WITH (type = 'memory'); CREATE STREAM {name} (x BIGINT) WITH (source = 'files', "
+        f"CREATE SINK {name} WITH (type = 'memory'); CREATE SINK {name}_gone WITH (type = 'memory'); CREATE STREAM {name} (x BIGINT) WITH (source = 'files', "
         f"format = 'json', path = '{process.work / name}', on_error = 'dead_letter', dead_letter_sink = '{name}');"
         f"CREATE PIPELINE {name} INTO {name} AS SELECT x FROM {name}"
     )
@@ -43,5 +43,6 @@ def test_no_request_that_the_description_allows_is_answered_with_500(process: Se
     tested = re.search(r"Tested: (\d+)", done.stdout)
     assert tested is not None, done.stdout[-3000:]
     assert int(tested[1]) == sum(len(methods) for methods in described.values()), done.stdout[-3000:]
+    assert process.request("GET", f"/api/v1/sinks/{name}_gone").status_code == 404  # it was dropped
     assert process.sql(f"DROP PIPELINE {name}; DROP STREAM {name}; DROP SINK {name}").status_code == 200
     assert process.request("GET", "/ready").status_code == 200
