@@ -32,7 +32,8 @@ def fuzz(server: Server, name: str, examples: int, seed: int) -> subprocess.Comp
 def test_no_request_that_the_description_allows_is_answered_with_500(process: Server, name: str) -> None:
     (process.work / name).mkdir()
     made = process.sql(
-        f"CREATE SINK {name} WITH (type = 'memory'); CREATE SINK {name}_gone WITH (type = 'memory'); CREATE STREAM {name} (x BIGINT) WITH (source = 'files', "
+        f"CREATE SINK {name}_gone WITH (type = 'memory'); CREATE SINK {name} WITH (type = 'memory');"
+        f"CREATE STREAM {name} (x BIGINT) WITH (source = 'files', "
         f"format = 'json', path = '{process.work / name}', on_error = 'dead_letter', dead_letter_sink = '{name}');"
         f"CREATE PIPELINE {name} INTO {name} AS SELECT x FROM {name}"
     )
