@@ -151,9 +151,10 @@ def test_connections_over_the_limit_get_a_coded_answer(process: Server) -> None:
         with ExitStack() as idle:
             for _ in range(256):
                 idle.enter_context(socket.create_connection(("127.0.0.1", process.port)))
-            until(lambda: process.request("GET", "/health").status_code == 503, "a request is refused", 30)
+            until(lambda: process.request("GET", "/ready").status_code == 503, "a request is refused", 30)
+            assert process.request("GET", "/health").status_code == 200  # the process is up
             refused = process.sql("CREATE SINK surplus WITH (type = 'memory')")
             assert (refused.status_code, refused.json()["code"]) == (503, "TOO_MANY_REQUESTS")
             assert refused.headers["content-type"] == "application/problem+json"
             assert refused.headers["retry-after"] == "1"
-        until(lambda: process.request("GET", "/health").status_code == 200, "there is room again", 30)
+        until(lambda: process.request("GET", "/ready").status_code == 200, "there is room again", 30)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from prompt_toolkit.completion import CompleteEvent
@@ -26,7 +28,7 @@ class Declared:
 
     def sql(self, text: str) -> list[Result]:
         if text.startswith("SHOW CREATE"):
-            return [Result(STREAM if "sensors" in text else OTHER)]
+            return [Result(STREAM if "sensors" in statement else OTHER) for statement in text.split(";")]
         self.asked += 1
         return [Result(table=pa.table({"name": names})) for names in (["sensors", "orders"], ["dev_null"], ["hot"])]
 
@@ -87,6 +89,12 @@ def test_keywords_are_completed_while_the_hub_does_not_answer() -> None:
             raise HubUnreachable("gone")
 
     assert completed(Words(Gone()), "SELECT gr") == ["GRACEFUL", "GROUP"]
+
+
+def test_a_hub_without_streams_completes_keywords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = Mini(tmp_path / "state", monkeypatch)
+    assert completed(Words(empty.hub), "SELECT gr") == ["GRACEFUL", "GROUP"]
+    empty.hub.close()
 
 
 def test_columns_come_from_the_declarations_of_a_hub(mini: Mini) -> None:

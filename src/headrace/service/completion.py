@@ -91,8 +91,8 @@ class Words(Completer):
             shown = self._target.sql("SHOW STREAMS; SHOW SINKS; SHOW PIPELINES")
             names = [r.table.column("name").to_pylist() for r in shown if r.table is not None]
             self._names = tuple(_quoted(str(n)) for found in names for n in found)
-            texts = [self._target.sql(f"SHOW CREATE STREAM {_quoted(str(n))}")[0].text for n in names[0]]
-            created = [s for text in texts for s in parse_script(text)]
+            script = ";".join(f"SHOW CREATE STREAM {_quoted(str(n))}" for n in names[0])
+            created = [s for r in (self._target.sql(script) if script else []) for s in parse_script(r.text)]
             self._columns = {s.name: s.schema.fields for s in created if isinstance(s, CreateStream)}
         except HeadraceError:
             return

@@ -36,8 +36,10 @@ App = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These routes only read. They use POST because SQL text does not fit into a URL.
 _READ_ONLY_POSTS = frozenset({"/api/v1/validate", "/api/v1/explain"})
+# A busy process is up, so no limit applies to this path.
+_ALIVE_PATH = "/health"
 # The page holds no data; it asks the user for the token.
-_OPEN_PATHS = frozenset({"/health", "/", "/page.css", "/page.js"})
+_OPEN_PATHS = frozenset({_ALIVE_PATH, "/", "/page.css", "/page.js"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Guard:
             return
         refused = self._refusal(scope)
         kind = "readers" if _is_stream(scope) else "requests" if _reads(scope) else "statements"
-        if refused is None:
+        if refused is None and scope["path"] != _ALIVE_PATH:
             refused = self._over_limit(kind)
         if refused is not None:
             await _answer(send, refused)
