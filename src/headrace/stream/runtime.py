@@ -50,6 +50,8 @@ START_LIMIT_SECONDS = 120.0
 class StreamRuntime:
     """The running side of one stream. See the module for the threads that call it."""
 
+    owned = True  # by the hub of this process
+
     def __init__(self, stream: StreamDef, directory: Path, host: StreamHost) -> None:
         self.directory = directory
         self.plans, self.acks, self._progress = PlanStore(directory), Acks(), ProgressView(directory)
