@@ -25,7 +25,7 @@ import numpy as np
 import xxhash
 
 from headrace.base.durable import fsync, private_directory
-from headrace.errors import JournalCut, StateInUse
+from headrace.errors import JournalCut, JournalDamaged, StateInUse
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
 from headrace.ingress.kernels.layout import U_BYTES
@@ -98,6 +98,7 @@ class Journal:
         self._suspect: list[Path] = []  # files whose sync failed
         self._listed = True  # true if the directory entries of the newest files are synced
         self._unwritable = self._unsyncable = ""
+        self.damage: JournalDamaged | None = None  # why no flush can succeed, if files were removed
         self._reserved = False
         self._marked = self._written = 0.0  # when
         self.lost = self._lost_by_consumers = 0
@@ -260,10 +261,14 @@ class Journal:
                     raise
                 self._roll()  # the old segment can be deleted then
                 self._flush()
+            self._require_files()
         except OSError as problem:
             self._unwritable = f"the journal cannot be written: {problem.strerror or problem}"
             return False
-        self._unwritable = ""
+        except JournalDamaged as problem:
+            self.damage, self._unwritable = problem, f"{problem.code}: {problem.message}"
+            return False
+        self.damage, self._unwritable = None, ""
         return True
 
     def _flush(self) -> None:
@@ -278,6 +283,16 @@ class Journal:
         # Only now, because buffers in the arena refer to the segment that they are written to.
         if self._segment_end and max(self._segment_end, self._ready_end) >= self.segment_bytes:
             self._roll()
+
+    def _require_files(self) -> None:
+        """Raise JournalDamaged unless the files that were written are still in the directory."""
+        for path, handle in self._current():
+            try:
+                there = os.path.samestat(os.stat(path), os.fstat(handle))
+            except FileNotFoundError:
+                there = False
+            if not there:
+                raise disk.damaged(path, 0, "was removed while it was written")
 
     def _write_block(self) -> None:
         with memoryview(self._arena)[: self._at] as block:
@@ -535,8 +550,11 @@ class Journal:
 
     @property
     def disk_bytes(self) -> int:
-        """The size of the journal on disk."""
-        return sum(p.stat().st_size for p in self.directory.iterdir() if p.is_file())
+        """The size of the journal on disk. 0 if its directory was removed."""
+        try:
+            return sum(p.stat().st_size for p in self.directory.iterdir() if p.is_file())
+        except FileNotFoundError:
+            return 0
 
 
 def _cut(directory: Path, lost: int) -> JournalCut:

@@ -309,10 +309,11 @@ class StreamIngress:
             peer.expire(now)
 
     async def sync(self) -> None:
-        """Write and sync everything received so far. Raises OSError if the disk fails."""
+        """Write and sync everything received so far. Raises OSError if the disk fails, and JournalDamaged if files of
+        the journal were removed."""
         await self._wait_for_sync()
         if not self.journal.flush():
-            raise OSError(self.journal.problem)
+            raise self.journal.damage or OSError(self.journal.problem)
         self._sync(really=True)
         await self._wait_for_sync()
         if self.journal.problem:
