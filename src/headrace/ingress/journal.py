@@ -432,16 +432,20 @@ class Journal:
         """True if `rewrite` has files to copy."""
         return bool(self._suspect)
 
+    def mark_is_due(self) -> bool:
+        """True if the mark was not moved for a while. The caller moves it now."""
+        now = time.monotonic()
+        due = now - self._marked >= MARK_SECONDS
+        self._marked = now if due else self._marked
+        return due
+
     def sync(self) -> None:
         """Fsync everything that was flushed. Raises OSError if the disk fails."""
         self.rewrite()
         sync = self.unsynced()
         if sync is None:
             return
-        now = time.monotonic()
-        due = now - self._marked >= MARK_SECONDS
-        sync.run(mark=due)
-        self._marked = now if due else self._marked
+        sync.run(mark=self.mark_is_due())
         self.synced(sync)
         if sync.problem is not None:
             raise sync.problem
