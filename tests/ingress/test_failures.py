@@ -23,7 +23,8 @@ from headrace.ingress import gateway as gateway_module
 from headrace.ingress import http, stream, tcp
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
-from headrace.ingress.journal import Journal, Sync
+from headrace.ingress.journal import Journal
+from headrace.ingress.journal_sync import Sync
 from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog
 from tests.ingress.test_gateway import Site, ask, post, run, serving, statuses, until

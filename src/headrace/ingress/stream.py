@@ -16,7 +16,8 @@ from headrace.formats import FORMATS
 from headrace.ingress.acks import PendingAcks, Send, Settle, send
 from headrace.ingress.backpressure import Admission, Backpressure, Limits
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
-from headrace.ingress.journal import Journal, Sync
+from headrace.ingress.journal import Journal
+from headrace.ingress.journal_sync import Sync
 from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer
 from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
