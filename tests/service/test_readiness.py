@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from headrace.service.server import HubServer
-from headrace.stream.runtime import StreamRuntime
+from headrace.stream.managed_query import ManagedQuery
 from tests.e2e.support import put, until
 from tests.service.conftest import Served
 from tests.shared.mini import Mini
@@ -31,9 +31,9 @@ def culprits(url: str | None) -> list[tuple[str, str]]:
 def test_a_hub_is_not_ready_while_a_pipeline_starts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     planned, wait = threading.Event(), served.mini._wait_planned
 
-    def slow(runtime: StreamRuntime, version: int) -> None:
+    def slow(query: ManagedQuery, version: int) -> None:
         assert planned.wait(30)
-        wait(runtime, version)
+        wait(query, version)
 
     monkeypatch.setattr(served.mini, "_wait_planned", slow)
     assert culprits(served.url) == []

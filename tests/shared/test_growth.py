@@ -126,6 +126,27 @@ def test_what_sinks_keep_of_a_stream_goes_with_it(mini: Mini) -> None:
     assert len(list((mini.directory.parent / "lines").glob("part-*"))) == 4, "what was committed stays"
 
 
+def test_what_a_dead_letter_sink_keeps_of_a_stream_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    mini = Mini(tmp_path / "state", monkeypatch)
+    mini.hub.sql(f"""
+        CREATE SINK bad WITH (type = 'jsonl', path = '{tmp_path / "bad"}'); CREATE SINK kept WITH (type = 'memory');
+        CREATE STREAM s (id BIGINT, k STRING) WITH (source = 'files', format = 'json', path = '{tmp_path / "in"}',
+            on_error = 'dead_letter', dead_letter_sink = 'bad')""")
+    mini.hub.sql("CREATE PIPELINE p INTO kept AS SELECT id FROM s")
+    for n in range(3):
+        put(tmp_path / "in" / f"{n}.json", ["{", '{"id": 1, "k": "a"}'])
+        mini.drain()
+    assert mini.hub.streams["s"].status().dead_letters == 3
+    assert manifests(mini)
+    mini.hub.sql("DROP PIPELINE p; DROP STREAM s")
+    assert manifests(mini) == []
+    assert len(list((tmp_path / "bad").glob("part-*"))) == 3, "what was committed stays"
+    mini.hub.close()
+
+
 def test_dropping_a_stream_shows_an_epoch_whose_commit_was_cut_short(
     mini: Mini, monkeypatch: pytest.MonkeyPatch
 ) -> None:

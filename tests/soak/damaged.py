@@ -109,7 +109,7 @@ class Template:
     def keep(self) -> Template:
         """Make the current directory the template."""
         for name in ("state", "out"):
-            shutil.copytree(self.root / name, self.kept / name, symlinks=True)
+            shutil.copytree(self.root / name, self.kept / name, symlinks=True, ignore=shutil.ignore_patterns("*.sock"))
         return self
 
     def _script(self) -> str:

@@ -382,6 +382,20 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
     assert set(left_out.reasons(before)) == {dropped.instance}
 
 
+def test_replacing_a_pipeline_waits_for_an_epoch_that_is_slow_and_keeps_its_rows(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The successor is not in the epoch in flight, so the rows of that epoch must come from its predecessor."""
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    runtime = hub.runtime("s")
+    monkeypatch.setattr("headrace.hub.rollout.STUCK_SECONDS", 0.01)
+    queries.stuck.add("s")
+    with pytest.raises(StartTimeout):
+        hub.sql("CREATE OR REPLACE PIPELINE r INTO m AS SELECT id + 1 AS id FROM s")
+    assert queries.launched == ["s", "t"]
+    assert read_quarantine(runtime.directory).out == ()
+
+
 @pytest.mark.parametrize("problem", ["[FILE_CHANGED] a.json was replaced", "[SINK_UNAVAILABLE] sink m has no room"])
 def test_a_pipeline_of_a_stream_that_cannot_run_can_be_dropped_and_its_neighbour_stays(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, problem: str

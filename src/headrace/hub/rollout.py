@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from headrace.hub.declarations import Declarations
 from headrace.hub.effects import StreamChange
 from headrace.hub.reservations import StreamReservations
 from headrace.hub.runtimes import Runtimes
-from headrace.model.program import PipelineDef
+from headrace.model.program import PipelineDef, PipelineExit
 from headrace.stream.runtime import StreamRuntime
 
 # How long a graceful end, a shutdown or a savepoint waits for the epochs in flight.
@@ -81,7 +82,7 @@ class Rollout:
             if change.graceful and runtime.running:  # before the plan, whose first epoch must carry the barrier
                 ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
             version = runtime.publish(pipelines, exits)
-            dropped = tuple(e.pipeline for e in exits if e.drop and not e.flush)
+            dropped = _dropped(exits, pipelines)
             start = change.start and bool(pipelines)
             if change.only_leaves and runtime.state == "dead":  # it stays dead
                 runtime.leave_out(dropped, version - 1)
@@ -199,3 +200,10 @@ class Rollout:
                 runtime.release()
             else:
                 runtime.stop()
+
+
+def _dropped(exits: Sequence[PipelineExit], running: Sequence[PipelineDef]) -> tuple[PipelineDef, ...]:
+    """The pipelines that keep nothing and whose rows nobody needs. A pipeline that is replaced is not among them: its
+    successor is not in the epoch in flight, so without it the rows of that epoch would be in neither."""
+    names = {p.name for p in running}
+    return tuple(e.pipeline for e in exits if e.drop and not e.flush and e.pipeline.name not in names)

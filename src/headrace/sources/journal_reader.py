@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.formats.format_kind import Format
-from headrace.ingress.entries import damaged, numbers
-from headrace.ingress.mark import MARK, JournalPosition, commit, consumer_path, read_consumer
+from headrace.ingress.mark import JournalPosition, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
 from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
@@ -32,14 +31,6 @@ def place_of(offset: Any) -> JournalPosition:
     """The place of an offset of this source; the beginning for an offset of another source."""
     ours = isinstance(offset, dict) and offset.keys() == asdict(JournalPosition()).keys()
     return JournalPosition(**offset) if ours else JournalPosition()
-
-
-def require_journal(directory: Path, read_to: JournalPosition) -> None:
-    """Raise JournalDamaged if epochs have read up to `read_to` and the journal is gone. A new journal would begin with
-    address 0, and no epoch would ever read it."""
-    left = numbers(directory) or (directory / MARK).exists() or consumer_path(directory, CONSUMER).exists()
-    if read_to.file and not left:
-        raise damaged(directory, 0, "is missing")
 
 
 @dataclass(frozen=True, slots=True)
