@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.casts import CASTS
 from headrace.sql.functions.overload import Overload
+from tests.sql.functions.cases_times import CAST_SOURCES
 from tests.sql.functions.edges import DECIMAL_TYPES
 
 _PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ ", "~": "~"}
@@ -136,13 +137,12 @@ def _constants(overload: Overload, kinds: list[str]) -> Iterator[list[str | None
 
 
 def _cast_cases(source: str, target: str) -> Iterator[Case]:
-    sources = DECIMAL_TYPES if source == "DECIMAL" else (source,)
+    sources = CAST_SOURCES.get((source, target)) or (DECIMAL_TYPES if source == "DECIMAL" else (source,))
     targets = ("DECIMAL(10,2)", "DECIMAL(5,1)", "DECIMAL(38,0)") if target == "DECIMAL" else (target,)
     for a, b in itertools.product(sources, targets):
         if a != b:
             yield Case(f"cast({source} -> {target})", (a,), f"CAST(a AS {b})")
-    if (source, target) not in (("TIMESTAMP", "STRING"),):
-        yield Case(f"cast({source} -> {target})", (sources[0],), f"TRY_CAST(a AS {targets[0]})")
+    yield Case(f"cast({source} -> {target})", (sources[0],), f"TRY_CAST(a AS {targets[0]})")
 
 
 def spell(name: str, args: list[str]) -> str:
