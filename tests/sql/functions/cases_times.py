@@ -46,3 +46,71 @@ EDGES: dict[str, list[Any]] = {
         "2024-01-31 10:00:00,5", "2024-01-31 10:00:00 Etc/GMT+5", "0000-01-01", "20240131",
     ],
 }  # fmt: skip
+
+EDGES["SMALL STRING "] = [
+    None, "UTC", "Europe/Berlin", "America/New_York", "+05:30", "PST", "GMT-3", "europe/berlin", "",
+]  # fmt: skip
+EDGES["SMALL INT "] = [None, -1, 0, 1, 2, 12, 13, 23, 24, 29, 30, 31, 59, 60, 61, 2023, 2024]
+EDGES["SMALL BIGINT  "] = [None, 0, 1, -1, 25, 1000]
+EDGES["SMALL DOUBLE "] = [None, 0.0, 0.1, 59.999999, 59.9999999, 60.0, 61.0, 1e20, -1.0, _NAN]
+EDGES["DECIMAL(8,6)"] = [None, *map(Decimal, ("0", "0.5", "59.999999", "60.000000", "60.000001", "-0.5"))]
+
+_WRITTEN = (
+    "yyyy-MM-dd HH:mm:ss", "y yy yyy yyyyy G GGGG", "M MM MMM MMMM L LL LLL LLLL", "d dd D DDD Q QQ QQQ QQQQ q",
+    "E EEEE a h hh H k kk K KK m s", "S SSS SSSSSS SSSSSSSSS", "VV O OOOO", "X XX XXX XXXX XXXXX",
+    "x xx xxx xxxx xxxxx", "Z ZZZZ ZZZZZ", "[yyyy]é%''''",
+)  # fmt: skip
+_READ = (
+    "yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-M-d[ H:m:s[.SSS]]", "yyyy-MM-dd HH:mm:ss.SSSSSS", "yyyyMMdd",
+    "yyyy-MM-dd HH:mm:ssX", "yyyy-MM-dd HH:mm:ssxx", "dd/MMM/yyyy:HH:mm:ss Z", "MMMM d, yy h:mm a", "yyyy-DDD kk",
+)  # fmt: skip
+_UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
+EDGES["SMALL STRING"] += [
+    "31/Jan/2024:10:00:00 +0100", "31/feb/2024:10:00:00 +0100", "May 5, 24 12:30 pm", "2024-366 24", "2023-366 24",
+]  # fmt: skip
+
+
+def _quoted(*texts: str) -> list[tuple[str, ...]]:
+    return [("'" + text.replace("'", "\\'") + "'",) for text in texts]
+
+
+# Literals for the arguments that must be literals.
+CONSTANTS: dict[str, list[tuple[str, ...]]] = {
+    "date_format": _quoted(*_WRITTEN),
+    "from_unixtime": _quoted(*_WRITTEN[:2]),
+    "date_trunc": _quoted(*_UNITS, "yyyy", "mon", "DD"),
+    "trunc": _quoted("year", "YY", "quarter", "month", "mm", "week"),
+    "next_day": _quoted("mo", "TUE", "Wednesday", "th", "fri", "SA", "su"),
+    "timestampadd": _quoted(*_UNITS, "dayofyear"),
+    "timestampdiff": _quoted(*_UNITS),
+    **{
+        name: _quoted(*_READ)
+        for name in ("to_timestamp", "try_to_timestamp", "to_date", "try_to_date", "to_timestamp_ltz", "unix_timestamp")
+    },
+    "to_unix_timestamp": _quoted(*_READ[:5]),
+    "to_timestamp_ntz": _quoted(*_READ[:5]),
+}
+
+# Edge values other than those of the type.
+KINDS: dict[str, dict[str, str]] = {
+    **{name: {"STRING": "SMALL STRING"} for name in CONSTANTS},
+    **{name: {"STRING": "SMALL STRING "} for name in ("from_utc_timestamp", "to_utc_timestamp", "convert_timezone")},
+    **{name: {"INT": "SMALL INT"} for name in ("add_months", "date_from_unix_date")},
+    "timestampadd": {"INT": "SMALL INT", "BIGINT": "SMALL BIGINT  "},
+    "make_date": {"INT": "SMALL INT "},
+    **{name: {"BIGINT": "SMALL BIGINT "} for name in ("from_unixtime", "timestamp_seconds", "timestamp_millis")},
+}
+
+_SECONDS = {"INT": "SMALL INT ", "DECIMAL": "DECIMAL(8,6)", "DOUBLE": "SMALL DOUBLE "}
+
+
+def maker_cases(name: str, params: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
+    """The column types and calls that exercise a function that makes a timestamp of its parts."""
+    seconds = _SECONDS[params[5]]
+    zone = ", 'Europe/Berlin'" if len(params) == 7 else ""
+    return [
+        (("SMALL INT ", seconds), f"{name}(2024, 2, a, 1, 1, b{zone})"),
+        (("SMALL INT ", seconds), f"{name}(a, 12, 31, 23, 59, b{zone})"),
+        (("SMALL INT ", seconds), f"{name}(2024, 3, 10, 2, a, b{zone})"),
+        (("SMALL INT ", seconds), f"{name}(2024, a, 30, a, 0, b{zone})"),
+    ]

@@ -80,6 +80,11 @@ class Zone:
         seconds = _in_cycle(np.floor_divide(readings, SECOND))
         return readings - self.offsets[np.searchsorted(self.local_starts, seconds, side="right")] * SECOND
 
+    def instant_near(self, readings: Micros, offset: Micros) -> Micros:
+        """As `instant`, but of two instants the one with `offset`, if there is one."""
+        kept = readings - offset
+        return np.where(self.offset(kept) == offset, kept, self.instant(readings))
+
 
 def _in_cycle(seconds: Micros) -> Micros:
     late = seconds >= _WRAP

@@ -12,6 +12,7 @@ from headrace.sql.functions import (
     condition_functions,
     number_functions,
     operator_functions,
+    pattern_functions,
     string_functions,
     time_functions,
 )
@@ -31,6 +32,7 @@ _MODULES = (
     string_functions,
     number_functions,
     time_functions,
+    pattern_functions,
     collection_functions,
 )
 
