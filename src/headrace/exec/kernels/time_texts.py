@@ -30,7 +30,6 @@ _MOMENT = "(?s)^" + _BLANK + _DAY_PART % (6, _CLOCK_PART) + _BLANK + "$"
 _TRIMMED = "".join(map(chr, range(33)))
 _DATE_LENGTH, _SECOND_LENGTH, _LONGEST = 10, 19, 26
 _MAX_DAYS = 106_751_990  # microseconds of later days do not fit 64 bits
-_SEPARATORS = ((4, b"-"), (7, b"-"), (13, b":"), (16, b":"))
 
 
 @dataclass(slots=True)
@@ -77,14 +76,15 @@ def parse_dates(texts: Column) -> tuple[Numbers, Flags]:
     count = len(texts)
     days, good = np.zeros(count, np.int64), np.zeros(count, bool)
     data, begin, end = text_bytes(texts)
-    rows = np.flatnonzero(end - begin == _DATE_LENGTH)
+    rows = np.flatnonzero(end - begin >= _DATE_LENGTH)
     if len(rows):
-        day, fine = _positions(data[begin[rows, None] + np.arange(_DATE_LENGTH)])[:2]
+        day, fine = _date_letters(data[begin[rows, None] + np.arange(_DATE_LENGTH)])
+        after = data[np.minimum(begin[rows] + _DATE_LENGTH, len(data) - 1)]
+        fine &= (end - begin == _DATE_LENGTH)[rows] | (after == ord(" ")) | (after == ord("T"))
         days[rows[fine]], good[rows[fine]] = day[fine], True
     rest = _rest(texts, good)
     if len(rest):
-        parts = pc.extract_regex(texts.take(pa.array(rest)), _DATE)
-        day, fine = _date_of(parts)
+        day, fine = _date_of(pc.extract_regex(texts.take(pa.array(rest)), _DATE))
         days[rest[fine]], good[rest[fine]] = day[fine], True
     return days, good
 
@@ -95,13 +95,20 @@ def parse_moments(texts: Column) -> Moments:
     found = Moments(np.zeros(count, np.int64), np.zeros(count, bool), np.full(count, -1, np.int64), [])
     data, begin, end = text_bytes(texts)
     sizes = end - begin
-    for size in np.unique(sizes):
-        if size != _DATE_LENGTH and not _SECOND_LENGTH <= size <= _LONGEST:
+    for rows, size in (
+        (np.flatnonzero(sizes == _DATE_LENGTH), _DATE_LENGTH),
+        (np.flatnonzero(sizes == _SECOND_LENGTH), _SECOND_LENGTH),
+        (np.flatnonzero((sizes > _SECOND_LENGTH + 1) & (sizes <= _LONGEST)), _LONGEST),
+    ):
+        if not len(rows):
             continue
-        rows = np.flatnonzero(sizes == size)
-        days, good, clock = _positions(data[begin[rows, None] + np.arange(size)])
-        rows = rows[good]
-        found.micros[rows], found.good[rows] = (days * DAY + clock)[good], True
+        letters = data[np.minimum(begin[rows, None] + np.arange(size), len(data) - 1)]
+        if size == _LONGEST:
+            letters[np.arange(size) >= sizes[rows, None]] = ord("0")  # digits that a fraction does not have
+        days, good = _date_letters(letters)
+        clock = _clock_letters(letters, good) if size > _DATE_LENGTH else 0
+        chosen = rows[good]
+        found.micros[chosen], found.good[chosen] = (days * DAY + clock)[good], True
     rest = _rest(texts, found.good)
     if len(rest):
         _match(texts.take(pa.array(rest)), rest, found)
@@ -113,29 +120,39 @@ def _rest(texts: Column, done: Flags) -> npt.NDArray[np.intp]:
     return np.flatnonzero(~done & np.asarray(texts.is_valid()))
 
 
-def _positions(letters: npt.NDArray[np.uint8]) -> tuple[Numbers, Flags, Numbers]:
-    """Days, which texts have the common layout, and microseconds of the day, of texts of equal length."""
-    size = letters.shape[1]
-    digits = letters.astype(np.int64) - ord("0")
-    places = [i for i in range(size) if i not in (4, 7, 10, 13, 16, 19)]
-    good = ((digits[:, places] >= 0) & (digits[:, places] <= 9)).all(axis=1)
-    for position, letter in _SEPARATORS:
-        if position < size:
-            good &= letters[:, position] == letter[0]
-    year = digits[:, 0] * 1000 + digits[:, 1] * 100 + digits[:, 2] * 10 + digits[:, 3]
-    month, day = digits[:, 5] * 10 + digits[:, 6], digits[:, 8] * 10 + digits[:, 9]
+Letters: TypeAlias = npt.NDArray[np.uint8]
+
+
+def _date_letters(letters: Letters) -> tuple[Numbers, Flags]:
+    """Days, and which texts begin with `yyyy-MM-dd`. All have the same length."""
+    digits = letters[:, :_DATE_LENGTH] - np.uint8(ord("0"))
+    good = (digits[:, [0, 1, 2, 3, 5, 6, 8, 9]] <= 9).all(axis=1)
+    good &= (letters[:, 4] == ord("-")) & (letters[:, 7] == ord("-"))
+    year = _two(digits, 0) * 100 + _two(digits, 2)
+    month, day = _two(digits, 5), _two(digits, 8)
     good &= exists(year, month, day)
-    clock = np.zeros(len(letters), np.int64)
-    if size > _DATE_LENGTH:
-        good &= (letters[:, 10] == ord(" ")) | (letters[:, 10] == ord("T"))
-        hour, minute, second = (digits[:, i] * 10 + digits[:, i + 1] for i in (11, 14, 17))
-        good &= (hour < 24) & (minute < 60) & (second < 60)
-        clock = (hour * 3600 + minute * 60 + second) * SECOND
-    if size > _SECOND_LENGTH:
-        good &= letters[:, 19] == ord(".")
-        for power, i in enumerate(range(20, size)):
-            clock += digits[:, i] * 10 ** (5 - power)
-    return days_of(year, np.clip(month, 1, 12), day), good, clock
+    return days_of(year, np.clip(month, 1, 12), day), good
+
+
+def _clock_letters(letters: Letters, good: Flags) -> Numbers:
+    """Microseconds of the day. Clears `good` where ` HH:mm:ss` does not follow the date."""
+    digits = letters - np.uint8(ord("0"))
+    good &= (digits[:, [11, 12, 14, 15, 17, 18]] <= 9).all(axis=1)
+    good &= (letters[:, 13] == ord(":")) & (letters[:, 16] == ord(":"))
+    good &= (letters[:, 10] == ord(" ")) | (letters[:, 10] == ord("T"))
+    hour, minute, second = _two(digits, 11), _two(digits, 14), _two(digits, 17)
+    good &= (hour < 24) & (minute < 60) & (second < 60)
+    clock: Numbers = (hour * 3600 + minute * 60 + second) * SECOND
+    if letters.shape[1] > _SECOND_LENGTH:
+        good &= (letters[:, 19] == ord(".")) & (digits[:, 20:] <= 9).all(axis=1)
+        clock += _two(digits, 20) * 10_000 + _two(digits, 22) * 100 + _two(digits, 24)
+    return clock
+
+
+def _two(digits: Letters, at: int) -> Numbers:
+    """The number of two digits."""
+    found: Numbers = digits[:, at].astype(np.int64) * 10 + digits[:, at + 1]
+    return found
 
 
 def _number(texts: Column, default: int) -> Numbers:

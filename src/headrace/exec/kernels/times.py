@@ -80,6 +80,13 @@ def _instant(readings: Column, zones: Column) -> Column:
     return whole(by_zone(zones, lambda z, a: z.instant(a), known, numbers(readings)), known)
 
 
+def _convert(readings: Column, source: Column, target: Column) -> Column:
+    """The reading of the clock in another zone at the same instant."""
+    known = valid(readings, source, target)
+    instants = by_zone(source, lambda z, a: z.instant(a), known, numbers(readings))
+    return whole(by_zone(target, lambda z, a: z.local(a), known, instants), known)
+
+
 def _timestamp(texts: Column, zones: Column, attempt: Column) -> Column:
     found, good = parse_moments(texts).instants(one(zones) or "UTC")
     return whole(found, checked(good, valid(texts), attempt))
@@ -210,6 +217,7 @@ def _make_moment(
 KERNELS: tuple[Kernel, ...] = (
     Kernel("hr_local", ("BIGINT", "VARCHAR"), "BIGINT", _local),
     Kernel("hr_instant", ("BIGINT", "VARCHAR"), "BIGINT", _instant),
+    Kernel("hr_convert", ("BIGINT", "VARCHAR", "VARCHAR"), "BIGINT", _convert),
     Kernel("hr_timestamp", ("VARCHAR", "VARCHAR", "BOOLEAN"), "BIGINT", _timestamp),
     Kernel("hr_timestamp_ntz", ("VARCHAR", "BOOLEAN"), "BIGINT", _timestamp_ntz),
     Kernel("hr_date", ("VARCHAR", "BOOLEAN"), "BIGINT", _date),

@@ -64,46 +64,60 @@ def _to_float(text: str, way: _Way) -> str:
 
 def _whole_from_text(text: str, way: _Way) -> str:
     """Accepts only digits, after trimming. DuckDB would also accept 1e3, 1.5, 0x10 and 1_000."""
-    trimmed = f"trim({text}, {_BLANK})"
+    return _trimmed(text, _BLANK, lambda x: f"regexp_full_match({x}, '[+-]?[0-9]+')", way.to, way.bad)
+
+
+def _trimmed(text: str, blanks: str, fits: Callable[[str], str], cast: Callable[[str], str], otherwise: str) -> str:
+    """`cast` of a text that fits, or that fits after trimming. Trimming is slow, so other texts are tried first."""
+    bare = f"trim({text}, {blanks})"
     return (
-        f"CASE WHEN {text} IS NULL THEN NULL WHEN regexp_full_match({trimmed}, '[+-]?[0-9]+') "
-        f"THEN {way.to(trimmed)} ELSE {way.bad} END"
+        f"CASE WHEN {fits(text)} THEN {cast(text)} WHEN {text} IS NULL THEN NULL "
+        f"WHEN {fits(bare)} THEN {cast(bare)} ELSE {otherwise} END"
     )
 
 
 def _float_from_text(text: str, way: _Way) -> str:
     """Accepts Java's forms: decimal, exponent or hexadecimal with an optional d or f, NaN, Infinity and inf."""
-    trimmed = f"trim({text}, {_LOW})"
     kind = way.target.duckdb
     number = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?[dDfF]?"
-    return (
-        f"CASE WHEN {text} IS NULL THEN NULL "
-        f"WHEN regexp_full_match({trimmed}, '{number}') THEN CAST(rtrim({trimmed}, 'dDfF') AS {kind}) "
-        f"WHEN regexp_full_match(lower({trimmed}), '[+]?inf(inity)?') THEN 'inf'::{kind} "
-        f"WHEN regexp_full_match(lower({trimmed}), '-inf(inity)?') THEN '-inf'::{kind} "
-        f"WHEN regexp_full_match(lower({trimmed}), '[+-]?nan') THEN 'nan'::{kind} "
-        f"ELSE CAST(hr_hex_number({trimmed}, {way.flag}) AS {kind}) END"
+    bare = f"trim({text}, {_LOW})"
+    word = f"lower({bare})"
+    other = (
+        f"CASE WHEN regexp_full_match({word}, '[+]?inf(inity)?') THEN 'inf'::{kind} "
+        f"WHEN regexp_full_match({word}, '-inf(inity)?') THEN '-inf'::{kind} "
+        f"WHEN regexp_full_match({word}, '[+-]?nan') THEN 'nan'::{kind} "
+        f"ELSE CAST(hr_hex_number({bare}, {way.flag}) AS {kind}) END"
+    )
+    return _trimmed(
+        text,
+        _LOW,
+        lambda x: f"regexp_full_match({x}, '{number}')",
+        lambda x: f"CAST(rtrim({x}, 'dDfF') AS {kind})",
+        other,
     )
 
 
 def _boolean_from_text(text: str, way: _Way) -> str:
-    word = f"lower(trim({text}, {_BLANK}))"
-    return (
-        f"CASE WHEN {text} IS NULL THEN NULL WHEN {word} IN ('t', 'true', 'y', 'yes', '1') THEN TRUE "
-        f"WHEN {word} IN ('f', 'false', 'n', 'no', '0') THEN FALSE ELSE {way.bad} END"
+    yes, no = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0')"
+    return _trimmed(
+        text,
+        _BLANK,
+        lambda x: f"lower({x}) IN {yes[:-1]}, {no[1:]}",
+        lambda x: f"lower({x}) IN {yes}",
+        way.bad,
     )
 
 
 def _decimal_from_text(text: str, way: _Way) -> str:
     """DuckDB fails on large negative exponents, so numbers with a long exponent pass through DOUBLE."""
-    trimmed = f"trim({text}, {_LOW})"
     number = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)"
-    return (
-        f"CASE WHEN {text} IS NULL THEN NULL "
-        f"WHEN regexp_full_match({trimmed}, '{number}([eE][+-]?[0-9]{{1,2}})?') THEN {way.to(trimmed)} "
-        f"WHEN regexp_full_match({trimmed}, '{number}[eE][+-]?[0-9]+') "
-        f"THEN {_digits(f'CAST({trimmed} AS DOUBLE)', way)} ELSE {way.bad} END"
+    bare = f"trim({text}, {_LOW})"
+    long = (
+        f"CASE WHEN regexp_full_match({bare}, '{number}[eE][+-]?[0-9]+') "
+        f"THEN {_digits(f'CAST({bare} AS DOUBLE)', way)} ELSE {way.bad} END"
     )
+    short = number + "([eE][+-]?[0-9]{1,2})?"
+    return _trimmed(text, _LOW, lambda x: f"regexp_full_match({x}, '{short}')", way.to, long)
 
 
 def _digits(text: str, way: _Way) -> str:

@@ -113,7 +113,7 @@ def _add(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> st
 def _difference(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     """timestampdiff: whole units between two readings of the clock, towards zero."""
     unit = _bare(args[0])
-    start, end = (f"epoch_us({in_zone(a) if k == TIMESTAMP else a})" for a, k in zip(args[1:], kinds[1:], strict=True))
+    start, end = (f"epoch_us({in_zone(a)})" for a in args[1:])
     if unit in _MONTHS:
         return f"(hr_months_apart({start}, {end}) // {_MONTHS[unit]})"
     step = _STEPS[unit] if unit in _STEPS else _DAYS[unit] * 86_400 * _SECOND
@@ -129,9 +129,9 @@ def _steps() -> list[Overload]:
             found.append(
                 Overload("timestampadd", params, result, _add, constant=(0,), check=_unit_of(units), throws=True)
             )
-        apart = tuple(u for u in units if u != "dayofyear")
-        params = ("STRING", kind, kind)
-        found.append(Overload("timestampdiff", params, BIGINT, _difference, constant=(0,), check=_unit_of(apart)))
+    apart = tuple(u for u in units if u != "dayofyear")
+    params = ("STRING", "TIMESTAMP", "TIMESTAMP")
+    found.append(Overload("timestampdiff", params, BIGINT, _difference, constant=(0,), check=_unit_of(apart)))
     return found
 
 
@@ -244,11 +244,11 @@ OVERLOADS: tuple[Overload, ...] = (
     ),
     Overload(
         "convert_timezone", ("STRING", "STRING", "TIMESTAMP_NTZ"), TIMESTAMP_NTZ,
-        "make_timestamp(hr_local(hr_instant(epoch_us({2}), {0}), {1}))", throws=True,
+        "make_timestamp(hr_convert(epoch_us({2}), {0}, {1}))", throws=True,
     ),
     Overload(
         "convert_timezone", ("STRING", "TIMESTAMP_NTZ"), TIMESTAMP_NTZ,
-        f"make_timestamp(hr_local(hr_instant(epoch_us({{1}}), {at_zone()}), {{0}}))", throws=True,
+        f"make_timestamp(hr_convert(epoch_us({{1}}), {at_zone()}, {{0}}))", throws=True,
     ),
     Overload("current_timezone", (), STRING, at_zone()),
 )  # fmt: skip
