@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.casts import CASTS
 from headrace.sql.functions.overload import Overload
+from headrace.sql.functions.time_functions import CLOCKS
 from tests.sql.functions import cases_times
 from tests.sql.functions.edges import DECIMAL_TYPES
 
@@ -94,7 +95,9 @@ def scalar_cases() -> Iterator[Case]:
 
 def _overload_cases(overload: Overload) -> Iterator[Case]:
     if not overload.params:
-        yield Case(overload.key, ("BOOLEAN",), f"{overload.name}()")
+        text = f"{overload.name}()"
+        text = f"({text} > DATE '2020-01-01')" if overload.name in CLOCKS else text
+        yield Case(overload.key, ("BOOLEAN",), text)
         return
     if "make_timestamp" in overload.name:
         for used, text in cases_times.maker_cases(overload.name, overload.params):

@@ -39,6 +39,7 @@ from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.functions.casts import CASTS, cast_key
 from headrace.sql.functions.overload import Overload
+from headrace.sql.functions.time_functions import CLOCKS
 from headrace.sql.parse.dialect import knows_function
 from headrace.sql.parse.syntax import (
     Apply,
@@ -88,7 +89,7 @@ _DATE_PARTS = {
 }  # fmt: skip
 # Spark casts no argument of these.
 _EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
-_CLOCKS = ("current_timestamp", "now", "current_date", "localtimestamp", "rand", "random", "uuid", "randn")
+_RANDOM = ("rand", "random", "uuid", "randn")
 
 WindowOf = Callable[[Apply], Expr | None]
 
@@ -108,6 +109,8 @@ class ExprBinder:
         if isinstance(node, Name):
             span = self.span(node.at)
             found = self.scope.find(node, span)
+            if found is None and node.parts[0].lower() in CLOCKS and len(node.parts) == 1:
+                return self.call(node.parts[0].lower(), (), node.at)
             if found is None:
                 raise self.scope.unknown(node, span)
             return found
@@ -280,8 +283,8 @@ class ExprBinder:
                 advice="Remove them.",
                 span=self.span(node.at),
             )
-        if name in _CLOCKS:
-            self.unsupported(f"{name}()", "Use the event time of the stream.", node.at)
+        if name in _RANDOM:
+            self.unsupported(f"{name}()", "Use a hash of the row's columns.", node.at)
         args = [self.bind(a) for a in node.args]
         special = self._special(name, args, node)
         return special if special is not None else self._resolve(name, args, node)

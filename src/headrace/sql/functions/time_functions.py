@@ -51,6 +51,9 @@ _WEEKDAYS = {
     for name in names.split()
 }  # fmt: skip
 _SECOND = 1_000_000
+# The clock of the epoch, which Spark logs with its offset: an epoch that runs again sees the same one.
+CLOCKS = ("current_timestamp", "current_date", "localtimestamp")
+_NOW = "make_timestamptz(coalesce(CAST(getvariable('hr_now') AS BIGINT), error('NO_CLOCK')))"
 # The units of timestampadd and timestampdiff: microseconds, days or months.
 _STEPS = {"microsecond": 1, "millisecond": 1000, "second": _SECOND, "minute": 60 * _SECOND, "hour": 3600 * _SECOND}
 _DAYS = {"day": 1, "week": 7, "dayofyear": 1}
@@ -251,4 +254,7 @@ OVERLOADS: tuple[Overload, ...] = (
         f"make_timestamp(hr_convert(epoch_us({{1}}), {at_zone()}, {{0}}))", throws=True,
     ),
     Overload("current_timezone", (), STRING, at_zone()),
+    Overload("current_timestamp", (), TIMESTAMP, _NOW, throws=True),
+    Overload("current_date", (), DATE, f"CAST({in_zone(_NOW)} AS DATE)", throws=True),
+    Overload("localtimestamp", (), TIMESTAMP_NTZ, in_zone(_NOW), throws=True),
 )  # fmt: skip
