@@ -28,8 +28,8 @@ Known limits:
   `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z` up to `ZZZ`, quotes and brackets, each letter once.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
 - `upper` turns ß into SS. Other letters whose upper case has several letters (ﬁ, ŉ, ...) keep DuckDB's form.
-- `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged with
-  it. They are refused after an aggregate.
+- `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
+  with it. They are refused after an aggregate.
 - When the clock goes back one hour, that hour occurs twice. A local time in it is the first one, as in Spark.
 - `rlike` takes patterns that match the same texts in Java and RE2. Look-around, back references and flags are refused.
 - For DOUBLE, the digits of `round(x, n)` are a literal from 0 to 12; for whole numbers and decimals any literal.
