@@ -91,6 +91,9 @@ def scalar_cases() -> Iterator[Case]:
     for source, target in CASTS:
         yield from _cast_cases(source, target)
     yield from literal_cases()
+    for key, kinds, interval in cases_times.DIFFERENCES:
+        for operator in ("<", ">=", "="):
+            yield Case(key, kinds, f"(a - b {operator} {interval})")
 
 
 def _overload_cases(overload: Overload) -> Iterator[Case]:

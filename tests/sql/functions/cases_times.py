@@ -101,6 +101,14 @@ KINDS: dict[str, dict[str, str]] = {
     **{name: {"BIGINT": "SMALL BIGINT "} for name in ("from_unixtime", "timestamp_seconds", "timestamp_millis")},
 }
 
+# Differences of times, by the entry that computes them.
+DIFFERENCES = (
+    ("timestampdiff(STRING, TIMESTAMP, TIMESTAMP)", ("TIMESTAMP", "TIMESTAMP"), "INTERVAL 36 HOURS"),
+    ("timestampdiff(STRING, TIMESTAMP, TIMESTAMP)", ("TIMESTAMP", "DATE"), "INTERVAL 1 DAY"),
+    ("datediff(DATE, DATE)", ("DATE", "DATE"), "INTERVAL 1 DAY"),
+    ("unix_micros(TIMESTAMP_NTZ)", ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ"), "INTERVAL 90 MINUTES"),
+)
+
 _SECONDS = {"INT": "SMALL INT ", "DECIMAL": "DECIMAL(8,6)", "DOUBLE": "SMALL DOUBLE "}
 
 
