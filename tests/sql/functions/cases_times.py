@@ -53,6 +53,9 @@ EDGES["SMALL STRING "] = [
 EDGES["SMALL INT "] = [None, -1, 0, 1, 2, 12, 13, 23, 24, 29, 30, 31, 59, 60, 61, 2023, 2024]
 EDGES["SMALL BIGINT  "] = [None, 0, 1, -1, 25, 1000]
 EDGES["SMALL DOUBLE "] = [None, 0.0, 0.1, 59.999999, 59.9999999, 60.0, 61.0, 1e20, -1.0, _NAN]
+EDGES["SMALL DOUBLE  "] = [
+    None, 0.0, 1.5, -1.5, 1.0000005, -1.0000005, 1.9999999, 0.1, 1709999999.123456, _NAN, _INF,
+]  # fmt: skip
 EDGES["DECIMAL(8,6)"] = [None, *map(Decimal, ("0", "0.5", "59.999999", "60.000000", "60.000001", "-0.5"))]
 
 _WRITTEN = (
@@ -98,7 +101,8 @@ KINDS: dict[str, dict[str, str]] = {
     **{name: {"INT": "SMALL INT"} for name in ("add_months", "date_from_unix_date")},
     "timestampadd": {"INT": "SMALL INT", "BIGINT": "SMALL BIGINT  "},
     "make_date": {"INT": "SMALL INT "},
-    **{name: {"BIGINT": "SMALL BIGINT "} for name in ("from_unixtime", "timestamp_seconds", "timestamp_millis")},
+    **{name: {"BIGINT": "SMALL BIGINT "} for name in ("from_unixtime", "timestamp_millis")},
+    "timestamp_seconds": {"BIGINT": "SMALL BIGINT ", "DOUBLE": "SMALL DOUBLE  "},
 }
 
 # Differences of times, by the entry that computes them.

@@ -54,8 +54,8 @@ def functions_page() -> str:
     lines += [
         "",
         "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time",
-        "minus an interval is the time plus the negative interval. The difference of two times can only be compared with",
-        "an interval. `a[i]` and `m[key]` are `element`. `extract x` is",
+        "minus an interval is the time plus the negative interval. The difference of two times can only be compared",
+        "with an interval. `a[i]` and `m[key]` are `element`. `extract x` is",
         "`EXTRACT(x FROM ...)` and `date_part('x', ...)`. `dateadd`, `date_add`, `datediff` and `date_diff` with a",
         "unit are `timestampadd` and `timestampdiff`. A type is a function: `int(x)` is `CAST(x AS INT)`. So are",
         "`to_date(x)` and `to_timestamp(x)`; with `try_` they are `TRY_CAST`.",

@@ -180,6 +180,18 @@ def _counts() -> list[Overload]:
     return found
 
 
+def _of_decimal(kinds: Sequence[DataType]) -> DataType | None:
+    kind = kinds[0]
+    return TIMESTAMP if isinstance(kind, Decimal) and kind.scale <= 6 else None
+
+
+def _decimal_seconds(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
+    kind = kinds[0]
+    assert isinstance(kind, Decimal)
+    digits = f"CAST(replace(CAST({args[0]} AS VARCHAR), '.', '') AS HUGEINT)"
+    return f"make_timestamptz(CAST({digits} * {10 ** (6 - kind.scale)} AS BIGINT))"
+
+
 def _next_day(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     wanted = _WEEKDAYS[_bare(args[1])]
     return f"({args[0]} + CAST((({wanted} - isodow({args[0]})) % 7 + 7) % 7 + 1 AS INTEGER))"
@@ -235,6 +247,15 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("timestamp_micros", ("BIGINT",), TIMESTAMP, "make_timestamptz({0})", throws=True),
     Overload("timestamp_millis", ("BIGINT",), TIMESTAMP, "make_timestamptz({0} * 1000)", throws=True),
     Overload("timestamp_seconds", ("BIGINT",), TIMESTAMP, "make_timestamptz({0} * 1000000)", throws=True),
+    # NaN and the infinities become NULL. More than six digits after the point are an error in Spark.
+    Overload(
+        "timestamp_seconds",
+        ("DOUBLE",),
+        TIMESTAMP,
+        f"CASE WHEN isfinite({{0}}) THEN make_timestamptz(CAST(trunc({{0}} * {_SECOND}) AS BIGINT)) END",
+        throws=True,
+    ),
+    Overload("timestamp_seconds", ("DECIMAL",), _of_decimal, _decimal_seconds, throws=True),
     Overload("dayname", ("DATE",), STRING, "left(dayname({0}), 3)"),
     Overload("monthname", ("DATE",), STRING, "left(monthname({0}), 3)"),
     Overload(
