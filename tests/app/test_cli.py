@@ -68,6 +68,14 @@ def test_a_correct_script_passes_the_check_and_creates_no_files(tmp_path: Path) 
     assert [p.name for p in tmp_path.iterdir()] == ["app.sql"]
 
 
+def test_a_time_zone_that_does_not_exist_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    for zone in ("Mars/Base", "europe/berlin", "+05:00"):
+        answer = headrace("run", "-", "--check", "--time-zone", zone, script=GOOD, cwd=tmp_path)
+        assert code_of(answer) == "BAD_OPTION"
+    assert headrace("run", "-", "--check", "--time-zone", "Europe/Berlin", script=GOOD, cwd=tmp_path).returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_checking_and_explaining_import_no_spark(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(GOOD)
     program = """

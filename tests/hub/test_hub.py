@@ -357,6 +357,15 @@ def test_a_session_that_runs_in_this_process_is_not_taken_over(idle_hub: Hub, mo
         idle_hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
 
 
+def test_a_hub_plans_in_the_time_zone_that_it_was_opened_with(tmp_path: Path) -> None:
+    for zone, hour in ((None, "00"), ("Europe/Berlin", "02"), ("Asia/Kolkata", "05")):
+        with headrace.connect(tmp_path / str(hour), time_zone=zone) as opened:
+            opened.sql(STREAM.format(rows=10))
+            query = "EXPLAIN SELECT date_format(TIMESTAMP '2024-07-01 00:00:00Z', 'HH') AS h FROM s"
+            (answer,) = opened.sql(query)
+            assert f"'{hour}'" in str(answer)
+
+
 def test_a_replaced_stream_finds_nothing_of_the_old_one(hub: Hub) -> None:
     directory = hub.runtime("s").directory
     (directory / "checkpoint").mkdir(parents=True)

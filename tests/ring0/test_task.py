@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -13,9 +15,10 @@ from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Decoded, Format
 from headrace.model.codec import load
-from headrace.model.program import PipelineDef, PipelineExit, SinkDef, Window
+from headrace.model.program import Meaning, PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
 from headrace.model.status import Traffic
+from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
 
 TUMBLE = Window("tumble", 10 * SECOND, 10 * SECOND)
@@ -233,6 +236,24 @@ def test_rows_too_far_ahead_of_the_clock_do_not_move_the_watermark_and_are_count
     assert (filtered.report.max_time, filtered.report.future) == (SECOND, 3)
     assert task([counting(1, WORD)], rows, declared=declared, now=-5 * SECOND).report.max_time is None
     assert task([counting(1, WORD)], rows).report.future == 0
+
+
+def test_the_current_timestamp_is_the_clock_of_the_epoch() -> None:
+    names = ScriptNames()
+    names.add_stream(stream())
+    (statement,) = parse_script(
+        "SELECT word, now() AS t, current_date AS d, localtimestamp() AS l FROM s WHERE now() > ts"
+    )
+    assert isinstance(statement, Select)
+    program = plan_pipeline(statement, names, Meaning("America/New_York")).program
+    clocked = replace(stateless(1, WORD), program=program)
+    for now in (5 * SECOND, 20 * SECOND):
+        found = task([clocked], RECORDS, now=now).rows[1]
+        assert [row["word"] for row in found] == ["a", "b"][: 1 + (now > 12 * SECOND)]
+        moment = datetime.fromtimestamp(now / SECOND, UTC)
+        local = moment.astimezone(ZoneInfo("America/New_York")).replace(tzinfo=None)
+        assert {(row["t"], row["d"], row["l"]) for row in found} == {(moment, local.date(), local)}
+    assert 1 in task([clocked], RECORDS).errors
 
 
 def test_a_global_aggregate_sends_an_empty_partial_at_the_end_of_input() -> None:

@@ -111,6 +111,17 @@ def test_jsonl_writes_nan_and_infinities_as_text(tmp_path: Path) -> None:
     assert lines[0]["f"] == "NaN"
 
 
+@pytest.mark.parametrize("digits", [2, 38])
+def test_jsonl_writes_decimals_below_one_with_a_leading_zero(tmp_path: Path, digits: int) -> None:
+    kind = pa.decimal128(digits, digits)
+    values = [Decimal("0.05"), Decimal("-0.05"), Decimal("0")]
+    table = pa.table({"x": pa.array(values, kind), "m": pa.array([[(v, v)] for v in values], pa.map_(kind, kind))})
+    found = [json.loads(line, parse_float=Decimal) for line in write("jsonl", table, tmp_path).read_text().splitlines()]
+    assert [row["x"] for row in found] == values
+    zero = "0" * (digits - 2)
+    assert [list(row["m"]) for row in found] == [["0.05" + zero], ["-0.05" + zero], ["0.00" + zero]]
+
+
 def test_jsonl_writes_any_column_name(tmp_path: Path) -> None:
     names = ["it's", 'a "b"', "c\\d", "e\nf", "", "É"]
     table = pa.table([pa.array([i]) for i in range(len(names))], names=names)

@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace.base.unknown import unknown
 from headrace.errors import HeadraceError, ScriptErrors, SqlError, UnknownPipeline, UnknownSink, UnknownStream
 from headrace.hub.draft import Draft
-from headrace.model.program import Meaning
+from headrace.hub.time_zone import session_meaning
 from headrace.sql import (
     CreatePipeline,
     CreateSink,
@@ -42,9 +42,9 @@ class CheckedScript:
         return tuple(s for s in self.statements if isinstance(s, CreatePipeline))
 
 
-def check_script(text: str, state_dir: Path | None = None) -> CheckedScript:
+def check_script(text: str, state_dir: Path | None = None, time_zone: str | None = None) -> CheckedScript:
     """Plan every statement of `text`. Raises the error if there is one, and ScriptErrors if there are several."""
-    draft = _draft(state_dir)
+    draft = _draft(state_dir, time_zone)
     statements = parse_script(text)
     errors: list[HeadraceError] = []
     undeclared: set[str] = set()
@@ -95,9 +95,9 @@ def _same(name: str | None, other: str) -> bool:
     return name is not None and name.lower() == other.lower()
 
 
-def _draft(state_dir: Path | None) -> Draft:
+def _draft(state_dir: Path | None, time_zone: str | None = None) -> Draft:
     if state_dir is None:
-        return Draft(Catalog(), Meaning(), buckets=1)
+        return Draft(Catalog(), session_meaning(Catalog(), time_zone), buckets=1)
     require_known_format(state_dir)  # first: the catalog of a newer format would look damaged
     catalog, vault = read_sealed(state_dir)
-    return Draft(catalog, Meaning(), buckets=1, vault=vault)
+    return Draft(catalog, session_meaning(catalog, time_zone), buckets=1, vault=vault)

@@ -37,6 +37,9 @@ StateDirOption = Annotated[Path, typer.Option(help="Directory that holds streams
 MasterOption = Annotated[
     str | None, typer.Option(help="Spark master: local[4], spark://host:7077, ... (default local[*]).")
 ]
+TimeZoneOption = Annotated[
+    str | None, typer.Option(help="Session time zone: Europe/Berlin, ... (default: that of the pipelines, or UTC).")
+]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and stack traces of errors.")]
 StopLimitOption = Annotated[
     float, typer.Option(min=0, help="Seconds that running epochs get to finish on Ctrl-C or SIGTERM.")
@@ -76,6 +79,7 @@ def run(
     stop_limit: StopLimitOption = 60,
     state_dir: StateDirOption = Path(".headrace"),
     master: MasterOption = None,
+    time_zone: TimeZoneOption = None,
     log_format: LogFormatOption = "text",
     verbose: VerboseOption = False,
 ) -> None:
@@ -87,7 +91,7 @@ def run(
     with _reported(verbose):
         text = _read(script)
         if check:
-            _check(script, text, state_dir)
+            _check(script, text, state_dir, time_zone)
             return
         from headrace.app.run import run_script
 
@@ -99,6 +103,7 @@ def run(
             verbose=verbose,
             stop_limit=stop_limit,
             log_format=log_format,
+            time_zone=time_zone,
         )
     raise typer.Exit(code)
 
@@ -118,6 +123,7 @@ def serve(
     stop_limit: StopLimitOption = 60,
     state_dir: StateDirOption = Path(".headrace"),
     master: MasterOption = None,
+    time_zone: TimeZoneOption = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
     verbose: VerboseOption = False,
@@ -142,6 +148,7 @@ def serve(
             stop_limit=stop_limit,
             log_format=log_format,
             log_level=getattr(logging, log_level.upper()),
+            time_zone=time_zone,
         )
 
 
@@ -303,10 +310,10 @@ def version() -> None:
         print(f"java none: {problem.advice}")
 
 
-def _check(script: Path, text: str, state_dir: Path | None) -> None:
+def _check(script: Path, text: str, state_dir: Path | None, time_zone: str | None = None) -> None:
     from headrace.app.check import check_script
 
-    checked = check_script(text, state_dir)
+    checked = check_script(text, state_dir, time_zone)
     for warning in checked.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, no errors")

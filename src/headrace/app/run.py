@@ -31,14 +31,15 @@ def run_script(
     verbose: bool,
     stop_limit: float,
     log_format: LogFormat = "text",
+    time_zone: str | None = None,
 ) -> int:
     """Run `text` until Ctrl-C or SIGTERM, or with `until_end` until all input is read. Running epochs then have
     `stop_limit` seconds to finish. Returns the exit code: 0, or 1 if a pipeline failed meanwhile."""
-    check_script(text, state_dir)  # reports all errors at once, before anything is created or started
+    check_script(text, state_dir, time_zone)  # reports all errors at once, before anything is created or started
     level = logging.INFO if verbose else logging.WARNING
     with Interrupts() as interrupts, logging_to(log_format, level, timed=False, hidden=PRINTED_BY_RUN) as logs:
         try:
-            with headrace.connect(state_dir, master=master, verbose=verbose) as hub:
+            with headrace.connect(state_dir, master=master, verbose=verbose, time_zone=time_zone) as hub:
                 logs.keep(hub.directory)
                 apply_script(hub, text, interrupts)
                 _print_addresses(hub)

@@ -72,15 +72,16 @@ def serve_hub(
     stop_limit: float,
     log_format: LogFormat = "text",
     log_level: int = logging.INFO,
+    time_zone: str | None = None,
 ) -> None:
     """Run `text` if it is given, then serve until Ctrl-C or SIGTERM. Running epochs then have `stop_limit` seconds to
     finish."""
     if text is not None:
-        check_script(text, state_dir)
+        check_script(text, state_dir, time_zone)
     with (
         Interrupts() as interrupts,
         logging_to(log_format, log_level, timed=True, hidden=_PRINTED) as logs,
-        open_hub(state_dir, master=master, verbose=verbose) as hub,
+        open_hub(state_dir, master=master, verbose=verbose, time_zone=time_zone) as hub,
     ):
         logs.keep(hub.directory)
         say = message_printer(logs)

@@ -43,6 +43,12 @@ def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
     return found
 
 
+def set_clock(meanings: Iterable[Meaning], now: int | None) -> None:
+    """Make `now`, the epoch's clock in microseconds, the current timestamp of this process's next statements."""
+    for meaning in meanings:
+        connection(meaning).execute(f"SET VARIABLE hr_now = {'NULL' if now is None else now}::BIGINT")
+
+
 def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of `sql` over `relations`, which have their names for this call only."""
     con = connection(meaning)

@@ -46,6 +46,7 @@ def open_hub(
     verbose: bool = False,
     buckets: int | None = None,
     start_timeout: float = START_LIMIT_SECONDS,
+    time_zone: str | None = None,
 ) -> Hub:
     """Open a hub on `state_dir`. The arguments are those of `headrace.connect`."""
     if buckets is not None and buckets < 1:
@@ -57,7 +58,7 @@ def open_hub(
             option="start_timeout",
             value=start_timeout,
         )
-    launcher = SparkLauncher(spark, master, verbose)
+    launcher = SparkLauncher(spark, master, verbose, time_zone)
     return Hub(Path(state_dir), launcher, buckets=buckets, start_timeout=start_timeout)
 
 

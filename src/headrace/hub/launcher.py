@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.base.durable import state_errors
 from headrace.errors import HubClosed, InternalError, SessionMismatch
+from headrace.hub.time_zone import session_meaning
 from headrace.model.program import Meaning
 from headrace.state.catalog import Catalog
 from headrace.state.plans import PlanStore
@@ -63,8 +64,10 @@ class SparkLauncher:
     hub's lock may be waiting to stop that query. So this class never takes the hub's lock.
     """
 
-    def __init__(self, spark: SparkSession | None, master: str | None, verbose: bool) -> None:
-        self._spark, self._master, self._verbose = spark, master, verbose
+    def __init__(
+        self, spark: SparkSession | None, master: str | None, verbose: bool, time_zone: str | None = None
+    ) -> None:
+        self._spark, self._master, self._verbose, self._time_zone = spark, master, verbose, time_zone
         self._lock = threading.Lock()
         self._state: StateDir | None = None
         self._engine: Engine | None = None
@@ -72,10 +75,12 @@ class SparkLauncher:
 
     def bind(self, state: StateDir, catalog: Catalog) -> Meaning:
         self._state = state
+        self._meaning = session_meaning(catalog, self._time_zone)
         if self._spark is not None:
             from headrace.spark.session import adopt
 
-            self._meaning = Meaning(time_zone=str(self._spark.conf.get("spark.sql.session.timeZone")))
+            if self._time_zone is None:
+                self._meaning = Meaning(time_zone=str(self._spark.conf.get("spark.sql.session.timeZone")))
             self._engine = adopt(self._spark, self._meaning)
         _require_meaning(catalog, self._meaning)
         return self._meaning
@@ -142,7 +147,7 @@ def _require_meaning(catalog: Catalog, meaning: Meaning) -> None:
             raise SessionMismatch(
                 f"pipeline {record.definition.name} was planned for time zone {stored.time_zone}, "
                 f"not {meaning.time_zone}",
-                advice=f"Pass a session with spark.sql.session.timeZone = {stored.time_zone}.",
+                advice=f"Use --time-zone {stored.time_zone}, or a session with this spark.sql.session.timeZone.",
                 wanted=stored.time_zone,
                 found=meaning.time_zone,
             )

@@ -18,6 +18,7 @@ from headrace.base.faults import crash_point
 from headrace.bridge.messages import STREAM_LANE, LaneEnd, MessageKind, Row
 from headrace.bridge.reports import Failure, PipelineCounts, TaskReport
 from headrace.bridge.rows import payloads
+from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.format_kind import Decoded
 from headrace.model.program import PipelineDef
@@ -68,6 +69,7 @@ class _Task:
         self.reading = self.working = 0.0  # seconds spent on reading and decoding, and in pipelines
 
     def run(self) -> Iterator[list[Row]]:
+        set_clock({pipeline.program.meaning for pipeline in self.plan.pipelines}, self.given.planned.now)
         if self.given.split is not None:
             began = time.perf_counter()
             self._read(self.given.split)

@@ -26,6 +26,7 @@ def connect(
     verbose: bool = False,
     buckets: int | None = None,
     start_timeout: float = START_LIMIT_SECONDS,
+    time_zone: str | None = None,
 ) -> Hub: ...
 
 
@@ -41,6 +42,7 @@ def connect(
     verbose: bool = False,
     buckets: int | None = None,
     start_timeout: float = START_LIMIT_SECONDS,
+    time_zone: str | None = None,
     token: str | None = None,
 ) -> Hub | RemoteHub:
     """Open a hub on `state_dir`. Pipelines that were running when it was last closed continue.
@@ -54,14 +56,23 @@ def connect(
     `spark` is an existing session. Without it, the first pipeline that runs starts a session on `master` (default
     `local[*]`). `buckets` is the number of buckets that hold the groups of a new pipeline (default: the cores of this
     machine, at most 8). A pipeline keeps its number. `start_timeout` is how many seconds `sql` waits until a pipeline's
-    first epoch is planned.
+    first epoch is planned. `time_zone` is the session time zone of all pipelines (default: that of the pipelines in
+    `state_dir`, else that of `spark`, else UTC).
     """
     target = os.fspath(state_dir)
     if target.startswith(("http://", "https://")) or Path(target).name == SOCKET_NAME:
         from headrace.service.client import RemoteHub
 
         return RemoteHub(target.removesuffix(f"/{SOCKET_NAME}"), token)
-    hub = open_hub(state_dir, spark, master=master, verbose=verbose, buckets=buckets, start_timeout=start_timeout)
+    hub = open_hub(
+        state_dir,
+        spark,
+        master=master,
+        verbose=verbose,
+        buckets=buckets,
+        start_timeout=start_timeout,
+        time_zone=time_zone,
+    )
     try:
         hub.on_close(HubServer(hub, hub.directory).close)
     except BaseException:

@@ -88,7 +88,7 @@ def _value(sql: str, kind: pa.DataType, ignore_nulls: bool) -> str:
         special = f"WHEN isnan({sql}) THEN '\"NaN\"' WHEN isinf({sql}) THEN CASE WHEN {sql} > 0 THEN "
         return f"CASE {special}'\"Infinity\"' ELSE '\"-Infinity\"' END ELSE CAST({sql} AS VARCHAR) END"
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
-        return f"CAST({sql} AS VARCHAR)"
+        return _plain(sql, kind)
     return f"CAST(to_json({_text(sql, kind)}) AS VARCHAR)"
 
 
@@ -103,7 +103,15 @@ def _text(sql: str, kind: pa.DataType) -> str:
         return f"strftime({sql}, '%Y-%m-%d')"
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return f"base64({sql})"
-    return f"CAST({sql} AS VARCHAR)"
+    return _plain(sql, kind)
+
+
+def _plain(sql: str, kind: pa.DataType) -> str:
+    """DuckDB SQL for DuckDB's text of a value. A decimal gets a digit before the point, which JSON demands."""
+    text = f"CAST({sql} AS VARCHAR)"
+    if pa.types.is_decimal(kind) and kind.precision == kind.scale:
+        return f"replace('0' || {text}, '0-', '-0')"
+    return text
 
 
 def _key(kind: pa.MapType[Any, Any, Any]) -> str:

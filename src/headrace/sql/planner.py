@@ -9,16 +9,18 @@ from headrace.errors import Span, UnknownSink, UnsupportedOnShared
 from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
 from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
+from headrace.sql.functions.time_functions import CLOCKS
 from headrace.sql.lowering import lower, program_of
 from headrace.sql.names import Names
 from headrace.sql.parse.script import too_deep
 from headrace.sql.parse.statements import CreatePipeline, Select
 from headrace.sql.pipeline_options import PipelineOptions, read_pipeline_options
 from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.expr import Call, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical
-from headrace.sql.plan.shape import shared_shape
+from headrace.sql.plan.shape import Shape, shared_shape
 from headrace.sql.render.sizes import ring0_growth
 from headrace.sql.rules import Trace, optimize, optimize_physical
 
@@ -71,6 +73,7 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
     bound = bind_query(statement.query, names, ctx)
     logical, logical_trace = optimize(bound, ctx)
     shape = shared_shape(logical, ctx.span)
+    _check_clocks(shape, ctx)
     physical, physical_trace = optimize_physical(lower(shape, sinks, statement), ctx)
     program, name, options = program_of(physical, meaning), None, PipelineOptions()
     program = replace(program, ring0=replace(program.ring0, growth=ring0_growth(shape, ctx.span)))
@@ -88,6 +91,20 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
         trace=(*logical_trace, *physical_trace),
         options=options,
     )
+
+
+def _check_clocks(shape: Shape, ctx: PlanContext) -> None:
+    """Only Ring 0 knows the clock of the epoch. Raises UnsupportedOnShared for a clock after an aggregate."""
+    if shape.aggregate is None:
+        return
+    after = [*(o.expr for o in shape.outputs), *(() if shape.having is None else (shape.having,))]
+    for expr in (e for root in after for e in walk(root)):
+        if isinstance(expr, Call) and expr.name in CLOCKS:
+            raise UnsupportedOnShared(
+                f"{expr.name}() after an aggregate cannot run on the shared host",
+                advice=f"Write it inside an aggregate: max({expr.name}()).",
+                span=ctx.span(expr.at),
+            )
 
 
 def _sinks(statement: CreatePipeline, names: Names) -> tuple[SinkDef, ...]:

@@ -1,3 +1,3 @@
 -- error: UNSUPPORTED_ON_SHARED
--- at: 1:29
-SELECT id FROM s WHERE ts > current_timestamp()
+-- at: 1:18
+SELECT count(*), now() AS t FROM s GROUP BY id

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.casts import CASTS
 from headrace.sql.functions.overload import Overload
+from headrace.sql.functions.time_functions import CLOCKS
+from tests.sql.functions import cases_times
 from tests.sql.functions.edges import DECIMAL_TYPES
 
 _PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ ", "~": "~"}
@@ -28,11 +30,10 @@ CONSTANTS: dict[str, list[tuple[str, ...]]] = {
         ("'(x)|(a)'", "1"),
         ("'^[0-9]+'", "0"),
     ],
-    "date_format": [("'yyyy-MM-dd'",), ("'yyyy/MM/dd HH:mm:ss'",), ("'HH:mm'",), ("'dd.MM.yyyy'",)],
     "round": [("0",), ("1",), ("2",), ("12",)],
     "sha2": [("256",), ("0",)],
-    "date_trunc": [(f"'{u}'",) for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")],
 }
+CONSTANTS.update(cases_times.CONSTANTS)
 _INTERVALS = {
     "INTERVAL SECOND": ["INTERVAL 1 DAY", "INTERVAL 90 MINUTES", "INTERVAL 36 HOURS", "INTERVAL 1 MICROSECOND"],
     "INTERVAL MONTH": ["INTERVAL 1 MONTH", "INTERVAL 1 YEAR", "INTERVAL 11 MONTHS"],
@@ -90,9 +91,21 @@ def scalar_cases() -> Iterator[Case]:
     for source, target in CASTS:
         yield from _cast_cases(source, target)
     yield from literal_cases()
+    for key, kinds, interval in cases_times.DIFFERENCES:
+        for operator in ("<", ">=", "="):
+            yield Case(key, kinds, f"(a - b {operator} {interval})")
 
 
 def _overload_cases(overload: Overload) -> Iterator[Case]:
+    if not overload.params:
+        text = f"{overload.name}()"
+        text = f"({text} > DATE '2020-01-01')" if overload.name in CLOCKS else text
+        yield Case(overload.key, ("BOOLEAN",), text)
+        return
+    if "make_timestamp" in overload.name:
+        for used, text in cases_times.maker_cases(overload.name, overload.params):
+            yield Case(overload.key, used, text)
+        return
     params = list(overload.params)
     if overload.variadic and len(params) < 3:
         params += [params[-1]] * (3 - len(params))
@@ -111,8 +124,9 @@ def _overload_cases(overload: Overload) -> Iterator[Case]:
         decimals = iter(choice)
         kinds = [next(decimals) if p == "DECIMAL" else p for p in params]
         kinds = [_NESTED.get(k, k) for k in kinds]
-        if overload.name in _SMALL or params[0] == "DATE":
+        if overload.name in _SMALL or (params[0] == "DATE" and overload.name not in cases_times.KINDS):
             kinds = [f"SMALL {k}" if k in ("INT", "BIGINT") else k for k in kinds]
+        kinds = [cases_times.KINDS.get(overload.name, {}).get(k, k) for k in kinds]
         for constants in _constants(overload, kinds):
             columns = iter("abcdef")
             texts = [c if c is not None else next(columns) for c in constants]
@@ -136,13 +150,12 @@ def _constants(overload: Overload, kinds: list[str]) -> Iterator[list[str | None
 
 
 def _cast_cases(source: str, target: str) -> Iterator[Case]:
-    sources = DECIMAL_TYPES if source == "DECIMAL" else (source,)
+    sources = cases_times.CAST_SOURCES.get((source, target)) or (DECIMAL_TYPES if source == "DECIMAL" else (source,))
     targets = ("DECIMAL(10,2)", "DECIMAL(5,1)", "DECIMAL(38,0)") if target == "DECIMAL" else (target,)
     for a, b in itertools.product(sources, targets):
         if a != b:
             yield Case(f"cast({source} -> {target})", (a,), f"CAST(a AS {b})")
-    if (source, target) not in (("TIMESTAMP", "STRING"),):
-        yield Case(f"cast({source} -> {target})", (sources[0],), f"TRY_CAST(a AS {targets[0]})")
+    yield Case(f"cast({source} -> {target})", (sources[0],), f"TRY_CAST(a AS {targets[0]})")
 
 
 def spell(name: str, args: list[str]) -> str:
@@ -153,6 +166,10 @@ def spell(name: str, args: list[str]) -> str:
         return f"({args[0]} {name.upper()} {args[1]})"
     if name == "in":
         return f"({args[0]} IN ({', '.join(args[1:])}))"
+    if name.startswith("extract "):
+        return f"extract({name.removeprefix('extract ')} FROM {args[0]})"
+    if name in ("timestampadd", "timestampdiff"):
+        return f"{name}({args[0][1:-1]}, {', '.join(args[1:])})"
     if name == "element":
         return f"{args[0]}[{args[1]}]"
     return f"{name}({', '.join(args)})"

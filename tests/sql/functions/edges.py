@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.model.schema import DataType, parse_type
+from tests.sql.functions import cases_times
 
 NAN, INF = float("nan"), float("inf")
 
@@ -65,6 +66,8 @@ VALUES["MAP<STRING, INT>"] = [None, [], [("a", 1)], [("a", None), ("b", 2)]]
 VALUES["STRUCT<x: INT, y: STRING>"] = [None, {"x": 1, "y": "a"}, {"x": None, "y": None}]
 VALUES["SMALL BIGINT"] = [None, 0, 1, -1, 999_999, -1_000_001, 1_709_999_999_123_456]
 VALUES["SMALL INT"] = [None, 0, 1, -1, 3, -2, 31, -365, 1000]
+
+VALUES.update(cases_times.EDGES)
 
 _DECIMALS: dict[str, list[str]] = {
     "DECIMAL(10,2)": ["0.00", "0.01", "-0.01", "1.25", "2.50", "-2.50", "2.55", "99999999.99", "-99999999.99"],

@@ -63,6 +63,7 @@ class Duck:
         self.connection = duckdb.connect(":memory:")
         self.connection.execute(f"SET threads=1; SET TimeZone='{TIME_ZONE}'")
         install(self.connection)
+        self.connection.execute("SET VARIABLE hr_now = 1700000000000000::BIGINT")
         renamed = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
         renamed = renamed.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
         self.connection.register("arrow_rows", renamed)

@@ -16,14 +16,23 @@ The tests generate this page from `src/headrace/sql/functions/verified.txt` (`HE
 
 Known limits:
 
-- TIMESTAMP values are compared from 1950 to 2100, dates from 0001-01-01 to 9999-12-31. Adding to a date beyond this
-  range is an error. Spark wraps around.
+- TIMESTAMP columns are compared from 1950 to 2100, dates from 0001-01-01 to 9999-12-31, texts of times also beyond.
+  Adding to a date beyond its range is an error, where Spark wraps around. So is a number of seconds beyond year 294246,
+  where Spark takes the last timestamp.
+- FLOAT and DOUBLE become STRING and DECIMAL by their shortest digits, as since Java 19. On Java 17, Spark writes other
+  digits of some numbers (9.999999999999999E22 for 1.0E23).
+- A text with a time but no date is not a TIMESTAMP here. Spark would add today's date. Texts of decimals have
+  ASCII digits.
+- A cast of BINARY that is not UTF-8 to STRING is an error. Spark would keep the bytes.
+- Date patterns are literals. Writing takes all letters of Spark but `F` and `z`. Reading takes `y`, `M`, `L`, `d`, `D`,
+  `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z` up to `ZZZ`, quotes and brackets, each letter once.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
 - `upper` turns ß into SS. Other letters whose upper case has several letters (ﬁ, ŉ, ...) keep DuckDB's form.
+- `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
+  with it. They are refused after an aggregate.
 - When the clock goes back one hour, that hour occurs twice. A local time in it is the first one, as in Spark.
 - `rlike` takes patterns that match the same texts in Java and RE2. Look-around, back references and flags are refused.
-- `date_format` takes `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss` and separators. For DOUBLE, the digits of `round(x, n)` are a
-  literal from 0 to 12; for whole numbers and decimals any literal.
+- For DOUBLE, the digits of `round(x, n)` are a literal from 0 to 12; for whole numbers and decimals any literal.
 - `first`, `last`, `min_by` and `max_by` break ties by the value, so results do not depend on how the input is divided.
 - DECIMAL results that Spark would round to 38 digits are refused.
 """
@@ -45,7 +54,11 @@ def functions_page() -> str:
     lines += [
         "",
         "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time",
-        "minus an interval is the time plus the negative interval. `a[i]` and `m[key]` are `element`.",
+        "minus an interval is the time plus the negative interval. The difference of two times can only be compared",
+        "with an interval. `a[i]` and `m[key]` are `element`. `extract x` is",
+        "`EXTRACT(x FROM ...)` and `date_part('x', ...)`. `dateadd`, `date_add`, `datediff` and `date_diff` with a",
+        "unit are `timestampadd` and `timestampdiff`. A type is a function: `int(x)` is `CAST(x AS INT)`. So are",
+        "`to_date(x)` and `to_timestamp(x)`; with `try_` they are `TRY_CAST`.",
         "",
     ]
     lines += ["## Casts", "", "`TRY_CAST` supports the same pairs.", "", "| from | to |", "|---|---|"]

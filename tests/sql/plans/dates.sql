@@ -14,9 +14,9 @@ physical plan
 ring 0
   filter: none
   outputs:
-    y INT = CAST(year(c13) AS INTEGER)
-    h INT = CAST(hour(c13) AS INTEGER)
-    t TIMESTAMP = make_timestamptz(epoch_us(c13) - (epoch_us(CAST(c13 AS TIMESTAMP)) - epoch_us(date_trunc('hour', CAST(c13 AS TIMESTAMP)))))
+    y INT = CAST(year(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))) AS INTEGER)
+    h INT = CAST(hour(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))) AS INTEGER)
+    t TIMESTAMP = make_timestamptz(epoch_us(c13) - (epoch_us(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))) - epoch_us(date_trunc('hour', make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))))))
     w DATE = (c7 + 7::INTEGER)
     d INT = CAST(c7 - DATE '2024-01-01' AS INTEGER)
 

@@ -14,7 +14,7 @@ physical plan
 ring 0
   filter: none
   outputs:
-    y INT = CAST(year(c13) AS INTEGER)
+    y INT = CAST(year(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))) AS INTEGER)
     w INT = CAST(week(c7) AS INTEGER)
 
 watermark

@@ -36,7 +36,7 @@ from headrace.sql.parse.syntax import (
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, walk
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, StreamScan, Union
-from headrace.sql.plan.types import Hidden, wider
+from headrace.sql.plan.types import VOID, Hidden, wider
 
 Ctes = dict[str, Plan]
 
@@ -69,9 +69,12 @@ class _Binder:
                 )
             seen.add(field.name.lower())
             if isinstance(field.type, Hidden):
+                advice = "Cast it, as in CAST(NULL AS STRING)."
+                if field.type != VOID:
+                    advice = "Use timestampdiff(SECOND, start, end), or add the interval to a time."
                 raise TypeMismatch(
                     f"the output column '{field.name}' has the type {field.type}, which no sink can store",
-                    advice="Cast it, as in CAST(NULL AS STRING).",
+                    advice=advice,
                     span=self.span(self._item_place(query, field.name)),
                 )
 

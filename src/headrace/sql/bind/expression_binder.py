@@ -39,6 +39,7 @@ from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.functions.casts import CASTS, cast_key
 from headrace.sql.functions.overload import Overload
+from headrace.sql.functions.time_functions import CLOCKS
 from headrace.sql.parse.dialect import knows_function
 from headrace.sql.parse.syntax import (
     Apply,
@@ -70,14 +71,25 @@ _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
 _BITS = ("&", "|", "^")
 _CAST_FUNCTIONS = {
     "boolean": "BOOLEAN", "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INT", "bigint": "BIGINT",
-    "float": "FLOAT", "double": "DOUBLE", "string": "STRING", "date": "DATE", "timestamp": "TIMESTAMP",
-    "binary": "BINARY", "to_date": "DATE",
+    "float": "FLOAT", "double": "DOUBLE", "decimal": "DECIMAL(10,0)", "string": "STRING", "date": "DATE",
+    "timestamp": "TIMESTAMP", "binary": "BINARY", "to_date": "DATE", "try_to_date": "DATE",
+    "to_timestamp": "TIMESTAMP", "try_to_timestamp": "TIMESTAMP", "to_timestamp_ltz": "TIMESTAMP",
+    "to_timestamp_ntz": "TIMESTAMP_NTZ",
 }  # fmt: skip
 _DATE_PARTS = {
-    "year": "year", "years": "year", "month": "month", "day": "day", "hour": "hour", "minute": "minute",
-    "quarter": "quarter", "week": "weekofyear", "doy": "dayofyear", "dow": "dayofweek",
+    name: part
+    for part, names in {
+        "year": "year y years yr yrs", "extract yearofweek": "yearofweek", "quarter": "quarter qtr",
+        "month": "month mon mons months", "weekofyear": "week w weeks", "day": "day d days",
+        "dayofweek": "dayofweek dow", "extract dow_iso": "dayofweek_iso dow_iso", "dayofyear": "doy",
+        "hour": "hour h hours hr hrs", "minute": "minute m min mins minutes",
+        "extract second": "second s sec seconds secs",
+    }.items()
+    for name in names.split()
 }  # fmt: skip
-_CLOCKS = ("current_timestamp", "now", "current_date", "localtimestamp", "rand", "random", "uuid", "randn")
+# Spark casts no argument of these.
+_EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
+_RANDOM = ("rand", "random", "uuid", "randn")
 
 WindowOf = Callable[[Apply], Expr | None]
 
@@ -97,6 +109,8 @@ class ExprBinder:
         if isinstance(node, Name):
             span = self.span(node.at)
             found = self.scope.find(node, span)
+            if found is None and node.parts[0].lower() in CLOCKS and len(node.parts) == 1:
+                return self.call(node.parts[0].lower(), (), node.at)
             if found is None:
                 raise self.scope.unknown(node, span)
             return found
@@ -269,8 +283,8 @@ class ExprBinder:
                 advice="Remove them.",
                 span=self.span(node.at),
             )
-        if name in _CLOCKS:
-            self.unsupported(f"{name}()", "Use the event time of the stream.", node.at)
+        if name in _RANDOM:
+            self.unsupported(f"{name}()", "Use a hash of the row's columns.", node.at)
         args = [self.bind(a) for a in node.args]
         special = self._special(name, args, node)
         return special if special is not None else self._resolve(name, args, node)
@@ -296,7 +310,7 @@ class ExprBinder:
             then, otherwise = self.common(args[1:], name.upper(), at)
             return CaseWhen(then.type, ((condition, then),), otherwise, at=at)
         if name in _CAST_FUNCTIONS and len(args) == 1:
-            return self.cast(args[0], parse_type(_CAST_FUNCTIONS[name]), at, False)
+            return self.cast(args[0], parse_type(_CAST_FUNCTIONS[name]), at, name.startswith("try_"))
         if name in ("date_part", "datepart") and len(args) == 2 and isinstance(args[0], Literal):
             part = _DATE_PARTS.get(str(args[0].value).lower())
             if part is None:
@@ -347,6 +361,8 @@ class ExprBinder:
     def _fit(self, overload: Overload, args: list[Expr]) -> tuple[Expr, ...] | None:
         if len(args) < len(overload.params) or (len(args) > len(overload.params) and not overload.variadic):
             return None
+        if overload.name in _EXACT and any(arg.type != VOID for arg in args):
+            return None
         fitted: list[Expr] = []
         for position, arg in enumerate(args):
             wanted = overload.param(position)
@@ -356,10 +372,10 @@ class ExprBinder:
             if wanted in ("ANY", "DECIMAL", "ARRAY", "MAP", "STRUCT") or wanted.startswith("INTERVAL"):
                 return None
             target = parse_type(wanted)
-            text_literal = isinstance(arg, Literal) and arg.type == STRING and target in (DATE, TIMESTAMP)
+            read_as_time = arg.type in (STRING, TIMESTAMP_NTZ) and target in (DATE, TIMESTAMP)
             readable = target == STRING and arg.type not in (BOOLEAN, BINARY) and type_class(arg.type) in _TEXTUAL
             down = arg.type == TIMESTAMP and target == DATE
-            if not (widens(arg.type, target) or text_literal or readable or down):
+            if not (widens(arg.type, target) or read_as_time or readable or down):
                 return None
             fitted.append(self.coerce(arg, target))
         return tuple(fitted)

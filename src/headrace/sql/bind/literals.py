@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import pyarrow as pa
+
+from headrace.exec.kernels.time_texts import parse_dates, parse_moments
 from headrace.model.schema import (
     BIGINT,
     BINARY,
@@ -30,12 +32,7 @@ from headrace.sql.plan.types import VOID
 _NUMBER = re.compile(r"(-?(?:\d+(?:\.\d*)?|\.\d+))([eE][+-]?\d+)?(BD|bd|[LlSsYyDdFf])?")
 _LIMITS: dict[DataType, int] = {TINYINT: 2**7, SMALLINT: 2**15, INT: 2**31, BIGINT: 2**63}
 _SUFFIXES: dict[str, DataType] = {"y": TINYINT, "s": SMALLINT, "l": BIGINT}
-_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
-_MOMENT = re.compile(
-    r"(\d{4}(?:-\d{1,2}(?:-\d{1,2})?)?)"
-    r"(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?|[A-Za-z]+/\S+)?)?"
-)
-_EPOCH = datetime.datetime(1970, 1, 1)
+_EPOCH = datetime.date(1970, 1, 1)
 
 
 def constant(node: Constant, time_zone: str) -> Literal:
@@ -104,49 +101,20 @@ def fits(value: int, kind: DataType) -> bool:
 
 
 def date(text: str, at: TextRange) -> Literal:
-    """A date text. Raises ValueError."""
-    return Literal(DATE, _date(text.strip()), at=at)
-
-
-def _date(text: str) -> datetime.date:
-    match = _DATE.fullmatch(text)
-    if match is None:
+    """A date text, as Spark's CAST reads it. Raises ValueError."""
+    (days,), (good,) = parse_dates(pa.array([text]))
+    if not good:
         raise ValueError(f"{text!r} is not a date such as 2024-01-31")
     try:
-        return datetime.date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
-    except ValueError as problem:
-        raise ValueError(f"{text!r} is not a date: {problem}") from None
+        return Literal(DATE, _EPOCH + datetime.timedelta(days=int(days)), at=at)
+    except OverflowError:
+        raise ValueError(f"{text!r} is not a date from year 1 to 9999") from None
 
 
 def timestamp(text: str, kind: DataType, time_zone: str, at: TextRange) -> Literal:
     """A timestamp text as microseconds since 1970: an instant for TIMESTAMP, a wall-clock reading otherwise."""
-    match = _MOMENT.fullmatch(text.strip())
-    if match is None:
+    moments = parse_moments(pa.array([text]))
+    (micros,), (good,) = moments.instants(time_zone) if kind == TIMESTAMP else moments.readings()
+    if not good:
         raise ValueError(f"{text!r} is not a timestamp such as 2024-01-31 10:00:00")
-    day = _date(match[1])
-    try:
-        clock = datetime.time(int(match[2] or 0), int(match[3] or 0), int(match[4] or 0))
-    except ValueError as problem:
-        raise ValueError(f"{text!r} is not a timestamp: {problem}") from None
-    moment = datetime.datetime.combine(day, clock)
-    fraction = int((match[5] or "0").ljust(6, "0")[:6])
-    if kind == TIMESTAMP:
-        moment -= _offset(match[6], moment, time_zone)
-    delta = moment - _EPOCH
-    return Literal(kind, (delta.days * 86_400 + delta.seconds) * 1_000_000 + fraction, at=at)
-
-
-def _offset(zone: str | None, moment: datetime.datetime, time_zone: str) -> datetime.timedelta:
-    if (zone or time_zone) in ("Z", "UTC", "GMT", "Etc/UTC"):
-        return datetime.timedelta()
-    if zone is not None and zone[0] in "+-":
-        digits = zone[1:].replace(":", "")
-        hours, minutes = (int(digits), 0) if len(digits) <= 2 else (int(digits[:-2]), int(digits[-2:]))
-        delta = datetime.timedelta(hours=hours, minutes=minutes)
-        return -delta if zone[0] == "-" else delta
-    try:
-        found = moment.replace(tzinfo=ZoneInfo(zone or time_zone)).utcoffset()
-    except (ZoneInfoNotFoundError, ValueError):
-        raise ValueError(f"there is no time zone {zone or time_zone!r}") from None
-    assert found is not None
-    return found
+    return Literal(kind, int(micros), at=at)

@@ -6,6 +6,7 @@ import decimal
 from typing import TYPE_CHECKING
 
 from headrace.model.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, TIMESTAMP_NTZ, Decimal
+from headrace.sql.bind.time_differences import TIMES, bind_comparison, bind_difference
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr, Literal
 from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, VOID, as_decimal, is_numeric, wider
@@ -20,12 +21,14 @@ _DAY = 86_400_000_000
 def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:
     """Binds an arithmetic, comparison or bit operator. Raises TypeMismatch and UnsupportedOnShared."""
     intervals = (INTERVAL_MICROS, INTERVAL_MONTHS)
+    if left.type in intervals and right.type in intervals and name not in ARITHMETIC:
+        return bind_comparison(binder=binder, name=name, left=left, right=right, at=at)
     if right.type in intervals or left.type in intervals:
         return _with_interval(binder=binder, name=name, left=left, right=right, at=at)
     if name in ("+", "-") and left.type == DATE and right.type in INTEGRAL:
         return binder.call(name, (left, binder.coerce(right, INT)), at)
-    if name == "-" and left.type in (DATE, TIMESTAMP) and right.type in (DATE, TIMESTAMP):
-        binder.unsupported("the difference of two times", "Use datediff, or subtract unix_micros of both.", at)
+    if name == "-" and left.type in TIMES and right.type in TIMES:
+        return bind_difference(binder, left, right, at)
     if name in ARITHMETIC:
         return _arithmetic(binder=binder, name=name, left=left, right=right, at=at)
     left, right = binder.common([left, right], f"'{name}'", at)

@@ -12,6 +12,7 @@ from headrace.sql.functions import (
     condition_functions,
     number_functions,
     operator_functions,
+    pattern_functions,
     string_functions,
     time_functions,
 )
@@ -22,7 +23,7 @@ ALIASES = {
     "ucase": "upper", "lcase": "lower", "char_length": "length", "character_length": "length", "len": "length",
     "substr": "substring", "ceiling": "ceil", "sign": "signum", "mod": "%", "dateadd": "date_add",
     "date_diff": "datediff", "dayofmonth": "day", "regexp": "rlike", "regexp_like": "rlike", "pow": "power",
-    "cardinality": "size",
+    "cardinality": "size", "now": "current_timestamp", "curdate": "current_date",
 }  # fmt: skip
 
 _MODULES = (
@@ -31,6 +32,7 @@ _MODULES = (
     string_functions,
     number_functions,
     time_functions,
+    pattern_functions,
     collection_functions,
 )
 

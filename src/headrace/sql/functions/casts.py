@@ -2,35 +2,59 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from headrace.model.schema import DataType
+from headrace.model.schema import DataType, Decimal
+from headrace.sql.functions.moments import at_zone, date_text, in_zone, instant_of, moment_text, to_date, to_instant
 from headrace.sql.plan.types import type_class
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")
-_HOLE = "\0"
-_BAD = "error('CAST_INVALID_INPUT')"
 
-CastText = Callable[[str, DataType], str]
+_SECOND = 1_000_000
+
+# Spark trims these characters before it reads a whole number or a BOOLEAN, and all but the last one for other numbers.
+_CONTROL = "".join(f"\\x{code:02x}" for code in range(1, 33))
+_BLANK = f"(chr(0) || E'{_CONTROL}\\x7f')"
+_LOW = f"(chr(0) || E'{_CONTROL}')"
 
 
-def _plain(text: str, target: DataType) -> str:
-    return f"CAST({text} AS {target.duckdb})"
+class _Way:
+    """Writes one cast. With `attempt` (TRY_CAST) a bad value becomes NULL, else an error."""
+
+    def __init__(self, source: DataType, target: DataType, attempt: bool) -> None:
+        self.source, self.target, self.attempt = source, target, attempt
+
+    @property
+    def bad(self) -> str:
+        return "NULL" if self.attempt else "error('CAST_INVALID_INPUT')"
+
+    @property
+    def flag(self) -> str:
+        return "TRUE" if self.attempt else "FALSE"
+
+    def to(self, text: str, kind: str | None = None) -> str:
+        return f"{'TRY_CAST' if self.attempt else 'CAST'}({text} AS {kind or self.target.duckdb})"
 
 
-def _truncate(text: str, target: DataType) -> str:
+CastText = Callable[[str, _Way], str]
+
+
+def _plain(text: str, way: _Way) -> str:
+    return way.to(text)
+
+
+def _truncate(text: str, way: _Way) -> str:
     """Spark cuts off the fraction; DuckDB would round."""
-    return f"CAST(trunc({text}) AS {target.duckdb})"
+    return way.to(f"trunc({text})")
 
 
-def _truncate_to_bigint(text: str, target: DataType) -> str:
+def _truncate_to_bigint(text: str, way: _Way) -> str:
     """As `_truncate`; 2^63 itself becomes the largest BIGINT, because Spark compares as DOUBLE."""
-    return f"CASE WHEN {text} = 9223372036854775808 THEN 9223372036854775807 ELSE CAST(trunc({text}) AS BIGINT) END"
+    return f"CASE WHEN {text} = 9223372036854775808 THEN 9223372036854775807 ELSE {way.to(f'trunc({text})')} END"
 
 
-def _to_float(text: str, target: DataType) -> str:
+def _to_float(text: str, way: _Way) -> str:
     """Java narrows a DOUBLE that is too large to infinity; DuckDB would fail."""
     return (
         f"CASE WHEN isfinite({text}) AND abs({text}) >= 3.4028235677973366e38 "
@@ -38,59 +62,122 @@ def _to_float(text: str, target: DataType) -> str:
     )
 
 
-def _whole_from_text(text: str, target: DataType) -> str:
+def _whole_from_text(text: str, way: _Way) -> str:
     """Accepts only digits, after trimming. DuckDB would also accept 1e3, 1.5, 0x10 and 1_000."""
-    trimmed = f"trim({text}, {_BLANK})"
+    return _trimmed(text, _BLANK, lambda x: f"regexp_full_match({x}, '[+-]?[0-9]+')", way.to, way.bad)
+
+
+def _trimmed(text: str, blanks: str, fits: Callable[[str], str], cast: Callable[[str], str], otherwise: str) -> str:
+    """`cast` of a text that fits, or that fits after trimming. Trimming is slow, so other texts are tried first."""
+    bare = f"trim({text}, {blanks})"
     return (
-        f"CASE WHEN {text} IS NULL THEN NULL WHEN regexp_full_match({trimmed}, '[+-]?[0-9]+') "
-        f"THEN CAST({trimmed} AS {target.duckdb}) ELSE {_BAD} END"
+        f"CASE WHEN {fits(text)} THEN {cast(text)} WHEN {text} IS NULL THEN NULL "
+        f"WHEN {fits(bare)} THEN {cast(bare)} ELSE {otherwise} END"
     )
 
 
-def _float_from_text(text: str, target: DataType) -> str:
-    """Accepts Java's forms: decimal or exponent with an optional d or f, NaN, Infinity and inf."""
-    trimmed = f"trim({text}, {_BLANK})"
+def _float_from_text(text: str, way: _Way) -> str:
+    """Accepts Java's forms: decimal, exponent or hexadecimal with an optional d or f, NaN, Infinity and inf."""
+    kind = way.target.duckdb
     number = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?[dDfF]?"
-    return (
-        f"CASE WHEN {text} IS NULL THEN NULL "
-        f"WHEN regexp_full_match({trimmed}, '{number}') "
-        f"THEN CAST(CAST(rtrim({trimmed}, 'dDfF') AS DOUBLE) AS {target.duckdb}) "
-        f"WHEN regexp_full_match(lower({trimmed}), '[+]?inf(inity)?') THEN 'inf'::{target.duckdb} "
-        f"WHEN regexp_full_match(lower({trimmed}), '-inf(inity)?') THEN '-inf'::{target.duckdb} "
-        f"WHEN lower({trimmed}) = 'nan' THEN 'nan'::{target.duckdb} ELSE {_BAD} END"
+    bare = f"trim({text}, {_LOW})"
+    word = f"lower({bare})"
+    other = (
+        f"CASE WHEN regexp_full_match({word}, '[+]?inf(inity)?') THEN 'inf'::{kind} "
+        f"WHEN regexp_full_match({word}, '-inf(inity)?') THEN '-inf'::{kind} "
+        f"WHEN regexp_full_match({word}, '[+-]?nan') THEN 'nan'::{kind} "
+        f"ELSE CAST(hr_hex_number({bare}, {way.flag}) AS {kind}) END"
+    )
+    return _trimmed(
+        text,
+        _LOW,
+        lambda x: f"regexp_full_match({x}, '{number}')",
+        lambda x: f"CAST(rtrim({x}, 'dDfF') AS {kind})",
+        other,
     )
 
 
-def _boolean_from_text(text: str, target: DataType) -> str:
-    word = f"lower(trim({text}, {_BLANK}))"
-    return (
-        f"CASE WHEN {text} IS NULL THEN NULL WHEN {word} IN ('t', 'true', 'y', 'yes', '1') THEN TRUE "
-        f"WHEN {word} IN ('f', 'false', 'n', 'no', '0') THEN FALSE ELSE {_BAD} END"
+def _boolean_from_text(text: str, way: _Way) -> str:
+    yes, no = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0')"
+    return _trimmed(
+        text,
+        _BLANK,
+        lambda x: f"lower({x}) IN {yes[:-1]}, {no[1:]}",
+        lambda x: f"lower({x}) IN {yes}",
+        way.bad,
     )
 
 
-def _date_from_text(text: str, target: DataType) -> str:
-    """Accepts yyyy, yyyy-m, yyyy-m-d, and the last followed by T or a blank and any text."""
-    trimmed = f"trim({text}, {_BLANK})"
-    pattern = "([0-9]{4})(-([0-9]{1,2})(-([0-9]{1,2})([T ].*)?)?)?"
-    part = f"regexp_extract({trimmed}, '^{pattern}$', "
+def _decimal_from_text(text: str, way: _Way) -> str:
+    """DuckDB fails on large negative exponents, so numbers with a long exponent pass through DOUBLE."""
+    number = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)"
+    bare = f"trim({text}, {_LOW})"
+    long = (
+        f"CASE WHEN regexp_full_match({bare}, '{number}[eE][+-]?[0-9]+') "
+        f"THEN {_digits(f'CAST({bare} AS DOUBLE)', way)} ELSE {way.bad} END"
+    )
+    short = number + "([eE][+-]?[0-9]{1,2})?"
+    return _trimmed(text, _LOW, lambda x: f"regexp_full_match({x}, '{short}')", way.to, long)
+
+
+def _digits(text: str, way: _Way) -> str:
+    """A DOUBLE as DECIMAL, by its shortest digits. Numbers too small for any digit would fail in DuckDB."""
+    digits = way.to(f"CAST({text} AS VARCHAR)")
+    return f"CASE WHEN abs({text}) < 1e-39 THEN CAST(0 AS {way.target.duckdb}) ELSE {digits} END"
+
+
+def _decimal_from_float(text: str, way: _Way) -> str:
+    """NaN and the infinities become NULL, also in ANSI mode."""
+    wide = f"CAST({text} AS DOUBLE)" if type_class(way.source) == "FLOAT" else text
+    return f"CASE WHEN isfinite({wide}) THEN {_digits(wide, way)} END"
+
+
+def _decimal_text(text: str, way: _Way) -> str:
+    """With a digit before the point. DuckDB leaves it out when the type has none."""
+    assert isinstance(way.source, Decimal)
+    plain = f"CAST({text} AS VARCHAR)"
+    return f"replace('0' || {plain}, '0-', '-0')" if way.source.precision == way.source.scale else plain
+
+
+def _float_text(text: str, way: _Way) -> str:
+    """Java's spelling: an exponent below 0.001 and from 10 million on."""
+    kernel = "hr_float_text" if type_class(way.source) == "FLOAT" else "hr_double_text"
     return (
-        f"CASE WHEN {text} IS NULL THEN NULL WHEN regexp_full_match({trimmed}, '{pattern}') THEN "
-        f"make_date(CAST({part}1) AS BIGINT), CAST(coalesce(nullif({part}3), ''), '1') AS BIGINT), "
-        f"CAST(coalesce(nullif({part}5), ''), '1') AS BIGINT)) ELSE {_BAD} END"
+        f"CASE WHEN {text} = 0 OR (abs({text}) >= 0.001 AND abs({text}) < 10000000) THEN CAST({text} AS VARCHAR) "
+        f"WHEN isfinite({text}) THEN {kernel}({text}) WHEN isnan({text}) THEN 'NaN' "
+        f"WHEN {text} IS NULL THEN NULL WHEN {text} > 0 THEN 'Infinity' ELSE '-Infinity' END"
     )
 
 
-def _instant(text: str) -> str:
-    """The instant of a local time in the session time zone. When the clock goes back, an hour occurs twice: Spark takes
-    the first, DuckDB the second."""
-    later = f"CAST({text} AS TIMESTAMPTZ)"
-    earlier = f"{later} - to_microseconds(3600000000)"
-    return f"CASE WHEN CAST({earlier} AS TIMESTAMP) = {text} THEN {earlier} ELSE {later} END"
+def _seconds(text: str) -> str:
+    """Whole seconds of an instant, rounded down."""
+    return f"((epoch_us({text}) - (epoch_us({text}) % {_SECOND} + {_SECOND}) % {_SECOND}) // {_SECOND})"
 
 
-# Spark trims these characters before it parses a number.
-_BLANK = "chr(32) || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
+def _decimal_from_moment(text: str, way: _Way) -> str:
+    micros = f"CAST(epoch_us({text}) AS DECIMAL(19,0))"
+    return way.to(f"({micros} * CAST('0.000001' AS DECIMAL(6,6)))")
+
+
+def _moment_from_whole(text: str, way: _Way) -> str:
+    """Seconds. Beyond the range of a timestamp Spark takes the last one; here it is an error."""
+    return f"make_timestamptz({way.to(f'CAST({text} AS HUGEINT) * {_SECOND}', 'BIGINT')})"
+
+
+def _moment_from_float(text: str, way: _Way) -> str:
+    wide = f"CAST({text} AS DOUBLE)"
+    micros = way.to(f"trunc({wide} * {_SECOND})", "BIGINT")
+    return (
+        f"CASE WHEN {wide} IS NULL THEN NULL WHEN isfinite({wide}) THEN make_timestamptz({micros}) ELSE {way.bad} END"
+    )
+
+
+def _moment_from_decimal(text: str, way: _Way) -> str:
+    assert isinstance(way.source, Decimal)
+    shift = 6 - way.source.scale
+    digits = f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
+    micros = f"{digits} * {10**shift}" if shift >= 0 else f"{digits} // {10**-shift}"
+    return f"make_timestamptz({way.to(micros, 'BIGINT')})"
 
 
 def _table() -> dict[tuple[str, str], CastText]:
@@ -101,39 +188,51 @@ def _table() -> dict[tuple[str, str], CastText]:
                 table[source, target] = _plain
         for target in (*_FLOATS, "DECIMAL", "STRING"):
             table[source, target] = _plain
-        table[source, "BOOLEAN"] = lambda text, target: f"({text} <> 0)"
+        table[source, "BOOLEAN"] = lambda text, way: f"({text} <> 0)"
+        table[source, "TIMESTAMP"] = _moment_from_whole
         table["BOOLEAN", source] = _plain
         table["DECIMAL", source] = _truncate
         table["STRING", source] = _whole_from_text
+        table["TIMESTAMP", source] = lambda text, way: way.to(_seconds(text))
         for fraction in _FLOATS:
             table[fraction, source] = _truncate_to_bigint if source == "BIGINT" else _truncate
     for fraction in _FLOATS:
-        table["BOOLEAN", fraction] = lambda text, target: f"CAST(CAST({text} AS INTEGER) AS {target.duckdb})"
-        table[fraction, "BOOLEAN"] = lambda text, target: f"({text} <> 0)"
-        table["DECIMAL", fraction] = lambda text, target: f"CAST(CAST({text} AS VARCHAR) AS {target.duckdb})"
+        table["BOOLEAN", fraction] = lambda text, way: f"CAST(CAST({text} AS INTEGER) AS {way.target.duckdb})"
+        table[fraction, "BOOLEAN"] = lambda text, way: f"({text} <> 0)"
+        table["DECIMAL", fraction] = lambda text, way: f"CAST(CAST({text} AS VARCHAR) AS {way.target.duckdb})"
         table["STRING", fraction] = _float_from_text
+        table["TIMESTAMP", fraction] = lambda text, way: (
+            f"CAST(CAST(epoch_us({text}) AS DOUBLE) / {_SECOND} AS {way.target.duckdb})"
+        )
+        table[fraction, "TIMESTAMP"] = _moment_from_float
+        table[fraction, "DECIMAL"] = _decimal_from_float
+        table[fraction, "STRING"] = _float_text
     table["FLOAT", "DOUBLE"] = _plain
     table["DOUBLE", "FLOAT"] = _to_float
     table["DECIMAL", "DECIMAL"] = _plain
-    table["DECIMAL", "STRING"] = _plain
-    table["DECIMAL", "BOOLEAN"] = lambda text, target: f"({text} <> 0)"
+    table["DECIMAL", "STRING"] = _decimal_text
+    table["DECIMAL", "BOOLEAN"] = lambda text, way: f"({text} <> 0)"
+    table["DECIMAL", "TIMESTAMP"] = _moment_from_decimal
     table["BOOLEAN", "STRING"] = _plain
+    table["BOOLEAN", "DECIMAL"] = lambda text, way: way.to(f"CAST({text} AS INTEGER)")
     table["STRING", "BOOLEAN"] = _boolean_from_text
-    table["STRING", "DATE"] = _date_from_text
-    table["STRING", "BINARY"] = lambda text, target: f"encode({text})"
-    table["DATE", "STRING"] = _plain
-    table["TIMESTAMP_NTZ", "STRING"] = _plain
-    table["TIMESTAMP", "STRING"] = lambda text, target: f"CAST(CAST({text} AS TIMESTAMP) AS VARCHAR)"
-    for moment in ("TIMESTAMP", "TIMESTAMP_NTZ"):
-        table[moment, "DATE"] = _plain
+    table["STRING", "DECIMAL"] = _decimal_from_text
+    table["STRING", "DATE"] = lambda text, way: to_date(f"hr_date({text}, {way.flag})")
+    table["STRING", "TIMESTAMP"] = lambda text, way: to_instant(f"hr_timestamp({text}, {at_zone()}, {way.flag})")
+    table["STRING", "TIMESTAMP_NTZ"] = lambda text, way: f"make_timestamp(hr_timestamp_ntz({text}, {way.flag}))"
+    table["STRING", "BINARY"] = lambda text, way: f"encode({text})"
+    # Spark keeps bytes that are no UTF-8 in a string. DuckDB cannot, and fails.
+    table["BINARY", "STRING"] = lambda text, way: f"decode({text})"
+    table["DATE", "STRING"] = lambda text, way: date_text(text)
+    table["TIMESTAMP_NTZ", "STRING"] = lambda text, way: moment_text(text)
+    table["TIMESTAMP", "STRING"] = lambda text, way: moment_text(in_zone(text))
+    table["TIMESTAMP", "DATE"] = lambda text, way: f"CAST({in_zone(text)} AS DATE)"
+    table["TIMESTAMP_NTZ", "DATE"] = _plain
     table["DATE", "TIMESTAMP_NTZ"] = _plain
-    table["DATE", "TIMESTAMP"] = lambda text, target: _instant(f"CAST({text} AS TIMESTAMP)")
-    table["TIMESTAMP", "TIMESTAMP_NTZ"] = _plain
-    table["TIMESTAMP_NTZ", "TIMESTAMP"] = lambda text, target: _instant(text)
-    table["TIMESTAMP", "BIGINT"] = lambda text, target: (
-        f"((epoch_us({text}) - (epoch_us({text}) % 1000000 + 1000000) % 1000000) // 1000000)"
-    )
-    table["TIMESTAMP", "DOUBLE"] = lambda text, target: f"(CAST(epoch_us({text}) AS DOUBLE) / 1000000)"
+    table["DATE", "TIMESTAMP"] = lambda text, way: instant_of(f"CAST({text} AS TIMESTAMP)")
+    table["TIMESTAMP", "TIMESTAMP_NTZ"] = lambda text, way: in_zone(text)
+    table["TIMESTAMP_NTZ", "TIMESTAMP"] = lambda text, way: instant_of(text)
+    table["TIMESTAMP", "DECIMAL"] = _decimal_from_moment
     return table
 
 
@@ -152,21 +251,18 @@ def render_cast(text: str, source: DataType, target: DataType, attempt: bool) ->
     if source.ddl == "VOID":
         return f"CAST(NULL AS {target.duckdb})"
     write = CASTS.get((type_class(source), type_class(target)))
-    if write is None:
-        return None
-    if not attempt:
-        return write(text, target)
-    # TRY(...) does not catch error(), so the failing parts are replaced by NULL, except those inside `text`.
-    quiet = write(_HOLE, target).replace(_BAD, "NULL").replace("CAST(", "TRY_CAST(")
-    quiet = re.sub(r"make_date\(.*\)(?= ELSE NULL END)", lambda m: f"TRY({m[0]})", quiet)
-    return quiet.replace(_HOLE, text)
+    return None if write is None else write(text, _Way(source, target, attempt))
 
 
 def cast_throws(source: DataType, target: DataType) -> bool:
     """True if a cast may fail on some value."""
     a, b = type_class(source), type_class(target)
-    if b == "STRING" or a in ("BOOLEAN", "VOID") or a == b != "DECIMAL":
+    if b == "STRING":
+        return a == "BINARY"
+    if a == "BOOLEAN":
+        return b == "DECIMAL"
+    if a == "VOID" or a == b != "DECIMAL":
         return False
     if a in _WHOLE:
-        return b == "DECIMAL" or (b in _WHOLE and _WHOLE.index(b) < _WHOLE.index(a))
+        return b in ("DECIMAL", "TIMESTAMP") or (b in _WHOLE and _WHOLE.index(b) < _WHOLE.index(a))
     return not (b in ("BOOLEAN", *_FLOATS) and a != "STRING")

@@ -10,6 +10,14 @@ from headrace.sql.parse.syntax import Apply, Case, CastTo, Constant, Dot, Interv
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _PREFIXED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
+# Functions that take a bare unit as the first of three arguments.
+_STEPS = {
+    "timestampadd": "timestampadd", "dateadd": "timestampadd", "date_add": "timestampadd",
+    "timestampdiff": "timestampdiff", "datediff": "timestampdiff", "date_diff": "timestampdiff",
+}  # fmt: skip
+_STEP_UNITS = (
+    "microsecond", "millisecond", "second", "minute", "hour", "day", "dayofyear", "week", "month", "quarter", "year",
+)  # fmt: skip
 # Each level takes a dozen Python calls, and Python allows a thousand.
 _MAX_DEPTH = 50
 
@@ -302,7 +310,10 @@ class _Expressions:
         if cursor.at("WITHIN") or cursor.at("IGNORE") or cursor.at("RESPECT"):
             cursor.refuse(cursor.token.upper, "Leave it out.", self._here())
         place = (token.start, cursor.previous_end)
-        return Apply(at=place, name=token.text.lower(), args=tuple(args), distinct=distinct, star=star, where=where)
+        name = token.text.lower()
+        if name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and args[0].parts[0].lower() in _STEP_UNITS:
+            name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0].lower())
+        return Apply(at=place, name=name, args=tuple(args), distinct=distinct, star=star, where=where)
 
     def _argument(self) -> Node:
         node = self.disjunction()

@@ -25,6 +25,8 @@ from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column
 GROWING = frozenset({"repeat", "lpad", "rpad", "concat", "||", "concat_ws", "replace", "regexp_replace", "translate"})
 FIXED = 8.0  # bytes of a value of fixed width in Arrow, about
 SHORT = 64.0  # bytes of a number, date or digest as text
+# Bytes that a letter of a date pattern writes at most: VV is a time zone such as America/Argentina/ComodRivadavia.
+_PER_LETTER = 32.0
 # Below this bound the matches of a row are not counted: the bound is good enough.
 WORTH_COUNTING = 65_536
 
@@ -265,6 +267,8 @@ class _Sizes:
             sizes = [self.size(a) for a in args]
             total = added(sizes)
             return Bytes(_greatest(sizes), total.columns, total.fixed)
+        if name in ("date_format", "from_unixtime"):
+            return constant(SHORT + sum(_PER_LETTER * _length(a) for a in args if isinstance(a, Literal)))
         inner = [a for a in args if _is_variable(a.type)][:1]
         return added([constant(SHORT), *(self.size(a) for a in inner)])
 

@@ -1,3 +1,3 @@
--- error: UNSUPPORTED_ON_SHARED
+-- error: TYPE_MISMATCH
 -- at: 1:8
 SELECT ts - ts AS x FROM s

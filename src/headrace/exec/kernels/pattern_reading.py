@@ -1,0 +1,219 @@
+"""Reads times by a pattern: the elements become a regular expression, whose groups are the fields of a time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from headrace.exec.kernels.dates import Flags, Numbers, civil, days_of, exists
+from headrace.exec.kernels.patterns import MONTHS, BadPattern, Element, check_letters, compile_pattern
+from headrace.exec.kernels.zones import DAY, SECOND
+
+pc: Any = pyarrow.compute
+Column: TypeAlias = Any  # an Arrow array
+
+# How often a letter may repeat.
+_READ = {"y": 6, "M": 4, "L": 4, "d": 2, "D": 3, "a": 1, "h": 2, "H": 2, "k": 2, "K": 2, "m": 2, "s": 2, "S": 9,
+         "X": 5, "x": 5, "Z": 3}  # fmt: skip
+_FIELD = {"L": "M", "X": "Z", "x": "Z"}
+_RANGES = {
+    "M": (1, 12), "d": (1, 31), "D": (1, 366), "h": (1, 12), "H": (0, 23), "k": (1, 24), "K": (0, 11), "m": (0, 59),
+    "s": (0, 59),
+}  # fmt: skip
+_OFFSETS = {
+    1: "[+-][0-9]{2}(?:[0-9]{2})?",
+    2: "[+-][0-9]{4}",
+    3: "[+-][0-9]{2}:[0-9]{2}",
+    4: "[+-][0-9]{4}(?:[0-9]{2})?",
+    5: "[+-][0-9]{2}:[0-9]{2}(?::[0-9]{2})?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A pattern as a regular expression. `fields` has a letter for each kind of element that it reads."""
+
+    expression: str
+    fields: dict[str, Element]
+
+
+@lru_cache(maxsize=1024)
+def reader(pattern: str) -> Reader:
+    """How texts of `pattern` are read. Raises BadPattern."""
+    elements = compile_pattern(pattern)
+    check_letters(elements, _READ)
+    _check_digits(elements)
+    fields: dict[str, Element] = {}
+    expression = ""
+    depth = 0
+    for element in elements:
+        depth += {"[": 1, "]": -1}.get(element.letter, 0)
+        if element.text:
+            expression += re.escape(element.text)
+        elif element.letter == "[":
+            expression += "(?:"
+        elif element.letter == "]":
+            expression += ")?"
+        else:
+            field = _FIELD.get(element.letter, element.letter)
+            if field in fields:
+                raise BadPattern(f"the letter {element.letter!r} twice")
+            if field == "Z" and depth:
+                raise BadPattern("an offset in brackets")
+            fields[field] = element
+            expression += f"(?P<{field}>{_digits_of(element)})"
+    if sum(letter in fields for letter in "hHkK") > 1 or ("a" in fields and fields.keys() & {"H", "k"}):
+        raise BadPattern("several letters for the hour")
+    if "D" in fields and (fields.keys() & {"M", "d"} or "y" not in fields):
+        raise BadPattern("the letter 'D' with a month or without a year")
+    expression += ")?" * depth  # brackets that stay open end with the pattern
+    return Reader(f"(?is)^{expression}$", fields)
+
+
+def _digits_of(element: Element) -> str:
+    """The regular expression of an element."""
+    letter, count = element.letter, element.count
+    if letter == "y":
+        if count == 2:
+            return "[0-9]{2}"
+        if count < 4:
+            return f"-?[0-9]{{{count},9}}"
+        return f"-[0-9]{{{count},9}}|[0-9]{{{count}}}|[+][0-9]{{{count + 1},9}}"
+    if letter in "ML" and count > 2:
+        return "|".join(name if count == 4 else name[:3] for name in MONTHS)
+    if letter == "a":
+        return "AM|PM"
+    if letter == "S":
+        return f"[0-9]{{1,{count}}}"
+    if letter in "XxZ":
+        shape = _OFFSETS[2 if letter == "Z" else count]
+        return f"Z|{shape}" if letter == "X" else shape
+    if letter == "D" and count == 2:
+        return "[0-9]{2,3}"
+    return "[0-9]{1,9}" if count == 1 else f"[0-9]{{{count}}}"
+
+
+def _check_digits(elements: tuple[Element, ...]) -> None:
+    """Java reads as many digits as it can, and never fewer in a second attempt. So digits of variable length must be
+    followed by something else, or by numbers of fixed length."""
+    greedy, past_bracket = False, False
+    for element in elements:
+        if element.letter in ("[", "]") and not element.count:
+            past_bracket = True
+            continue
+        kind = _number_kind(element)
+        if greedy and (kind == "variable" or (kind == "fixed" and past_bracket)):
+            raise BadPattern("numbers without a separator between them")
+        greedy = kind == "variable" or (greedy and kind == "fixed")
+        past_bracket = False
+
+
+def _number_kind(element: Element) -> str:
+    letter, count = element.letter, element.count
+    if not count:
+        return "variable" if element.text[:1].isdigit() else "text"
+    if letter == "a" or (letter in "ML" and count > 2) or letter in "XxZ":
+        return "text"
+    if letter == "S" or (letter == "y" and count != 2) or count == 1 or (letter == "D" and count == 2):
+        return "variable"
+    return "fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Wall-clock readings, which of them are good, and the offsets from UTC if the pattern has them."""
+
+    micros: Numbers
+    good: Flags
+    offset: Numbers | None
+
+
+def read(pattern: str, texts: Column) -> Read:
+    """Reads texts. NULL and texts that do not match are not good."""
+    found = reader(pattern)
+    parts = pc.extract_regex(texts, found.expression) if found.fields else None
+    if parts is None:
+        good = np.asarray(pc.fill_null(pc.match_substring_regex(texts, found.expression), False))
+        return Read(np.zeros(len(texts), np.int64), good, None)
+    good = np.asarray(parts.is_valid()).copy()
+    values: dict[str, Numbers] = {}
+    present: dict[str, Flags] = {}
+    for field, element in found.fields.items():
+        text = pc.coalesce(parts.field(field), "")
+        present[field] = np.asarray(pc.not_equal(text, ""))
+        values[field] = _value(element, pc.if_else(pc.equal(text, ""), "", text))
+        low, high = _RANGES.get(field, (-(10**9), 10**9))
+        if field != "Z":
+            good &= ~present[field] | ((values[field] >= low) & (values[field] <= high))
+    return _resolved(found, values, present, good, len(texts))
+
+
+def _value(element: Element, text: Column) -> Numbers:
+    """The numbers of an element's texts; 0 for none."""
+    letter, count = element.letter, element.count
+    if letter in "ML" and count > 2:
+        names = pa.array([(n if count == 4 else n[:3]).lower() for n in MONTHS], pa.string())
+        return np.asarray(pc.fill_null(pc.index_in(pc.utf8_lower(text), names), -1)).astype(np.int64) + 1
+    if letter == "a":
+        return np.asarray(pc.equal(pc.utf8_lower(text), "pm")).astype(np.int64)
+    if letter == "S":
+        return _whole(pc.utf8_slice_codeunits(pc.utf8_rpad(text, 6, "0"), 0, 6))
+    if letter in "XxZ":
+        return _offset_value(text)
+    number = _whole(text)
+    return number + 2000 if letter == "y" and count == 2 else number
+
+
+def _whole(text: Column) -> Numbers:
+    filled = pc.if_else(pc.equal(text, ""), "0", pc.utf8_ltrim(text, "+"))
+    found: Numbers = filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _offset_value(text: Column) -> Numbers:
+    """Seconds from UTC, or a number out of range for an offset that does not exist."""
+    encoded = text.dictionary_encode()
+    values = []
+    for name in encoded.dictionary.to_pylist():
+        digits = re.sub("[^0-9]", "", name)
+        hours, minutes, seconds = (int(digits[i : i + 2] or 0) for i in (0, 2, 4))
+        total = hours * 3600 + minutes * 60 + seconds
+        bad = minutes > 59 or seconds > 59 or total > 18 * 3600
+        values.append(10**6 if bad else -total if name.startswith("-") else total)
+    found: Numbers = np.array(values, np.int64)[np.asarray(encoded.indices)]
+    return found
+
+
+def _resolved(found: Reader, values: dict[str, Numbers], present: dict[str, Flags], good: Flags, count: int) -> Read:
+    def value(field: str, default: int) -> Numbers:
+        if field not in values:
+            return np.full(count, default, np.int64)
+        return np.where(present[field], values[field], default)
+
+    year = value("y", 1970)
+    if "D" in values:
+        ordinal = value("D", 1)
+        days = days_of(year, np.ones(count, np.int64), np.ones(count, np.int64)) + ordinal - 1
+        good = good & (civil(days).year == year)
+    else:
+        month, day = value("M", 1), value("d", 1)
+        good = good & exists(year, month, day)
+        days = days_of(year, np.clip(month, 1, 12), day)
+    good = good & (np.abs(days) < 106_751_990)
+    half = value("a", 0) * 12
+    if "h" in values or "K" in values:
+        hour = (value("h", 0) + value("K", 0)) % 12 + half
+    else:
+        hour = value("H", 0) + value("k", 0) % 24 + half
+    clock = (hour * 3600 + value("m", 0) * 60 + value("s", 0)) * SECOND + value("S", 0)
+    micros = np.where(good, days, 0) * DAY + clock
+    if "Z" not in values:
+        return Read(micros, good, None)
+    good = good & (np.abs(values["Z"]) <= 18 * 3600)
+    return Read(micros, good, values["Z"] * SECOND)

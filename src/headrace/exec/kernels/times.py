@@ -1,0 +1,239 @@
+"""Kernels over dates and timestamps. A timestamp is passed as microseconds since 1970, a date as days."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from headrace.exec.kernels.dates import Flags, Numbers, add_months, civil, days_of, exists, month_length
+from headrace.exec.kernels.kernel import Kernel, KernelError
+from headrace.exec.kernels.pattern_reading import read
+from headrace.exec.kernels.patterns import write
+from headrace.exec.kernels.time_texts import parse_dates, parse_moments
+from headrace.exec.kernels.zones import DAY, SECOND, UnknownZone, Zone, zone
+
+pc: Any = pyarrow.compute
+Column: TypeAlias = Any  # an Arrow array
+
+
+def numbers(column: Column) -> Numbers:
+    """The values of a column as 64-bit numbers, 0 for NULL."""
+    found: Numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return found
+
+
+def valid(*columns: Column) -> Flags:
+    """Which rows are NULL in no column."""
+    found: Flags = np.ones(len(columns[0]), bool)
+    for column in columns:
+        if column.null_count:
+            found &= np.asarray(column.is_valid())
+    return found
+
+
+def whole(values: Numbers, known: Flags) -> Column:
+    """A BIGINT column with NULL where `known` is False."""
+    return pa.array(values, pa.int64(), mask=None if known.all() else ~known)
+
+
+def one(column: Column) -> Any:
+    """The value of a column that has the same value in all rows. None without rows."""
+    return column[0].as_py() if len(column) else None
+
+
+def checked(good: Flags, given: Flags, attempt: Column, condition: str = "CAST_INVALID_INPUT") -> Flags:
+    """The rows with a value. Raises KernelError for a given row that is not good, unless `attempt` is true."""
+    if not one(attempt) and (given & ~good).any():
+        raise KernelError(condition)
+    return good & given
+
+
+def by_zone(zones: Column, compute: Any, known: Flags, *arrays: Numbers) -> Numbers:
+    """`compute(zone, *arrays)` for the known rows of each zone. Raises KernelError for a text that is no zone."""
+    encoded = zones.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    try:
+        if len(names) == 1 and known.all():
+            found: Numbers = compute(zone(names[0]), *arrays)
+            return found
+        result = np.zeros(len(zones), np.int64)
+        indexes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+        for i, name in enumerate(names):
+            rows = (indexes == i) & known
+            if rows.any():
+                result[rows] = compute(zone(name), *(a[rows] for a in arrays))
+        return result
+    except UnknownZone:
+        raise KernelError("INVALID_TIMEZONE") from None
+
+
+def _local(instants: Column, zones: Column) -> Column:
+    known = valid(instants, zones)
+    return whole(by_zone(zones, lambda z, a: z.local(a), known, numbers(instants)), known)
+
+
+def _instant(readings: Column, zones: Column) -> Column:
+    known = valid(readings, zones)
+    return whole(by_zone(zones, lambda z, a: z.instant(a), known, numbers(readings)), known)
+
+
+def _convert(readings: Column, source: Column, target: Column) -> Column:
+    """The reading of the clock in another zone at the same instant."""
+    known = valid(readings, source, target)
+    instants = by_zone(source, lambda z, a: z.instant(a), known, numbers(readings))
+    return whole(by_zone(target, lambda z, a: z.local(a), known, instants), known)
+
+
+def _timestamp(texts: Column, zones: Column, attempt: Column) -> Column:
+    found, good = parse_moments(texts).instants(one(zones) or "UTC")
+    return whole(found, checked(good, valid(texts), attempt))
+
+
+def _timestamp_ntz(texts: Column, attempt: Column) -> Column:
+    found, good = parse_moments(texts).readings()
+    return whole(found, checked(good, valid(texts), attempt))
+
+
+def _date(texts: Column, attempt: Column) -> Column:
+    found, good = parse_dates(texts)
+    return whole(found, checked(good, valid(texts), attempt))
+
+
+def _date_text(days: Column) -> Column:
+    """For years outside 1 to 9999: with a sign."""
+    date = civil(numbers(days))
+    found = [
+        f"{'-' if y < 0 else '+' if y > 9999 else ''}{abs(y):04d}-{m:02d}-{d:02d}"
+        for y, m, d in zip(date.year.tolist(), date.month.tolist(), date.day.tolist(), strict=True)
+    ]
+    return pa.array(found, pa.string(), mask=~valid(days))
+
+
+def _moment_text(micros: Column) -> Column:
+    """As `_date_text`, with the time and without zeros at its end."""
+    local = numbers(micros)
+    days = pa.array(local // DAY)
+    clock = local % DAY
+    found = []
+    for text, part in zip(_date_text(days).to_pylist(), clock.tolist(), strict=True):
+        seconds, fraction = divmod(part, SECOND)
+        end = f".{fraction:06d}".rstrip("0") if fraction else ""
+        found.append(f"{text} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{end}")
+    return pa.array(found, pa.string(), mask=~valid(micros))
+
+
+def _formatted(instants: Column, pattern: Column, zones: Column) -> Column:
+    name = one(zones) or "UTC"
+    local, values = zone(name), numbers(instants)
+    offset = local.offset(values)
+    text = write(one(pattern) or "", values + offset, offset, name)
+    known = valid(instants)
+    return text if known.all() else pc.if_else(pa.array(known), text, None)
+
+
+def _parsed(texts: Column, pattern: Column, zones: Column, attempt: Column) -> Column:
+    found = read(one(pattern) or "", texts)
+    local = zone(one(zones) or "UTC")
+    micros = local.instant(found.micros) if found.offset is None else found.micros - found.offset
+    return whole(micros, checked(found.good, valid(texts), attempt, "CANNOT_PARSE_TIMESTAMP"))
+
+
+def _parsed_ntz(texts: Column, pattern: Column, attempt: Column) -> Column:
+    found = read(one(pattern) or "", texts)
+    return whole(found.micros, checked(found.good, valid(texts), attempt, "CANNOT_PARSE_TIMESTAMP"))
+
+
+def _add_days(instants: Column, days: Column, zones: Column) -> Column:
+    """The same time on another day of the calendar."""
+
+    def add(local: Zone, start: Numbers, count: Numbers) -> Numbers:
+        offset = local.offset(start)
+        return np.where(count == 0, start, local.instant_near(start + offset + count * DAY, offset))
+
+    known = valid(instants, days, zones)
+    return whole(by_zone(zones, add, known, numbers(instants), numbers(days)), known)
+
+
+def _add_months(instants: Column, months: Column, zones: Column) -> Column:
+    """The same day and time in another month, or its last day."""
+
+    def add(local: Zone, start: Numbers, count: Numbers) -> Numbers:
+        offset = local.offset(start)
+        reading = start + offset
+        moved = add_months(reading // DAY, count) * DAY + reading % DAY
+        return np.where(count == 0, start, local.instant_near(moved, offset))
+
+    known = valid(instants, months, zones)
+    return whole(by_zone(zones, add, known, numbers(instants), numbers(months)), known)
+
+
+def _months_apart(start: Column, end: Column) -> Column:
+    """Whole months between two readings, towards zero."""
+    a, b = numbers(start), numbers(end)
+    first, last = a // DAY, b // DAY
+    last = last - ((last > first) & (b % DAY < a % DAY)) + ((last < first) & (b % DAY > a % DAY))
+    from_date, to_date = civil(first), civil(last)
+    packed = (to_date.year * 12 + to_date.month - from_date.year * 12 - from_date.month) * 32
+    packed = packed + to_date.day - from_date.day
+    return whole(np.sign(packed) * (np.abs(packed) // 32), valid(start, end))
+
+
+def _months_between(later: Column, earlier: Column, rounded: Column, zones: Column) -> Column:
+    local = zone(one(zones) or "UTC")
+    dates, seconds = [], []
+    for column in (later, earlier):
+        instants = numbers(column)
+        days = local.local(instants) // DAY
+        dates.append(civil(days))
+        past = instants - local.instant(days * DAY)
+        seconds.append(np.sign(past) * (np.abs(past) // SECOND))
+    a, b = dates
+    months = (a.year * 12 + a.month) - (b.year * 12 + b.month)
+    ends = (a.day == month_length(a.year, a.month)) & (b.day == month_length(b.year, b.month))
+    apart = (a.day - b.day) * 86_400 + seconds[0] - seconds[1]
+    exact = months + apart / (31 * 86_400.0)
+    asked = pc.fill_null(rounded, False).to_numpy(zero_copy_only=False)
+    found = np.where(asked, np.floor(exact * 1e8 + 0.5) / 1e8, exact)
+    found = np.where((a.day == b.day) | ends, months.astype(np.float64), found)
+    return pa.array(found, pa.float64(), mask=~valid(later, earlier, rounded))
+
+
+def _make_moment(
+    year: Column, month: Column, day: Column, hour: Column, minute: Column, micros: Column, attempt: Column
+) -> Column:
+    """A reading from its parts. 60 seconds are the next minute."""
+    given = valid(year, month, day, hour, minute, micros)
+    y, mo, d, h, mi, us = map(numbers, (year, month, day, hour, minute, micros))
+    good = exists(y, mo, d) & (h >= 0) & (h < 24) & (mi >= 0) & (mi < 60) & (us >= 0) & (us <= 60 * SECOND)
+    good &= np.abs(y) < 292_000
+    safe = np.where(good, y, 1970), np.where(good, mo, 1), np.where(good, d, 1)
+    found = days_of(*safe) * DAY + (h * 3600 + mi * 60) * SECOND + us
+    return whole(found, checked(good, given, attempt, "DATETIME_FIELD_OUT_OF_BOUNDS"))
+
+
+KERNELS: tuple[Kernel, ...] = (
+    Kernel("hr_local", ("BIGINT", "VARCHAR"), "BIGINT", _local),
+    Kernel("hr_instant", ("BIGINT", "VARCHAR"), "BIGINT", _instant),
+    Kernel("hr_convert", ("BIGINT", "VARCHAR", "VARCHAR"), "BIGINT", _convert),
+    Kernel("hr_timestamp", ("VARCHAR", "VARCHAR", "BOOLEAN"), "BIGINT", _timestamp),
+    Kernel("hr_timestamp_ntz", ("VARCHAR", "BOOLEAN"), "BIGINT", _timestamp_ntz),
+    Kernel("hr_date", ("VARCHAR", "BOOLEAN"), "BIGINT", _date),
+    Kernel("hr_date_text", ("BIGINT",), "VARCHAR", _date_text),
+    Kernel("hr_moment_text", ("BIGINT",), "VARCHAR", _moment_text),
+    Kernel("hr_date_format", ("BIGINT", "VARCHAR", "VARCHAR"), "VARCHAR", _formatted),
+    Kernel("hr_parse", ("VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN"), "BIGINT", _parsed),
+    Kernel("hr_parse_ntz", ("VARCHAR", "VARCHAR", "BOOLEAN"), "BIGINT", _parsed_ntz),
+    Kernel("hr_add_days", ("BIGINT", "BIGINT", "VARCHAR"), "BIGINT", _add_days),
+    Kernel("hr_add_months", ("BIGINT", "BIGINT", "VARCHAR"), "BIGINT", _add_months),
+    Kernel("hr_months_apart", ("BIGINT", "BIGINT"), "BIGINT", _months_apart),
+    Kernel("hr_months_between", ("BIGINT", "BIGINT", "BOOLEAN", "VARCHAR"), "DOUBLE", _months_between),
+    Kernel(
+        "hr_make_moment",
+        ("INTEGER", "INTEGER", "INTEGER", "INTEGER", "INTEGER", "BIGINT", "BOOLEAN"),
+        "BIGINT",
+        _make_moment,
+    ),
+)

@@ -1,0 +1,52 @@
+"""DuckDB SQL for dates and timestamps: between instants and local times of the session time zone, and as texts.
+
+DuckDB's own conversions differ from Java's when the clock goes back, and before 1900, so kernels convert.
+"""
+
+from __future__ import annotations
+
+
+def at_zone() -> str:
+    """The session time zone."""
+    return "current_setting('TimeZone')"
+
+
+def in_zone(text: str, zone: str | None = None) -> str:
+    """The wall-clock reading (TIMESTAMP_NTZ) of an instant."""
+    return f"make_timestamp(hr_local(epoch_us({text}), {zone or at_zone()}))"
+
+
+def instant_of(text: str, zone: str | None = None) -> str:
+    """The instant of a wall-clock reading."""
+    return f"make_timestamptz(hr_instant(epoch_us({text}), {zone or at_zone()}))"
+
+
+def to_instant(micros: str) -> str:
+    """The instant of microseconds since 1970."""
+    return f"make_timestamptz({micros})"
+
+
+def to_date(days: str) -> str:
+    """The date of days since 1970."""
+    return f"(DATE '1970-01-01' + CAST({days} AS INTEGER))"
+
+
+def days_of(text: str) -> str:
+    """The days since 1970 of a date."""
+    return f"({text} - DATE '1970-01-01')"
+
+
+def date_text(text: str) -> str:
+    """A date as text. Years outside 1 to 9999 have a sign, or are 0000."""
+    return (
+        f"CASE WHEN {text} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN CAST({text} AS VARCHAR) "
+        f"ELSE hr_date_text({days_of(text)}) END"
+    )
+
+
+def moment_text(text: str) -> str:
+    """A wall-clock reading as text."""
+    return (
+        f"CASE WHEN {text} BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31 23:59:59.999999' "
+        f"THEN CAST({text} AS VARCHAR) ELSE hr_moment_text(epoch_us({text})) END"
+    )

@@ -1,0 +1,97 @@
+"""Time zones and date patterns of the kernels: java.time's rules, and what is refused."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.exec.kernels.numbers import KERNELS as NUMBERS
+from headrace.exec.kernels.pattern_reading import read, reader
+from headrace.exec.kernels.patterns import BadPattern, check_written, compile_pattern
+from headrace.exec.kernels.zones import SECOND, UnknownZone, known, zone
+
+YEARS_400 = 146_097 * 86_400
+
+
+def micros(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * SECOND
+
+
+@pytest.mark.parametrize(
+    "name", ["America/New_York", "Europe/Berlin", "Asia/Kolkata", "Europe/Dublin", "Africa/Casablanca", "Pacific/Apia"]
+)
+def test_a_zone_has_the_offsets_of_the_database_and_repeats_after_400_years(name: str) -> None:
+    chance = random.Random(3)
+    seconds = [chance.randrange(-4 * 10**9, 16 * 10**9) for _ in range(500)]
+    expected = [datetime.fromtimestamp(s, ZoneInfo(name)).utcoffset() for s in seconds]
+    found = zone(name).offset(np.array(seconds, np.int64) * SECOND) // SECOND
+    assert found.tolist() == [offset.total_seconds() for offset in expected if offset is not None]
+    late = np.array([chance.randrange(5 * 10**9, 16 * 10**9) for _ in range(100)], np.int64)
+    again = zone(name).offset((late + 100 * YEARS_400) * SECOND)
+    assert again.tolist() == zone(name).offset(late * SECOND).tolist()
+
+
+@pytest.mark.parametrize(
+    ("reading", "instant"),
+    [
+        ("2024-03-10 01:59:59", "2024-03-10 06:59:59"),
+        ("2024-03-10 02:30:00", "2024-03-10 07:30:00"),  # the gap: as much later as it is long
+        ("2024-03-10 03:00:00", "2024-03-10 07:00:00"),
+        ("2024-11-03 01:30:00", "2024-11-03 05:30:00"),  # the first of two
+        ("2024-11-03 02:00:00", "2024-11-03 07:00:00"),
+    ],
+)
+def test_a_reading_in_a_gap_or_an_overlap_takes_the_offset_before_it(reading: str, instant: str) -> None:
+    found = zone("America/New_York").instant(np.array([micros(reading)], np.int64))
+    assert found.tolist() == [micros(instant)]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("Z", 0), ("+5", 18_000), ("-1:3", -3780), ("UTC+1", 3600), ("EST", -18_000)]
+)
+def test_zones_can_be_offsets_and_abbreviations(text: str, seconds: int) -> None:
+    assert zone(text).offset(np.array([0], np.int64)).tolist() == [seconds * SECOND]
+
+
+@pytest.mark.parametrize("text", ["", "Mars/Base", "europe/berlin", "+19:00", "+1:60", "posixrules", "../UTC", "ROC"])
+def test_texts_that_are_no_zones_in_java_are_refused(text: str) -> None:
+    assert not known(text)
+    with pytest.raises(UnknownZone):
+        zone(text)
+
+
+@pytest.mark.parametrize("pattern", ["w", "YYYY", "MMMMM", "z", "F", "V", "#", "yyyy'", "]", "OO", "SSSSSSSSSS"])
+def test_letters_that_cannot_be_written_as_in_spark_are_refused(pattern: str) -> None:
+    with pytest.raises(BadPattern):
+        check_written(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["E", "G", "VV", "yyyyMMddHHmmssSSS", "dM", "HH hh", "yyyy yyyy", "HH a", "D", "MM D y", "[Z]", "yyyy[MM]"],
+)
+def test_patterns_that_java_reads_in_its_own_way_are_refused(pattern: str) -> None:
+    compile_pattern(pattern)
+    with pytest.raises(BadPattern):
+        reader(pattern)
+
+
+def test_texts_that_do_not_match_are_not_good() -> None:
+    found = read("d/MMM/yyyy", pa.array(["1/feb/2024", "30/Feb/2024", None, "1/2/2024"]))
+    assert found.good.tolist() == [True, False, False, False]
+    assert found.micros[0] == micros("2024-02-01")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1e7, "1.0E7"), (9.99e-4, "9.99E-4"), (-1.5e300, "-1.5E300"), (5e-324, "4.9E-324"), (1e-323, "9.9E-324"),
+     (1e23, "1.0E23"), (123456789.125, "1.23456789125E8")],
+)  # fmt: skip
+def test_numbers_have_the_shortest_digits_in_javas_spelling(number: float, text: str) -> None:
+    (kernel,) = (k for k in NUMBERS if k.name == "hr_double_text")
+    assert kernel.function(pa.array([number])).to_pylist() == [text]
