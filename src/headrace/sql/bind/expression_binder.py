@@ -355,6 +355,8 @@ class ExprBinder:
                 continue
             if wanted in ("ANY", "DECIMAL", "ARRAY", "MAP", "STRUCT") or wanted.startswith("INTERVAL"):
                 return None
+            if position in overload.exact and arg.type != VOID:
+                return None
             target = parse_type(wanted)
             text_literal = isinstance(arg, Literal) and arg.type == STRING and target in (DATE, TIMESTAMP)
             readable = target == STRING and arg.type not in (BOOLEAN, BINARY) and type_class(arg.type) in _TEXTUAL

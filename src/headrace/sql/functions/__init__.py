@@ -12,6 +12,7 @@ from headrace.sql.functions import (
     condition_functions,
     number_functions,
     operator_functions,
+    regex_functions,
     string_functions,
     time_functions,
 )
@@ -28,6 +29,7 @@ ALIASES = {
 _MODULES = (
     operator_functions,
     condition_functions,
+    regex_functions,
     string_functions,
     number_functions,
     time_functions,

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-
-import duckdb
 
 from headrace.model.schema import BOOLEAN, INT, STRING
-from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.overload import Overload, literal_int
-from headrace.sql.functions.regex import groups_of, like_is_valid, to_re2
+from headrace.sql.functions.regex import like_is_valid
 from headrace.sql.plan.expr import Expr, Literal
 
 _S = "STRING"
@@ -56,46 +52,6 @@ def _check_like(args: Sequence[Expr]) -> str | None:
     return None if pattern is not None and like_is_valid(pattern) else "this pattern"
 
 
-def _check_regex(args: Sequence[Expr]) -> str | None:
-    pattern = _literal(args[1])
-    return None if pattern is not None and _runs(to_re2(pattern)) else "a pattern that only Java knows"
-
-
-@lru_cache(maxsize=256)
-def _runs(pattern: str | None) -> bool:
-    """True if RE2 accepts the pattern. It refuses patterns that would need too much memory."""
-    if pattern is None:
-        return False
-    try:
-        evaluate("regexp_matches('', '" + pattern.replace("'", "''") + "')", "UTC")
-    except duckdb.Error:
-        return False
-    return True
-
-
-def _check_replace(args: Sequence[Expr]) -> str | None:
-    pattern, replacement = _literal(args[1]), _literal(args[2])
-    if _check_regex(args) is not None or pattern is None or groups_of(pattern) is None:
-        return "a pattern that only Java knows"
-    return "$ or \\ in the replacement" if replacement is None or set(replacement) & set("$\\") else None
-
-
-def _check_extract(args: Sequence[Expr]) -> str | None:
-    pattern = _literal(args[1])
-    groups = None if pattern is None or _check_regex(args) is not None else groups_of(pattern)
-    if groups is None:
-        return "a pattern that only Java knows"
-    group = args[2].value if isinstance(args[2], Literal) else None
-    return None if isinstance(group, int) and 0 <= group <= min(groups, 9) else "a group that the pattern does not have"
-
-
-def re2_literal(quoted: str) -> str:
-    """Turns the SQL literal of a Java pattern into the literal of its RE2 pattern. The pattern is checked."""
-    translated = to_re2(quoted[1:-1].replace("''", "'"))
-    assert translated is not None, "checked when the call was bound"
-    return "'" + translated.replace("'", "''") + "'"
-
-
 OVERLOADS: tuple[Overload, ...] = (
     # The upper case of ß has two letters, and DuckDB does not know it.
     Overload("upper", (_S,), STRING, "upper(replace({0}, 'ß', 'SS'))"),
@@ -126,30 +82,6 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("rpad", (_S, "INT", _S), STRING, lambda a, k, r: _pad("rpad", *a), throws=True),
     Overload("like", (_S, _S), BOOLEAN, "({0} LIKE {1} ESCAPE '\\')", constant=(1,), check=_check_like),
     Overload("ilike", (_S, _S), BOOLEAN, "({0} ILIKE {1} ESCAPE '\\')", constant=(1,), check=_check_like),
-    Overload(
-        "rlike",
-        (_S, _S),
-        BOOLEAN,
-        lambda a, k, r: f"regexp_matches({a[0]}, {re2_literal(a[1])})",
-        constant=(1,),
-        check=_check_regex,
-    ),
-    Overload(
-        "regexp_replace",
-        (_S, _S, _S),
-        STRING,
-        lambda a, k, r: f"regexp_replace({a[0]}, {re2_literal(a[1])}, {a[2]}, 'g')",
-        constant=(1, 2),
-        check=_check_replace,
-    ),
-    Overload(
-        "regexp_extract",
-        (_S, _S, "INT"),
-        STRING,
-        lambda a, k, r: f"regexp_extract({a[0]}, {re2_literal(a[1])}, {a[2]})",
-        constant=(1, 2),
-        check=_check_extract,
-    ),
     Overload("ascii", (_S,), INT, "CASE WHEN {0} = '' THEN 0 ELSE CAST(unicode({0}) AS INTEGER) END"),
     Overload("md5", (_S,), STRING, "md5({0})"),
     Overload("sha2", (_S, "INT"), STRING, "CASE WHEN {1} IN (0, 256) THEN sha256({0}) END", constant=(1,)),

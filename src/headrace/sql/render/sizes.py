@@ -14,7 +14,9 @@ from headrace.errors import Span, UnsupportedOnShared, ValueTooLarge
 from headrace.exec.sizing import MAX_VALUE
 from headrace.model.program import Growth, SizedValue
 from headrace.model.schema import BINARY, STRING, Array, DataType, Map, Struct
-from headrace.sql.functions.string_functions import re2_literal
+from headrace.sql.functions.regex import nullable, parse_replacement
+from headrace.sql.functions.regex_functions import re2
+from headrace.sql.functions.regex_parser import parse
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal, columns_of, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, check_time
@@ -297,16 +299,25 @@ class _Sizes:
         return _counted(bound, f"({size.sql} + coalesce({found}, 0) * {inserted.sql})")
 
     def _regexp_replace(self, expr: Call) -> Bytes:
-        text, pattern, new = expr.args
-        size, inserted = self.size(text), _length(new) if isinstance(new, Literal) else 0
-        if inserted <= 1:  # a match has at least one byte
+        text, old, new = expr.args[:3]
+        size = self.size(text)
+        if not isinstance(old, Literal) or not isinstance(new, Literal) or None in (old.value, new.value):
             return size
-        bound = size.times(float(inserted))
-        if grows(text):
+        pattern = parse(old.value)
+        parts = parse_replacement(new.value, pattern)
+        inserted = len("".join(p for p in parts if isinstance(p, str)).encode())
+        groups = sum(1.0 for p in parts if isinstance(p, int))
+        if nullable(pattern.root):  # matches between all characters, and at the end
+            return added([size.times(1.0 + groups + 2.0 * inserted), constant(float(inserted))])
+        if inserted <= 1 and not groups:  # a match has at least one byte
+            return size
+        bound = size.times(max(1.0, float(inserted)) + groups)
+        fast = re2(pattern, whole_match=True)
+        if grows(text) or groups or fast is None:
             return bound
-        x, p = render(text, self.column), re2_literal(render(pattern, self.column))
-        left = f"strlen(regexp_replace({x}, {p}, {text_literal('')}, 'g'))"
-        found = f"(strlen(regexp_replace({x}, {p}, {text_literal('.')}, 'g')) - {left})"
+        x = render(text, self.column)
+        left = f"strlen(regexp_replace({x}, {fast}, {text_literal('')}, 'g'))"
+        found = f"(strlen(regexp_replace({x}, {fast}, {text_literal('.')}, 'g')) - {left})"
         return _counted(bound, f"coalesce({left} + {found} * {inserted}, 0)")
 
 
