@@ -18,8 +18,6 @@ _INFIX = ("+", "-", "*", "/", "%", "div", "=", "!=", "<", "<=", ">", ">=", "<=>"
 
 # Literals for the arguments that must be literals.
 CONSTANTS: dict[str, list[tuple[str, ...]]] = {
-    "like": [("'a%'",), ("'%b\\\\_c%'",), ("'_'",), ("''",), ("'%'",), ("'h_llo%'",), ("'ABC'",)],
-    "ilike": [("'A%'",), ("'_'",), ("'ABC'",), ("'HÉLLO%'",)],
     "date_format": [("'yyyy-MM-dd'",), ("'yyyy/MM/dd HH:mm:ss'",), ("'HH:mm'",), ("'dd.MM.yyyy'",)],
     "round": [("0",), ("1",), ("2",), ("12",)],
     "date_trunc": [(f"'{u}'",) for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")],
@@ -32,7 +30,7 @@ _INTERVALS = {
 _NESTED = {"ARRAY": "ARRAY<STRING>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<x: INT, y: STRING>"}
 
 # Functions on which huge counts would wrap around the calendar or fill the memory.
-_SMALL = ("repeat", "lpad", "rpad", "date_add", "date_sub", "timestamp_micros", "element")
+_SMALL = ("repeat", "space", "lpad", "rpad", "elt", "overlay", "date_add", "date_sub", "timestamp_micros", "element")
 
 # Last digits may differ: both engines call a mathematics library of their own.
 ULPS = {
@@ -144,6 +142,8 @@ def spell(name: str, args: list[str]) -> str:
     """A call as Spark SQL."""
     if name in _PREFIX:
         return f"({_PREFIX[name]}{args[0]})"
+    if name in ("like", "ilike") and len(args) == 3:
+        return f"({args[0]} {name.upper()} {args[1]} ESCAPE {args[2]})"
     if name in _INFIX and len(args) == 2:
         return f"({args[0]} {name.upper()} {args[1]})"
     if name == "in":

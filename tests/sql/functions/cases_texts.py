@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 def _java(*patterns: str) -> list[tuple[str, ...]]:
     """Patterns as literals of Spark SQL, which reads backslashes as escapes."""
@@ -49,8 +51,77 @@ CONSTANTS: dict[str, list[tuple[str, ...]]] = {
         *_with(_java("b"), "0"),
         *_with(_java(""), "1"),
     ],
-    "sha2": [("256",), ("0",)],
+    "sha2": [("256",), ("0",), ("224",), ("384",), ("512",), ("5",), ("NULL",)],
+    "like(STRING, STRING)": [*_java("a%", "%b\\_c%", "_", "", "%", "h_llo%", "ABC"), ("NULL",)],
+    "like(STRING, STRING, STRING)": [("'a/%%'", "'/'"), ("'%b!_c%'", "'!'")],
+    "ilike(STRING, STRING)": [*_java("A%", "_", "ABC", "HÉLLO%", "ß"), ("NULL",)],
+    "ilike(STRING, STRING, STRING)": [("'A/%%'", "'/'"), ("'%B!_c%'", "'!'")],
+    "substring_index": [("'a'",), ("'.'",), ("''",), ("'bc'",), ("NULL",)],
+    "mask(STRING, STRING)": [("'Q'",), ("NULL",), ("'é'",)],
+    "mask(STRING, STRING, STRING)": [("'x'", "'X'"), ("NULL", "'y'")],
+    "mask(STRING, STRING, STRING, STRING)": [("'x'", "'X'", "'9'"), ("NULL", "NULL", "NULL")],
+    "mask(STRING, STRING, STRING, STRING, STRING)": [("'x'", "'X'", "'9'", "'*'"), ("NULL", "NULL", "NULL", "'日'")],
+    "levenshtein(STRING, STRING, INT)": [("2",), ("0",), ("-1",)],
+    "format_number": [("0",), ("2",), ("-1",), ("12",), ("NULL",)],
 }
 
+_ANY = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10,2)", "DECIMAL(38,0)", "STRING",
+    "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "STRUCT<x: INT, y: STRING>",
+)  # fmt: skip
+_CASED = "'Σ', 'ΑΣ', 'ΑΣ Σ', 'İI', 'ŉ ﬁx', 'ΐ', 'ǆa ǅ', 'ꟋⱯ', 'ɷ', '𐵐x', '𝽀', 'ÀÉ ÿ'"
+
+
+# Forms with words between the arguments.
+_WORDED = (
+    ("trim(STRING, STRING)", "trim(BOTH 'a' FROM a)"),
+    ("trim(STRING, STRING)", "trim('a' FROM a)"),
+    ("ltrim(STRING)", "trim(LEADING FROM a)"),
+    ("ltrim(STRING, STRING)", "trim(LEADING 'ab' FROM a)"),
+    ("rtrim(STRING, STRING)", "trim(TRAILING 'c' FROM a)"),
+    ("locate(STRING, STRING)", "position('b' IN a)"),
+    ("overlay(STRING, STRING, INT)", "overlay(a PLACING 'x' FROM 2)"),
+    ("overlay(STRING, STRING, INT, INT)", "overlay(a PLACING 'x' FROM 2 FOR 3)"),
+    ("substring(STRING, INT, INT)", "substring(a FROM 2 FOR 2)"),
+    ("like(STRING, STRING)", "a LIKE ANY ('a%', '%b')"),
+    ("like(STRING, STRING)", "a NOT LIKE ALL ('a%', '%b')"),
+    ("like(STRING, STRING)", "a LIKE ALL ('a%', NULL)"),
+    ("ilike(STRING, STRING)", "a NOT ILIKE ANY ('A%', '_')"),
+)
+
+
+def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    for name in ("hash", "xxhash64"):
+        for kind in _ANY:
+            yield f"{name}(ANY...)", (kind,), f"{name}(a)"
+        yield f"{name}(ANY...)", ("STRING", "BIGINT"), f"{name}(a, b, NULL, a, 1.5D, X'0102030405')"
+        for width in (1, 3, 4, 7, 8, 9, 31, 32, 33, 40, 63, 64, 65):
+            yield f"{name}(ANY...)", ("STRING",), f"{name}(left(repeat(concat(a, 'xyzé'), 40), {width}))"
+    for name in ("lower", "upper", "initcap", "mask"):
+        for text in _CASED.split(", "):
+            yield f"{name}(STRING)", ("STRING",), f"{name}(concat(a, {text}))"
+    for key in ("substring_index(STRING, STRING, INT)", "split_part(STRING, STRING, INT)"):
+        for count in (-2147483648, -2, -1, 1, 2):
+            yield key, ("STRING",), f"{key.partition('(')[0]}(a, 'b', {count})"
+    for place in (-1, 0, 1, 2, 9):
+        yield "locate(STRING, STRING, INT)", ("STRING",), f"locate('b', a, {place})"
+        yield "overlay(STRING, STRING, INT)", ("STRING",), f"overlay(a, 'xyz', {place})"
+        yield "overlay(STRING, STRING, INT, INT)", ("STRING",), f"overlay(a, 'é', {place}, {place})"
+    yield "find_in_set(STRING, STRING)", ("STRING",), "find_in_set(a, 'a,ABC,,é,12')"
+    yield "elt(INT, STRING...)", ("SMALL INT",), "elt(a, 'x', 'y', NULL)"
+    yield "chr(BIGINT)", ("BIGINT",), "chr(a)"
+    for number in (0, 65, 127, 128, 255, 256, -1):
+        yield "chr(BIGINT)", ("SMALL BIGINT",), f"chr({number} + a - a)"
+    for other in ("", "abc", "hello", "日本", "xéx"):
+        yield "levenshtein(STRING, STRING)", ("STRING",), f"levenshtein(left(a, 30), '{other}')"
+        yield "levenshtein(STRING, STRING, INT)", ("STRING",), f"levenshtein(left(a, 30), '{other}', 2)"
+    for word in ("Robert", "Ashcraft", "Tymczak", "Pfister", "ab-c", "aé b", "Jackson", "Lloyd", "whw"):
+        yield "soundex(STRING)", ("STRING",), f"soundex(concat('{word}', a))"
+    for digits in ("79927398713", "79927398714", "0", "٣"):
+        yield "luhn_check(STRING)", ("STRING",), f"luhn_check(concat('{digits}', a))"
+    for key, text in _WORDED:
+        yield key, ("STRING",), text
+
+
 # The entry, the types of the columns a, b, ..., and the expression.
-CASES: list[tuple[str, tuple[str, ...], str]] = []
+CASES: list[tuple[str, tuple[str, ...], str]] = list(_cases())

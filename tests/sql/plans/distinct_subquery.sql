@@ -34,7 +34,7 @@ ring 1
   kept: until the pipeline ends
   having: none
   outputs:
-    k STRING = upper(replace(k0, 'ß', 'SS'))
+    k STRING = hr_upper(k0)
 
 watermark
   highest ts of the whole stream - 10 seconds

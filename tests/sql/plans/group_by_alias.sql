@@ -17,7 +17,7 @@ physical plan
 ring 0
   filter: none
   keys:
-    k0 STRING = upper(replace(c3, 'ß', 'SS'))
+    k0 STRING = hr_upper(c3)
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 

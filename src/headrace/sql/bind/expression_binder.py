@@ -350,7 +350,7 @@ class ExprBinder:
         fitted: list[Expr] = []
         for position, arg in enumerate(args):
             wanted = overload.param(position)
-            if wanted == type_class(arg.type):
+            if wanted in ("ANY", type_class(arg.type)):
                 fitted.append(arg)
                 continue
             if wanted in ("ANY", "DECIMAL", "ARRAY", "MAP", "STRUCT") or wanted.startswith("INTERVAL"):

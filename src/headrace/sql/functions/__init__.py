@@ -10,6 +10,7 @@ from headrace.model.schema import DataType
 from headrace.sql.functions import (
     collection_functions,
     condition_functions,
+    hash_functions,
     number_functions,
     operator_functions,
     regex_functions,
@@ -23,12 +24,13 @@ ALIASES = {
     "ucase": "upper", "lcase": "lower", "char_length": "length", "character_length": "length", "len": "length",
     "substr": "substring", "ceiling": "ceil", "sign": "signum", "mod": "%", "dateadd": "date_add",
     "date_diff": "datediff", "dayofmonth": "day", "regexp": "rlike", "regexp_like": "rlike", "pow": "power",
-    "cardinality": "size",
+    "cardinality": "size", "sha": "sha1", "char": "chr", "position": "locate",
 }  # fmt: skip
 
 _MODULES = (
     operator_functions,
     condition_functions,
+    hash_functions,
     regex_functions,
     string_functions,
     number_functions,

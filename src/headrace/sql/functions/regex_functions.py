@@ -69,10 +69,12 @@ def _check_pattern(args: Sequence[Expr]) -> str | None:
     if pattern is None:
         return None
     try:
-        to_python(parse(str(pattern)))
+        parsed = parse(str(pattern))
+        to_python(parsed)
     except PatternRefused as problem:
         return f"{problem} in the pattern"
-    return None
+    fast = to_re2(parsed, whole_match=False)
+    return None if fast is None or _runs(fast) else "a pattern that needs too much memory"
 
 
 def _check_replace(args: Sequence[Expr]) -> str | None:

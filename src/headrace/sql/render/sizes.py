@@ -24,7 +24,14 @@ from headrace.sql.plan.shape import Shape
 from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column, text_literal
 
 # Functions whose result may be longer than their arguments.
-GROWING = frozenset({"repeat", "lpad", "rpad", "concat", "||", "concat_ws", "replace", "regexp_replace", "translate"})
+GROWING = frozenset(
+    {"repeat", "lpad", "rpad", "concat", "||", "concat_ws", "replace", "regexp_replace", "translate", "space"}
+)
+# Functions whose result is at most so many times as long as the first argument.
+FACTORS = {
+    "lower": 1.5, "upper": 3.0, "initcap": 3.0, "mask": 4.0, "quote": 2.0, "hex": 2.0, "base64": 1.5, "encode": 4.0,
+    "decode": 3.0, "url_encode": 3.0, "split": 1.0,
+}  # fmt: skip
 FIXED = 8.0  # bytes of a value of fixed width in Arrow, about
 SHORT = 64.0  # bytes of a number, date or digest as text
 # Below this bound the matches of a row are not counted: the bound is good enough.
@@ -251,19 +258,24 @@ class _Sizes:
         if name == "repeat":
             return self._multiplied(self.size(args[0]), args[1])
         if name in ("lpad", "rpad"):
-            fill = args[2].value if isinstance(args[2], Literal) else None
+            given = args[2] if len(args) > 2 else Literal(STRING, " ")
+            fill = given.value if isinstance(given, Literal) else None
             widest = max((len(c.encode()) for c in fill), default=0) if isinstance(fill, str) else 4
             return added([self.size(args[0]), self._multiplied(constant(float(widest)), args[1])])
-        if name == "replace":
+        if name == "space":
+            return self._multiplied(constant(1.0), args[0])
+        if name == "replace" and len(args) == 3:
             return self._replace(expr)
         if name == "regexp_replace":
             return self._regexp_replace(expr)
         if name == "translate":
             to = args[2].value if isinstance(args[2], Literal) else None
             return self.size(args[0]) if isinstance(to, str) and to.isascii() else self.size(args[0]).times(4.0)
-        if name in ("upper", "lower"):
-            return self.size(args[0]).times(1.5)  # a capital may take three bytes where the small letter took two
-        if name in ("coalesce", "greatest", "least"):
+        if name in FACTORS:
+            return added([constant(SHORT), self.size(args[0]).times(FACTORS[name])])
+        if name in ("overlay", "format_string"):
+            return added([constant(SHORT * len(args)), *(self.size(a) for a in args)])
+        if name in ("coalesce", "greatest", "least", "elt"):
             sizes = [self.size(a) for a in args]
             total = added(sizes)
             return Bytes(_greatest(sizes), total.columns, total.fixed)
