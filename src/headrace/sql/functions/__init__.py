@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
+from headrace.exec.kernels import KERNELS
 from headrace.model.schema import DataType
 from headrace.sql.functions import (
     collection_functions,
@@ -56,6 +58,16 @@ def find(name: str, kinds: Sequence[DataType]) -> Overload | None:
         if overload.accepts(kinds):
             return overload
     return None
+
+
+def names_slow_kernel(sql: str) -> bool:
+    """True if the DuckDB SQL calls a kernel that runs Python code for every row."""
+    return any(kernel in KERNELS and KERNELS[kernel].slow for kernel in re.findall(r"\bhr_\w+", sql))
+
+
+def is_slow(overload: Overload) -> bool:
+    """True if the overload runs Python code for every row, always or for some literals."""
+    return overload.slow or (isinstance(overload.sql, str) and names_slow_kernel(overload.sql))
 
 
 @cache
