@@ -11,7 +11,7 @@ def _java(*patterns: str) -> list[tuple[str, ...]]:
 
 
 def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\t", "\\t") + "'"
 
 
 def _with(patterns: list[tuple[str, ...]], *more: str) -> list[tuple[str, ...]]:
@@ -62,6 +62,8 @@ CONSTANTS: dict[str, list[tuple[str, ...]]] = {
     "mask(STRING, STRING, STRING, STRING)": [("'x'", "'X'", "'9'"), ("NULL", "NULL", "NULL")],
     "mask(STRING, STRING, STRING, STRING, STRING)": [("'x'", "'X'", "'9'", "'*'"), ("NULL", "NULL", "NULL", "'日'")],
     "levenshtein(STRING, STRING, INT)": [("2",), ("0",), ("-1",)],
+    "parse_url(STRING, STRING, STRING)": [("'QUERY'", "'q'"), ("'QUERY'", "NULL")],
+    "try_parse_url(STRING, STRING, STRING)": [("'QUERY'", "'q'")],
     "format_number": [("0",), ("2",), ("-1",), ("12",), ("NULL",)],
 }
 
@@ -70,6 +72,70 @@ _ANY = (
     "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "STRUCT<x: INT, y: STRING>",
 )  # fmt: skip
 _CASED = "'Σ', 'ΑΣ', 'ΑΣ Σ', 'İI', 'ŉ ﬁx', 'ΐ', 'ǆa ǅ', 'ꟋⱯ', 'ɷ', '𐵐x', '𝽀', 'ÀÉ ÿ'"
+
+
+_JSON = (
+    '{"a": 1.50, "b":"x"}', '{"a":1e3}', r'{"a":"x\ty\u00e9/"}', '{"a":null,"a":2}', '{"a":[1,2,{"b":3}]}',
+    '{"a":{"b":[1,"2"]}}', "[1,2]", '[{"a":1},{"a":2}]', "", "nope", '{"a":1', '{"a":1}x', "{'a':'it\"s'}",
+    '{"a":1,"a":2}', '"str"', "12", '{"a.b":1, "a b":2}', ' {"a" : "é日😀" } ', '{"a":-0}',
+    '{"a":12345678901234567890}', '{"a":0.1e-7}', '{"a":NaN}', '{"a":01}', r'{"a":"\u0001\"\\"}',
+    "[[1,2],[3]]", "null", '{"a":[["x","y"],["z"]]}', '{"a":[null,1]}', '{"a":1e400}', '{"a":1,}',
+    r'{"a":"\ud83d"}', '{"a":"tab\there"}', '["x"]', "[]", '{"a":123456789.25}', '{"a":true}',
+)  # fmt: skip
+_PATHS = (
+    "$.a", "$", "$.a.b", "$.a[0]", "$[0]", "$.a[*]", "$[*].a", "$['a']", "$.a[*].b", "$.*", "a", "$.a b", "$['a.b']",
+    "$[*]", "$.a[*][0]", "$.a[0][*]", "$[*][*]", "$..a", "$.a[-1]",
+)  # fmt: skip
+_URLS = (
+    "http://user:pw@host.com:8080/p/a.html?q=1&r=a%20b#frag", "https://h", "http://h/p?", "http://h?q", "/rel/path?q=1",
+    "mailto:a@b.c", "http://é.com/ü", "http://h/a b", "", "http://[::1]:80/x", "http://h:port/x", "HTTP://H/P", "//h/p",
+    "http://", "http:///p", "http://h/p?a=b=c&=d&q=e", "http://u@h", "http://h/%zz", "http://h_x/", "http://1.2.3.4/",
+    "http://1.2.3", "http://h:/", "http://h:99999999999/", "http://[::g]/", "http://h/p?q=[1]", "1http://h", "://h",
+    "http:p", "http://h/p;x=1?q#r#s", "http://h/\u00a0", "http://-h/", "a/b:c", "http://h?xq=5&q=7",
+)  # fmt: skip
+_ENCODED = (
+    "a+b",
+    "%20",
+    "%",
+    "%zz",
+    "%C3%A9",
+    "%FF",
+    "a%C3",
+    "%ED%A0%80",
+    "%+1",
+    "%-1",
+    "*-_.~",
+    "日😀!'()",
+    "a/b?c&d",
+)
+
+
+def _two(texts: tuple[str, ...]) -> Iterator[str]:
+    """Two texts at a time, as an expression over a BOOLEAN column."""
+    for first, second in zip(texts[::2], [*texts[1::2], texts[0]], strict=False):
+        yield f"CASE WHEN a THEN {_quoted(first)} WHEN NOT a THEN {_quoted(second)} END"
+
+
+def _json_cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    for text in _two(_JSON):
+        for path in _PATHS:
+            yield "get_json_object(STRING, STRING)", ("BOOLEAN",), f"get_json_object({text}, {_quoted(path)})"
+        yield "json_array_length(STRING)", ("BOOLEAN",), f"json_array_length({text})"
+        yield "json_object_keys(STRING)", ("BOOLEAN",), f"json_object_keys({text})"
+    yield "get_json_object(STRING, STRING)", ("STRING",), """get_json_object(concat('{"a":', a, '}'), '$.a')"""
+    yield "get_json_object(STRING, STRING)", ("STRING",), """get_json_object(concat('[{"a":"', a, '"}]'), '$[*].a')"""
+
+
+def _url_cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    for text in _two(_URLS):
+        for part in ("HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUTHORITY", "USERINFO", "host"):
+            yield "try_parse_url(STRING, STRING)", ("BOOLEAN",), f"try_parse_url({text}, '{part}')"
+        yield "parse_url(STRING, STRING)", ("BOOLEAN",), f"parse_url({text}, 'HOST')"
+        yield "parse_url(STRING, STRING, STRING)", ("BOOLEAN",), f"parse_url({text}, 'QUERY', 'q')"
+        yield "try_parse_url(STRING, STRING, STRING)", ("BOOLEAN",), f"try_parse_url({text}, 'QUERY', 'a')"
+    for text in _two(_ENCODED):
+        for name in ("url_encode", "url_decode", "try_url_decode"):
+            yield f"{name}(STRING)", ("BOOLEAN",), f"{name}({text})"
 
 
 # Forms with words between the arguments.
@@ -121,6 +187,8 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield "luhn_check(STRING)", ("STRING",), f"luhn_check(concat('{digits}', a))"
     for key, text in _WORDED:
         yield key, ("STRING",), text
+    yield from _json_cases()
+    yield from _url_cases()
 
 
 # The entry, the types of the columns a, b, ..., and the expression.

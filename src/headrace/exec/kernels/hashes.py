@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.exec.kernels.kernel import Kernel, per_row
 
@@ -229,11 +230,21 @@ def _float_bits(column: Values) -> U32:
     return np.where(np.isnan(values), np.uint32(0x7FC00000), bits)
 
 
-def _big_integer(value: str) -> bytes:
-    """The bytes of a whole number as Java's BigInteger has them: the fewest, in two's complement, high byte first."""
-    number = int(value)
-    width = (number if number >= 0 else ~number).bit_length() // 8 + 1
-    return number.to_bytes(width, "big", signed=True)
+def _big_integer(column: Values) -> Values:
+    """The bytes of whole numbers as Java's BigInteger has them: the fewest, in two's complement, high byte first."""
+    data = column.buffers()[1]
+    assert data is not None
+    raw = np.frombuffer(memoryview(data), np.uint8)[16 * column.offset : 16 * (column.offset + len(column))]
+    high_first = raw.reshape(-1, 16)[:, ::-1]
+    sign = np.where(high_first[:, :1] >= 128, np.uint8(255), np.uint8(0))
+    # A byte is not needed if it only repeats the sign, and so does the highest bit of the byte after it.
+    spare = (high_first[:, :-1] == sign) & ((high_first[:, 1:] >= 128) == (sign == 255))
+    skipped = np.cumprod(spare, axis=1).sum(axis=1)
+    kept = np.arange(16) >= skipped[:, None]
+    bounds = np.concatenate(([0], np.cumsum(16 - skipped))).astype(np.int32)
+    buffers = [None, pa.py_buffer(bounds.tobytes()), pa.py_buffer(high_first[kept].tobytes())]
+    found: Values = pc.if_else(column.is_valid(), pa.Array.from_buffers(pa.binary(), len(column), buffers), None)
+    return found
 
 
 def _sha2(column: Values, bits: Values) -> Values:
@@ -257,7 +268,7 @@ def _kernels() -> Iterator[Kernel]:
     for name, kind in (("text", "VARCHAR"), ("bytes", "BLOB")):
         yield Kernel(f"hr_murmur_{name}", (kind, "INTEGER"), "INTEGER", _murmur_bytes)
         yield Kernel(f"hr_xxh_{name}", (kind, "BIGINT"), "BIGINT", _xxh_bytes)
-    yield Kernel("hr_big_integer", ("VARCHAR",), "BLOB", per_row(pa.binary(), _big_integer), slow=True)
+    yield Kernel("hr_big_integer", ("DECIMAL(38,0)",), "BLOB", _big_integer)
     yield Kernel("hr_sha2", ("BLOB", "INTEGER"), "VARCHAR", _sha2, slow=True)
     yield Kernel("hr_crc32", ("BLOB",), "BIGINT", per_row(pa.int64(), zlib.crc32), slow=True)
 

@@ -24,7 +24,7 @@ def _hashed(family: str, text: str, kind: DataType, seed: str) -> str:
         unscaled = f"replace(CAST({text} AS VARCHAR), '.', '')"
         if kind.precision <= _LONG_DIGITS:
             return f"hr_{family}_long(CAST({unscaled} AS BIGINT), {seed})"
-        return f"hr_{family}_bytes(hr_big_integer({unscaled}), {seed})"
+        return f"hr_{family}_bytes(hr_big_integer(CAST({unscaled} AS DECIMAL(38,0))), {seed})"
     name, value = {
         "BOOLEAN": ("int", f"CAST({text} AS INTEGER)"),
         "TINYINT": ("int", text),
