@@ -62,6 +62,13 @@ CONSTANTS: dict[str, list[tuple[str, ...]]] = {
     "mask(STRING, STRING, STRING, STRING)": [("'x'", "'X'", "'9'"), ("NULL", "NULL", "NULL")],
     "mask(STRING, STRING, STRING, STRING, STRING)": [("'x'", "'X'", "'9'", "'*'"), ("NULL", "NULL", "NULL", "'日'")],
     "levenshtein(STRING, STRING, INT)": [("2",), ("0",), ("-1",)],
+    "encode": [
+        *((f"'{c}'",) for c in ("UTF-8", "US-ASCII", "iso-8859-1", "UTF-16BE", "UTF-16LE", "UTF-16", "UTF-32")),
+        ("NULL",),
+    ],
+    "decode": [*((f"'{c}'",) for c in ("UTF-8", "US-ASCII", "ISO-8859-1", "UTF-16BE", "UTF-16LE")), ("NULL",)],
+    "to_binary": [("'hex'",), ("'UTF-8'",), ("NULL",)],
+    "try_to_binary": [("'HEX'",), ("'utf8'",), ("NULL",)],
     "parse_url(STRING, STRING, STRING)": [("'QUERY'", "'q'"), ("'QUERY'", "NULL")],
     "try_parse_url(STRING, STRING, STRING)": [("'QUERY'", "'q'")],
     "format_number": [("0",), ("2",), ("-1",), ("12",), ("NULL",)],
@@ -187,6 +194,30 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield "luhn_check(STRING)", ("STRING",), f"luhn_check(concat('{digits}', a))"
     for key, text in _WORDED:
         yield key, ("STRING",), text
+    for number in (-2147483648, -4, -2, -1, 0, 1, 2, 9, 2147483647):
+        yield "substring(BINARY, INT)", ("BINARY",), f"substring(a, {number})"
+        yield "substring(BINARY, INT, INT)", ("BINARY",), f"substring(a, {number}, 2)"
+        yield "left(BINARY, INT)", ("BINARY",), f"left(a, {number})"
+    for text in (
+        "Y",
+        "YQ",
+        "YQ=",
+        "YQ==",
+        "YQ==YQ==",
+        "Y Q==",
+        "Y$Q=",
+        "=",
+        "YWJj",
+        "YWJjZA==",
+        "é",
+        "YW=j",
+        "YWJj=",
+        "YR==",
+    ):
+        yield "unbase64(STRING)", ("BOOLEAN",), f"unbase64(CASE WHEN a THEN '{text}' END)"
+    for text in ("4", "4G", "0x41", "abcdef", "ABC"):
+        for name in ("unhex", "to_binary", "try_to_binary"):
+            yield f"{name}(STRING)", ("BOOLEAN",), f"{name}(CASE WHEN a THEN '{text}' END)"
     yield from _json_cases()
     yield from _url_cases()
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from headrace.exec.kernels import hashes, json, regex, texts, urls
+from headrace.exec.kernels import binaries, hashes, json, regex, texts, urls
 from headrace.exec.kernels.kernel import Kernel
 
-_MODULES = (hashes, json, regex, texts, urls)
+_MODULES = (binaries, hashes, json, regex, texts, urls)
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 

@@ -10,6 +10,7 @@ from importlib import resources
 from headrace.exec.kernels import KERNELS
 from headrace.model.schema import DataType
 from headrace.sql.functions import (
+    binary_functions,
     collection_functions,
     condition_functions,
     hash_functions,
@@ -32,6 +33,7 @@ ALIASES = {
 
 _MODULES = (
     operator_functions,
+    binary_functions,
     condition_functions,
     hash_functions,
     json_functions,
