@@ -198,22 +198,9 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield "substring(BINARY, INT)", ("BINARY",), f"substring(a, {number})"
         yield "substring(BINARY, INT, INT)", ("BINARY",), f"substring(a, {number}, 2)"
         yield "left(BINARY, INT)", ("BINARY",), f"left(a, {number})"
-    for text in (
-        "Y",
-        "YQ",
-        "YQ=",
-        "YQ==",
-        "YQ==YQ==",
-        "Y Q==",
-        "Y$Q=",
-        "=",
-        "YWJj",
-        "YWJjZA==",
-        "é",
-        "YW=j",
-        "YWJj=",
-        "YR==",
-    ):
+    for size in (56, 57, 58, 114, 115):
+        yield "base64(STRING)", ("STRING",), f"base64(left(repeat(a, 60), {size}))"
+    for text in ("Y", "YQ", "YQ=", "YQ==", "YQ==YQ==", "Y Q==", "Y$Q=", "=", "YWJj", "YWJjZA==", "é", "YW=j", "YWJj="):
         yield "unbase64(STRING)", ("BOOLEAN",), f"unbase64(CASE WHEN a THEN '{text}' END)"
     for text in ("4", "4G", "0x41", "abcdef", "ABC"):
         for name in ("unhex", "to_binary", "try_to_binary"):
