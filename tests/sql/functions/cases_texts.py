@@ -145,6 +145,20 @@ def _url_cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
             yield f"{name}(STRING)", ("BOOLEAN",), f"{name}({text})"
 
 
+_WHOLE_FORMATS = ("%d", "%12d|", "%-12d|", "%012d", "%,d", "%+d", "% d", "%+,20d", "%x", "%X", "%016x", "%-9X|", "%s")
+_FORMATS = {
+    "STRING": ("%s", "<%10s>", "<%-10s>", "%s %%%n", "none"),
+    "BOOLEAN": ("%s", "%7s"),
+    "TINYINT": _WHOLE_FORMATS,
+    "SMALLINT": _WHOLE_FORMATS,
+    "INT": _WHOLE_FORMATS,
+    "BIGINT": _WHOLE_FORMATS,
+    "DECIMAL(10,2)": ("%s", "%12s"),
+    "FLOAT": ("%f", "%.2f"),
+    "DOUBLE": ("%f", "%.2f", "%.0f", "%010.2f", "%+.1f", "% .1f", "%,.2f", "%-12.3f|", "%12.3f", "%,020.1f", "%.20f"),
+}
+
+
 # Forms with words between the arguments.
 _WORDED = (
     ("trim(STRING, STRING)", "trim(BOTH 'a' FROM a)"),
@@ -205,6 +219,11 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
     for text in ("4", "4G", "0x41", "abcdef", "ABC"):
         for name in ("unhex", "to_binary", "try_to_binary"):
             yield f"{name}(STRING)", ("BOOLEAN",), f"{name}(CASE WHEN a THEN '{text}' END)"
+    for kind, forms in _FORMATS.items():
+        for form in forms:
+            yield "format_string(STRING, ANY...)", (kind,), f"format_string('{form}', a)"
+    yield "format_string(STRING, ANY...)", ("STRING", "INT"), "format_string('%2$d: %1$s %s%%', a, b)"
+    yield "format_string(STRING, ANY...)", ("INT",), "format_string('%5s|%-6s|%d', NULL, NULL, a)"
     yield from _json_cases()
     yield from _url_cases()
 

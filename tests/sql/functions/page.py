@@ -30,6 +30,9 @@ Known limits:
   look-behind of variable length are refused. `\\b` knows the letters of ASCII, as in Java 19 and later. Where a pattern
   matches the empty text, Java also finds it in the middle of a character beyond U+FFFF, which turns it into two
   question marks; here the character stays.
+- `format_string` takes `%s` of strings, booleans, whole numbers and decimals with up to 6 digits after the point, `%d`,
+  `%x` and `%X` of whole numbers, and `%f` of DOUBLE and FLOAT. `encode` and `decode` take Spark's charsets; `decode`
+  only those without a mark of the byte order.
 - The key of `parse_url` has only letters, digits, `_` and `-`: Spark reads it as a regular expression.
 - `hash` and `xxhash64` do not take ARRAY, MAP and INTERVAL. `levenshtein`, `substring_index`, `mask` and
   `format_number` take literals for their last arguments or the delimiter.

@@ -216,13 +216,15 @@ def _grouped_decimal(value: str, digits: int) -> str:
     return f"{rounded:,f}"
 
 
-def _fixed(value: float, digits: int) -> str:
+def _fixed(value: float, digits: int, grouped: int) -> str:
     """As %.nf in Java: the shortest decimal form, rounded half up."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    return format(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _WIDE), "f")
+    return format(
+        Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _WIDE), ",f" if grouped else "f"
+    )
 
 
 _V, _I = "VARCHAR", "INTEGER"
@@ -237,5 +239,5 @@ KERNELS: tuple[Kernel, ...] = (
     Kernel("hr_luhn", (_V,), "BOOLEAN", per_row(pa.bool_(), _luhn), slow=True),
     Kernel("hr_grouped", ("DOUBLE", _I), _V, per_row(pa.string(), _grouped), slow=True),
     Kernel("hr_grouped_decimal", (_V, _I), _V, per_row(pa.string(), _grouped_decimal), slow=True),
-    Kernel("hr_fixed", ("DOUBLE", _I), _V, per_row(pa.string(), _fixed), slow=True),
+    Kernel("hr_fixed", ("DOUBLE", _I, _I), _V, per_row(pa.string(), _fixed), slow=True),
 )

@@ -13,6 +13,7 @@ from headrace.sql.functions import (
     binary_functions,
     collection_functions,
     condition_functions,
+    format_functions,
     hash_functions,
     json_functions,
     number_functions,
@@ -28,13 +29,14 @@ ALIASES = {
     "ucase": "upper", "lcase": "lower", "char_length": "length", "character_length": "length", "len": "length",
     "substr": "substring", "ceiling": "ceil", "sign": "signum", "mod": "%", "dateadd": "date_add",
     "date_diff": "datediff", "dayofmonth": "day", "regexp": "rlike", "regexp_like": "rlike", "pow": "power",
-    "cardinality": "size", "sha": "sha1", "char": "chr", "position": "locate",
+    "cardinality": "size", "sha": "sha1", "char": "chr", "position": "locate", "printf": "format_string",
 }  # fmt: skip
 
 _MODULES = (
     operator_functions,
     binary_functions,
     condition_functions,
+    format_functions,
     hash_functions,
     json_functions,
     regex_functions,

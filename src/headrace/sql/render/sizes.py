@@ -274,7 +274,7 @@ class _Sizes:
         if name in FACTORS:
             return added([constant(SHORT), self.size(args[0]).times(FACTORS[name])])
         if name in ("overlay", "format_string"):
-            return added([constant(SHORT * len(args)), *(self.size(a) for a in args)])
+            return added([constant(8 * SHORT * len(args)), *(self.size(a) for a in args)])
         if name in ("coalesce", "greatest", "least", "elt"):
             sizes = [self.size(a) for a in args]
             total = added(sizes)
