@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from headrace.exec.kernels import install
 from headrace.model.program import Meaning, PipelineProgram, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Schema
 from headrace.sql.functions.aggregate_functions import PartialState, SplitAggregate, find_aggregate
@@ -31,6 +32,7 @@ def connect(meaning: Meaning) -> duckdb.DuckDBPyConnection:
     """DuckDB as the runtime sets it up; one connection serves all tests."""
     connection = duckdb.connect(":memory:")
     connection.execute(f"SET threads=1; SET preserve_insertion_order=true; SET TimeZone='{meaning.time_zone}'")
+    install(connection)
     return connection
 
 

@@ -43,10 +43,8 @@ def _bytes_of(column: Values) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int
 
 def _word(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], width: int) -> U64:
     """The little-endian words at the given places."""
-    found = data[at].astype(np.uint64)
-    for i in range(1, width):
-        found |= data[at + i].astype(np.uint64) << np.uint64(8 * i)
-    return found
+    words: npt.NDArray[Any] = np.ndarray((len(data) - width + 1,), f"<u{width}", data, strides=(1,))
+    return words[at].astype(np.uint64)
 
 
 def _steps(lengths: npt.NDArray[np.int64], width: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:

@@ -12,6 +12,7 @@ from headrace.sql.functions.regex_functions import quoted, unquoted
 from headrace.sql.plan.expr import Expr, Literal
 
 _S = "STRING"
+_REPEATED = 200  # characters of SQL
 
 
 def _count(number: str) -> str:
@@ -35,6 +36,13 @@ def _substring(text: str, start: str, length: str) -> str:
         f"CASE WHEN {text} IS NULL OR {start} IS NULL OR {length} IS NULL THEN NULL "
         f"WHEN {until} <= {clipped} THEN '' ELSE substring({text}, {clipped} + 1, {until} - {clipped}) END"
     )
+
+
+def _cased(function: str, text: str) -> str:
+    """DuckDB knows the letters of ASCII and is twenty times as fast. A long argument is not repeated."""
+    if len(text) > _REPEATED:
+        return f"hr_{function}({text})"
+    return f"CASE WHEN strlen({text}) > length({text}) THEN hr_{function}({text}) ELSE {function}({text}) END"
 
 
 def _pad(function: str, text: str, width: str, fill: str) -> str:
@@ -200,8 +208,8 @@ def _numbers() -> Iterator[Overload]:
 
 
 OVERLOADS: tuple[Overload, ...] = (
-    Overload("upper", (_S,), STRING, "hr_upper({0})"),
-    Overload("lower", (_S,), STRING, "hr_lower({0})"),
+    Overload("upper", (_S,), STRING, lambda a, k, r: _cased("upper", a[0])),
+    Overload("lower", (_S,), STRING, lambda a, k, r: _cased("lower", a[0])),
     Overload("initcap", (_S,), STRING, "hr_initcap({0})"),
     Overload("length", (_S,), INT, "CAST(length({0}) AS INTEGER)"),
     Overload("octet_length", (_S,), INT, "CAST(strlen({0}) AS INTEGER)"),
