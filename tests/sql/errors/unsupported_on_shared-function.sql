@@ -1,3 +1,3 @@
 -- error: UNSUPPORTED_ON_SHARED
 -- at: 1:8
-SELECT soundex(k) FROM s
+SELECT to_char(k) FROM s

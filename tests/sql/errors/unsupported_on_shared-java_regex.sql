@@ -1,3 +1,3 @@
 -- error: UNSUPPORTED_ON_SHARED
 -- at: 1:24
-SELECT id FROM s WHERE k RLIKE '(?=a)b'
+SELECT id FROM s WHERE k RLIKE '(?x)a b'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.sql.functions import ALIASES, FUNCTIONS, verified
+from headrace.sql.functions import ALIASES, FUNCTIONS, is_slow, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 
 _INTRO = """# Functions, casts and aggregates on the shared host
@@ -11,6 +11,9 @@ Expressions of a pipeline run in DuckDB inside Spark tasks, and must return what
 only the functions on this page are allowed. For every entry, `tests/sql/functions/` compares the two engines over edge
 values (NULL, NaN, signed zeros, infinities, the limits of every type, empty, long and non-ASCII texts, the changes to
 and from summer time). Any other function is refused with `UNSUPPORTED_ON_SHARED`, which points at the expression.
+
+An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others.
+`EXPLAIN` lists the slow calls of a pipeline.
 
 The tests generate this page from `src/headrace/sql/functions/verified.txt` (`HEADRACE_REWRITE=1`).
 
@@ -27,11 +30,22 @@ Known limits:
 - Date patterns are literals. Writing takes all letters of Spark but `F` and `z`. Reading takes `y`, `M`, `L`, `d`, `D`,
   `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z` up to `ZZZ`, quotes and brackets, each letter once.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
-- `upper` turns ß into SS. Other letters whose upper case has several letters (ﬁ, ŉ, ...) keep DuckDB's form.
 - `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
   with it. They are refused after an aggregate.
+- `upper`, `lower` and `initcap` map letters as in Unicode 17, like Spark 4.3.
 - When the clock goes back one hour, that hour occurs twice. A local time in it is the first one, as in Spark.
-- `rlike` takes patterns that match the same texts in Java and RE2. Look-around, back references and flags are refused.
+- Regular expressions are literals with Java's meaning. RE2 runs most of them. Look-around, back references, possessive
+  quantifiers, `(?m)`, and patterns that match the empty text in `split`, `regexp_replace`, `regexp_count` and
+  `regexp_extract_all` are slow. The flags `d`, `u`, `x` and `U`, `\\G`, `\\X`, scripts (`\\p{IsGreek}`) and
+  look-behind of variable length are refused. `\\b` knows the letters of ASCII, as in Java 19 and later. Where a pattern
+  matches the empty text, Java also finds it in the middle of a character beyond U+FFFF, which turns it into two
+  question marks; here the character stays.
+- `format_string` takes `%s` of strings, booleans, whole numbers and decimals with up to 6 digits after the point, `%d`,
+  `%x` and `%X` of whole numbers, and `%f` of DOUBLE and FLOAT. `encode` and `decode` take Spark's charsets; `decode`
+  only those without a mark of the byte order.
+- The key of `parse_url` has only letters, digits, `_` and `-`: Spark reads it as a regular expression.
+- `hash` and `xxhash64` do not take ARRAY, MAP and INTERVAL. `levenshtein`, `substring_index`, `mask` and
+  `format_number` take literals for their last arguments or the delimiter.
 - For DOUBLE, the digits of `round(x, n)` are a literal from 0 to 12; for whole numbers and decimals any literal.
 - `first`, `last`, `min_by` and `max_by` break ties by the value, so results do not depend on how the input is divided.
 - DECIMAL results that Spark would round to 38 digits are refused.
@@ -48,7 +62,11 @@ def functions_page() -> str:
     lines += ["| name | argument types | aliases |", "|---|---|---|"]
     for name in sorted(scalars):
         if scalars[name]:
-            types = "; ".join(key.removeprefix(name)[1:-1] for key in scalars[name])
+            types = "; ".join(
+                o.key.removeprefix(name)[1:-1] + (" (slow)" if is_slow(o) else "")
+                for o in FUNCTIONS[name]
+                if o.key in entries
+            )
             others = ", ".join(f"`{a}`" for a, target in sorted(ALIASES.items()) if target == name)
             lines.append(f"| {_code(name)} | {types} | {others} |")
     lines += [

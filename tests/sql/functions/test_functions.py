@@ -19,7 +19,6 @@ from headrace.model.schema import parse_type
 from headrace.sql.functions import FUNCTIONS, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATES
 from headrace.sql.functions.casts import CASTS
-from headrace.sql.functions.regex import groups_of, to_re2
 from tests.sql.functions.aggregate_cases import AggregateCase, cases, close, ours, table
 from tests.sql.functions.cases import Case, scalar_cases
 from tests.sql.functions.edges import frame
@@ -146,22 +145,3 @@ def test_the_page_of_functions_follows_the_list() -> None:
     if REWRITE:
         PAGE.write_text(functions_page(), "utf-8")
     assert PAGE.read_text("utf-8") == functions_page()
-
-
-@pytest.mark.parametrize(
-    "pattern", ["(?=a)b", "a++", "(a)\\1", "[a&&b]", "a$b", "(?i)a", "\\bx", "[[a]]", "[]a]", "[a"]
-)
-def test_a_pattern_that_only_java_knows_is_refused(pattern: str) -> None:
-    assert to_re2(pattern) is None
-
-
-@pytest.mark.parametrize(("pattern", "groups"), [("a$", None), ("b*", None), ("(a)(?:b)(c)", 2), ("x", 0)])
-def test_groups_are_counted_only_where_both_engines_match_the_same_text(pattern: str, groups: int | None) -> None:
-    assert groups_of(pattern) == groups
-
-
-@pytest.mark.parametrize(("pattern", "text"), [("a.c", "a\rc"), ("a$", "a\n"), ("^a|b$", "xb"), ("[^x]", "x")])
-def test_a_translated_pattern_finds_what_java_finds(pattern: str, text: str) -> None:
-    expected = {"a.c": False, "a$": True, "^a|b$": True, "[^x]": False}[pattern]
-    found = duckdb.execute("SELECT regexp_matches(?, ?)", [text, to_re2(pattern)]).fetchone()
-    assert found == (expected,)

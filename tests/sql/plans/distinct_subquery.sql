@@ -34,7 +34,7 @@ ring 1
   kept: until the pipeline ends
   having: none
   outputs:
-    k STRING = upper(replace(k0, 'ß', 'SS'))
+    k STRING = CASE WHEN strlen(k0) > length(k0) THEN hr_upper(k0) ELSE upper(k0) END
 
 watermark
   highest ts of the whole stream - 10 seconds

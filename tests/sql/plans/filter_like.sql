@@ -10,11 +10,11 @@ logical plan
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]
-  r1 := PhysicalFilter(r0) ring=0 where=((c3 LIKE 'a%' ESCAPE '\') AND (NOT (c3 LIKE '%\_z' ESCAPE '\')) AND regexp_matches(c3, '^[a-z]+(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?$'))
+  r1 := PhysicalFilter(r0) ring=0 where=((c3 LIKE 'a%' ESCAPE '\') AND (NOT (c3 LIKE '%\_z' ESCAPE '\')) AND regexp_matches(c3, '\A[a-z]+(?:\r\n|[\x{A}\x{D}\x{85}\x{2028}-\x{2029}])?\z'))
   r2 := PhysicalProject(r1) ring=0 columns=1
 
 ring 0
-  filter: ((c3 LIKE 'a%' ESCAPE '\') AND (NOT (c3 LIKE '%\_z' ESCAPE '\')) AND regexp_matches(c3, '^[a-z]+(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?$'))
+  filter: ((c3 LIKE 'a%' ESCAPE '\') AND (NOT (c3 LIKE '%\_z' ESCAPE '\')) AND regexp_matches(c3, '\A[a-z]+(?:\r\n|[\x{A}\x{D}\x{85}\x{2028}-\x{2029}])?\z'))
   outputs:
     id INT = c0
 

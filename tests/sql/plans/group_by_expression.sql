@@ -17,7 +17,7 @@ physical plan
 ring 0
   filter: none
   keys:
-    k0 STRING = upper(replace(c3, 'ß', 'SS'))
+    k0 STRING = CASE WHEN strlen(c3) > length(c3) THEN hr_upper(c3) ELSE upper(c3) END
     k1 INT = (c0 % 10::INTEGER)
   partials:
     p0 BIGINT = count(*); merged by sum(p0)

@@ -14,7 +14,7 @@ physical plan
 ring 0
   filter: none
   outputs:
-    a STRING = upper(replace(c3, 'ß', 'SS'))
+    a STRING = CASE WHEN strlen(c3) > length(c3) THEN hr_upper(c3) ELSE upper(c3) END
     b STRING = substring(c3, 1, 3)
     c STRING = (c3 || '-' || CAST(c0 AS VARCHAR))
     d STRING = (c3 || '!')

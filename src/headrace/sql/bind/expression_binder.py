@@ -366,10 +366,12 @@ class ExprBinder:
         fitted: list[Expr] = []
         for position, arg in enumerate(args):
             wanted = overload.param(position)
-            if wanted == type_class(arg.type):
+            if wanted in ("ANY", type_class(arg.type)):
                 fitted.append(arg)
                 continue
             if wanted in ("ANY", "DECIMAL", "ARRAY", "MAP", "STRUCT") or wanted.startswith("INTERVAL"):
+                return None
+            if position in overload.exact and arg.type != VOID:
                 return None
             target = parse_type(wanted)
             read_as_time = arg.type in (STRING, TIMESTAMP_NTZ) and target in (DATE, TIMESTAMP)

@@ -13,6 +13,7 @@ from headrace.sources.read_description import describe_read
 from headrace.sql.explain.explain_text import HOST_REASON
 from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
 from headrace.sql.explain.plan_text import show_node, show_plan
+from headrace.sql.explain.slow_calls import slow_calls
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, topological
 from headrace.sql.planner import Planned
@@ -27,6 +28,7 @@ def explain_json(planned: Planned, live: LiveStream | None) -> str:
         "physical": _physical(planned.physical),
         "ring0": _ring0(planned.program),
         "ring1": _ring1(planned),
+        "slow": slow_calls(planned.logical),
         "watermark": _watermark(planned),
         "sinks": [_sink(s) for s in planned.sinks],
         "rules": [_rule(name, after) for name, after in planned.trace],

@@ -10,6 +10,7 @@ from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
 from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
 from headrace.sql.explain.plan_text import show_plan
+from headrace.sql.explain.slow_calls import slow_calls
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, show_view, show_window, topological
@@ -82,6 +83,10 @@ def _ring0(planned: Planned) -> Iterator[str]:
     if ring0.partials:
         yield "partials:"
         yield from map(_partial, ring0.partials)
+    slow = slow_calls(planned.logical)
+    if slow:
+        yield "slow (Python code for every row):"
+        yield from ("  " + call for call in slow)
 
 
 def _bridge(planned: Planned) -> Iterator[str]:

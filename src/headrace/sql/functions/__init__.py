@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
+from headrace.exec.kernels import KERNELS
 from headrace.model.schema import DataType
 from headrace.sql.functions import (
+    binary_functions,
     collection_functions,
     condition_functions,
+    format_functions,
+    hash_functions,
+    json_functions,
     number_functions,
     operator_functions,
     pattern_functions,
+    regex_functions,
     string_functions,
     time_functions,
 )
@@ -23,12 +30,18 @@ ALIASES = {
     "ucase": "upper", "lcase": "lower", "char_length": "length", "character_length": "length", "len": "length",
     "substr": "substring", "ceiling": "ceil", "sign": "signum", "mod": "%", "dateadd": "date_add",
     "date_diff": "datediff", "dayofmonth": "day", "regexp": "rlike", "regexp_like": "rlike", "pow": "power",
-    "cardinality": "size", "now": "current_timestamp", "curdate": "current_date",
+    "cardinality": "size", "now": "current_timestamp", "curdate": "current_date", "sha": "sha1", "char": "chr",
+    "position": "locate", "printf": "format_string",
 }  # fmt: skip
 
 _MODULES = (
     operator_functions,
+    binary_functions,
     condition_functions,
+    format_functions,
+    hash_functions,
+    json_functions,
+    regex_functions,
     string_functions,
     number_functions,
     time_functions,
@@ -54,6 +67,16 @@ def find(name: str, kinds: Sequence[DataType]) -> Overload | None:
         if overload.accepts(kinds):
             return overload
     return None
+
+
+def names_slow_kernel(sql: str) -> bool:
+    """True if the DuckDB SQL calls a kernel that runs Python code for every row."""
+    return any(kernel in KERNELS and KERNELS[kernel].slow for kernel in re.findall(r"\bhr_\w+", sql))
+
+
+def is_slow(overload: Overload) -> bool:
+    """True if the overload runs Python code for every row, always or for some literals."""
+    return overload.slow or (isinstance(overload.sql, str) and names_slow_kernel(overload.sql))
 
 
 @cache

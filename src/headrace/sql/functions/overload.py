@@ -27,7 +27,8 @@ class Overload:
     function of the argument texts, their types and the result type. `throws` marks a function that may fail on some
     input: it must not run on rows that a condition excludes. The arguments at `constant` must be literals. `check`
     returns what about the arguments cannot run, or None. `by_literal` is a simpler SQL that cannot fail, for a last
-    argument that is a literal other than NULL, 0 and -1.
+    argument that is a literal other than NULL, 0 and -1. A `slow` function runs Python code for every row, always or
+    for some literals. The arguments at `exact` have their type as written: Spark casts nothing to it implicitly.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Overload:
     constant: tuple[int, ...] = ()
     check: ArgumentCheck | None = None
     by_literal: str | None = None
+    slow: bool = False
+    exact: tuple[int, ...] = ()
 
     def accepts(self, kinds: Sequence[DataType]) -> bool:
         """True if the argument types are exactly the parameter types."""

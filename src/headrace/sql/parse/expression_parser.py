@@ -115,15 +115,33 @@ class _Expressions:
             high = self.bit_or()
             node = self._binary("and", self._binary(">=", left, low), self._binary("<=", left, high))
         elif word in ("LIKE", "ILIKE"):
-            if cursor.token.upper in ("ANY", "ALL", "SOME"):
-                cursor.refuse(f"{word} {cursor.token.upper}", f"Write several {word} with OR or AND.", self._here())
+            if cursor.token.upper in ("ANY", "ALL", "SOME") and cursor.peek().upper == "(":
+                return self._like_several(left, word.lower(), negated)
             pattern = self.bit_or()
-            if cursor.at("ESCAPE"):
-                cursor.refuse("ESCAPE", "A backslash escapes % and _ in the pattern.", self._here())
             node = self._binary(word.lower(), left, pattern)
+            if cursor.accept("ESCAPE"):
+                escape = self.primary()
+                node = Apply((left.at[0], escape.at[1]), word.lower(), (left, pattern, escape), operator=True)
         else:
             node = self._binary("rlike", left, self.bit_or())
         return Apply(node.at, "not", (node,), operator=True) if negated else node
+
+    def _like_several(self, left: Node, name: str, negated: bool) -> Node:
+        """LIKE ANY (...) and LIKE ALL (...): several LIKEs joined by OR or AND."""
+        cursor = self.cursor
+        joined = "and" if cursor.advance().upper == "ALL" else "or"
+        cursor.expect("(", "before the patterns")
+        patterns = [self.disjunction()]
+        while cursor.accept(","):
+            patterns.append(self.disjunction())
+        cursor.expect(")", "after the patterns")
+        nodes: list[Node] = [self._binary(name, left, pattern) for pattern in patterns]
+        if negated:
+            nodes = [Apply(node.at, "not", (node,), operator=True) for node in nodes]
+        found = nodes[0]
+        for node in nodes[1:]:
+            found = self._binary(joined, found, node)
+        return found
 
     def bit_or(self) -> Node:
         left = self.bit_xor()
@@ -247,6 +265,8 @@ class _Expressions:
                 return self._extract()
             if word == "EXISTS" and cursor.peek(2).upper in ("SELECT", "WITH"):
                 cursor.refuse("EXISTS", "Filter in the subquery of FROM.", place)
+            if word in ("TRIM", "POSITION", "OVERLAY", "SUBSTRING", "SUBSTR"):
+                return self._worded_function(word)
             return self._function()
         if word in ("TRUE", "FALSE"):
             cursor.advance()
@@ -314,6 +334,45 @@ class _Expressions:
         if name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and args[0].parts[0].lower() in _STEP_UNITS:
             name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0].lower())
         return Apply(at=place, name=name, args=tuple(args), distinct=distinct, star=star, where=where)
+
+    def _worded_function(self, word: str) -> Node:
+        """Functions with words between their arguments: trim(BOTH x FROM y), position(x IN y), overlay(x PLACING y FROM
+        n FOR n) and substring(x FROM n FOR n). Also their forms with commas."""
+        cursor = self.cursor
+        start = cursor.token.start
+        side = cursor.peek(2).upper if word == "TRIM" else ""
+        if side in ("BOTH", "LEADING", "TRAILING") and cursor.peek(3).upper not in (",", ")"):
+            for _ in range(3):
+                cursor.advance()
+            name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[side]
+            args = [] if cursor.at("FROM") else [self.disjunction()]
+            cursor.expect("FROM", "in TRIM")
+            return self._worded(start, name, [*args, self.disjunction()])
+        if cursor.peek(2).upper in (")", "*", "DISTINCT", "ALL"):
+            return self._function()
+        name = cursor.advance().text.lower()
+        cursor.advance()
+        args = [self.bit_or()]  # not a predicate, which would take the IN of POSITION
+        if word == "TRIM" and cursor.accept("FROM"):
+            return self._worded(start, name, [*args, self.disjunction()])
+        if word == "POSITION" and cursor.accept("IN"):
+            return self._worded(start, name, [*args, self.disjunction()])
+        if word == "OVERLAY" and cursor.accept("PLACING"):
+            args.append(self.disjunction())
+            cursor.expect("FROM", "in OVERLAY")
+            return self._worded(start, name, self._from_for([*args, self.disjunction()]))
+        if word in ("SUBSTRING", "SUBSTR") and cursor.accept("FROM"):
+            return self._worded(start, name, self._from_for([*args, self.disjunction()]))
+        while cursor.accept(","):
+            args.append(self._argument())
+        return self._worded(start, name, args)
+
+    def _from_for(self, args: list[Node]) -> list[Node]:
+        return [*args, self.disjunction()] if self.cursor.accept("FOR") else args
+
+    def _worded(self, start: int, name: str, args: list[Node]) -> Node:
+        self.cursor.expect(")", f"after the arguments of {name}")
+        return Apply((start, self.cursor.previous_end), name, tuple(args))
 
     def _argument(self) -> Node:
         node = self.disjunction()

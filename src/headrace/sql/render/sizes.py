@@ -14,7 +14,9 @@ from headrace.errors import Span, UnsupportedOnShared, ValueTooLarge
 from headrace.exec.sizing import MAX_VALUE
 from headrace.model.program import Growth, SizedValue
 from headrace.model.schema import BINARY, STRING, Array, DataType, Map, Struct
-from headrace.sql.functions.string_functions import re2_literal
+from headrace.sql.functions.regex import nullable, parse_replacement
+from headrace.sql.functions.regex_functions import re2
+from headrace.sql.functions.regex_parser import parse
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal, columns_of, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, check_time
@@ -22,7 +24,14 @@ from headrace.sql.plan.shape import Shape
 from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column, text_literal
 
 # Functions whose result may be longer than their arguments.
-GROWING = frozenset({"repeat", "lpad", "rpad", "concat", "||", "concat_ws", "replace", "regexp_replace", "translate"})
+GROWING = frozenset(
+    {"repeat", "lpad", "rpad", "concat", "||", "concat_ws", "replace", "regexp_replace", "translate", "space"}
+)
+# Functions whose result is at most so many times as long as the first argument.
+FACTORS = {
+    "lower": 1.5, "upper": 3.0, "initcap": 3.0, "mask": 4.0, "quote": 2.0, "hex": 2.0, "base64": 1.5, "encode": 4.0,
+    "decode": 3.0, "url_encode": 3.0, "split": 1.0,
+}  # fmt: skip
 FIXED = 8.0  # bytes of a value of fixed width in Arrow, about
 SHORT = 64.0  # bytes of a number, date or digest as text
 # Bytes that a letter of a date pattern writes at most: VV is a time zone such as America/Argentina/ComodRivadavia.
@@ -251,19 +260,24 @@ class _Sizes:
         if name == "repeat":
             return self._multiplied(self.size(args[0]), args[1])
         if name in ("lpad", "rpad"):
-            fill = args[2].value if isinstance(args[2], Literal) else None
+            given = args[2] if len(args) > 2 else Literal(STRING, " ")
+            fill = given.value if isinstance(given, Literal) else None
             widest = max((len(c.encode()) for c in fill), default=0) if isinstance(fill, str) else 4
             return added([self.size(args[0]), self._multiplied(constant(float(widest)), args[1])])
-        if name == "replace":
+        if name == "space":
+            return self._multiplied(constant(1.0), args[0])
+        if name == "replace" and len(args) == 3:
             return self._replace(expr)
         if name == "regexp_replace":
             return self._regexp_replace(expr)
         if name == "translate":
             to = args[2].value if isinstance(args[2], Literal) else None
             return self.size(args[0]) if isinstance(to, str) and to.isascii() else self.size(args[0]).times(4.0)
-        if name in ("upper", "lower"):
-            return self.size(args[0]).times(1.5)  # a capital may take three bytes where the small letter took two
-        if name in ("coalesce", "greatest", "least"):
+        if name in FACTORS:
+            return added([constant(SHORT), self.size(args[0]).times(FACTORS[name])])
+        if name in ("overlay", "format_string"):
+            return added([constant(8 * SHORT * len(args)), *(self.size(a) for a in args)])
+        if name in ("coalesce", "greatest", "least", "elt"):
             sizes = [self.size(a) for a in args]
             total = added(sizes)
             return Bytes(_greatest(sizes), total.columns, total.fixed)
@@ -301,16 +315,25 @@ class _Sizes:
         return _counted(bound, f"({size.sql} + coalesce({found}, 0) * {inserted.sql})")
 
     def _regexp_replace(self, expr: Call) -> Bytes:
-        text, pattern, new = expr.args
-        size, inserted = self.size(text), _length(new) if isinstance(new, Literal) else 0
-        if inserted <= 1:  # a match has at least one byte
+        text, old, new = expr.args[:3]
+        size = self.size(text)
+        if not isinstance(old, Literal) or not isinstance(new, Literal) or None in (old.value, new.value):
             return size
-        bound = size.times(float(inserted))
-        if grows(text):
+        pattern = parse(old.value)
+        parts = parse_replacement(new.value, pattern)
+        inserted = len("".join(p for p in parts if isinstance(p, str)).encode())
+        groups = sum(1.0 for p in parts if isinstance(p, int))
+        if nullable(pattern.root):  # matches between all characters, and at the end
+            return added([size.times(1.0 + groups + 2.0 * inserted), constant(float(inserted))])
+        if inserted <= 1 and not groups:  # a match has at least one byte
+            return size
+        bound = size.times(max(1.0, float(inserted)) + groups)
+        fast = re2(pattern, whole_match=True)
+        if grows(text) or groups or fast is None:
             return bound
-        x, p = render(text, self.column), re2_literal(render(pattern, self.column))
-        left = f"strlen(regexp_replace({x}, {p}, {text_literal('')}, 'g'))"
-        found = f"(strlen(regexp_replace({x}, {p}, {text_literal('.')}, 'g')) - {left})"
+        x = render(text, self.column)
+        left = f"strlen(regexp_replace({x}, {fast}, {text_literal('')}, 'g'))"
+        found = f"(strlen(regexp_replace({x}, {fast}, {text_literal('.')}, 'g')) - {left})"
         return _counted(bound, f"coalesce({left} + {found} * {inserted}, 0)")
 
 

@@ -1,0 +1,484 @@
+"""Parses Java's regular expressions.
+
+Every character class becomes a set of code points, so that the engines cannot disagree about what `\\s`, `.` or `(?i)`
+mean. `headrace.sql.functions.regex` writes a parsed pattern for an engine.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+
+LAST = 0x10FFFF
+Ranges = tuple[tuple[int, int], ...]
+
+MANY = 1 << 31
+
+
+class PatternRefused(ValueError):
+    """A pattern that cannot run. The message names the construct."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character out of a set."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A position: `start`, `end`, `last_line` ($ and \\Z), `line_start`, `line_end`, `word` or `no_word`."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group. `index` is its number, None without capture. `atomic` is (?>...)."""
+
+    body: Node
+    index: int | None = None
+    atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Look-ahead or look-behind."""
+
+    body: Node
+    behind: bool
+    negative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BackReference:
+    """The text of an earlier group."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`mode` is '' (greedy), '?' (lazy) or '+' (possessive)."""
+
+    body: Node
+    low: int
+    high: int
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Parts one after the other."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Alternatives; the first that matches wins."""
+
+    options: tuple[Node, ...]
+
+
+Node = Chars | Anchor | Group | Look | BackReference | Repeat | Sequence | Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A parsed pattern. `names` are the numbers of the named groups."""
+
+    root: Node
+    groups: int
+    names: dict[str, int]
+
+
+def union(*sets: Ranges) -> Ranges:
+    """All code points of the sets, as sorted ranges that do not touch."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(r for ranges in sets for r in ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def complement(ranges: Ranges) -> Ranges:
+    """All other code points."""
+    found, at = [], 0
+    for low, high in ranges:
+        if low > at:
+            found.append((at, low - 1))
+        at = high + 1
+    if at <= LAST:
+        found.append((at, LAST))
+    return tuple(found)
+
+
+def _both(a: Ranges, b: Ranges) -> Ranges:
+    return complement(union(complement(a), complement(b)))
+
+
+def _of(text: str) -> Ranges:
+    return union(tuple((ord(c), ord(c)) for c in text))
+
+
+LINE_ENDS = _of("\n\r\x85\u2028\u2029")
+_DIGIT: Ranges = ((48, 57),)
+_UPPER: Ranges = ((65, 90),)
+_LOWER: Ranges = ((97, 122),)
+_WORD = union(_DIGIT, _UPPER, _LOWER, _of("_"))
+_SPACE = _of(" \t\n\x0b\f\r")
+_HORIZONTAL = union(_of(" \t\xa0\u1680\u180e\u202f\u205f\u3000"), ((0x2000, 0x200A),))
+_VERTICAL = _of("\n\x0b\f\r\x85\u2028\u2029")
+_PUNCTUATION = _of("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE, "h": _HORIZONTAL, "v": _VERTICAL}
+_POSIX: dict[str, Ranges] = {
+    "Lower": _LOWER,
+    "Upper": _UPPER,
+    "ASCII": ((0, 127),),
+    "Alpha": union(_LOWER, _UPPER),
+    "Digit": _DIGIT,
+    "Alnum": union(_LOWER, _UPPER, _DIGIT),
+    "Punct": _PUNCTUATION,
+    "Graph": ((33, 126),),
+    "Print": ((32, 126),),
+    "Blank": _of(" \t"),
+    "Cntrl": ((0, 31), (127, 127)),
+    "XDigit": union(_DIGIT, ((65, 70), (97, 102))),
+    "Space": _SPACE,
+}
+_CATEGORIES = ("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps",
+               "Pe", "Pi", "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp")  # fmt: skip
+_SIMPLE_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\x07", "e": "\x1b"}
+
+
+@lru_cache(maxsize=64)
+def _category(name: str) -> Ranges:
+    points = [i for i in range(LAST + 1) if unicodedata.category(chr(i)).startswith(name)]
+    return union(tuple((p, p) for p in points))
+
+
+def _fold(ranges: Ranges) -> Ranges:
+    """The set without regard to the case of ASCII letters."""
+    upper = [(max(low, 97) - 32, min(high, 122) - 32) for low, high in ranges if low <= 122 and high >= 97]
+    lower = [(max(low, 65) + 32, min(high, 90) + 32) for low, high in ranges if low <= 90 and high >= 65]
+    return union(ranges, tuple(upper), tuple(lower))
+
+
+@lru_cache(maxsize=512)
+def parse(pattern: str) -> Pattern:
+    """Reads a Java pattern. Raises PatternRefused."""
+    return _Parser(pattern).parse()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.flags: frozenset[str] = frozenset()
+        self.groups = 0
+        self.names: dict[str, int] = {}
+
+    def parse(self) -> Pattern:
+        root = self.choice()
+        if self.at < len(self.text):
+            raise PatternRefused("a closing parenthesis without an opening one")
+        return Pattern(root, self.groups, self.names)
+
+    def peek(self, count: int = 1) -> str:
+        return self.text[self.at : self.at + count]
+
+    def take(self, what: str) -> bool:
+        if self.text.startswith(what, self.at):
+            self.at += len(what)
+            return True
+        return False
+
+    def choice(self) -> Node:
+        flags = self.flags
+        options = [self.sequence()]
+        while self.take("|"):
+            options.append(self.sequence())
+        self.flags = flags
+        return options[0] if len(options) == 1 else Choice(tuple(options))
+
+    def sequence(self) -> Node:
+        parts: list[Node] = []
+        while self.at < len(self.text) and self.peek() not in "|)":
+            if self.take("\\Q"):
+                end = self.text.find("\\E", self.at)
+                quoted = self.text[self.at : end if end >= 0 else len(self.text)]
+                self.at = len(self.text) if end < 0 else end + 2
+                parts += [self.literal(c) for c in quoted[:-1]]
+                if quoted:
+                    parts.append(self.quantified(self.literal(quoted[-1])))
+                continue
+            atom = self.atom()
+            if atom is not None:
+                parts.append(self.quantified(atom))
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def literal(self, char: str) -> Chars:
+        return self.chars(_of(char))
+
+    def chars(self, ranges: Ranges) -> Chars:
+        return Chars(_fold(ranges) if "i" in self.flags else ranges)
+
+    def quantified(self, atom: Node) -> Node:
+        low, high = 1, 1
+        if self.take("*"):
+            low, high = 0, MANY
+        elif self.take("+"):
+            low, high = 1, MANY
+        elif self.take("?"):
+            low, high = 0, 1
+        elif self.peek() == "{":
+            counted = re.compile(r"\{(\d{1,9})(,(\d{1,9})?)?\}").match(self.text, self.at)
+            if counted is None:
+                raise PatternRefused("a brace that is not a quantifier")
+            self.at = counted.end()
+            low = int(counted[1])
+            high = low if counted[2] is None else MANY if counted[3] is None else int(counted[3])
+            if high < low:
+                raise PatternRefused("a quantifier with its bounds in the wrong order")
+        else:
+            return atom
+        mode = "?" if self.take("?") else "+" if self.take("+") else ""
+        if self.peek() and self.peek() in "*+?":
+            raise PatternRefused(f"a second quantifier {self.peek()}")
+        if isinstance(atom, Anchor | Look):
+            raise PatternRefused("a quantifier after a position")
+        return Repeat(atom, low, high, mode)
+
+    def atom(self) -> Node | None:
+        """The next part. None for flags, which only change the parser."""
+        char = self.peek()
+        if char == "(":
+            return self.group()
+        if char == "[":
+            return self.chars_of_class()
+        if char == "\\":
+            return self.escape()
+        if char in "*+?":
+            raise PatternRefused(f"a quantifier {char} with nothing before it")
+        if char == "{":
+            raise PatternRefused("a brace that is not a quantifier")
+        self.at += 1
+        if char == ".":
+            return Chars(((0, LAST),) if "s" in self.flags else complement(LINE_ENDS))
+        if char == "^":
+            return Anchor("line_start" if "m" in self.flags else "start")
+        if char == "$":
+            return Anchor("line_end" if "m" in self.flags else "last_line")
+        return self.literal(char)
+
+    def group(self) -> Node | None:
+        flags = self.flags
+        self.at += 1
+        node: Node
+        if not self.take("?"):
+            self.groups += 1
+            node = self._captured(self.groups)
+        elif self.take(":"):
+            node = Group(self.choice())
+        elif self.take(">"):
+            node = Group(self.choice(), atomic=True)
+        elif self.take("="):
+            node = Look(self.choice(), behind=False, negative=False)
+        elif self.take("!"):
+            node = Look(self.choice(), behind=False, negative=True)
+        elif self.take("<="):
+            node = Look(self.choice(), behind=True, negative=False)
+        elif self.take("<!"):
+            node = Look(self.choice(), behind=True, negative=True)
+        elif self.peek() == "<":
+            named = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)>").match(self.text, self.at)
+            if named is None or named[1] in self.names:
+                raise PatternRefused("a group name that is missing or used twice")
+            self.at = named.end()
+            self.groups += 1
+            self.names[named[1]] = self.groups
+            node = self._captured(self.groups)
+        else:
+            return self.inline_flags(flags)
+        return self.close(node, flags)
+
+    def _captured(self, index: int) -> Node:
+        return Group(self.choice(), index)
+
+    def close(self, node: Node, flags: frozenset[str]) -> Node:
+        if not self.take(")"):
+            raise PatternRefused("a group that is not closed")
+        self.flags = flags
+        return node
+
+    def inline_flags(self, flags: frozenset[str]) -> Node | None:
+        found = re.compile(r"([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])").match(self.text, self.at)
+        if found is None:
+            raise PatternRefused("an unknown construct (?" + self.peek())
+        for flag in (found[1] or "") + (found[2] or ""):
+            if flag not in "ims":
+                raise PatternRefused(f"the flag (?{flag})")
+        self.at = found.end()
+        self.flags = (flags | set(found[1])) - set(found[2] or "")
+        if found[3] == ")":
+            return None
+        return self.close(Group(self.choice()), flags)
+
+    def escape(self) -> Node:
+        char = self.text[self.at + 1 : self.at + 2]
+        if char and char in "123456789":
+            return self.back_reference()
+        if char == "k":
+            named = re.compile(r"\\k<(\w+)>").match(self.text, self.at)
+            if named is None or named[1] not in self.names:
+                raise PatternRefused("a reference to a group that does not exist")
+            self.at = named.end()
+            return self.reference(self.names[named[1]])
+        anchors = {"A": "start", "z": "end", "Z": "last_line", "b": "word", "B": "no_word"}
+        if char in anchors and char:
+            self.at += 2
+            if char == "b" and self.peek() == "{":
+                raise PatternRefused("the boundary \\b{g}")
+            return Anchor(anchors[char])
+        if char == "R":
+            self.at += 2
+            crlf = Sequence((Chars(_of("\r")), Chars(_of("\n"))))
+            return Group(Choice((crlf, Chars(_VERTICAL))))
+        return self.chars(self.escaped_set())
+
+    def back_reference(self) -> Node:
+        self.at += 1
+        number = int(self.peek())
+        self.at += 1
+        # Java takes a further digit only if so many groups are open before it
+        while self.peek().isdigit() and number * 10 + int(self.peek()) <= self.groups:
+            number = number * 10 + int(self.peek())
+            self.at += 1
+        if number > self.groups:
+            raise PatternRefused(f"a reference to group {number}, which does not exist")
+        return self.reference(number)
+
+    def reference(self, number: int) -> Node:
+        if "i" in self.flags:
+            raise PatternRefused("a back reference under (?i)")
+        return BackReference(number)
+
+    def escaped_set(self) -> Ranges:
+        """The set after a backslash, which is the next character."""
+        char = self.text[self.at + 1 : self.at + 2]
+        if not char:
+            raise PatternRefused("a backslash at the end")
+        self.at += 2
+        if char in _SIMPLE_ESCAPES:
+            return _of(_SIMPLE_ESCAPES[char])
+        if char.lower() in _CLASSES and char.isalpha():
+            ranges = _CLASSES[char.lower()]
+            return ranges if char.islower() else complement(ranges)
+        if char in "pP":
+            return self.property(char == "P")
+        if char == "0":
+            octal = re.compile(r"[0-3]?[0-7]{1,2}").match(self.text, self.at)
+            if octal is None:
+                raise PatternRefused("an octal escape without digits")
+            self.at = octal.end()
+            return _of(chr(int(octal[0], 8)))
+        if char in "xu":
+            form = r"\{[0-9a-fA-F]{1,6}\}|[0-9a-fA-F]{2}" if char == "x" else r"[0-9a-fA-F]{4}"
+            digits = re.compile(form).match(self.text, self.at)
+            point = -1 if digits is None else int(digits[0].strip("{}"), 16)
+            if digits is None or point > LAST or 0xD800 <= point <= 0xDFFF:
+                raise PatternRefused(f"an escape \\{char} that is not a character")
+            self.at = digits.end()
+            return ((point, point),)
+        if char == "c" and self.peek() and ord(self.peek()) < 128:
+            self.at += 1
+            return _of(chr(ord(self.text[self.at - 1]) ^ 64))
+        if char.isalnum() and char.isascii():
+            raise PatternRefused(f"the escape \\{char}")
+        return _of(char)
+
+    def property(self, negative: bool) -> Ranges:
+        named = re.compile(r"\{(\w+)\}|(\w)").match(self.text, self.at)
+        name = "" if named is None else named[1] or named[2]
+        if name not in _POSIX:
+            name = name.removeprefix("Is")
+        if named is None or (name not in _POSIX and name not in _CATEGORIES):
+            raise PatternRefused(f"the property \\p{{{name}}}")
+        if "i" in self.flags and name in ("Lower", "Upper", "Lu", "Ll", "Lt"):
+            raise PatternRefused(f"the property \\p{{{name}}} under (?i)")
+        self.at = named.end()
+        ranges = _POSIX[name] if name in _POSIX else _category(name)
+        return complement(ranges) if negative else ranges
+
+    # --- classes in brackets ------------------------------------------------------------------
+
+    def chars_of_class(self) -> Chars:
+        return Chars(self.bracket())
+
+    def bracket(self) -> Ranges:
+        self.at += 1
+        negative = self.take("^")
+        if self.peek() == "]":
+            raise PatternRefused("a class that begins with ]")
+        found = self.items()
+        while self.take("&&"):
+            if self.peek() == "&":
+                raise PatternRefused("an intersection of three &")
+            if self.peek() == "[":
+                other = self.bracket()
+                if self.peek() != "]" and self.peek(2) != "&&":
+                    raise PatternRefused("an intersection with several classes")
+            else:
+                other = self.items(nested=False)
+            found = _both(found, other)
+        if not self.take("]"):
+            raise PatternRefused("a class that is not closed")
+        return complement(found) if negative else found
+
+    def items(self, nested: bool = True) -> Ranges:
+        found: list[Ranges] = []
+        while self.at < len(self.text) and self.peek() != "]" and self.peek(2) != "&&":
+            if self.peek() == "[":
+                if not nested:
+                    raise PatternRefused("an intersection with several classes")
+                found.append(self.bracket())
+            else:
+                found.append(self.item())
+        if not found:
+            raise PatternRefused("an empty part of a class")
+        return union(*found)
+
+    def item(self) -> Ranges:
+        start = self.at
+        low = self.member()
+        single = len(low) == 1 and low[0][0] == low[0][1] and not self.is_class(start)
+        if self.peek() == "-" and single and self.text[self.at + 1 : self.at + 2] not in ("]", "[", ""):
+            self.at += 1
+            end = self.at
+            high = self.member()
+            if self.is_class(end) or len(high) != 1:
+                raise PatternRefused("a range that ends with a class")
+            if high[0][0] < low[0][0]:
+                raise PatternRefused("a range with its ends in the wrong order")
+            low = ((low[0][0], high[0][0]),)
+        return _fold(low) if "i" in self.flags else low
+
+    def is_class(self, start: int) -> bool:
+        """True if the item at `start` is an escape for several characters."""
+        return self.text[start] == "\\" and self.text[start + 1 : start + 2] in "dDwWsShHvVpP"
+
+    def member(self) -> Ranges:
+        char = self.peek()
+        if char == "\\":
+            if self.text[self.at + 1 : self.at + 2] in ("Q", "E", "R", "b", "B", "A", "z", "Z", "k"):
+                raise PatternRefused(f"{self.peek(2)} in a class")
+            return self.escaped_set()
+        if char == "&" and self.peek(2) == "&&":
+            raise PatternRefused("an intersection without a left side")
+        self.at += 1
+        return _of(char)

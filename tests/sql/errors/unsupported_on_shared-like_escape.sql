@@ -1,3 +1,0 @@
--- error: UNSUPPORTED_ON_SHARED
--- at: 1:37
-SELECT id FROM s WHERE k LIKE 'a/%' ESCAPE '/'

@@ -1,0 +1,53 @@
+"""What runs Python code for every row says so, in the list of functions and in EXPLAIN."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.exec.kernels import KERNELS
+from headrace.sql import explain, explain_json
+from headrace.sql.functions import FUNCTIONS, is_slow, names_slow_kernel
+from tests.sql.functions.cases import scalar_cases
+from tests.sql.functions.harness import plan_expressions
+from tests.sql.support import plan
+
+
+def test_every_overload_that_calls_a_slow_kernel_is_marked() -> None:
+    marked = {o.key for overloads in FUNCTIONS.values() for o in overloads if is_slow(o)}
+    quick = {o.key for overloads in FUNCTIONS.values() for o in overloads if o.key not in marked}
+    for case in scalar_cases():
+        if case.key not in quick:
+            continue
+        (planned,) = plan_expressions(case.kinds, [case.text])
+        if not isinstance(planned, HeadraceError):
+            assert not names_slow_kernel(planned[1]), case
+
+
+def test_slow_kernels_are_known_by_name() -> None:
+    slow = next(name for name, kernel in KERNELS.items() if kernel.slow)
+    fast = next(name for name, kernel in KERNELS.items() if not kernel.slow)
+    assert names_slow_kernel(f"length({slow}(c0))")
+    assert not names_slow_kernel(f"length({fast}(c0))")
+
+
+@pytest.mark.parametrize(
+    ("query", "slow"),
+    [
+        ("SELECT soundex(k) AS r FROM s", ["soundex(k)"]),
+        ("SELECT k FROM s WHERE k rlike '(?=a)b' AND upper(k) = 'A'", ["(k rlike '(?=a)b')"]),
+        ("SELECT k FROM s WHERE k rlike 'a|b'", []),
+        ("SELECT sha2(upper(soundex(k)), 512) AS r FROM s", ["sha2(upper(soundex(k)), 512)", "soundex(k)"]),
+        ("SELECT sha2(k, 256) AS r FROM s", []),
+        ("SELECT max(soundex(k)) AS r FROM s GROUP BY window(ts, '1 minute')", ["soundex(k)"]),
+    ],
+)
+def test_explain_lists_the_slow_calls(query: str, slow: list[str]) -> None:
+    planned = plan(query)
+    assert json.loads(explain_json(planned, None))["slow"] == slow
+    lines = [line.strip() for line in explain(planned, None, verbose=False).split("\n")]
+    start = [i for i, line in enumerate(lines) if line.startswith("slow ")]
+    assert len(start) == (1 if slow else 0)
+    assert not slow or lines[start[0] + 1 : start[0] + 1 + len(slow)] == slow
