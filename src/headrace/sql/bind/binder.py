@@ -15,6 +15,7 @@ from headrace.sql.bind.column_names import column_name
 from headrace.sql.bind.expression_binder import ExprBinder
 from headrace.sql.bind.groups import AboveAggregate, replace_aliases
 from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.struct_star import struct_fields
 from headrace.sql.bind.windows import WindowReader
 from headrace.sql.names import Names
 from headrace.sql.parse.syntax import (
@@ -36,7 +37,7 @@ from headrace.sql.parse.syntax import (
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, walk
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, StreamScan, Union
-from headrace.sql.plan.types import Hidden, wider
+from headrace.sql.plan.types import has_hidden, wider
 
 Ctes = dict[str, Plan]
 
@@ -68,7 +69,7 @@ class _Binder:
                     name=field.name,
                 )
             seen.add(field.name.lower())
-            if isinstance(field.type, Hidden):
+            if has_hidden(field.type):
                 raise TypeMismatch(
                     f"the output column '{field.name}' has the type {field.type}, which no sink can store",
                     advice="Cast it, as in CAST(NULL AS STRING).",
@@ -226,9 +227,7 @@ class _SelectBinder:
     def _expand(self, star: Star) -> list[Item | Named]:
         scope = self.scope
         if star.qualifier is not None and (scope.qualifier or "").lower() != star.qualifier.lower():
-            name = Name(star.at, (star.qualifier,))
-            span = self.exprs.span(star.at)
-            raise scope.unknown(name, span)
+            return list(struct_fields(self.exprs, star))
         skipped: set[int] = set()
         for excluded in star.excluded:
             span = self.exprs.span(excluded.at)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from headrace.base.unknown import unknown
 from headrace.errors import AmbiguousColumn, Span, UnknownColumn
-from headrace.model.schema import Schema, Struct
+from headrace.model.schema import Array, Schema, Struct
 from headrace.sql.parse.syntax import Name, TextRange
-from headrace.sql.plan.expr import ColumnRef, Expr, FieldOf
+from headrace.sql.plan.expr import Call, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable
+from headrace.sql.plan.types import function_type
 
 
 class Scope:
@@ -29,9 +30,9 @@ class Scope:
         if len(parts) > 1 and self.qualifier is not None and parts[0].lower() == self.qualifier.lower():
             found = self._one(parts[1], span, name.at)
             if found is not None:
-                return self._fields(found, parts[2:], span, name.at)
+                return self.fields(found, parts[2:], span, name.at)
         found = self._one(parts[0], span, name.at)
-        return None if found is None else self._fields(found, parts[1:], span, name.at)
+        return None if found is None else self.fields(found, parts[1:], span, name.at)
 
     def _one(self, name: str, span: Span, at: TextRange) -> ColumnRef | None:
         indexes = self.places.get(name.lower(), [])
@@ -44,7 +45,8 @@ class Scope:
             )
         return self.column(indexes[0], at) if indexes else None
 
-    def _fields(self, expr: Expr, parts: tuple[str, ...], span: Span, at: TextRange) -> Expr:
+    def fields(self, expr: Expr, parts: tuple[str, ...], span: Span, at: TextRange) -> Expr:
+        """The field of a field ... of a struct expression."""
         for part in parts:
             expr = field_of(expr, part, span, at)
         return expr
@@ -66,7 +68,16 @@ class Scope:
 
 
 def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
-    """Field `name` of a struct expression. Raises UnknownColumn."""
+    """Field `name` of a struct expression, or of all structs in an array. Raises UnknownColumn."""
+    if isinstance(expr.type, Array) and isinstance(expr.type.element, Struct):
+        element = LambdaVariable(expr.type.element, "v_field", "element", at=at)
+        inner = field_of(element, name, span, at)
+        return Call(
+            Array(inner.type),
+            "transform",
+            (expr, Lambda(function_type(inner.type, False), ("v_field",), inner, at=at)),
+            at=at,
+        )
     if not isinstance(expr.type, Struct):
         raise UnknownColumn(
             f"{expr.type} has no field '{name}'",

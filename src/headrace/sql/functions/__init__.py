@@ -22,7 +22,7 @@ ALIASES = {
     "ucase": "upper", "lcase": "lower", "char_length": "length", "character_length": "length", "len": "length",
     "substr": "substring", "ceiling": "ceil", "sign": "signum", "mod": "%", "dateadd": "date_add",
     "date_diff": "datediff", "dayofmonth": "day", "regexp": "rlike", "regexp_like": "rlike", "pow": "power",
-    "cardinality": "size",
+    "cardinality": "size", "reduce": "aggregate",
 }  # fmt: skip
 
 _MODULES = (

@@ -98,6 +98,22 @@ class Subscript(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class LambdaFunction(Node):
+    """`x -> body` or `(x, y) -> body` as an argument."""
+
+    params: tuple[str, ...]
+    body: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Aliased(Node):
+    """`x AS name` as an argument of `struct`."""
+
+    value: Node
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
 class Item(Node):
     """One entry of a select list."""
 

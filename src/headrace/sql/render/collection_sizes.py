@@ -1,0 +1,106 @@
+"""Bounds the size of arrays, maps and structs that functions make: see `headrace.sql.render.sizes`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.errors import UnsupportedOnShared
+from headrace.model.schema import Array
+from headrace.sql.functions.lambda_functions import lists
+from headrace.sql.plan.expr import Call, ColumnRef, Expr, Lambda, Literal, walk
+from headrace.sql.plan.types import Function
+from headrace.sql.render.byte_bounds import Bytes, added, constant, is_variable
+
+if TYPE_CHECKING:
+    from headrace.sql.render.sizes import Sizes
+
+# The result has all values of the arguments.
+_JOINING = frozenset(
+    ["array", "map", "struct", "named_struct", "array_append", "array_prepend", "array_union", "arrays_zip",
+     "map_concat", "map_from_arrays"]
+)  # fmt: skip
+# Functions whose result may be larger than their arguments, whatever the lambda returns.
+GROWING_COLLECTIONS = _JOINING | {"array_insert", "array_repeat", "array_join", "sequence"}
+_NUMBER = 16.0  # bytes of an element of fixed width, about
+
+
+def lambda_grows(expr: Expr) -> bool:
+    """True for a call whose lambda returns values of variable size: it may return the same column for every element."""
+    if not isinstance(expr, Call) or expr.name in ("filter", "exists", "forall", "map_filter"):
+        return False
+    return any(isinstance(a.type, Function) and is_variable(a.type.result) for a in expr.args)
+
+
+def collection_size(sizes: Sizes, expr: Call) -> Bytes | None:
+    """An upper bound of a call that makes a collection, or applies a lambda. None for other calls."""
+    name, args = expr.name, expr.args
+    if name in _JOINING:
+        return added([sizes.size(a) for a in args])
+    if name == "array_repeat":
+        return sizes.multiplied(added([sizes.size(args[0]), constant(_NUMBER)]), args[1])
+    if name == "array_insert":
+        place = args[1]
+        if isinstance(place, Literal):
+            padding = constant(_NUMBER * abs(place.value or 0))
+        else:
+            padding = Bytes(f"(abs({sizes.known(place)}::DOUBLE) * {_NUMBER})", None, 0.0)
+        return added([sizes.size(args[0]), padding, sizes.size(args[2])])
+    if name == "array_join":
+        array, each = sizes.size(args[0]), added([constant(1.0), *(sizes.size(a) for a in args[1:])])
+        if each.columns == {}:
+            return array.times(each.fixed)
+        return Bytes(f"({array.sql} * {each.sql})", None, 0.0)
+    if name == "sequence":
+        return _sequence(sizes, expr)
+    if any(isinstance(a, Lambda) for a in args):
+        return _applied(sizes, expr)
+    return None
+
+
+def _sequence(sizes: Sizes, expr: Call) -> Bytes:
+    start, stop, *step = expr.args
+    if all(isinstance(a, Literal) for a in expr.args):
+        ends = [a.value for a in expr.args if isinstance(a, Literal)]
+        if None in ends:
+            return constant(0.0)
+        return constant((abs(ends[1] - ends[0]) / max(1, abs(ends[2]) if step else 1) + 1) * _NUMBER)
+    width = f"abs({sizes.known(stop)}::DOUBLE - {sizes.known(start)}::DOUBLE)"
+    each = f"greatest(abs({sizes.known(step[0])}::DOUBLE), 1)" if step else "1"
+    return Bytes(f"(coalesce({width} / {each} + 1, 0) * {_NUMBER})", None, 0.0)
+
+
+def _applied(sizes: Sizes, expr: Call) -> Bytes:
+    name, args = expr.name, expr.args
+    base = [sizes.size(a) for a in args if isinstance(a.type, Array) or is_variable(a.type)]
+    if name in ("filter", "map_filter"):
+        return base[0]
+    if not lambda_grows(expr):
+        return added(base).times(8.0) if base else constant(_NUMBER)
+    if name == "aggregate":  # a step that does not grow returns one of these values
+        used = {e for a in args if isinstance(a, Lambda) for e in walk(a.body) if isinstance(e, ColumnRef | Literal)}
+        return added([*base, *(sizes.size(e) for e in sorted(used, key=repr) if is_variable(e.type))])
+    (function,) = (a for a in args if isinstance(a, Lambda))
+    return added([*base, total(sizes, expr, function, sizes.size(function.body))])
+
+
+def total(sizes: Sizes, expr: Call, function: Lambda, bound: Bytes) -> Bytes:
+    """The sum of a bound over the elements that `function` is applied to."""
+    if bound.columns == {}:
+        counted = f"len({lists(expr.name, [sizes.known(a) for a in expr.args if not isinstance(a, Lambda)])})"
+        return Bytes(f"(coalesce({counted}, 0) * {bound.fixed!r}::DOUBLE)", None, 0.0)
+    array = lists(expr.name, [sizes.known(a) for a in expr.args if not isinstance(a, Lambda)])
+    variables = ", ".join(function.params)
+    return Bytes(f"coalesce(list_sum(list_transform({array}, lambda {variables}: ({bound.sql}))), 0)", None, 0.0)
+
+
+def step_total(sizes: Sizes, expr: Call, function: Lambda, bound: Bytes) -> Bytes:
+    """As `total`. Refuses steps of `aggregate` that make longer values of their result, whose size is not known."""
+    if expr.name != "aggregate":
+        return total(sizes, expr, function, bound)
+    if function is expr.args[2] or function.params[0] in bound.sql:
+        raise UnsupportedOnShared(
+            "aggregate with a result that grows cannot run on the shared host",
+            advice="Use array_join, concat or flatten, or make a number of each element.",
+            span=sizes.span(expr.at),
+        )
+    return bound
