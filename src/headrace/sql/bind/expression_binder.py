@@ -82,6 +82,10 @@ _DATE_PARTS = {
 }  # fmt: skip
 _CLOCKS = ("current_timestamp", "now", "current_date", "localtimestamp", "rand", "random", "uuid", "randn")
 
+GENERATORS = frozenset(
+    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack"]
+)
+
 WindowOf = Callable[[Apply], Expr | None]
 
 
@@ -273,6 +277,12 @@ class ExprBinder:
                     f"{node.name}() must match a window in GROUP BY", advice=advice, span=self.span(node.at)
                 )
             return found
+        if name in GENERATORS and not node.operator:
+            self.unsupported(
+                f"the generator {node.name} inside an expression",
+                "Make it a select item of its own, or use LATERAL VIEW.",
+                node.at,
+            )
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
             return bind_aggregate(self, node, aggregate)

@@ -20,7 +20,7 @@ from headrace.sql.plan.expr import (
     Literal,
     walk,
 )
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan, Union
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, StreamScan, Union
 from headrace.sql.plan.physical import show_view, show_window
 from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS
 
@@ -111,6 +111,9 @@ def show_node(plan: Plan) -> str:
         outputs = [_named(o.name, show_expr(o.expr)) for o in plan.outputs[:_MANY]]
         rest = f", ... {len(plan.outputs) - _MANY} more" if len(plan.outputs) > _MANY else ""
         return f"Project {', '.join(outputs)}{rest}"
+    if isinstance(plan, Generate):
+        lists = ", ".join(f"{n.name} := each of {show_expr(n.expr)}" for n in plan.lists)
+        return f"Generate {'outer ' if plan.outer else ''}{lists}"
     if isinstance(plan, AssignWindow):
         return f"AssignWindow {show_window(plan.window)} on {plan.input.schema[plan.time].name}"
     if isinstance(plan, Aggregate):

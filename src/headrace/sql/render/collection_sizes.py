@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import UnsupportedOnShared
 from headrace.model.schema import Array
 from headrace.sql.functions.lambda_functions import lists
-from headrace.sql.plan.expr import Call, ColumnRef, Expr, Lambda, Literal, walk
-from headrace.sql.plan.types import Function
+from headrace.sql.plan.expr import Call, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable, Literal, walk
 from headrace.sql.render.byte_bounds import Bytes, added, constant, is_variable
 
 if TYPE_CHECKING:
@@ -28,7 +27,16 @@ def lambda_grows(expr: Expr) -> bool:
     """True for a call whose lambda returns values of variable size: it may return the same column for every element."""
     if not isinstance(expr, Call) or expr.name in ("filter", "exists", "forall", "map_filter"):
         return False
-    return any(isinstance(a.type, Function) and is_variable(a.type.result) for a in expr.args)
+    return any(isinstance(a, Lambda) and is_variable(a.body.type) and not _selects(a) for a in expr.args)
+
+
+def _selects(function: Lambda) -> bool:
+    """True if a lambda returns a part of its element."""
+    for node in walk(function.body):
+        own = isinstance(node, LambdaVariable) and node.text.partition(".")[0] in function.params
+        if not (own or isinstance(node, FieldOf)):
+            return False
+    return True
 
 
 def collection_size(sizes: Sizes, expr: Call) -> Bytes | None:

@@ -8,6 +8,7 @@ that the expression reads. For replacements in large rows, the matches are count
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from headrace.errors import Span, UnsupportedOnShared, ValueTooLarge
 from headrace.exec.sizing import MAX_VALUE
@@ -84,8 +85,12 @@ def growth_of(
 
 
 def ring0_growth(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
-    """The growth of a shape's Ring 0 part."""
+    """The growth of a shape's Ring 0 part: of what reads the made rows, if there are generators."""
+    growth = _growth_of_rows(shape, span)
+    return replace(growth, in_filter=False) if shape.generators else growth
 
+
+def _growth_of_rows(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
     def names(column: ColumnRef) -> Sequence[str]:
         return (ring0_column(column),)
 
@@ -93,17 +98,17 @@ def ring0_growth(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
         return growth_of(
             outputs=[o.expr for o in shape.outputs],
             others=(),
-            where=shape.filter,
+            where=shape.filter_of_made,
             column=ring0_column,
             names=names,
             span=span,
         )
-    width = len(shape.scan.schema)
+    width = shape.width
     keys = [k.expr for k in shape.aggregate.keys if not any(c >= width for c in columns_of(k.expr))]
     return growth_of(
         outputs=(),
         others=[*keys, *shape.aggregate.calls],
-        where=shape.filter,
+        where=shape.filter_of_made,
         column=ring0_column,
         names=names,
         span=span,
