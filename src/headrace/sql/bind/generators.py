@@ -51,7 +51,7 @@ def _explode(binder: ExprBinder, args: list[Expr], node: Apply) -> Lists:
 def _posexplode(binder: ExprBinder, args: list[Expr], node: Apply) -> Lists:
     lists = _explode(binder, args, node)
     place = LambdaVariable(INT, "CAST(v_place - 1 AS INTEGER)", "place", at=node.at)
-    places = Lambda(function_type(INT, False), ("v_element", "v_place"), place, at=node.at)
+    places = Lambda(function_type(INT), ("v_element", "v_place"), place, at=node.at)
     return [("pos", binder.call("transform", (lists[0][1], places), node.at)), *lists]
 
 

@@ -10,7 +10,6 @@ from headrace.model.schema import BOOLEAN, INT, Array, DataType, Map
 from headrace.sql.parse.syntax import Aliased, Apply, LambdaFunction
 from headrace.sql.plan.expr import Expr, Lambda, LambdaVariable
 from headrace.sql.plan.types import VOID, function_type, has_hidden
-from headrace.sql.render.duckdb import throws
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -107,7 +106,7 @@ def _lambda(binder: ExprBinder, node: LambdaFunction, params: Sequence[Param], c
         binder.lambda_depth = depth
     if has_hidden(body.type):
         binder.mismatch(f"this lambda returns {body.type}", "Cast its result, as in CAST(NULL AS STRING).", node.at)
-    return Lambda(function_type(body.type, throws(body)), variables, body, at=node.at)
+    return Lambda(function_type(body.type), variables, body, at=node.at)
 
 
 def _condition(binder: ExprBinder, found: Lambda, name: str) -> Lambda:

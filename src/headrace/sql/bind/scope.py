@@ -97,7 +97,7 @@ def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
         return Call(
             Array(inner.type),
             "transform",
-            (expr, Lambda(function_type(inner.type, False), ("v_field",), inner, at=at)),
+            (expr, Lambda(function_type(inner.type), ("v_field",), inner, at=at)),
             at=at,
         )
     if not isinstance(expr.type, Struct):

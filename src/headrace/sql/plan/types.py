@@ -51,13 +51,13 @@ class Hidden(DataType):
 
 @dataclass(frozen=True, slots=True)
 class Function(Hidden):
-    """The type of a lambda: what it returns, and whether it may fail on some value."""
+    """The type of a lambda: what it returns, and, where it is rendered, whether it may fail on some value."""
 
     result: DataType
     fails: bool
 
 
-def function_type(result: DataType, fails: bool) -> Function:
+def function_type(result: DataType, fails: bool = False) -> Function:
     """The type of a lambda that returns `result`."""
     return Function("LAMBDA", result, fails)
 
