@@ -134,6 +134,32 @@ _OTHERS: tuple[Given, ...] = (
     ("sequence(SMALLINT, SMALLINT, SMALLINT)", ("SMALLINT", "TINYINT", "SMALLINT"), "sequence(a, b, c)"),
     ("sequence(INT, INT, INT)", ("SMALL INT", "TINYINT", "SMALL INT"), "sequence(a, b, c)"),
     ("sequence(BIGINT, BIGINT, BIGINT)", ("SMALL INT", "TINYINT", "BIGINT"), "sequence(a, b, c)"),
+    ("sequence(DATE, DATE)", ("SMALL INT",), "sequence(DATE '2024-02-01', date_add(DATE '2024-02-01', a))"),
+    *(
+        (f"sequence({k}, {k}, INTERVAL {u})", ("SMALL INT",), f"sequence({x}, {x} + INTERVAL {n}, INTERVAL {step})")
+        for k, x in (
+            ("DATE", "date_add(DATE '2024-03-07', a)"),
+            ("TIMESTAMP", "CAST(date_add(DATE '2024-03-07', a) AS TIMESTAMP)"),
+            ("TIMESTAMP_NTZ", "CAST(date_add(DATE '2024-10-30', a) AS TIMESTAMP_NTZ)"),
+        )
+        for u, n, step in (
+            ("SECOND", "7 DAYS", "2 DAYS"),
+            ("SECOND", "-7 DAYS", "-1 DAYS"),
+            ("SECOND", "7 DAYS", "-1 DAYS"),
+            ("MONTH", "14 MONTHS", "1 MONTH"),
+            ("MONTH", "-14 MONTHS", "-3 MONTHS"),
+        )
+    ),
+    *(
+        ("sequence(TIMESTAMP, TIMESTAMP, INTERVAL SECOND)", ("TIMESTAMP",), f"sequence(a, a + {n}, {step})")
+        for n, step in (
+            ("INTERVAL 5 DAYS", "INTERVAL 1 DAY"),
+            ("INTERVAL 30 HOURS", "INTERVAL 5 HOURS"),
+            ("INTERVAL -60 HOURS", "INTERVAL -11 HOURS"),
+        )
+    ),
+    ("sequence(TIMESTAMP, TIMESTAMP)", ("TIMESTAMP",), "sequence(a, a + INTERVAL 50 HOURS)"),
+    ("sequence(TIMESTAMP_NTZ, TIMESTAMP_NTZ)", ("TIMESTAMP_NTZ",), "sequence(a, a + INTERVAL -50 HOURS)"),
     ("cast(ARRAY -> ARRAY)", ("ARRAY<INT>",), "CAST(a AS ARRAY<STRING>)"),
     ("cast(ARRAY -> ARRAY)", ("ARRAY<STRING>",), "CAST(a AS ARRAY<INT>)"),
     ("cast(ARRAY -> ARRAY)", ("ARRAY<STRING>",), "TRY_CAST(a AS ARRAY<INT>)"),

@@ -6,7 +6,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.errors import WrongArguments
-from headrace.model.schema import BIGINT, INT, STRING, Array, DataType, Field, Map, Struct
+from headrace.model.schema import (
+    BIGINT,
+    DATE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Array,
+    DataType,
+    Field,
+    Map,
+    Struct,
+)
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.array_functions import zipped
 from headrace.sql.parse.syntax import Aliased, Apply, Dot, Name, Node, TextRange
@@ -161,9 +173,16 @@ def _join(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr 
 
 
 def _sequence(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
-    if len(args) not in (2, 3) or not all(a.type in INTEGRAL for a in args):
+    if len(args) not in (2, 3):
         return None
-    return binder.call(name, tuple(binder.common(args, name, node.at)), node.at)
+    if all(a.type in INTEGRAL for a in args):
+        return binder.call(name, tuple(binder.common(args, name, node.at)), node.at)
+    if all(a.type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) for a in args[:2]):
+        return binder.call(name, (*binder.common(args[:2], name, node.at), *args[2:]), node.at)
+    shown = ", ".join(str(a.type) for a in args)
+    binder.mismatch(
+        f"sequence cannot take {shown}", "It takes whole numbers, or two times and an interval literal.", node.at
+    )
 
 
 def _text_to_map(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:

@@ -334,33 +334,4 @@ def _of_texts(args: Sequence[Expr]) -> str | None:
     return None if kind == Array(STRING) else f"{kind}, which is no array of strings"
 
 
-# --- sequences ------------------------------------------------------------------------------------
-
-_BOUNDS = "error('Illegal sequence boundaries')"
-
-
-def _whole_sequence(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    start, stop = args[0], args[1]
-    step = args[2] if len(args) == 3 else f"CASE WHEN {start} <= {stop} THEN 1 ELSE -1 END"
-
-    def body(s: str) -> str:
-        legal = f"({s} > 0 AND {start} <= {stop}) OR ({s} < 0 AND {start} >= {stop}) OR ({s} = 0 AND {start} = {stop})"
-        made = f"CAST(generate_series({start}::BIGINT, {stop}::BIGINT, {s}::BIGINT) AS {result.duckdb})"
-        return (
-            f"CASE WHEN {start} IS NULL OR {stop} IS NULL OR {s} IS NULL THEN NULL WHEN NOT ({legal}) THEN {_BOUNDS} "
-            f"WHEN {s} = 0 THEN [{start}] ELSE {made} END"
-        )
-
-    return body(step) if len(args) == 3 else body(f"({step})")
-
-
-OVERLOADS: tuple[Overload, ...] = (
-    *_elements(),
-    *_makers(),
-    *_sets(),
-    *(
-        Overload("sequence", (kind,) * count, _array_of, _whole_sequence, throws=True)
-        for kind in ("TINYINT", "SMALLINT", "INT", "BIGINT")
-        for count in (2, 3)
-    ),
-)
+OVERLOADS: tuple[Overload, ...] = (*_elements(), *_makers(), *_sets())

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from headrace.errors import UnsupportedOnShared
 from headrace.model.schema import Array
 from headrace.sql.functions.lambda_functions import lists
+from headrace.sql.functions.sequence_functions import SHORTEST, micros_between
 from headrace.sql.plan.expr import Call, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable, Literal, walk
+from headrace.sql.plan.types import INTEGRAL, INTERVAL_MONTHS
 from headrace.sql.render.byte_bounds import Bytes, added, constant, is_variable
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ _JOINING = frozenset(
 )  # fmt: skip
 # Functions whose result may be larger than their arguments, whatever the lambda returns.
 GROWING_COLLECTIONS = _JOINING | {"array_insert", "array_repeat", "array_join", "sequence"}
+_DAY = 86_400_000_000
+_MONTH = 28 * _DAY
 _NUMBER = 16.0  # bytes of an element of fixed width, about
 
 
@@ -67,14 +71,19 @@ def collection_size(sizes: Sizes, expr: Call) -> Bytes | None:
 
 def _sequence(sizes: Sizes, expr: Call) -> Bytes:
     start, stop, *step = expr.args
+    if start.type not in INTEGRAL:
+        each = step[0].value if step and isinstance(step[0], Literal) else _DAY
+        micros = abs(each or 1) * (_MONTH if step and step[0].type == INTERVAL_MONTHS else 1)
+        width = micros_between(sizes.known(start), sizes.known(stop))
+        return Bytes(f"(coalesce({width} / {micros * SHORTEST} + 2, 0) * {_NUMBER})", None, 0.0)
     if all(isinstance(a, Literal) for a in expr.args):
         ends = [a.value for a in expr.args if isinstance(a, Literal)]
         if None in ends:
             return constant(0.0)
         return constant((abs(ends[1] - ends[0]) / max(1, abs(ends[2]) if step else 1) + 1) * _NUMBER)
     width = f"abs({sizes.known(stop)}::DOUBLE - {sizes.known(start)}::DOUBLE)"
-    each = f"greatest(abs({sizes.known(step[0])}::DOUBLE), 1)" if step else "1"
-    return Bytes(f"(coalesce({width} / {each} + 1, 0) * {_NUMBER})", None, 0.0)
+    stride = f"greatest(abs({sizes.known(step[0])}::DOUBLE), 1)" if step else "1"
+    return Bytes(f"(coalesce({width} / {stride} + 1, 0) * {_NUMBER})", None, 0.0)
 
 
 def _applied(sizes: Sizes, expr: Call) -> Bytes:
