@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import BOOLEAN, Array, DataType, Map
-from headrace.sql.functions.map_functions import map_of
 from headrace.sql.functions.nesting import kept, let
 from headrace.sql.functions.overload import Overload, same
 from headrace.sql.plan.types import Function
@@ -73,7 +72,7 @@ def _map_filter(args: Sequence[str], kinds: Sequence[DataType], result: DataType
 
 def _transform_keys(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     keys = f"list_transform({lists('transform_keys', args)}, {args[1]})"
-    return f"CASE WHEN {args[0]} IS NOT NULL THEN {map_of(keys, f'map_values({args[0]})', result)} END"
+    return f"CASE WHEN {args[0]} IS NOT NULL THEN map({keys}, map_values({args[0]})) END"
 
 
 def _transform_values(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:

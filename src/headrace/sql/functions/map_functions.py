@@ -62,7 +62,8 @@ def _keys_of_entries(args: Sequence[Expr]) -> str | None:
 
 
 def map_of(keys: str, values: str, kind: DataType) -> str:
-    """A map of two arrays. DuckDB fails on NULL keys, equal keys and arrays of different lengths, as Spark does."""
+    """A map of two arrays, without -0.0 in the keys. DuckDB fails on NULL keys, equal keys and arrays of different
+    lengths, as Spark does."""
     assert isinstance(kind, Map)
     if kind.key in (FLOAT, DOUBLE):
         keys = mapped(keys, lambda x: without_negative_zero(x, kind.key))
@@ -77,8 +78,8 @@ def _map(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> st
 
 
 def _from_arrays(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    missing = f"{args[0]} IS NULL OR {args[1]} IS NULL"
-    return f"CASE WHEN {missing} THEN NULL ELSE {map_of(args[0], args[1], result)} END"
+    """Spark keeps -0.0 in keys that are given as a whole array."""
+    return f"CASE WHEN {args[0]} IS NULL OR {args[1]} IS NULL THEN NULL ELSE map({args[0]}, {args[1]}) END"
 
 
 def _arrays_result(kinds: Sequence[DataType]) -> DataType | None:
@@ -109,11 +110,9 @@ def _entries_result(kinds: Sequence[DataType]) -> DataType | None:
 
 def _concat(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     missing = " OR ".join(f"{a} IS NULL" for a in args)
-    keys = f"list_concat({', '.join(f'map_keys({a})' for a in args)})" if len(args) > 1 else f"map_keys({args[0]})"
-    values = (
-        f"list_concat({', '.join(f'map_values({a})' for a in args)})" if len(args) > 1 else f"map_values({args[0]})"
-    )
-    return f"CASE WHEN {missing} THEN NULL ELSE map({keys}, {values}) END"
+    keys, values = (", ".join(f"{part}({a})" for a in args) for part in ("map_keys", "map_values"))
+    made = map_of(f"list_concat({keys}, [])", f"list_concat({values}, [])", result)
+    return f"CASE WHEN {missing} THEN NULL ELSE {made} END"
 
 
 def _contains_key(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.errors import UnsupportedOnShared
@@ -97,23 +98,28 @@ def _applied(sizes: Sizes, expr: Call) -> Bytes:
         used = {e for a in args if isinstance(a, Lambda) for e in walk(a.body) if isinstance(e, ColumnRef | Literal)}
         return added([*base, *(sizes.size(e) for e in sorted(used, key=repr) if is_variable(e.type))])
     (function,) = (a for a in args if isinstance(a, Lambda))
-    return added([*base, total(sizes, expr, function, sizes.size(function.body))])
+    inner, combined = applied(sizes, expr, function)
+    return added([*base, combined(inner.size(function.body))])
 
 
-def total(sizes: Sizes, expr: Call, function: Lambda, bound: Bytes) -> Bytes:
-    """The sum of a bound over the elements that `function` is applied to."""
-    if bound.columns == {}:
-        counted = f"len({lists(expr.name, [sizes.known(a) for a in expr.args if not isinstance(a, Lambda)])})"
-        return Bytes(f"(coalesce({counted}, 0) * {bound.fixed!r}::DOUBLE)", None, 0.0)
-    array = lists(expr.name, [sizes.known(a) for a in expr.args if not isinstance(a, Lambda)])
-    variables = ", ".join(function.params)
-    return Bytes(f"coalesce(list_sum(list_transform({array}, lambda {variables}: ({bound.sql}))), 0)", None, 0.0)
+def applied(sizes: Sizes, expr: Call, function: Lambda) -> tuple[Sizes, Callable[[Bytes], Bytes]]:
+    """The sizes inside a lambda, and how a bound there becomes one of all elements: their sum. If the collection itself
+    may be large it is not computed: it has no more elements than bytes, and no element has more bytes than it."""
+    if expr.name == "aggregate":
+        return sizes.inside({}), lambda bound: _not_the_result(sizes, expr, function, bound)
+    collections = [a for a in expr.args if not isinstance(a, Lambda)]
+    if any(sizes.opaque(a) for a in collections):
+        whole = added([constant(1.0), *(sizes.size(a) for a in collections)])
+        inner = sizes.inside(dict.fromkeys(function.params, whole))
+        return inner, lambda bound: Bytes(f"({whole.sql} * {bound.sql})", None, 0.0)
+    array, variables = lists(expr.name, [sizes.known(a) for a in collections]), ", ".join(function.params)
+    return sizes.inside({}), lambda bound: Bytes(
+        f"coalesce(list_sum(list_transform({array}, lambda {variables}: ({bound.sql}))), 0)", None, 0.0
+    )
 
 
-def step_total(sizes: Sizes, expr: Call, function: Lambda, bound: Bytes) -> Bytes:
-    """As `total`. Refuses steps of `aggregate` that make longer values of their result, whose size is not known."""
-    if expr.name != "aggregate":
-        return total(sizes, expr, function, bound)
+def _not_the_result(sizes: Sizes, expr: Call, function: Lambda, bound: Bytes) -> Bytes:
+    """Refuses steps of `aggregate` that make longer values of their result, whose size is not known."""
     if function is expr.args[2] or function.params[0] in bound.sql:
         raise UnsupportedOnShared(
             "aggregate with a result that grows cannot run on the shared host",

@@ -7,7 +7,8 @@ that the expression reads. For replacements in large rows, the matches are count
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.errors import Span, UnsupportedOnShared, ValueTooLarge
@@ -35,9 +36,9 @@ from headrace.sql.plan.shape import Shape
 from headrace.sql.render.byte_bounds import SHORT, Bytes, added, constant, is_variable
 from headrace.sql.render.collection_sizes import (
     GROWING_COLLECTIONS,
+    applied,
     collection_size,
     lambda_grows,
-    step_total,
 )
 from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column, text_literal
 
@@ -129,9 +130,14 @@ class Sizes:
     """Bounds of the expressions of one program. `values` are the growing ones, with the user's text."""
 
     def __init__(
-        self, column: ColumnText, names: Callable[[ColumnRef], Sequence[str]], span: Callable[[TextRange], Span]
+        self,
+        column: ColumnText,
+        names: Callable[[ColumnRef], Sequence[str]],
+        span: Callable[[TextRange], Span],
+        variables: Mapping[str, Bytes] | None = None,
     ) -> None:
         self.column, self.names, self.span = column, names, span
+        self.variables = dict(variables or {})
         self.values: list[tuple[str, Bytes]] = []
         self.largest: TextRange = (0, 0)
 
@@ -141,7 +147,7 @@ class Sizes:
         if isinstance(expr, CaseWhen):
             for condition, value in expr.branches:
                 self.collect(condition, guard)
-                if not grows(condition):  # DuckDB evaluates a branch only on the rows that reach it
+                if not self.opaque(condition):  # DuckDB evaluates a branch only on the rows that reach it
                     text = render(condition, self.column)
                     self.collect(value, _both(guard, f"({text})"))
                     guard = _both(guard, f"({text}) IS DISTINCT FROM TRUE")
@@ -154,7 +160,7 @@ class Sizes:
             left, right = expr.args
             self.collect(left, guard)
             # `render` writes a CASE when the right side may fail. Functions with a count from the row may fail.
-            if not grows(left) and grows(right):
+            if not self.opaque(left) and grows(right):
                 decided = "FALSE" if expr.name == "and" else "TRUE"
                 guard = _both(guard, f"({render(left, self.column)}) IS DISTINCT FROM {decided}")
             self.collect(right, guard)
@@ -171,7 +177,7 @@ class Sizes:
         children = expr.args if isinstance(expr, AggCall) and expr.where is not None else expr.children
         if isinstance(expr, AggCall) and expr.where is not None:
             self.collect(expr.where, guard)
-            if not grows(expr.where):
+            if not self.opaque(expr.where):
                 guard = _both(guard, f"({render(expr.where, self.column)})")
         for child in children:
             self.collect(child, guard)
@@ -182,17 +188,25 @@ class Sizes:
             if not isinstance(arg, Lambda):
                 self.collect(arg, guard)
             elif grows(arg.body):
-                inner = Sizes(self.column, self.names, self.span)
+                inner, combined = applied(self, expr, arg)
                 inner.collect(arg.body, "")
                 for text, bound in inner.values:
-                    summed = step_total(self, expr, arg, bound)
-                    self.values.append(
-                        (text, Bytes(f"CASE WHEN {guard} THEN {summed.sql} ELSE 0 END", None, 0.0) if guard else summed)
-                    )
+                    summed = combined(bound).sql
+                    guarded = f"CASE WHEN {guard} THEN {summed} ELSE 0 END" if guard else summed
+                    self.values.append((text, Bytes(guarded, None)))
+
+    def inside(self, variables: Mapping[str, Bytes]) -> Sizes:
+        """For the body of a lambda. `variables` are bounds of its variables, if they cannot be read."""
+        return Sizes(self.column, self.names, self.span, {**self.variables, **variables})
+
+    def opaque(self, expr: Expr) -> bool:
+        """True if the SQL of a bound cannot contain `expr`: it may be large, or reads a variable with a bound."""
+        read = (e.text for e in walk(expr) if isinstance(e, LambdaVariable)) if self.variables else ()
+        return any(_variable(text) in self.variables for text in read) or grows(expr)
 
     def known(self, expr: Expr) -> str:
         """The SQL of an argument that decides how large a result is. It must not be large itself."""
-        if grows(expr):
+        if self.opaque(expr):
             raise UnsupportedOnShared(
                 "a size that is computed from a value of unknown size cannot run on the shared host",
                 advice="Use a column or a constant here.",
@@ -227,6 +241,8 @@ class Sizes:
             return constant(float(_length(expr)))
         if isinstance(expr, ColumnRef):
             return self._column(expr)
+        if isinstance(expr, LambdaVariable) and _variable(expr.text) in self.variables:
+            return self.variables[_variable(expr.text)]
         if isinstance(expr, LambdaVariable):
             return Bytes(_text_bytes(expr.text, expr.type), None, 0.0)
         if isinstance(expr, CaseWhen):
@@ -244,7 +260,7 @@ class Sizes:
         values = [v for _, v in expr.branches] + ([] if expr.otherwise is None else [expr.otherwise])
         sizes = [self.size(v) for v in values]
         total = added(sizes)
-        if any(grows(c) for c, _ in expr.branches):
+        if any(self.opaque(c) for c, _ in expr.branches):
             return Bytes(_greatest(sizes), total.columns, total.fixed)
         branches = "".join(
             f" WHEN {render(condition, self.column)} THEN {size.sql}"
@@ -288,7 +304,7 @@ class Sizes:
     def multiplied(self, size: Bytes, count: Expr) -> Bytes:
         if isinstance(count, Literal):
             return size.times(float(max(0, count.value or 0)))
-        if grows(count):
+        if self.opaque(count):
             raise UnsupportedOnShared(
                 "a count that is computed from a value of unknown size cannot run on the shared host",
                 advice="Use a count that is a column or a constant.",
@@ -307,7 +323,7 @@ class Sizes:
             bound = size.times(max(1.0, _length(new) / max(1, removed)))
         else:
             bound = Bytes(f"({size.sql} * greatest(1, {inserted.sql} / {max(1, removed)}))", None, 0.0)
-        if any(grows(a) for a in expr.args):
+        if any(self.opaque(a) for a in expr.args):
             return bound
         x, a = render(text, self.column), render(old, self.column)
         found = f"((strlen({x}) - strlen(replace({x}, {a}, ''))) / greatest(1, strlen({a})))"
@@ -319,7 +335,7 @@ class Sizes:
         if inserted <= 1:  # a match has at least one byte
             return size
         bound = size.times(float(inserted))
-        if grows(text):
+        if self.opaque(text):
             return bound
         x, p = render(text, self.column), re2_literal(render(pattern, self.column))
         left = f"strlen(regexp_replace({x}, {p}, {text_literal('')}, 'g'))"
@@ -331,6 +347,11 @@ def _counted(bound: Bytes, exact: str) -> Bytes:
     """`bound` for small rows, else the exact size, which takes longer to compute."""
     sql = f"(CASE WHEN {bound.sql} <= {WORTH_COUNTING} THEN {bound.sql} ELSE {exact} END)"
     return Bytes(sql, bound.columns, bound.fixed)
+
+
+def _variable(text: str) -> str:
+    """The variable that the SQL of a lambda's parameter reads: `v_0_0` in `v_0_0.key`."""
+    return re.findall(r"\bv_\w+", text)[0]
 
 
 def _text_bytes(text: str, kind: DataType) -> str:
