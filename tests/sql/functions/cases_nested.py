@@ -58,6 +58,11 @@ _OTHERS: tuple[Given, ...] = (
     ("array(ANY...)", ("DATE", "TIMESTAMP"), "array(a, b)"),
     ("array(ANY...)", ("STRING", "STRING"), "array(a, b)"),
     ("array(ANY...)", ("ARRAY<INT>", "ARRAY<BIGINT>"), "array(a, b)"),
+    # more elements than are compared in pairs
+    ("array_distinct(ARRAY)", ("ARRAY<INT>",), "array_distinct(concat(sequence(1, 70), a, array(NULL, 5), a))"),
+    ("array_union(ARRAY, ARRAY)", ("ARRAY<DOUBLE>",) * 2, "array_union(concat(a, array_repeat(-0D, 70)), b)"),
+    ("array_intersect(ARRAY, ARRAY)", ("ARRAY<INT>",) * 2, "array_intersect(concat(a, array_repeat(3, 70)), b)"),
+    ("array_except(ARRAY, ARRAY)", ("ARRAY<INT>",) * 2, "array_except(concat(sequence(-40, 40), a), b)"),
     ("array_append(ARRAY, ANY)", ("ARRAY<INT>", "BIGINT"), "array_append(a, b)"),
     ("array_append(ARRAY, ANY)", ("ARRAY<INT>",), "array_append(a, NULL)"),
     ("array_contains(ARRAY, ANY)", ("ARRAY<INT>", "DOUBLE"), "array_contains(a, b)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.model.schema import BIGINT, BOOLEAN, INT, STRING, Array, DataType, Field
+from headrace.model.schema import BIGINT, BOOLEAN, DOUBLE, FLOAT, INT, STRING, Array, DataType, Field
 from headrace.model.schema import Struct as StructType
 from headrace.sql.functions.nesting import (
     first_problem,
@@ -78,31 +78,45 @@ def _extreme(descending: bool) -> Overload:
 # --- sets -----------------------------------------------------------------------------------------
 
 
+# Up to this many elements every pair is compared. For eight elements that is two to four times as fast as sorting.
+_FEW = 64
+
+
 def _set(array: str, other: str | None, kind: DataType, common: bool = False) -> str:
     """The distinct elements of `array`, in the order of their first occurrence: those that are also in `other`
-    (`common`), or those that are not. All elements are sorted together, so the time does not grow with the square."""
+    (`common`), or those that are not."""
     assert isinstance(kind, Array)
     inner = kind.element
+    if inner in (FLOAT, DOUBLE):
+        array = mapped(array, lambda x: without_negative_zero(x, inner))
+
+    def chosen(a: str, b: str | None) -> str:
+        member = "" if b is None else f" AND list_position({b}, x_1) IS {'NOT ' if common else ''}NULL"
+        compared = f"list_filter({a}, lambda x_1, x_2: list_position({a}, x_1) = x_2{member})"
+        count = f"len({a})" if b is None else f"len({a}) + len({b})"
+        return f"CASE WHEN {count} <= {_FEW} THEN {compared} ELSE {_set_by_sorting(a, b, common)} END"
+
+    if other is None:
+        return let(array, lambda a: chosen(a, None))
+    return let(array, lambda a: let(other, lambda b: chosen(a, b)))
+
+
+def _set_by_sorting(array: str, other: str | None, common: bool) -> str:
+    """As `_set`. All elements are sorted together, so the time does not grow with the square of their number."""
 
     def tagged(text: str, tag: int) -> str:
-        x, i = "x_1", "x_2"
-        value = without_negative_zero(x, inner)
-        return f"list_transform({text}, lambda {x}, {i}: struct_pack(v := {value}, t := {tag}, i := {i}))"
+        return f"list_transform({text}, lambda x_1, x_2: struct_pack(v := x_1, t := {tag}, i := x_2))"
 
     both = tagged(array, 1) if other is None else f"list_concat({tagged(other, 0)}, {tagged(array, 1)})"
-
-    def chosen(all_of: str) -> str:
-        x, i = "x_3", "x_4"
-        before = f"{all_of}[{i} - 1]"
-        if common:
-            wanted = f"{x}.t = 1 AND {i} > 1 AND {before}.t = 0 AND {before}.v IS NOT DISTINCT FROM {x}.v"
-        else:
-            wanted = f"{x}.t = 1 AND ({i} = 1 OR {before}.v IS DISTINCT FROM {x}.v)"
-        found = f"list_filter({all_of}, lambda {x}, {i}: {wanted})"
-        placed = f"list_transform({found}, lambda {x}: struct_pack(i := {x}.i, v := {x}.v))"
-        return f"list_transform(list_sort({placed}), lambda {x}: {x}.v)"
-
-    return f"list_transform([list_sort({both})], lambda x_5: {chosen('x_5')})[1]"
+    before = "x_5[x_4 - 1]"
+    if common:
+        wanted = f"x_3.t = 1 AND x_4 > 1 AND {before}.t = 0 AND {before}.v IS NOT DISTINCT FROM x_3.v"
+    else:
+        wanted = f"x_3.t = 1 AND (x_4 = 1 OR {before}.v IS DISTINCT FROM x_3.v)"
+    found = f"list_filter(x_5, lambda x_3, x_4: {wanted})"
+    placed = f"list_transform({found}, lambda x_3: struct_pack(i := x_3.i, v := x_3.v))"
+    values = f"list_transform(list_sort({placed}), lambda x_3: x_3.v)"
+    return f"list_transform([list_sort({both})], lambda x_5: {values})[1]"
 
 
 def _any_null(args: Sequence[str], value: str) -> str:

@@ -351,7 +351,9 @@ def _counted(bound: Bytes, exact: str) -> Bytes:
 
 def _variable(text: str) -> str:
     """The variable that the SQL of a lambda's parameter reads: `v_0_0` in `v_0_0.key`."""
-    return re.findall(r"\bv_\w+", text)[0]
+    found = re.search(r"\bv_\w+", text)
+    assert found is not None
+    return found[0]
 
 
 def _text_bytes(text: str, kind: DataType) -> str:
