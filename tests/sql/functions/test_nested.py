@@ -47,6 +47,8 @@ def test_a_map_with_a_null_or_equal_key_fails(text: str) -> None:
         ("exists(array(a, 0), x -> 10 DIV x = 10)", True),
         ("forall(array(a, 0), x -> 10 DIV x = 3)", False),
         ("exists(array(0, a), x -> 10 DIV x = 10)", FAILED),
+        ("aggregate(array(a, 5), 0, (s, x) -> s + size(array(x, a)))", 4),
+        ("aggregate(array(a, 5), 0, (s, x) -> s + x, s -> concat('is ', s))", "is 6"),
     ],
 )
 def test_a_lambda_that_may_fail_runs_only_on_the_elements_that_spark_reaches(text: str, expected: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import UnsupportedOnShared
@@ -106,7 +107,7 @@ def applied(sizes: Sizes, expr: Call, function: Lambda) -> tuple[Sizes, Callable
     """The sizes inside a lambda, and how a bound there becomes one of all elements: their sum. If the collection itself
     may be large it is not computed: it has no more elements than bytes, and no element has more bytes than it."""
     if expr.name == "aggregate":
-        return sizes.inside({}), lambda bound: _not_the_result(sizes, expr, function, bound)
+        return _stepwise(sizes, expr, function)
     collections = [a for a in expr.args if not isinstance(a, Lambda)]
     if any(sizes.opaque(a) for a in collections):
         whole = added([constant(1.0), *(sizes.size(a) for a in collections)])
@@ -118,12 +119,22 @@ def applied(sizes: Sizes, expr: Call, function: Lambda) -> tuple[Sizes, Callable
     )
 
 
-def _not_the_result(sizes: Sizes, expr: Call, function: Lambda, bound: Bytes) -> Bytes:
-    """Refuses steps of `aggregate` that make longer values of their result, whose size is not known."""
-    if function is expr.args[2] or function.params[0] in bound.sql:
-        raise UnsupportedOnShared(
-            "aggregate with a result that grows cannot run on the shared host",
-            advice="Use array_join, concat or flatten, or make a number of each element.",
-            span=sizes.span(expr.at),
-        )
-    return bound
+def _stepwise(sizes: Sizes, expr: Call, function: Lambda) -> tuple[Sizes, Callable[[Bytes], Bytes]]:
+    """As `applied`, for `aggregate`. Refuses bounds that depend on its result, whose size is not known."""
+    array, start, merge = expr.args[:3]
+    result, *element = function.params
+    steps = None
+    if function is merge:
+        of_element = replace(function, params=tuple(element))
+        steps = applied(sizes, Call(array.type, "transform", (array, of_element)), of_element)
+
+    def combined(bound: Bytes) -> Bytes:
+        if result in bound.sql or (steps is not None and is_variable(start.type)):
+            raise UnsupportedOnShared(
+                "aggregate with a result that grows cannot run on the shared host",
+                advice="Use array_join, concat or flatten, or make a number of each element.",
+                span=sizes.span(expr.at),
+            )
+        return bound if steps is None else steps[1](bound)
+
+    return sizes.inside({}) if steps is None else steps[0], combined
