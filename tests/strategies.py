@@ -10,6 +10,7 @@ from hypothesis.strategies import SearchStrategy
 from headrace.model.program import (
     Condition,
     Expression,
+    Generator,
     Growth,
     LateRows,
     Meaning,
@@ -84,6 +85,7 @@ growths = st.builds(
     Growth, _few(sized_values), texts, st.none() | st.dictionaries(texts, finite, max_size=3), finite, st.booleans()
 )
 conditions = st.builds(Condition, texts, _few(st.integers(0, 50)))
+generators = st.builds(Generator, _few(expressions), _few(texts), st.booleans(), st.none() | texts, growths)
 ring0_programs = st.builds(
     Ring0Program,
     st.none() | texts,
@@ -93,6 +95,8 @@ ring0_programs = st.builds(
     _few(partials),
     _few(st.integers(0, 50)),
     _few(conditions),
+    _few(generators),
+    st.none() | texts,
     growths,
 )
 ring1_programs = st.builds(

@@ -14,6 +14,7 @@ from headrace.model.codec import dump, load
 from headrace.model.program import (
     Condition,
     Expression,
+    Generator,
     Growth,
     LateRows,
     Meaning,
@@ -39,6 +40,7 @@ _EVERY_KIND = {
     Partial: strategies.partials,
     SizedValue: strategies.sized_values,
     Growth: strategies.growths,
+    Generator: strategies.generators,
     Window: strategies.windows,
     Ring0Program: strategies.ring0_programs,
     Ring1Program: strategies.ring1_programs,

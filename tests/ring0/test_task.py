@@ -18,7 +18,8 @@ from headrace.model.codec import load
 from headrace.model.program import Meaning, PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
 from headrace.model.status import Traffic
-from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.state.catalog import Catalog
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
 
 TUMBLE = Window("tumble", 10 * SECOND, 10 * SECOND)
@@ -239,8 +240,7 @@ def test_rows_too_far_ahead_of_the_clock_do_not_move_the_watermark_and_are_count
 
 
 def test_the_current_timestamp_is_the_clock_of_the_epoch() -> None:
-    names = ScriptNames()
-    names.add_stream(stream())
+    names = Catalog().with_stream(stream())
     (statement,) = parse_script(
         "SELECT word, now() AS t, current_date AS d, localtimestamp() AS l FROM s WHERE now() > ts"
     )

@@ -11,17 +11,19 @@ import functools
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.kernels import install
 from headrace.model.program import Meaning, PipelineProgram, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Schema
 from headrace.sql.functions.aggregate_functions import PartialState, SplitAggregate, find_aggregate
 from headrace.sql.plan.expr import AggCall, ColumnRef
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, StreamScan
 from headrace.sql.render.duckdb import render
 
 Row = tuple[Any, ...]
@@ -64,6 +66,8 @@ def _sql(plan: Plan) -> str:
         return f"SELECT {outputs}{time} FROM ({_sql(plan.input)})"
     if isinstance(plan, AssignWindow):
         return _assigned(plan)
+    if isinstance(plan, Generate):
+        return _generated(plan)
     assert isinstance(plan, Aggregate)
     return _aggregate(plan)
 
@@ -85,6 +89,16 @@ def _assigned(plan: AssignWindow) -> str:
     if plan.window.kind == "session":
         raise NotImplementedError("sessions depend on the group")
     return f"SELECT {kept}, _t, {added} FROM ({windowed(inner, plan.window)})"
+
+
+def _generated(plan: Generate) -> str:
+    """By a join with the numbers of the elements, not by the runtime's way."""
+    lists = [render(n.expr, _column) for n in plan.lists]
+    count = f"greatest(coalesce(len({lists[0]}), 0), {1 if plan.outer else 0})"
+    elements = ", ".join(f"({text})[place + 1] AS o{plan.width + i}" for i, text in enumerate(lists))
+    numbered = f"SELECT *, unnest(range({count})) AS place FROM ({_sql(plan.input)})"
+    kept = ", ".join(f"o{i}" for i in range(plan.width))
+    return f"SELECT {kept + ', ' if kept else ''}_t, {elements} FROM ({numbered})"
 
 
 def _aggregate(plan: Aggregate) -> str:
@@ -148,6 +162,9 @@ def _floor(offset: int, length: int) -> str:
 def run_program(program: PipelineProgram, rows: pa.Table, chance: random.Random | None = None) -> list[Row]:
     """The rows of a program over the stream's rows, cut at random when `chance` is given."""
     connection = connect(program.meaning)
+    if program.ring0.generators:
+        made = [m for piece in _cut(rows, chance) for m in made_rows(program.ring0, program.meaning, piece)]
+        return run_program(replace(program, ring0=over_made_rows(program.ring0)), pa.concat_tables(made), chance)
     connection.register("rows", rows)
     where = f" WHERE {program.ring0.filter}" if program.ring0.filter else ""
     if program.ring1 is None:

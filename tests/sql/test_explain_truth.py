@@ -34,6 +34,8 @@ STREAM = (
 QUERIES = {
     "rows": ("out", "SELECT id, k FROM s"),
     "filtered_rows": ("out", "SELECT id FROM s WHERE id > 3"),
+    "made_rows": ("out", "SELECT id, explode(array(id, 0)) AS e FROM s"),
+    "made_groups": ("out", "SELECT e, count(*) AS n FROM s LATERAL VIEW explode(array(id, 0)) t AS e GROUP BY e"),
     "two_sinks": ("out, copy", "SELECT id FROM s WHERE id > 3"),
     "global": ("out", "SELECT count(*) AS n FROM s"),
     "groups": ("out", "SELECT k, count(*) AS n FROM s GROUP BY k"),
@@ -83,6 +85,7 @@ class Observed:
 EVIDENCE: dict[str, Callable[[Observed], bool]] = {
     "PhysicalSharedStream": lambda run: run.decoded == ROWS,
     "PhysicalFilter": lambda run: run.kept < run.decoded,
+    "PhysicalGenerate": lambda run: run.kept > run.decoded,
     "PhysicalProject": lambda run: bool(run.staged(run.from_tasks)),
     "PhysicalPartialAggregate": lambda run: bool(run.to_lanes(MessageKind.EVENTS)),
     "PhysicalBridge": lambda run: bool(run.to_lanes(MessageKind.WATERMARK) and run.to_lanes(MessageKind.BARRIER)),

@@ -45,7 +45,7 @@ def _stages(query: str, rule: str) -> tuple[Plan | Physical, Plan | Physical, Pl
         logical = after
     found = [names().sink(s) for s in statement.sinks] if isinstance(statement, CreatePipeline) else []
     sinks = tuple(s for s in found if s is not None)
-    physical: Physical = lower(shared_shape(logical, ctx.span), sinks, statement)
+    physical: Physical = lower(shared_shape(logical, ctx.span), sinks, statement, ctx.span)
     for turn in PHYSICAL_RULES:
         changed = turn(physical, ctx)
         if turn.__name__ == rule:

@@ -120,8 +120,26 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
+class Generator:
+    """Makes rows: one for each element of the lists `columns`, which have the same length in every row.
+
+    `filter` drops rows before. `kept` are the columns that the made rows keep of their row. The new columns have the
+    names of `columns`, and the type of the elements. With `outer`, a row without elements makes one row of NULLs.
+    """
+
+    columns: tuple[Expression, ...]
+    kept: tuple[str, ...]
+    outer: bool = False
+    filter: str | None = None
+    growth: Growth = field(default_factory=Growth, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Ring0Program:
     """The stateless part: filter, then either `outputs` (no aggregate) or keys, window and partials.
+
+    With `generators`, `filter` drops rows of the stream, and the generators make rows of the others, one after the
+    other. All that follows reads the made rows: first `made_filter`, which drops some of them.
 
     `filter_columns` are the columns that the filter reads, by full-schema index: they are decoded first. `conditions`
     are the operands of its AND. A row with a bad value is filtered by the conditions that do not read that value.
@@ -134,6 +152,8 @@ class Ring0Program:
     partials: tuple[Partial, ...] = ()
     filter_columns: tuple[int, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    generators: tuple[Generator, ...] = ()
+    made_filter: str | None = None
     # Not compared: it follows from the other fields, except for the spelling of the user's expressions.
     growth: Growth = field(default_factory=Growth, compare=False)
 
@@ -178,12 +198,12 @@ class PipelineProgram:
         """The key of the family: pipelines of one stream with equal keys can share one aggregation pass in Ring 0.
 
         None for a pipeline that never shares a pass. Session windows never do: the filter decides which rows form a
-        session.
+        session. Neither do pipelines with generators: they aggregate the rows that they make.
         """
         window = self.ring0.window
         if self.ring1 is None or (window is not None and window.kind == "session"):
             return None
-        if not all(p.filtered for p in self.ring0.partials):
+        if self.ring0.generators or not all(p.filtered for p in self.ring0.partials):
             return None
         return self.meaning, window, tuple(f"{k.sql} AS {k.type}" for k in self.ring0.keys)
 

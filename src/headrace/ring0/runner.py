@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from headrace.bridge.buckets import buckets
 from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
+from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.sizing import in_pieces, require_memory
-from headrace.model.program import PipelineDef, SinkDef
+from headrace.model.program import PipelineDef, Ring0Program, SinkDef
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import stage
@@ -49,31 +50,52 @@ class Runner:
         began = time.perf_counter()
         program = self.pipeline.program
         ring0 = using(program.ring0, known)
-        for piece in in_pieces(program.ring0.growth, program.meaning, "rows", rows):
+        if ring0.generators:
+            late = 0
+            for made in made_rows(ring0, program.meaning, rows):
+                late += self._run(over_made_rows(ring0), made)
+            self._write_late(late, ring0, rows)
+        else:
+            self._write_late(self._run(ring0, rows), ring0, rows)
+        self.seconds += time.perf_counter() - began
+
+    def _run(self, ring0: Ring0Program, rows: pa.Table) -> int:
+        """Run a program without generators, in pieces that fit into memory. Returns how many rows are late."""
+        program, late = self.pipeline.program, 0
+        for piece in in_pieces(ring0.growth, program.meaning, "rows", rows):
             if program.ring1 is None:
-                table = project_rows(ring0.outputs, ring0.filter, program.meaning, piece)
-                self._keep(table)
+                self._keep(project_rows(ring0.outputs, ring0.filter, program.meaning, piece))
                 if self._bytes >= STAGE_BYTES:
                     self._stage()
             else:
-                self.take(aggregate_rows(ring0, program.meaning, piece, self.watermark), piece)
-        self.seconds += time.perf_counter() - began
+                late += self._fold(aggregate_rows(ring0, program.meaning, piece, self.watermark))
+        return late
 
     def take(self, folded: Aggregated, rows: pa.Table) -> None:
         """Keep the partial aggregates of one batch, and write its late rows to the sink for them."""
+        self._write_late(self._fold(folded), self.pipeline.program.ring0, rows)
+
+    def _fold(self, folded: Aggregated) -> int:
+        """Keep the partial aggregates of one batch. Returns how many rows are late."""
         self.late += folded.late
         self._keep(folded.partials)
         if self._bytes > self._limit:
             self._merge()
-        late, program = self.pipeline.late, self.pipeline.program
-        if folded.late and late is not None and self.watermark is not None:
-            table = late_rows(late.outputs, program.ring0, program.meaning, rows, watermark=self.watermark)
+        return folded.late
+
+    def _write_late(self, count: int, ring0: Ring0Program, rows: pa.Table) -> None:
+        """Write the late rows of the stream to the sink for them, if there are any."""
+        late = self.pipeline.late
+        if count and late is not None and self.watermark is not None:
+            table = late_rows(late.outputs, ring0, self.pipeline.program.meaning, rows, watermark=self.watermark)
             self._write(late.sink, table)
 
     def end_of_input(self, nothing: pa.Table) -> None:
         """Add the row of a global aggregate over no input, as Spark has it. `nothing` is an empty batch."""
         program = self.pipeline.program
         if program.ring1 is not None and program.ring0.window is None and not program.ring0.keys:
+            if program.ring0.generators:
+                (nothing,) = made_rows(program.ring0, program.meaning, nothing)
             self._keep(aggregate_nothing(program.ring0, program.meaning, nothing))
 
     def finish(self) -> list[tuple[int, pa.Table]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.errors import BadEmit, InternalError
+from collections.abc import Callable
+from dataclasses import replace
+
+from headrace.errors import BadEmit, InternalError, Span
 from headrace.model.program import (
     Condition,
     Emit,
     Expression,
+    Generator,
     Meaning,
     PipelineProgram,
     Ring0Program,
@@ -16,12 +20,14 @@ from headrace.model.program import (
 from headrace.model.schema import Field, Schema, View
 from headrace.sinks import SINKS
 from headrace.sql.parse.statements import CreatePipeline, Select
+from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import columns_of, conjuncts
 from headrace.sql.plan.physical import (
     Physical,
     PhysicalAggregate,
     PhysicalCommit,
     PhysicalFilter,
+    PhysicalGenerate,
     PhysicalMergeAggregate,
     PhysicalPartialAggregate,
     PhysicalProject,
@@ -29,19 +35,28 @@ from headrace.sql.plan.physical import (
     PhysicalSink,
     topological,
 )
-from headrace.sql.plan.shape import Shape
+from headrace.sql.plan.shape import Generation, Shape
 from headrace.sql.render.duckdb import render, ring0_column
+from headrace.sql.render.generators import generators_of
+from headrace.sql.render.sizes import grows
 
 
-def lower(shape: Shape, sinks: tuple[SinkDef, ...], statement: CreatePipeline | Select) -> Physical:
+def lower(
+    shape: Shape, sinks: tuple[SinkDef, ...], statement: CreatePipeline | Select, span: Callable[[TextRange], Span]
+) -> Physical:
     """The physical plan of a shape, before physical rules. The plan of a bare query has no sinks and no commit."""
     node: Physical = PhysicalSharedStream(shape.scan.stream, shape.scan.view)
-    if shape.filter is not None:
+    in_generator = bool(shape.generators) and shape.filter is not None and grows(shape.filter)
+    if shape.filter is not None and not in_generator:
         parts = tuple(
             Condition(render(part, ring0_column), tuple(sorted(columns_of(part)))) for part in conjuncts(shape.filter)
         )
         columns = tuple(sorted(columns_of(shape.filter)))
         node = PhysicalFilter(node, render(shape.filter, ring0_column), columns, parts)
+    for generation, generator in zip(shape.generators, generators_of(shape, span), strict=True):
+        node = PhysicalGenerate(node, generator)
+        if generation.after is not None and not _runs_in_next(shape, generation):
+            node = PhysicalFilter(node, render(generation.after, ring0_column), (), ())
     if shape.aggregate is None:
         if statement.emit is not None:
             raise BadEmit(
@@ -58,6 +73,12 @@ def lower(shape: Shape, sinks: tuple[SinkDef, ...], statement: CreatePipeline | 
     in_lanes = shape.aggregate is not None
     writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes) for sink in sinks)
     return PhysicalCommit(writers, in_lanes)
+
+
+def _runs_in_next(shape: Shape, generation: Generation) -> bool:
+    """True if the next generator evaluates the filter of these rows itself, because it may make large values."""
+    last = generation is shape.generators[-1]
+    return not last and generation.after is not None and grows(generation.after)
 
 
 def _emit(shape: Shape, statement: CreatePipeline | Select) -> Emit:
@@ -82,6 +103,8 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
     """The program of a finished physical plan. Each operator sets its part of Ring 0 or Ring 1."""
     stream, view = "", View.none()
     where: str | None = None
+    made_where: str | None = None
+    generators: tuple[Generator, ...] = ()
     read: tuple[int, ...] = ()
     parts: tuple[Condition, ...] = ()
     ring0: Ring0Program | None = None
@@ -91,10 +114,23 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
         if isinstance(node, PhysicalSharedStream):
             stream, view = node.stream.name, node.view
         elif isinstance(node, PhysicalFilter):
-            where, read, parts = node.sql, node.columns, node.conditions
+            if generators:
+                made_where = node.sql
+            else:
+                where, read, parts = node.sql, node.columns, node.conditions
+        elif isinstance(node, PhysicalGenerate):
+            generators += (node.generator if made_where is None else replace(node.generator, filter=made_where),)
+            made_where = None
         elif isinstance(node, PhysicalProject):
             outputs = node.outputs
-            ring0 = Ring0Program(where, outputs=outputs, filter_columns=read, conditions=parts)
+            ring0 = Ring0Program(
+                where,
+                outputs=outputs,
+                filter_columns=read,
+                conditions=parts,
+                generators=generators,
+                made_filter=made_where,
+            )
         elif isinstance(node, PhysicalPartialAggregate):
             ring0 = Ring0Program(
                 filter=where,
@@ -104,6 +140,8 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
                 partials=node.partials,
                 filter_columns=read,
                 conditions=parts,
+                generators=generators,
+                made_filter=made_where,
             )
         elif isinstance(node, PhysicalMergeAggregate):
             outputs = node.outputs

@@ -74,7 +74,7 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
     logical, logical_trace = optimize(bound, ctx)
     shape = shared_shape(logical, ctx.span)
     _check_clocks(shape, ctx)
-    physical, physical_trace = optimize_physical(lower(shape, sinks, statement), ctx)
+    physical, physical_trace = optimize_physical(lower(shape, sinks, statement, ctx.span), ctx)
     program, name, options = program_of(physical, meaning), None, PipelineOptions()
     program = replace(program, ring0=replace(program.ring0, growth=ring0_growth(shape, ctx.span)))
     if isinstance(statement, CreatePipeline):

@@ -11,6 +11,7 @@ from headrace.sql.functions.casts import CASTS
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.time_functions import CLOCKS
 from tests.sql.functions import cases_texts, cases_times
+from tests.sql.functions.cases_nested import is_nested, nested_cases
 from tests.sql.functions.edges import DECIMAL_TYPES
 
 _PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ ", "~": "~"}
@@ -26,8 +27,6 @@ _INTERVALS = {
     "INTERVAL SECOND": ["INTERVAL 1 DAY", "INTERVAL 90 MINUTES", "INTERVAL 36 HOURS", "INTERVAL 1 MICROSECOND"],
     "INTERVAL MONTH": ["INTERVAL 1 MONTH", "INTERVAL 1 YEAR", "INTERVAL 11 MONTHS"],
 }
-
-_NESTED = {"ARRAY": "ARRAY<STRING>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<x: INT, y: STRING>"}
 
 # Functions on which huge counts would wrap around the calendar or fill the memory.
 _SMALL = ("repeat", "space", "lpad", "rpad", "elt", "overlay", "date_add", "date_sub", "timestamp_micros", "element")
@@ -75,7 +74,8 @@ def scalar_cases() -> Iterator[Case]:
     """A case or more for every function overload and every cast."""
     for overloads in FUNCTIONS.values():
         for overload in overloads:
-            yield from _overload_cases(overload)
+            if not is_nested(overload):
+                yield from _overload_cases(overload)
     for source, target in CASTS:
         yield from _cast_cases(source, target)
     yield from literal_cases()
@@ -83,6 +83,7 @@ def scalar_cases() -> Iterator[Case]:
         for operator in ("<", ">=", "="):
             yield Case(key, kinds, f"(a - b {operator} {interval})")
     yield from (Case(*case) for case in cases_texts.CASES)
+    yield from (Case(*given) for given in nested_cases())
 
 
 def _overload_cases(overload: Overload) -> Iterator[Case]:
@@ -114,7 +115,6 @@ def _overload_cases(overload: Overload) -> Iterator[Case]:
     for choice in choices:
         decimals = iter(choice)
         kinds = [next(decimals) if p == "DECIMAL" else p for p in params]
-        kinds = [_NESTED.get(k, k) for k in kinds]
         if overload.name in _SMALL or (params[0] == "DATE" and overload.name not in cases_times.KINDS):
             kinds = [f"SMALL {k}" if k in ("INT", "BIGINT") else k for k in kinds]
         kinds = [cases_times.KINDS.get(overload.name, {}).get(k, k) for k in kinds]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.model.schema import DataType, parse_type
+from headrace.model.schema import Array, DataType, Map, Struct, parse_type
 from tests.sql.functions import cases_times
 
 NAN, INF = float("nan"), float("inf")
@@ -79,11 +79,47 @@ _DECIMALS: dict[str, list[str]] = {
 DECIMAL_TYPES = tuple(_DECIMALS)
 
 
+# Elements of arrays: few, and of several kinds.
+_ELEMENTS: dict[str, list[Any]] = {
+    "STRING": ["b", "a", "", "é😀", "it's"],
+    "DOUBLE": [1.5, 0.0, -0.0, NAN, -INF],
+    "FLOAT": [1.5, 0.0, -0.0, NAN, -INF],
+    "INT": [3, 0, -7, 2**31 - 1, -(2**31)],
+}
+
+
 def values_of(kind: str) -> list[Any]:
     """The edge values of a type, NULL among them."""
     if kind in _DECIMALS:
         return [None, *map(Decimal, _DECIMALS[kind])]
+    if kind not in VALUES:
+        return _nested_values(parse_type(kind))
     return VALUES[kind]
+
+
+def _nested_values(kind: DataType) -> list[Any]:
+    """Edge values of a nested type: NULL, nothing inside, NULL inside, duplicates, and several orders."""
+    if isinstance(kind, Array):
+        found = _elements(kind.element)
+        a, b = found[0], found[1]
+        return [None, [], [None], [a], [a, None, b], [b, a, a, None, None, b], found, found[::-1]]
+    if isinstance(kind, Map):
+        keys, values = _elements(kind.key), _elements(kind.value)
+        pairs = list(zip(keys, itertools.cycle(values)))
+        return [None, [], pairs[:1], [(keys[0], None), pairs[1]], [pairs[1], pairs[0]]]
+    assert isinstance(kind, Struct)
+    columns = [_elements(field.type) for field in kind.fields]
+    rows = [tuple(c[i % len(c)] for c in columns) for i in range(3)]
+    rows += [tuple(c[0] if i else None for i, c in enumerate(columns)), (None,) * len(columns)]
+    return [None, *({f.name: v for f, v in zip(kind.fields, row, strict=True)} for row in rows)]
+
+
+def _elements(kind: DataType) -> list[Any]:
+    """Two values or more of a type, without NULL."""
+    if kind.ddl in _ELEMENTS:
+        return _ELEMENTS[kind.ddl]
+    found = [v for v in values_of(kind.ddl) if v is not None]
+    return found[:5] if len(found) > 1 else found * 2
 
 
 def frame(kinds: tuple[str, ...], limit: int = 40) -> pa.Table:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from headrace.errors import HeadraceError
 from headrace.exec.kernels import install
 from headrace.model.program import Meaning, StreamDef
-from headrace.model.schema import Array, DataType, Field, Schema, parse_type
+from headrace.model.schema import Array, DataType, Field, Map, Schema, Struct, parse_type
 from headrace.model.schema import Decimal as DecimalType
 from headrace.sql import Select, parse_script, plan_pipeline
 from headrace.state.catalog import Catalog
@@ -74,18 +74,22 @@ class Duck:
         """Every row's value; rows are tried one by one only when some row fails."""
         wire = _wire(kind, f"CAST({sql} AS {kind.duckdb})")
         try:
-            fetched = self.connection.execute(f"SELECT {wire} FROM rows ORDER BY row_number").fetchall()
-            return Outcome(kind.ddl, [_from_duck(kind, row[0]) for row in fetched])
+            return Outcome(kind.ddl, self._fetch(kind, f"SELECT {wire} FROM rows ORDER BY row_number"))
         except duckdb.Error:
             return Outcome(kind.ddl, [self._one(kind, wire, i) for i in range(self.count)])
 
     def _one(self, kind: DataType, wire: str, row: int) -> Any:
         try:
-            fetched = self.connection.execute(f"SELECT {wire} FROM rows WHERE row_number = {row}").fetchone()
+            (value,) = self._fetch(kind, f"SELECT {wire} FROM rows WHERE row_number = {row}")
         except duckdb.Error:
             return FAILED
-        assert fetched is not None
-        return _from_duck(kind, fetched[0])
+        return value
+
+    def _fetch(self, kind: DataType, sql: str) -> list[Any]:
+        if isinstance(kind, Array | Map | Struct):  # as Arrow values on both sides
+            found: list[Any] = self.connection.sql(sql).to_arrow_table().column(0).to_pylist()
+            return found
+        return [_from_duck(kind, row[0]) for row in self.connection.execute(sql).fetchall()]
 
 
 def _wire(kind: DataType, sql: str) -> str:
@@ -98,7 +102,7 @@ def _wire(kind: DataType, sql: str) -> str:
 
 
 def _from_duck(kind: DataType, value: Any) -> Any:
-    if value is None or isinstance(kind, Array):
+    if value is None:
         return value
     if isinstance(kind, DecimalType):
         return Decimal(value)
@@ -141,7 +145,7 @@ class Spark:
         kinds, tried = [], []
         for i in range(len(texts)):
             expression = plan.projectList().apply(i).child()
-            kinds.append(parse_type(expression.dataType().sql()))
+            kinds.append(parse_type(expression.dataType().sql().replace(" NOT NULL", "")))
             for name, asked in (("value", expression), ("null", catalyst.expressions.IsNull(expression))):
                 tried.append(self._named(catalyst.expressions.TryEval(asked), f"{name}{i}"))
         projected = catalyst.plans.logical.Project(_sequence(jvm, tried), plan.child())
@@ -164,12 +168,22 @@ def _sequence(jvm: Any, items: list[Any]) -> Any:
 
 
 def _rows(table: pa.Table, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    columns = [table.column(i).to_pylist() for i in range(len(kinds))]
-    columns = [
-        [v if v is None else dict(v) for v in column] if kind.startswith("MAP") else column
-        for column, kind in zip(columns, kinds, strict=True)
-    ]
+    types = [parse_type(kind.removeprefix("SMALL ")) for kind in kinds]
+    columns = [[_to_spark(kind, v) for v in table.column(i).to_pylist()] for i, kind in enumerate(types)]
     return list(zip(*columns, strict=True))
+
+
+def _to_spark(kind: DataType, value: Any) -> Any:
+    """A value of an Arrow array as PySpark takes it: maps as dictionaries."""
+    if value is None:
+        return None
+    if isinstance(kind, Array):
+        return [_to_spark(kind.element, v) for v in value]
+    if isinstance(kind, Map):
+        return {_to_spark(kind.key, k): _to_spark(kind.value, v) for k, v in value}
+    if isinstance(kind, Struct):
+        return {f.name: _to_spark(f.type, value[f.name]) for f in kind.fields}
+    return value
 
 
 def _from_spark(kind: DataType, values: pa.ChunkedArray[Any], nulls: list[bool | None]) -> list[Any]:
@@ -182,7 +196,11 @@ def _from_spark(kind: DataType, values: pa.ChunkedArray[Any], nulls: list[bool |
 
 
 def same(kind: str, ours: Any, theirs: Any, ulps: int = 0) -> bool:
-    """Whether two values are the same: NaN equals NaN, and zero has a sign."""
+    """Whether two values are the same: NaN equals NaN, and zero has a sign. Nested values are compared by parts."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return list(ours) == list(theirs) and all(same("", v, theirs[k], ulps) for k, v in ours.items())
+    if isinstance(ours, list | tuple) and type(ours) is type(theirs):
+        return len(ours) == len(theirs) and all(same("", a, b, ulps) for a, b in zip(ours, theirs, strict=True))
     if isinstance(ours, float) and isinstance(theirs, float):
         if math.isnan(ours) or math.isnan(theirs):
             return math.isnan(ours) and math.isnan(theirs)

@@ -49,6 +49,11 @@ Known limits:
 - For DOUBLE, the digits of `round(x, n)` are a literal from 0 to 12; for whole numbers and decimals any literal.
 - `first`, `last`, `min_by` and `max_by` break ties by the value, so results do not depend on how the input is divided.
 - DECIMAL results that Spark would round to 38 digits are refused.
+- Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are
+  refused in `array_distinct`, `array_union`, `array_intersect`, `array_except`, `arrays_overlap` and in keys of maps.
+- The fields of a struct have different names. `aggregate` cannot build a longer and longer text or array.
+- The delimiters of `str_to_map` are literals without the special characters of patterns.
+- `array_sort` with a comparator is refused, and so are casts of maps that may make two keys equal.
 """
 
 

@@ -19,6 +19,7 @@ from headrace.model.schema import parse_type
 from headrace.sql.functions import FUNCTIONS, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATES
 from headrace.sql.functions.casts import CASTS
+from headrace.sql.functions.nested_casts import NESTED_CASTS
 from tests.sql.functions.aggregate_cases import AggregateCase, cases, close, ours, table
 from tests.sql.functions.cases import Case, scalar_cases
 from tests.sql.functions.edges import frame
@@ -34,7 +35,12 @@ HEADER = "# Functions, casts and aggregates that agreed with Spark over edge val
 
 def _registered() -> set[str]:
     scalars = {o.key for overloads in FUNCTIONS.values() for o in overloads}
-    return scalars | {f"cast({a} -> {b})" for a, b in CASTS} | {a.key for a in AGGREGATES.values()} | {"count(*)"}
+    return (
+        scalars
+        | {f"cast({a} -> {b})" for a, b in (*CASTS, *NESTED_CASTS)}
+        | {a.key for a in AGGREGATES.values()}
+        | {"count(*)"}
+    )
 
 
 @pytest.fixture(scope="module")

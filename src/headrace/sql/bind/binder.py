@@ -12,9 +12,11 @@ from headrace.errors import (
 )
 from headrace.model.schema import DataType
 from headrace.sql.bind.column_names import column_name
-from headrace.sql.bind.expression_binder import ExprBinder
+from headrace.sql.bind.expression_binder import GENERATORS, ExprBinder
+from headrace.sql.bind.generators import bind_generator, refuse_several
 from headrace.sql.bind.groups import AboveAggregate, replace_aliases
 from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.struct_star import struct_fields
 from headrace.sql.bind.windows import WindowReader
 from headrace.sql.names import Names
 from headrace.sql.parse.syntax import (
@@ -36,7 +38,7 @@ from headrace.sql.parse.syntax import (
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, walk
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, StreamScan, Union
-from headrace.sql.plan.types import VOID, Hidden, wider
+from headrace.sql.plan.types import VOID, Hidden, has_hidden, wider
 
 Ctes = dict[str, Plan]
 
@@ -68,9 +70,9 @@ class _Binder:
                     name=field.name,
                 )
             seen.add(field.name.lower())
-            if isinstance(field.type, Hidden):
+            if has_hidden(field.type):
                 advice = "Cast it, as in CAST(NULL AS STRING)."
-                if field.type != VOID:
+                if isinstance(field.type, Hidden) and field.type != VOID:
                     advice = "Use timestampdiff(SECOND, start, end), or add the interval to a time."
                 raise TypeMismatch(
                     f"the output column '{field.name}' has the type {field.type}, which no sink can store",
@@ -180,6 +182,9 @@ class _SelectBinder:
         self.parent, self.select = parent, select
         self.plan, self.scope = parent.relation(select.relation, ctes)
         self.window_call: Apply | None = None
+        for view in select.laterals:
+            self.plan = bind_generator(self._binder(), view.call, self.plan, view.columns, view.outer)
+            self.scope = self.scope.extended(self.plan.schema, view.alias)
         self.exprs = self._binder()
 
     def _binder(self) -> ExprBinder:
@@ -199,6 +204,8 @@ class _SelectBinder:
         exprs = [named.expr for named in bound] + ([] if having is None else [having])
         calls = [e for expr in exprs if not isinstance(expr, ColumnRef) for e in walk(expr) if isinstance(e, AggCall)]
         self.exprs.aggregates = False
+        if calls and len(self.plan.schema) > len(self.scope.schema):
+            self.exprs.unsupported("an aggregate beside a generator", "Make the rows in LATERAL VIEW.", calls[0].at)
         if select.group_by is None and not calls:
             if select.having is not None:
                 raise MisplacedAggregate(
@@ -222,16 +229,33 @@ class _SelectBinder:
         for item in self.select.items:
             if isinstance(item.value, Star):
                 items.extend(self._expand(item.value))
+            elif isinstance(item.value, Apply) and item.value.name in GENERATORS:
+                items.extend(self._generated(item, item.value))
+            elif item.aliases:
+                self.exprs.mismatch("only a generator has several names", "Give it one name with AS.", item.at)
             else:
                 items.append(item)
         return items
 
+    def _generated(self, item: Item, call: Apply) -> list[Named]:
+        """The columns of a generator in the select list. It makes rows of those that WHERE keeps."""
+        if len(self.plan.schema) > len(self.scope.schema):
+            refuse_several(self.exprs, call.at)
+        if self.select.group_by is not None:
+            self.exprs.unsupported("a generator beside GROUP BY", "Use it in LATERAL VIEW or in a subquery.", call.at)
+        names = item.aliases or (() if item.alias is None else (item.alias,))
+        made = bind_generator(self.exprs, call, self.plan, names, False)
+        self.plan = made
+        return [
+            Named(f.name, ColumnRef(f.type, made.width + i, f.name, at=call.at))
+            for i, f in enumerate(made.schema.fields[made.width :])
+        ]
+
     def _expand(self, star: Star) -> list[Item | Named]:
         scope = self.scope
-        if star.qualifier is not None and (scope.qualifier or "").lower() != star.qualifier.lower():
-            name = Name(star.at, (star.qualifier,))
-            span = self.exprs.span(star.at)
-            raise scope.unknown(name, span)
+        among = None if star.qualifier is None else scope.of_qualifier(star.qualifier)
+        if star.qualifier is not None and among is None:
+            return list(struct_fields(self.exprs, star))
         skipped: set[int] = set()
         for excluded in star.excluded:
             span = self.exprs.span(excluded.at)
@@ -244,7 +268,7 @@ class _SelectBinder:
         return [
             Named(field.name, ColumnRef(field.type, i, field.name, at=at))
             for i, field in enumerate(scope.schema.fields)
-            if i not in skipped and i < hidden
+            if i not in skipped and i < hidden and (among is None or i in among)
         ]
 
     # --- windows --------------------------------------------------------------------------------
@@ -271,7 +295,7 @@ class _SelectBinder:
         index = windows.require_event_time(self.plan, index, call.args[0].at)
         self.plan = AssignWindow(input=self.plan, window=window, time=index, name=call.name, flat=False, at=call.at)
         self.window_call = call
-        self.scope = Scope(self.plan.schema, self.scope.qualifier, self.scope.what)
+        self.scope = self.scope.extended(self.plan.schema)
         self.exprs = self._binder()
 
     def _selected(self, node: Node) -> Node:

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from headrace.sql.parse.syntax import Apply, Case, CastTo, Constant, Dot, IntervalConstant, Name, Node, Star, Subscript
+from dataclasses import fields, replace
+from typing import Any
+
+from headrace.sql.parse.syntax import (
+    Aliased,
+    Apply,
+    Case,
+    CastTo,
+    Constant,
+    Dot,
+    IntervalConstant,
+    LambdaFunction,
+    Name,
+    Node,
+    Star,
+    Subscript,
+)
 
 _PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ ", "~": "~"}
 
@@ -30,6 +46,12 @@ def pretty(node: Node) -> str:
         return f"{'TRY_CAST' if node.attempt else 'CAST'}({pretty(node.input)} AS {node.type})"
     if isinstance(node, Dot):
         return f"{pretty(node.input)}.{node.field}"
+    if isinstance(node, LambdaFunction):
+        variable = "namedlambdavariable()"
+        body = pretty(renamed(node.body, {p.lower(): variable for p in node.params}))
+        return f"lambdafunction({body}{f', {variable}' * len(node.params)})"
+    if isinstance(node, Aliased):
+        return f"{pretty(node.value)} AS {node.alias}"
     if isinstance(node, Subscript):
         return f"{pretty(node.input)}[{pretty(node.index)}]"
     if isinstance(node, Case):
@@ -39,6 +61,21 @@ def pretty(node: Node) -> str:
         return f"INTERVAL {node.months} MONTHS" if node.months else f"INTERVAL {node.micros} MICROSECONDS"
     assert isinstance(node, Star)
     return "*"
+
+
+def renamed(node: Node, names: dict[str, str]) -> Node:
+    """`node` with other names for the variables of a lambda."""
+    if isinstance(node, Name):
+        first = names.get(node.parts[0].lower())
+        return node if first is None else replace(node, parts=(first, *node.parts[1:]))
+    changed = {f.name: _renamed_part(getattr(node, f.name), names) for f in fields(node) if f.name != "at"}
+    return replace(node, **changed)
+
+
+def _renamed_part(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, Node):
+        return renamed(value, names)
+    return tuple(_renamed_part(v, names) for v in value) if isinstance(value, tuple) else value
 
 
 def _apply(node: Apply) -> str:

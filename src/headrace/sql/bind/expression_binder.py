@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn
 
 from headrace.base.unknown import unknown
@@ -16,7 +17,6 @@ from headrace.errors import (
     WrongArguments,
 )
 from headrace.model.schema import (
-    BIGINT,
     BINARY,
     BOOLEAN,
     DATE,
@@ -25,29 +25,32 @@ from headrace.model.schema import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
-    Array,
     DataType,
     Decimal,
-    Map,
     parse_type,
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
+from headrace.sql.bind.collection_calls import bind_collection, bind_element
+from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.scope import Scope, field_of
 from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.functions.casts import CASTS, cast_key
+from headrace.sql.functions.nested_casts import inner_casts, is_nested
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.time_functions import CLOCKS
 from headrace.sql.parse.dialect import knows_function
 from headrace.sql.parse.syntax import (
+    Aliased,
     Apply,
     Case,
     CastTo,
     Constant,
     Dot,
     IntervalConstant,
+    LambdaFunction,
     Name,
     Node,
     Star,
@@ -55,7 +58,7 @@ from headrace.sql.parse.syntax import (
     TextRange,
 )
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, Literal
+from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, LambdaVariable, Literal
 from headrace.sql.plan.types import (
     INTEGRAL,
     INTERVAL_MICROS,
@@ -91,6 +94,10 @@ _DATE_PARTS = {
 _EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
 _RANDOM = ("rand", "random", "uuid", "randn")
 
+GENERATORS = frozenset(
+    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack"]
+)
+
 WindowOf = Callable[[Apply], Expr | None]
 
 
@@ -103,11 +110,16 @@ class ExprBinder:
         self.span = ctx.span
         self.aggregates = False
         self.place = "here"
+        self.variables: dict[str, LambdaVariable] = {}
+        self.lambda_depth = 0
 
     def bind(self, node: Node) -> Expr:
         """The typed expression of `node`."""
         if isinstance(node, Name):
             span = self.span(node.at)
+            variable = self.variables.get(node.parts[0].lower())
+            if variable is not None:
+                return self.scope.fields(replace(variable, at=node.at), node.parts[1:], span, node.at)
             found = self.scope.find(node, span)
             if found is None and node.parts[0].lower() in CLOCKS and len(node.parts) == 1:
                 return self.call(node.parts[0].lower(), (), node.at)
@@ -213,9 +225,21 @@ class ExprBinder:
             folded = self._literal_as(expr, target)
             assert folded is not None
             return folded
+        if is_nested(expr.type):
+            return self._cast_nested(expr, target, at, attempt)
         if (type_class(expr.type), type_class(target)) not in CASTS:
             advice = "See docs/functions.md for the list of casts."
             self.unsupported(f"a cast from {expr.type} to {target}", advice, at)
+        self.require(cast_key(expr.type, target), at)
+        return Cast(target, expr, attempt, at=at)
+
+    def _cast_nested(self, expr: Expr, target: DataType, at: TextRange, attempt: bool) -> Expr:
+        """A cast of an array, map or struct. The casts of its parts must be on the verified list, too."""
+        pairs = inner_casts(expr.type, target)
+        for source, wanted in pairs or ():
+            self.cast(Literal(source, None, at=at), wanted, at, True)
+        if pairs is None:
+            self.unsupported(f"a cast from {expr.type} to {target}", "See docs/functions.md for the list of casts.", at)
         self.require(cast_key(expr.type, target), at)
         return Cast(target, expr, attempt, at=at)
 
@@ -253,12 +277,7 @@ class ExprBinder:
         return CaseWhen(values[0].type, branches, otherwise, at=node.at)
 
     def _subscript(self, node: Subscript) -> Expr:
-        subject, index = self.bind(node.input), self.bind(node.index)
-        if isinstance(subject.type, Array) and index.type in INTEGRAL:
-            return self.call("element", (subject, self.coerce(index, BIGINT)), node.at)
-        if isinstance(subject.type, Map):
-            return self.call("element", (subject, self.coerce(index, subject.type.key)), node.at)
-        self.mismatch(f"{subject.type} cannot be indexed by {index.type}", "Index an ARRAY or a MAP.", node.at)
+        return bind_element(self, self.bind(node.input), self.bind(node.index), node.at)
 
     # --- functions ------------------------------------------------------------------------------
 
@@ -272,6 +291,12 @@ class ExprBinder:
                     f"{node.name}() must match a window in GROUP BY", advice=advice, span=self.span(node.at)
                 )
             return found
+        if name in GENERATORS and not node.operator:
+            self.unsupported(
+                f"the generator {node.name} inside an expression",
+                "Make it a select item of its own, or use LATERAL VIEW.",
+                node.at,
+            )
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
             return bind_aggregate(self, node, aggregate)
@@ -285,9 +310,19 @@ class ExprBinder:
             )
         if name in _RANDOM:
             self.unsupported(f"{name}()", "Use a hash of the row's columns.", node.at)
-        args = [self.bind(a) for a in node.args]
-        special = self._special(name, args, node)
+        if name in LAMBDA_FUNCTIONS or any(isinstance(a, LambdaFunction) for a in node.args):
+            return bind_lambda_call(self, name, node)
+        args = [self.bind(self._unaliased(a, name)) for a in node.args]
+        special = bind_collection(self, name, args, node)
+        if special is None:
+            special = self._special(name, args, node)
         return special if special is not None else self._resolve(name, args, node)
+
+    def _unaliased(self, node: Node, function: str) -> Node:
+        """An argument without its alias, which only `struct` takes."""
+        if isinstance(node, Aliased) and function != "struct":
+            self.mismatch(f"{function} does not take AS", "Remove the alias.", node.at)
+        return node.value if isinstance(node, Aliased) else node
 
     def _special(self, name: str, args: list[Expr], node: Apply) -> Expr | None:
         """Binds functions whose operand types do not follow a table of types."""

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headrace.base.unknown import unknown
 from headrace.errors import AmbiguousColumn, Span, UnknownColumn
-from headrace.model.schema import Schema, Struct
+from headrace.model.schema import Array, Schema, Struct
 from headrace.sql.parse.syntax import Name, TextRange
-from headrace.sql.plan.expr import ColumnRef, Expr, FieldOf
+from headrace.sql.plan.expr import Call, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable
+from headrace.sql.plan.types import function_type
 
 
 class Scope:
     """The columns of one relation. `qualifier` is its alias or name. Names ignore case."""
 
-    def __init__(self, schema: Schema, qualifier: str | None, what: str) -> None:
+    def __init__(
+        self, schema: Schema, qualifier: str | None, what: str, views: Mapping[str, range] | None = None
+    ) -> None:
         self.schema, self.qualifier, self.what = schema, qualifier, what
+        self.views = dict(views or {})
         self.places: dict[str, list[int]] = {}
         for index, field in enumerate(schema.fields):
             self.places.setdefault(field.name.lower(), []).append(index)
+
+    def extended(self, schema: Schema, view: str | None = None) -> Scope:
+        """The scope with the columns that `schema` has behind the present ones. They are those of `view`, if given."""
+        views = dict(self.views)
+        if view is not None:
+            views[view.lower()] = range(len(self.schema), len(schema))
+        return Scope(schema, self.qualifier, self.what, views)
+
+    def of_qualifier(self, qualifier: str) -> range | None:
+        """The columns that `qualifier.*` means. None if there is no such qualifier."""
+        if qualifier.lower() == (self.qualifier or "").lower():
+            return range(min((r.start for r in self.views.values()), default=len(self.schema)))
+        return self.views.get(qualifier.lower())
 
     def column(self, index: int, at: TextRange) -> ColumnRef:
         """Column `index` as an expression."""
@@ -27,14 +46,18 @@ class Scope:
         """The expression that `name` refers to, or None. Raises AmbiguousColumn and, for a field, UnknownColumn."""
         parts = name.parts
         if len(parts) > 1 and self.qualifier is not None and parts[0].lower() == self.qualifier.lower():
-            found = self._one(parts[1], span, name.at)
+            found = self._one(parts[1], span, name.at, self.of_qualifier(self.qualifier))
             if found is not None:
-                return self._fields(found, parts[2:], span, name.at)
+                return self.fields(found, parts[2:], span, name.at)
+        if len(parts) > 1 and parts[0].lower() in self.views:
+            found = self._one(parts[1], span, name.at, self.views[parts[0].lower()])
+            if found is not None:
+                return self.fields(found, parts[2:], span, name.at)
         found = self._one(parts[0], span, name.at)
-        return None if found is None else self._fields(found, parts[1:], span, name.at)
+        return None if found is None else self.fields(found, parts[1:], span, name.at)
 
-    def _one(self, name: str, span: Span, at: TextRange) -> ColumnRef | None:
-        indexes = self.places.get(name.lower(), [])
+    def _one(self, name: str, span: Span, at: TextRange, among: range | None = None) -> ColumnRef | None:
+        indexes = [i for i in self.places.get(name.lower(), []) if among is None or i in among]
         if len(indexes) > 1:
             raise AmbiguousColumn(
                 f"'{name}' is the name of {len(indexes)} columns of {self.what}",
@@ -44,7 +67,8 @@ class Scope:
             )
         return self.column(indexes[0], at) if indexes else None
 
-    def _fields(self, expr: Expr, parts: tuple[str, ...], span: Span, at: TextRange) -> Expr:
+    def fields(self, expr: Expr, parts: tuple[str, ...], span: Span, at: TextRange) -> Expr:
+        """The field of a field ... of a struct expression."""
         for part in parts:
             expr = field_of(expr, part, span, at)
         return expr
@@ -66,7 +90,16 @@ class Scope:
 
 
 def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
-    """Field `name` of a struct expression. Raises UnknownColumn."""
+    """Field `name` of a struct expression, or of all structs in an array. Raises UnknownColumn."""
+    if isinstance(expr.type, Array) and isinstance(expr.type.element, Struct):
+        element = LambdaVariable(expr.type.element, "v_field", "element", at=at)
+        inner = field_of(element, name, span, at)
+        return Call(
+            Array(inner.type),
+            "transform",
+            (expr, Lambda(function_type(inner.type), ("v_field",), inner, at=at)),
+            at=at,
+        )
     if not isinstance(expr.type, Struct):
         raise UnknownColumn(
             f"{expr.type} has no field '{name}'",

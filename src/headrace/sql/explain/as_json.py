@@ -72,6 +72,11 @@ def _ring0(program: PipelineProgram) -> dict[str, Any]:
     return {
         "filter": ring0.filter,
         "window": _window(program),
+        "generators": [
+            {"filter": g.filter, "outer": g.outer, "columns": [_expression(c) for c in g.columns]}
+            for g in ring0.generators
+        ],
+        "made_filter": ring0.made_filter,
         "outputs": [_expression(o) for o in ring0.outputs],
         "keys": [_expression(k) for k in ring0.keys],
         "partials": [{"name": p.name, "type": p.type.ddl, "sql": p.sql, "merge": p.merge} for p in ring0.partials],

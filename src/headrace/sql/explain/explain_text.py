@@ -72,6 +72,13 @@ def _partial(partial: Partial) -> str:
 def _ring0(planned: Planned) -> Iterator[str]:
     ring0 = planned.program.ring0
     yield f"filter: {ring0.filter or 'none'}"
+    for generator in ring0.generators:
+        if generator.filter is not None:
+            yield f"filter: {generator.filter}"
+        yield "rows made of the elements of" + (" (a row of NULLs for none):" if generator.outer else ":")
+        yield from (f"  {c.name} {c.type} = {c.sql}" for c in generator.columns)
+    if ring0.made_filter is not None:
+        yield f"filter of the made rows: {ring0.made_filter}"
     if ring0.window is not None:
         yield f"window: {show_window(ring0.window)}"
     if ring0.outputs:

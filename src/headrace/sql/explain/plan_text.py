@@ -7,8 +7,20 @@ from collections.abc import Iterator
 
 from headrace.model.schema import STRING, TIMESTAMP, TIMESTAMP_NTZ
 from headrace.sql.parse.intervals import show_interval
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan, Union
+from headrace.sql.plan.expr import (
+    AggCall,
+    Call,
+    CaseWhen,
+    Cast,
+    ColumnRef,
+    Expr,
+    FieldOf,
+    Lambda,
+    LambdaVariable,
+    Literal,
+    walk,
+)
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, StreamScan, Union
 from headrace.sql.plan.physical import show_view, show_window
 from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS
 
@@ -35,6 +47,10 @@ def show_expr(expr: Expr) -> str:
         return f"case{branches}" + (f" else {show_expr(expr.otherwise)}" if expr.otherwise else "") + " end"
     if isinstance(expr, AggCall):
         return _aggregate(expr)
+    if isinstance(expr, LambdaVariable):
+        return expr.name
+    if isinstance(expr, Lambda):
+        return _lambda(expr)
     assert isinstance(expr, Call)
     args = [show_expr(a) for a in expr.args]
     if expr.name in _INFIX and len(args) == 2:
@@ -51,6 +67,11 @@ def _aggregate(call: AggCall) -> str:
     inner = ", ".join(show_expr(a) for a in call.args) or "*"
     tail = f" filter (where {show_expr(call.where)})" if call.where is not None else ""
     return f"{name}({modifier + ' ' if modifier else ''}{inner}){tail}"
+
+
+def _lambda(function: Lambda) -> str:
+    names = dict.fromkeys(e.name for e in walk(function.body) if isinstance(e, LambdaVariable))
+    return f"({', '.join(names)}) -> {show_expr(function.body)}"
 
 
 def _literal(literal: Literal) -> str:
@@ -90,6 +111,9 @@ def show_node(plan: Plan) -> str:
         outputs = [_named(o.name, show_expr(o.expr)) for o in plan.outputs[:_MANY]]
         rest = f", ... {len(plan.outputs) - _MANY} more" if len(plan.outputs) > _MANY else ""
         return f"Project {', '.join(outputs)}{rest}"
+    if isinstance(plan, Generate):
+        lists = ", ".join(f"{n.name} := each of {show_expr(n.expr)}" for n in plan.lists)
+        return f"Generate {'outer ' if plan.outer else ''}{lists}"
     if isinstance(plan, AssignWindow):
         return f"AssignWindow {show_window(plan.window)} on {plan.input.schema[plan.time].name}"
     if isinstance(plan, Aggregate):

@@ -31,7 +31,7 @@ ALIASES = {
     "substr": "substring", "ceiling": "ceil", "sign": "signum", "mod": "%", "dateadd": "date_add",
     "date_diff": "datediff", "dayofmonth": "day", "regexp": "rlike", "regexp_like": "rlike", "pow": "power",
     "cardinality": "size", "now": "current_timestamp", "curdate": "current_date", "sha": "sha1", "char": "chr",
-    "position": "locate", "printf": "format_string",
+    "position": "locate", "printf": "format_string", "reduce": "aggregate",
 }  # fmt: skip
 
 _MODULES = (

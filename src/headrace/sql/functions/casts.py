@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from headrace.model.schema import DataType, Decimal
 from headrace.sql.functions.moments import at_zone, date_text, in_zone, instant_of, moment_text, to_date, to_instant
+from headrace.sql.functions.nested_casts import inner_casts, is_nested, render_nested
 from headrace.sql.plan.types import type_class
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -250,12 +251,16 @@ def render_cast(text: str, source: DataType, target: DataType, attempt: bool) ->
         return text
     if source.ddl == "VOID":
         return f"CAST(NULL AS {target.duckdb})"
+    if is_nested(source):
+        return render_nested(text, source, target, attempt, render_cast)
     write = CASTS.get((type_class(source), type_class(target)))
     return None if write is None else write(text, _Way(source, target, attempt))
 
 
 def cast_throws(source: DataType, target: DataType) -> bool:
     """True if a cast may fail on some value."""
+    if is_nested(source):
+        return any(cast_throws(a, b) for a, b in inner_casts(source, target) or ())
     a, b = type_class(source), type_class(target)
     if b == "STRING":
         return a == "BINARY"

@@ -6,7 +6,19 @@ from headrace.errors import SyntaxProblem
 from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.data_types import parse_data_type
 from headrace.sql.parse.intervals import UNITS, parse_interval, unit_amount
-from headrace.sql.parse.syntax import Apply, Case, CastTo, Constant, Dot, IntervalConstant, Name, Node, Subscript
+from headrace.sql.parse.syntax import (
+    Aliased,
+    Apply,
+    Case,
+    CastTo,
+    Constant,
+    Dot,
+    IntervalConstant,
+    LambdaFunction,
+    Name,
+    Node,
+    Subscript,
+)
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _PREFIXED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
@@ -375,15 +387,37 @@ class _Expressions:
         return Apply((start, self.cursor.previous_end), name, tuple(args))
 
     def _argument(self) -> Node:
-        node = self.disjunction()
         cursor = self.cursor
-        if cursor.at("->"):
-            cursor.refuse(
-                "a lambda", "Select the array, and process its elements downstream.", (node.at[0], cursor.token.end)
-            )
+        params = self._lambda_params()
+        if params:
+            start = cursor.token.start
+            while not cursor.accept("->"):
+                cursor.advance()
+            body = self.disjunction()
+            return LambdaFunction((start, body.at[1]), params, body)
+        node = self.disjunction()
         if cursor.at("=>"):
             cursor.fail("named arguments are not supported; pass arguments by position")
+        if cursor.accept("AS"):
+            name = cursor.name("a name after AS")
+            return Aliased((node.at[0], cursor.previous_end), node, name)
         return node
+
+    def _lambda_params(self) -> tuple[str, ...]:
+        """The parameters, if a lambda is next: `x ->` or `(x, y) ->`. Else nothing."""
+        cursor = self.cursor
+        if cursor.token.kind in ("word", "quoted"):
+            return (cursor.token.text,) if cursor.peek().upper == "->" else ()
+        found: list[str] = []
+        place = 1
+        while cursor.token.upper == "(" and cursor.peek(place).kind in ("word", "quoted"):
+            found.append(cursor.peek(place).text)
+            if cursor.peek(place + 1).upper == ")":
+                return tuple(found) if cursor.peek(place + 2).upper == "->" else ()
+            if cursor.peek(place + 1).upper != ",":
+                return ()
+            place += 2
+        return ()
 
     def _cast(self) -> Node:
         cursor = self.cursor

@@ -11,8 +11,10 @@ from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.dialect import spark_accepts
 from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.syntax import (
+    Apply,
     Derived,
     Item,
+    LateralView,
     Name,
     Node,
     ParsedQuery,
@@ -38,7 +40,6 @@ _REFUSED = {
     "EXCEPT": ("EXCEPT", "Use a filter."),
     "MINUS": ("MINUS", "Use a filter."),
     "QUALIFY": ("QUALIFY", "Use HAVING."),
-    "LATERAL": ("LATERAL VIEW", "Select the array and unnest it downstream."),
     "PIVOT": ("PIVOT", "Use one aggregate with FILTER (WHERE ...) per column."),
     "UNPIVOT": ("UNPIVOT", "Select the columns and unpivot downstream."),
     "TABLESAMPLE": ("TABLESAMPLE", "Use a filter on a hash or a random column of the source."),
@@ -116,6 +117,9 @@ def _select(cursor: Cursor) -> SelectQuery:
     if cursor.token.upper in _JOINS:
         here = (cursor.token.start, cursor.token.end)
         cursor.refuse("a join", "A pipeline on the shared host reads one stream.", here)
+    laterals: list[LateralView] = []
+    while cursor.at("LATERAL"):
+        laterals.append(_lateral_view(cursor))
     _refuse_tail(cursor)
     where = parse_expression(cursor) if cursor.accept("WHERE") else None
     group_by: tuple[Node, ...] | None = None
@@ -131,7 +135,29 @@ def _select(cursor: Cursor) -> SelectQuery:
         group_by=group_by,
         having=having,
         distinct=distinct,
+        laterals=tuple(laterals),
     )
+
+
+def _lateral_view(cursor: Cursor) -> LateralView:
+    start = cursor.token.start
+    cursor.advance()
+    cursor.expect("VIEW", "after LATERAL")
+    outer = cursor.at("OUTER") and cursor.peek().upper != "(" and cursor.accept("OUTER")
+    call = parse_expression(cursor)
+    if not isinstance(call, Apply) or call.operator:
+        cursor.refuse("LATERAL VIEW of something else than a generator", "Use explode(...).", call.at)
+    alias = cursor.name("a name for the view")
+    columns: list[str] = []
+    if cursor.accept("AS") or _names_follow(cursor):
+        columns.append(cursor.name("the name of a column"))
+        while cursor.accept(","):
+            columns.append(cursor.name("the name of a column"))
+    return LateralView((start, cursor.previous_end), call, outer, alias, tuple(columns))
+
+
+def _names_follow(cursor: Cursor) -> bool:
+    return cursor.token.kind == "quoted" or (cursor.token.kind == "word" and cursor.token.upper not in RESERVED)
 
 
 def _refuse_tail(cursor: Cursor) -> None:
@@ -159,8 +185,20 @@ def _item(cursor: Cursor) -> Item:
     if star is not None:
         return Item(star.at, star, None)
     value = parse_expression(cursor)
+    if cursor.at("AS", "("):
+        return _several_names(cursor, start, value)
     alias = _alias(cursor)
     return Item((start, cursor.previous_end), value, alias)
+
+
+def _several_names(cursor: Cursor, start: int, value: Node) -> Item:
+    cursor.advance()
+    cursor.advance()
+    names = [cursor.name("the name of a column")]
+    while cursor.accept(","):
+        names.append(cursor.name("the name of a column"))
+    cursor.expect(")", "after the names of the columns")
+    return Item((start, cursor.previous_end), value, None, tuple(names))
 
 
 def _star(cursor: Cursor) -> Star | None:

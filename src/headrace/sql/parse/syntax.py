@@ -98,11 +98,38 @@ class Subscript(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class LambdaFunction(Node):
+    """`x -> body` or `(x, y) -> body` as an argument."""
+
+    params: tuple[str, ...]
+    body: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Aliased(Node):
+    """`x AS name` as an argument of `struct`."""
+
+    value: Node
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
 class Item(Node):
-    """One entry of a select list."""
+    """One entry of a select list. `aliases` are the names of several columns: `posexplode(a) AS (i, x)`."""
 
     value: Node
     alias: str | None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LateralView(Node):
+    """LATERAL VIEW [OUTER] explode(...) table AS columns."""
+
+    call: Apply
+    outer: bool
+    alias: str
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +173,7 @@ class SelectQuery(Node):
     group_by: tuple[Node, ...] | None
     having: Node | None
     distinct: TextRange | None = None
+    laterals: tuple[LateralView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

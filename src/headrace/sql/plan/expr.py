@@ -123,6 +123,29 @@ class FieldOf(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class LambdaVariable(Expr):
+    """A parameter of a lambda, inside of it. `text` is its DuckDB SQL. Equality ignores the user's name of it."""
+
+    text: str
+    name: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda(Expr):
+    """A function of elements: `params` are the variables of the DuckDB lambda, `body` is the result."""
+
+    params: tuple[str, ...]
+    body: Expr
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.body,)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return replace(self, body=children[0])
+
+
+@dataclass(frozen=True, slots=True)
 class AggCall(Expr):
     """An aggregate over the rows of a group for which `where` holds. count(*) has no arguments."""
 

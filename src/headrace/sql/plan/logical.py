@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from headrace.model.program import StreamDef, Window
-from headrace.model.schema import BOOLEAN, DataType, Field, Schema, Struct, View
+from headrace.model.schema import BOOLEAN, Array, DataType, Field, Schema, Struct, View
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, columns_of, walk
 
@@ -109,6 +109,44 @@ class Project(Plan):
     @property
     def expressions(self) -> tuple[Expr, ...]:
         return tuple(o.expr for o in self.outputs)
+
+
+@dataclass(frozen=True)
+class Generate(Plan):
+    """Makes rows: one per element of `lists`, arrays of the same length in every row. Adds one column per list to the
+    columns of the input. With `outer`, a row without elements makes one row of NULLs."""
+
+    input: Plan
+    lists: tuple[Named, ...]
+    outer: bool
+    at: TextRange = field(default=(0, 0), compare=False)
+
+    def __post_init__(self) -> None:
+        for one in self.lists:
+            if not isinstance(one.expr.type, Array):
+                raise TypeError("a generator reads arrays")
+            require_bound(one.expr, self.input.schema)
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Plan, ...]) -> Plan:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def schema(self) -> Schema:
+        added = [Field(n.name, n.expr.type.element) for n in self.lists if isinstance(n.expr.type, Array)]
+        return Schema((*self.input.schema.fields, *added))
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return tuple(n.expr for n in self.lists)
+
+    @property
+    def width(self) -> int:
+        """The number of input columns. The made columns come after them."""
+        return len(self.input.schema)
 
 
 @dataclass(frozen=True)
@@ -242,7 +280,7 @@ def origin(plan: Plan, index: int) -> tuple[StreamScan, int] | None:
         return plan, index
     if isinstance(plan, Filter):
         return origin(plan.input, index)
-    if isinstance(plan, AssignWindow):
+    if isinstance(plan, AssignWindow | Generate):
         return origin(plan.input, index) if index < plan.width else None
     if isinstance(plan, Project):
         expr = plan.outputs[index].expr

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from headrace.model.program import Condition, Emit, Expression, Growth, Partial, SinkDef, StreamDef, Window
+from headrace.model.program import Condition, Emit, Expression, Generator, Growth, Partial, SinkDef, StreamDef, Window
 from headrace.model.schema import Field, Schema, View
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.plan.shape import Shape
@@ -80,6 +80,19 @@ class PhysicalFilter(_Unary):
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
         return (("ring", "0"), ("where", self.sql))
+
+
+@dataclass(frozen=True)
+class PhysicalGenerate(_Unary):
+    """Ring 0: makes rows of arrays and maps. The operators after it read the made rows."""
+
+    generator: Generator
+
+    @property
+    def details(self) -> tuple[tuple[str, str], ...]:
+        made = ", ".join(f"{c.name} {c.type}" for c in self.generator.columns)
+        where = () if self.generator.filter is None else (("where", self.generator.filter),)
+        return (("ring", "0"), *where, ("makes", made), ("outer", "yes" if self.generator.outer else "no"))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The plan shape that the shared host runs, and the error for any other shape.
 
-    Project( Filter( Aggregate( AssignWindow( Filter( StreamScan ) ) ) ) )
+    Project( Filter( Aggregate( AssignWindow( Filter( Generate( Filter( StreamScan ) ) ) ) ) ) )
 
-Only the projection and the scan are required.
+Only the projection and the scan are required. There may be several generators, with filters between them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from headrace.errors import Span, UnsupportedOnShared
 from headrace.model.schema import Schema
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, StreamScan, Union
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Named, Plan, Project, StreamScan, Union
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A generator, and the filter of the rows that it makes."""
+
+    node: Generate
+    after: Expr | None
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,17 @@ class Shape:
     having: Expr | None
     outputs: tuple[Named, ...]
     schema: Schema
+    generators: tuple[Generation, ...] = ()
+
+    @property
+    def filter_of_made(self) -> Expr | None:
+        """The filter that reads the rows of the stream, or those that the generators make."""
+        return self.generators[-1].after if self.generators else self.filter
+
+    @property
+    def width(self) -> int:
+        """The number of columns of the stream and the generators."""
+        return len(self.generators[-1].node.schema) if self.generators else len(self.scan.schema)
 
 
 def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
@@ -61,6 +80,12 @@ def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
             )
     if isinstance(node, Filter):
         predicate, node = node.predicate, node.input
+    generators: list[Generation] = []
+    while isinstance(node, Generate):
+        generators.insert(0, Generation(node, predicate))
+        predicate, node = None, node.input
+        if isinstance(node, Filter):
+            predicate, node = node.predicate, node.input
     return Shape(
         scan=_scan(node, span),
         filter=predicate,
@@ -69,6 +94,7 @@ def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
         having=having,
         outputs=plan.outputs,
         schema=plan.schema,
+        generators=tuple(generators),
     )
 
 
@@ -78,6 +104,12 @@ def _scan(node: Plan, span: Callable[[TextRange], Span]) -> StreamScan:
         return node
     if isinstance(node, Union):
         what, at = "UNION ALL below an aggregate", node.at
+    elif isinstance(node, AssignWindow):
+        raise UnsupportedOnShared(
+            "a generator over a windowed stream cannot run on the shared host",
+            advice="Make the rows first, and then GROUP BY window(...).",
+            span=span(node.at),
+        )
     else:
         inner = next((e for e in node.expressions), None)
         what, at = "an aggregate of an aggregate", (0, 0) if inner is None else inner.at

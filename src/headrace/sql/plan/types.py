@@ -5,6 +5,7 @@ Two kinds of types exist only inside expressions: VOID (the type of NULL) and th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from headrace.model.schema import (
     Array,
     DataType,
     Decimal,
+    Field,
     Map,
     Struct,
 )
@@ -45,6 +47,19 @@ class Hidden(DataType):
     @property
     def duckdb(self) -> str:
         return "INTERVAL" if self.name != "VOID" else '"NULL"'
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Hidden):
+    """The type of a lambda: what it returns, and, where it is rendered, whether it may fail on some value."""
+
+    result: DataType
+    fails: bool
+
+
+def function_type(result: DataType, fails: bool = False) -> Function:
+    """The type of a lambda that returns `result`."""
+    return Function("LAMBDA", result, fails)
 
 
 VOID = Hidden("VOID")
@@ -98,10 +113,48 @@ def wider(left: DataType, right: DataType) -> DataType | None:
     if STRING in (left, right):
         other = right if left == STRING else left
         return _beside_string(other)
+    return _wider_nested(left, right, wider)
+
+
+def tightest(left: DataType, right: DataType) -> DataType | None:
+    """As `wider`, but a STRING goes only with a STRING: the common type of an array's elements and a value."""
+    if STRING in (left, right) and left != right and VOID not in (left, right):
+        return None
+    if isinstance(left, Array | Map | Struct) and left != right and right != VOID:
+        return _wider_nested(left, right, tightest)
+    return wider(left, right)
+
+
+def _wider_nested(
+    left: DataType, right: DataType, common: Callable[[DataType, DataType], DataType | None]
+) -> DataType | None:
+    """The common type of two arrays, two maps, or two structs with the same names."""
     if isinstance(left, Array) and isinstance(right, Array):
-        element = wider(left.element, right.element)
+        element = common(left.element, right.element)
         return None if element is None else Array(element)
+    if isinstance(left, Map) and isinstance(right, Map):
+        key, value = common(left.key, right.key), common(left.value, right.value)
+        return None if key is None or value is None else Map(key, value)
+    if isinstance(left, Struct) and isinstance(right, Struct) and len(left.fields) == len(right.fields):
+        fields: list[Field] = []
+        for a, b in zip(left.fields, right.fields, strict=True):
+            kind = common(a.type, b.type)
+            if kind is None or a.name != b.name:
+                return None
+            fields.append(Field(a.name, kind))
+        return Struct(tuple(fields))
     return None
+
+
+def has_hidden(kind: DataType) -> bool:
+    """True if `kind` is a type that no column has, or contains one."""
+    if isinstance(kind, Array):
+        return has_hidden(kind.element)
+    if isinstance(kind, Map):
+        return has_hidden(kind.key) or has_hidden(kind.value)
+    if isinstance(kind, Struct):
+        return any(has_hidden(f.type) for f in kind.fields)
+    return isinstance(kind, Hidden)
 
 
 def _wider_number(left: DataType, right: DataType) -> DataType | None:

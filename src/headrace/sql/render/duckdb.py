@@ -25,9 +25,9 @@ from headrace.model.schema import (
 )
 from headrace.sql.functions import find
 from headrace.sql.functions.casts import cast_throws, render_cast
-from headrace.sql.plan.expr import Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal
+from headrace.sql.plan.expr import Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable, Literal
 from headrace.sql.plan.limits import ExpressionTooLarge, check_time
-from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID
+from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID, function_type
 
 ColumnText = Callable[[ColumnRef], str]
 
@@ -73,6 +73,10 @@ def render(expr: Expr, column: ColumnText) -> str:
         return f"({render(expr.input, column)}).{duck_name(expr.name)}"
     if isinstance(expr, Call):
         return _render_call(expr, column)
+    if isinstance(expr, LambdaVariable):
+        return expr.text
+    if isinstance(expr, Lambda):
+        return f"lambda {', '.join(expr.params)}: ({render(expr.body, column)})"
     raise InternalError(f"{type(expr).__name__} cannot be rendered")
 
 
@@ -80,7 +84,7 @@ def _render_call(expr: Call, column: ColumnText) -> str:
     if expr.name in ("and", "or"):
         return _render_chain(expr, column)
     args = [render(a, column) for a in expr.args]
-    kinds = [a.type for a in expr.args]
+    kinds = [function_type(a.body.type, throws(a.body)) if isinstance(a, Lambda) else a.type for a in expr.args]
     overload = find(expr.name, kinds)
     if overload is None:
         raise InternalError(f"{expr.name} was bound without an overload")

@@ -7,20 +7,41 @@ that the expression reads. For replacements in large rows, the matches are count
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from headrace.errors import Span, UnsupportedOnShared, ValueTooLarge
 from headrace.exec.sizing import MAX_VALUE
 from headrace.model.program import Growth, SizedValue
-from headrace.model.schema import BINARY, STRING, Array, DataType, Map, Struct
+from headrace.model.schema import BINARY, STRING, DataType
 from headrace.sql.functions.regex import nullable, parse_replacement
 from headrace.sql.functions.regex_functions import re2
 from headrace.sql.functions.regex_parser import parse
 from headrace.sql.parse.syntax import TextRange
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Literal, columns_of, walk
+from headrace.sql.plan.expr import (
+    AggCall,
+    Call,
+    CaseWhen,
+    Cast,
+    ColumnRef,
+    Expr,
+    FieldOf,
+    Lambda,
+    LambdaVariable,
+    Literal,
+    columns_of,
+    walk,
+)
 from headrace.sql.plan.limits import ExpressionTooLarge, check_time
 from headrace.sql.plan.shape import Shape
+from headrace.sql.render.byte_bounds import SHORT, Bytes, added, constant, is_variable
+from headrace.sql.render.collection_sizes import (
+    GROWING_COLLECTIONS,
+    applied,
+    collection_size,
+    lambda_grows,
+)
 from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column, text_literal
 
 # Functions whose result may be longer than their arguments.
@@ -33,45 +54,10 @@ FACTORS = {
     "decode": 3.0, "url_encode": 3.0, "split": 1.0,
 }  # fmt: skip
 FIXED = 8.0  # bytes of a value of fixed width in Arrow, about
-SHORT = 64.0  # bytes of a number, date or digest as text
 # Bytes that a letter of a date pattern writes at most: VV is a time zone such as America/Argentina/ComodRivadavia.
 _PER_LETTER = 32.0
 # Below this bound the matches of a row are not counted: the bound is good enough.
 WORTH_COUNTING = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Bytes:
-    """An upper bound of a value's size: as SQL, and as multiples of column sizes plus a constant.
-
-    `columns` is None when the bound depends on values.
-    """
-
-    sql: str
-    columns: dict[str, float] | None = field(default_factory=dict)
-    fixed: float = 0.0
-
-    def times(self, factor: float) -> Bytes:
-        columns = None if self.columns is None else {name: n * factor for name, n in self.columns.items()}
-        return Bytes(f"({self.sql} * {factor!r}::DOUBLE)", columns, self.fixed * factor)
-
-
-def constant(size: float) -> Bytes:
-    """A size that is the same for every row."""
-    return Bytes(f"{size!r}::DOUBLE", {}, size)
-
-
-def added(parts: Sequence[Bytes]) -> Bytes:
-    """The sum of sizes."""
-    columns: dict[str, float] | None = {}
-    for part in parts:
-        if part.columns is None or columns is None:
-            columns = None
-        else:
-            for name, n in part.columns.items():
-                columns[name] = columns.get(name, 0.0) + n
-    text = " + ".join(part.sql for part in parts)
-    return Bytes(f"({text})" if parts else "0::DOUBLE", columns, sum(part.fixed for part in parts))
 
 
 def growth_of(
@@ -84,7 +70,7 @@ def growth_of(
 ) -> Growth:
     """The growth of a program that computes `outputs`, and evaluates `others`, for the rows where `where` holds.
     `column` writes a column reference. `names` lists the columns of the relation that it reads."""
-    sizes = _Sizes(column, names, span)
+    sizes = Sizes(column, names, span)
     if where is not None:
         sizes.collect(where, "")
     in_filter = bool(sizes.values)
@@ -92,9 +78,9 @@ def growth_of(
     plain, fixed = [], 0.0
     for expr in outputs:
         sizes.collect(expr, guard)
-        if isinstance(expr, Call) and expr.name in GROWING:
+        if isinstance(expr, Call) and makes_more(expr):
             continue  # collected itself
-        if _is_variable(expr.type):
+        if is_variable(expr.type):
             plain.append(sizes.size(expr))
         else:
             fixed += FIXED
@@ -111,8 +97,12 @@ def growth_of(
 
 
 def ring0_growth(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
-    """The growth of a shape's Ring 0 part."""
+    """The growth of a shape's Ring 0 part: of what reads the made rows, if there are generators."""
+    growth = _growth_of_rows(shape, span)
+    return replace(growth, in_filter=False) if shape.generators else growth
 
+
+def _growth_of_rows(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
     def names(column: ColumnRef) -> Sequence[str]:
         return (ring0_column(column),)
 
@@ -120,39 +110,45 @@ def ring0_growth(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
         return growth_of(
             outputs=[o.expr for o in shape.outputs],
             others=(),
-            where=shape.filter,
+            where=shape.filter_of_made,
             column=ring0_column,
             names=names,
             span=span,
         )
-    width = len(shape.scan.schema)
+    width = shape.width
     keys = [k.expr for k in shape.aggregate.keys if not any(c >= width for c in columns_of(k.expr))]
     return growth_of(
         outputs=(),
         others=[*keys, *shape.aggregate.calls],
-        where=shape.filter,
+        where=shape.filter_of_made,
         column=ring0_column,
         names=names,
         span=span,
     )
 
 
-def _is_variable(kind: DataType) -> bool:
-    return kind in (STRING, BINARY) or isinstance(kind, Array | Map | Struct)
-
-
 def grows(expr: Expr) -> bool:
     """True if evaluating `expr` may create values that are larger than its inputs."""
-    return any(isinstance(e, Call) and e.name in GROWING for e in walk(expr))
+    return any(isinstance(e, Call) and makes_more(e) for e in walk(expr))
 
 
-class _Sizes:
+def makes_more(expr: Call) -> bool:
+    """True if the result of a call may be larger than its arguments."""
+    return expr.name in GROWING or expr.name in GROWING_COLLECTIONS or lambda_grows(expr)
+
+
+class Sizes:
     """Bounds of the expressions of one program. `values` are the growing ones, with the user's text."""
 
     def __init__(
-        self, column: ColumnText, names: Callable[[ColumnRef], Sequence[str]], span: Callable[[TextRange], Span]
+        self,
+        column: ColumnText,
+        names: Callable[[ColumnRef], Sequence[str]],
+        span: Callable[[TextRange], Span],
+        variables: Mapping[str, Bytes] | None = None,
     ) -> None:
         self.column, self.names, self.span = column, names, span
+        self.variables = dict(variables or {})
         self.values: list[tuple[str, Bytes]] = []
         self.largest: TextRange = (0, 0)
 
@@ -162,7 +158,7 @@ class _Sizes:
         if isinstance(expr, CaseWhen):
             for condition, value in expr.branches:
                 self.collect(condition, guard)
-                if not grows(condition):  # DuckDB evaluates a branch only on the rows that reach it
+                if not self.opaque(condition):  # DuckDB evaluates a branch only on the rows that reach it
                     text = render(condition, self.column)
                     self.collect(value, _both(guard, f"({text})"))
                     guard = _both(guard, f"({text}) IS DISTINCT FROM TRUE")
@@ -175,13 +171,16 @@ class _Sizes:
             left, right = expr.args
             self.collect(left, guard)
             # `render` writes a CASE when the right side may fail. Functions with a count from the row may fail.
-            if not grows(left) and grows(right):
+            if not self.opaque(left) and grows(right):
                 decided = "FALSE" if expr.name == "and" else "TRUE"
                 guard = _both(guard, f"({render(left, self.column)}) IS DISTINCT FROM {decided}")
             self.collect(right, guard)
             return
-        if isinstance(expr, Call) and expr.name in GROWING:
+        if isinstance(expr, Call) and makes_more(expr):
             self._add(expr, guard)
+        if isinstance(expr, Call) and any(isinstance(a, Lambda) for a in expr.args):
+            self._collect_applied(expr, guard)
+            return
         if isinstance(expr, Call) and expr.name in ("||", "concat"):  # a chain is one value
             for part in _chain(expr):
                 self.collect(part, guard)
@@ -189,10 +188,42 @@ class _Sizes:
         children = expr.args if isinstance(expr, AggCall) and expr.where is not None else expr.children
         if isinstance(expr, AggCall) and expr.where is not None:
             self.collect(expr.where, guard)
-            if not grows(expr.where):
+            if not self.opaque(expr.where):
                 guard = _both(guard, f"({render(expr.where, self.column)})")
         for child in children:
             self.collect(child, guard)
+
+    def _collect_applied(self, expr: Call, guard: str) -> None:
+        """Adds the values that a call with lambdas makes: the sum over the elements of what its lambda makes of one."""
+        for arg in expr.args:
+            if not isinstance(arg, Lambda):
+                self.collect(arg, guard)
+            elif grows(arg.body):
+                inner, combined = applied(self, expr, arg)
+                inner.collect(arg.body, "")
+                for text, bound in inner.values:
+                    summed = combined(bound).sql
+                    guarded = f"CASE WHEN {guard} THEN {summed} ELSE 0 END" if guard else summed
+                    self.values.append((text, Bytes(guarded, None)))
+
+    def inside(self, variables: Mapping[str, Bytes]) -> Sizes:
+        """For the body of a lambda. `variables` are bounds of its variables, if they cannot be read."""
+        return Sizes(self.column, self.names, self.span, {**self.variables, **variables})
+
+    def opaque(self, expr: Expr) -> bool:
+        """True if the SQL of a bound cannot contain `expr`: it may be large, or reads a variable with a bound."""
+        read = (e.text for e in walk(expr) if isinstance(e, LambdaVariable)) if self.variables else ()
+        return any(_variable(text) in self.variables for text in read) or grows(expr)
+
+    def known(self, expr: Expr) -> str:
+        """The SQL of an argument that decides how large a result is. It must not be large itself."""
+        if self.opaque(expr):
+            raise UnsupportedOnShared(
+                "a size that is computed from a value of unknown size cannot run on the shared host",
+                advice="Use a column or a constant here.",
+                span=self.span(expr.at),
+            )
+        return render(expr, self.column)
 
     def _add(self, expr: Call, guard: str) -> None:
         bound = self.size(expr)
@@ -215,12 +246,16 @@ class _Sizes:
     def size(self, expr: Expr) -> Bytes:
         """An upper bound of the bytes of a value of variable size."""
         check_time()
-        if not _is_variable(expr.type):
+        if not is_variable(expr.type):
             return constant(SHORT)
         if isinstance(expr, Literal):
             return constant(float(_length(expr)))
         if isinstance(expr, ColumnRef):
             return self._column(expr)
+        if isinstance(expr, LambdaVariable) and _variable(expr.text) in self.variables:
+            return self.variables[_variable(expr.text)]
+        if isinstance(expr, LambdaVariable):
+            return Bytes(_text_bytes(expr.text, expr.type), None, 0.0)
         if isinstance(expr, CaseWhen):
             return self._case(expr)
         if isinstance(expr, Cast | FieldOf):
@@ -230,18 +265,13 @@ class _Sizes:
         return added([self.size(child) for child in expr.children] or [constant(SHORT)])
 
     def _column(self, expr: ColumnRef) -> Bytes:
-        text = self.column(expr)
-        if expr.type == BINARY:
-            length = f"octet_length({text})"
-        else:
-            length = f"strlen({text if expr.type == STRING else f'CAST({text} AS VARCHAR)'})"
-        return Bytes(f"coalesce({length}, 0)::DOUBLE", dict.fromkeys(self.names(expr), 1.0))
+        return Bytes(_text_bytes(self.column(expr), expr.type), dict.fromkeys(self.names(expr), 1.0))
 
     def _case(self, expr: CaseWhen) -> Bytes:
         values = [v for _, v in expr.branches] + ([] if expr.otherwise is None else [expr.otherwise])
         sizes = [self.size(v) for v in values]
         total = added(sizes)
-        if any(grows(c) for c, _ in expr.branches):
+        if any(self.opaque(c) for c, _ in expr.branches):
             return Bytes(_greatest(sizes), total.columns, total.fixed)
         branches = "".join(
             f" WHEN {render(condition, self.column)} THEN {size.sql}"
@@ -252,20 +282,23 @@ class _Sizes:
 
     def _call(self, expr: Call) -> Bytes:
         name, args = expr.name, expr.args
+        collection = collection_size(self, expr)
+        if collection is not None:
+            return collection
         if name in ("concat", "||"):
             return added([self.size(part) for part in _chain(expr)])
         if name == "concat_ws":
             between = self.size(args[0]).times(float(len(args) - 2)) if len(args) > 2 else constant(0.0)
             return added([between, *(self.size(a) for a in args[1:])])
         if name == "repeat":
-            return self._multiplied(self.size(args[0]), args[1])
+            return self.multiplied(self.size(args[0]), args[1])
         if name in ("lpad", "rpad"):
             given = args[2] if len(args) > 2 else Literal(STRING, " ")
             fill = given.value if isinstance(given, Literal) else None
             widest = max((len(c.encode()) for c in fill), default=0) if isinstance(fill, str) else 4
-            return added([self.size(args[0]), self._multiplied(constant(float(widest)), args[1])])
+            return added([self.size(args[0]), self.multiplied(constant(float(widest)), args[1])])
         if name == "space":
-            return self._multiplied(constant(1.0), args[0])
+            return self.multiplied(constant(1.0), args[0])
         if name == "replace" and len(args) == 3:
             return self._replace(expr)
         if name == "regexp_replace":
@@ -283,13 +316,13 @@ class _Sizes:
             return Bytes(_greatest(sizes), total.columns, total.fixed)
         if name in ("date_format", "from_unixtime"):
             return constant(SHORT + sum(_PER_LETTER * _length(a) for a in args if isinstance(a, Literal)))
-        inner = [a for a in args if _is_variable(a.type)][:1]
+        inner = [a for a in args if is_variable(a.type)][:1]
         return added([constant(SHORT), *(self.size(a) for a in inner)])
 
-    def _multiplied(self, size: Bytes, count: Expr) -> Bytes:
+    def multiplied(self, size: Bytes, count: Expr) -> Bytes:
         if isinstance(count, Literal):
             return size.times(float(max(0, count.value or 0)))
-        if grows(count):
+        if self.opaque(count):
             raise UnsupportedOnShared(
                 "a count that is computed from a value of unknown size cannot run on the shared host",
                 advice="Use a count that is a column or a constant.",
@@ -308,7 +341,7 @@ class _Sizes:
             bound = size.times(max(1.0, _length(new) / max(1, removed)))
         else:
             bound = Bytes(f"({size.sql} * greatest(1, {inserted.sql} / {max(1, removed)}))", None, 0.0)
-        if any(grows(a) for a in expr.args):
+        if any(self.opaque(a) for a in expr.args):
             return bound
         x, a = render(text, self.column), render(old, self.column)
         found = f"((strlen({x}) - strlen(replace({x}, {a}, ''))) / greatest(1, strlen({a})))"
@@ -329,7 +362,7 @@ class _Sizes:
             return size
         bound = size.times(max(1.0, float(inserted)) + groups)
         fast = re2(pattern, whole_match=True)
-        if grows(text) or groups or fast is None:
+        if self.opaque(text) or groups or fast is None:
             return bound
         x = render(text, self.column)
         left = f"strlen(regexp_replace({x}, {fast}, {text_literal('')}, 'g'))"
@@ -341,6 +374,23 @@ def _counted(bound: Bytes, exact: str) -> Bytes:
     """`bound` for small rows, else the exact size, which takes longer to compute."""
     sql = f"(CASE WHEN {bound.sql} <= {WORTH_COUNTING} THEN {bound.sql} ELSE {exact} END)"
     return Bytes(sql, bound.columns, bound.fixed)
+
+
+def _variable(text: str) -> str:
+    """The variable that the SQL of a lambda's parameter reads: `v_0_0` in `v_0_0.key`."""
+    found = re.search(r"\bv_\w+", text)
+    assert found is not None
+    return found[0]
+
+
+def _text_bytes(text: str, kind: DataType) -> str:
+    """The bytes of a value, as SQL."""
+    length = f"octet_length({text})" if kind == BINARY else f"strlen({_as_text(text, kind)})"
+    return f"coalesce({length}, 0)::DOUBLE"
+
+
+def _as_text(text: str, kind: DataType) -> str:
+    return text if kind == STRING else f"CAST({text} AS VARCHAR)"
 
 
 def _greatest(sizes: Sequence[Bytes]) -> str:

@@ -27,7 +27,7 @@ from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, Literal
 from headrace.sql.plan.limits import check_time
-from headrace.sql.plan.logical import Aggregate, Filter, Named, Plan, Project, rewrite
+from headrace.sql.plan.logical import Aggregate, Filter, Generate, Named, Plan, Project, rewrite
 from headrace.sql.plan.types import Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
@@ -51,6 +51,9 @@ def _fold_node(node: Plan, ctx: PlanContext) -> Plan:
     if isinstance(node, Project):
         outputs = tuple(_fold_named(o, ctx) for o in node.outputs)
         return node if _same(outputs, node.outputs) else dataclasses.replace(node, outputs=outputs)
+    if isinstance(node, Generate):
+        lists = tuple(_fold_named(n, ctx) for n in node.lists)
+        return node if _same(lists, node.lists) else dataclasses.replace(node, lists=lists)
     if isinstance(node, Aggregate):
         keys = tuple(_fold_named(k, ctx) for k in node.keys)
         calls = tuple(fold(c, ctx) for c in node.calls)

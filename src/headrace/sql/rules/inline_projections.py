@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, substitute
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, rewrite
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Named, Plan, Project, rewrite
 
 
 def inline_projections(plan: Plan, ctx: PlanContext) -> Plan:
@@ -28,6 +28,8 @@ def _inline(node: Plan) -> Plan:
         return Project(Filter(below.input, substitute(node.predicate, values)), below.outputs)
     if isinstance(node, AssignWindow):
         return _below_window(node, below)
+    if isinstance(node, Generate):
+        return _below_generator(node, below)
     if isinstance(node, Aggregate):
         keys = tuple(Named(k.name, substitute(k.expr, values)) for k in node.keys)
         calls: list[AggCall] = []
@@ -37,6 +39,17 @@ def _inline(node: Plan) -> Plan:
             calls.append(inlined)
         return replace(node, input=below.input, keys=keys, calls=tuple(calls))
     return node
+
+
+def _below_generator(node: Generate, below: Project) -> Plan:
+    """Makes the rows below the projection, which passes the new columns through."""
+    values = tuple(o.expr for o in below.outputs)
+    lists = tuple(Named(n.name, substitute(n.expr, values)) for n in node.lists)
+    made = dataclasses.replace(node, input=below.input, lists=lists)
+    added = tuple(
+        Named(f.name, ColumnRef(f.type, made.width + i, f.name)) for i, f in enumerate(made.schema.fields[made.width :])
+    )
+    return Project(made, (*below.outputs, *added))
 
 
 def _below_window(node: AssignWindow, below: Project) -> Plan:

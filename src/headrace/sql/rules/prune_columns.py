@@ -7,7 +7,17 @@ import dataclasses
 from headrace.model.schema import View
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import columns_of
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan, Union, used_columns
+from headrace.sql.plan.logical import (
+    Aggregate,
+    AssignWindow,
+    Filter,
+    Generate,
+    Plan,
+    Project,
+    StreamScan,
+    Union,
+    used_columns,
+)
 
 
 def prune_columns(plan: Plan, ctx: PlanContext) -> Plan:
@@ -26,6 +36,8 @@ def _prune(plan: Plan, needed: set[int]) -> Plan:
         below = [{c for i in needed for c in columns_of(plan.outputs[i].expr)}]
     elif isinstance(plan, Filter):
         below = [needed | used_columns(plan)]
+    elif isinstance(plan, Generate):
+        below = [{i for i in needed if i < plan.width} | used_columns(plan)]
     elif isinstance(plan, AssignWindow):
         below = [{i for i in needed if i < plan.width} | {plan.time}]
     elif isinstance(plan, Aggregate):

@@ -6,7 +6,9 @@ import dataclasses
 
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import ColumnRef, Expr, columns_of, conjunction, conjuncts, substitute, transform
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Union, rewrite
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Union, rewrite
+from headrace.sql.render.duckdb import throws
+from headrace.sql.render.sizes import grows
 
 
 def push_down_filter(plan: Plan, ctx: PlanContext) -> Plan:
@@ -26,7 +28,7 @@ def _push(node: Plan) -> Plan:
         merged = conjunction([*conjuncts(below.predicate), *conjuncts(node.predicate)])
         assert merged is not None
         return _push(Filter(below.input, merged))
-    if isinstance(below, AssignWindow):
+    if isinstance(below, AssignWindow | Generate):
         return _split(node, below, set(range(below.width)))
     if isinstance(below, Aggregate):
         return _below_aggregate(node, below)
@@ -35,14 +37,17 @@ def _push(node: Plan) -> Plan:
     return node
 
 
-def _split(node: Filter, below: AssignWindow, free: set[int]) -> Plan:
-    moving = [part for part in conjuncts(node.predicate) if columns_of(part) <= free]
-    staying = [part for part in conjuncts(node.predicate) if not columns_of(part) <= free]
+def _split(node: Filter, below: AssignWindow | Generate, free: set[int]) -> Plan:
+    parts = list(conjuncts(node.predicate))
+    down = [columns_of(part) <= free for part in parts]
+    if isinstance(below, Generate):  # a part that may fail stays behind the parts before it, and behind the generator
+        down = [ok and not grows(part) and not throws(part) for part, ok in zip(parts, down, strict=True)]
+    moving = [part for part, ok in zip(parts, down, strict=True) if ok]
+    staying = [part for part, ok in zip(parts, down, strict=True) if not ok]
     if not moving:
         return node
-    pushed = _push(Filter(below.input, _joined(moving)))
-    window = dataclasses.replace(below, input=pushed)
-    return Filter(window, _joined(staying)) if staying else window
+    moved = dataclasses.replace(below, input=_push(Filter(below.input, _joined(moving))))
+    return Filter(moved, _joined(staying)) if staying else moved
 
 
 def _below_aggregate(node: Filter, below: Aggregate) -> Plan:

@@ -1,0 +1,39 @@
+"""Expands `pos.*` in a select list to the fields of the struct `pos`."""
+
+from __future__ import annotations
+
+from headrace.errors import UnknownColumn
+from headrace.model.schema import Struct
+from headrace.sql.bind.expression_binder import ExprBinder
+from headrace.sql.parse.syntax import Name, Star
+from headrace.sql.plan.expr import FieldOf
+from headrace.sql.plan.logical import Named
+
+
+def struct_fields(binder: ExprBinder, star: Star) -> list[Named]:
+    """One output per field, without the excluded ones. Raises UnknownColumn if the qualifier is no struct."""
+    assert star.qualifier is not None
+    name = Name(star.at, (star.qualifier,))
+    subject = binder.bind(name)
+    if not isinstance(subject.type, Struct):
+        raise UnknownColumn(
+            f"'{star.qualifier}' is {subject.type}, which has no fields",
+            advice="Only a STRUCT has fields. Name the column without .*",
+            span=binder.span(star.at),
+            name=star.qualifier,
+        )
+    known = {f.name.lower() for f in subject.type.fields}
+    for excluded in star.excluded:
+        if excluded.parts[0].lower() not in known:
+            raise UnknownColumn(
+                f"'{star.qualifier}' has no field '{excluded.parts[0]}'",
+                advice="Its fields are " + ", ".join(f.name for f in subject.type.fields) + ".",
+                span=binder.span(excluded.at),
+                name=excluded.parts[0],
+            )
+    skipped = {excluded.parts[0].lower() for excluded in star.excluded}
+    return [
+        Named(f.name, FieldOf(f.type, subject, f.name, at=star.at))
+        for f in subject.type.fields
+        if f.name.lower() not in skipped
+    ]

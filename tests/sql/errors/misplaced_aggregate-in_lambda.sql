@@ -1,0 +1,3 @@
+-- error: MISPLACED_AGGREGATE
+-- at: 1:29
+SELECT transform(tags, x -> count(x)) FROM s

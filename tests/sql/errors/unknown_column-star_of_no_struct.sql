@@ -1,0 +1,3 @@
+-- error: UNKNOWN_COLUMN
+-- at: 1:8
+SELECT tags.* FROM s

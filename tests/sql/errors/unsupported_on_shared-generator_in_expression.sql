@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:14
+SELECT upper(explode(tags)) FROM s

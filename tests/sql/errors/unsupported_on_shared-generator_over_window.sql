@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:29
+SELECT window_start, x FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE) LATERAL VIEW explode(tags) t AS x

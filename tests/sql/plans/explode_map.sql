@@ -1,0 +1,36 @@
+SELECT id, explode(attrs) AS (name, text) FROM s
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project id, name, text
+    Generate name := each of map_keys(attrs), text := each of map_values(attrs)
+      StreamScan s shared_required_schema=SOME [0 id, 10 attrs]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 10 attrs]
+  r1 := PhysicalGenerate(r0) ring=0 makes=c14 STRING, c15 STRING outer=no
+  r2 := PhysicalProject(r1) ring=0 columns=3
+
+ring 0
+  filter: none
+  rows made of the elements of:
+    c14 STRING = map_keys(c10)
+    c15 STRING = map_values(c10)
+  outputs:
+    id INT = c0
+    name STRING = c14
+    text STRING = c15
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 10 attrs]

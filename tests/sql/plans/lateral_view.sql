@@ -1,0 +1,39 @@
+SELECT id, tag FROM s LATERAL VIEW explode(tags) t AS tag WHERE tag <> 'a' AND id > 0
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project id, tag
+    Filter (tag != 'a')
+      Generate tag := each of tags
+        Filter (id > 0)
+          StreamScan s shared_required_schema=SOME [0 id, 9 tags]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 9 tags]
+  r1 := PhysicalFilter(r0) ring=0 where=(c0 > 0::INTEGER)
+  r2 := PhysicalGenerate(r1) ring=0 makes=c14 STRING outer=no
+  r3 := PhysicalFilter(r2) ring=0 where=(c14 <> 'a')
+  r4 := PhysicalProject(r3) ring=0 columns=2
+
+ring 0
+  filter: (c0 > 0::INTEGER)
+  rows made of the elements of:
+    c14 STRING = c9
+  filter of the made rows: (c14 <> 'a')
+  outputs:
+    id INT = c0
+    tag STRING = c14
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 9 tags]

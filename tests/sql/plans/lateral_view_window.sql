@@ -1,0 +1,53 @@
+SELECT window.start AS w, tag, count(*) AS n FROM s LATERAL VIEW explode(tags) x AS tag GROUP BY window(ts, '1 minute'), tag
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project w := window.start, tag, n := agg0
+    Aggregate by [window, tag] compute [agg0 := count(*)]
+      AssignWindow tumble 1 minute on ts
+        Generate tag := each of tags
+          StreamScan s shared_required_schema=SOME [9 tags, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [9 tags, 13 ts]
+  r1 := PhysicalGenerate(r0) ring=0 makes=c14 STRING outer=no
+  r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0 window=tumble 1 minute partials=1
+  r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
+  r4 := PhysicalMergeAggregate(r3) ring=1 emit=on window close columns=3
+
+ring 0
+  filter: none
+  rows made of the elements of:
+    c14 STRING = c9
+  window: tumble 1 minute
+  keys:
+    k0 STRING = c14
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  lanes by hash of k0; partial states
+  order within an epoch: events, watermark, barrier, end
+  barriers: each lane waits for all tasks of the epoch
+
+ring 1
+  emit: when the watermark closes a window
+  having: none
+  outputs:
+    w TIMESTAMP = make_timestamptz(window_start)
+    tag STRING = k0
+    n BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [9 tags, 13 ts]
