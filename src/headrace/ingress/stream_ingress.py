@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.formats import FORMATS
-from headrace.ingress.acks import PendingAcks, Send, Settle, send
 from headrace.ingress.backpressure import Admission, Backpressure, Limits
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
 from headrace.ingress.journal import Journal
 from headrace.ingress.journal_sync import Sync
 from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer
+from headrace.ingress.pending_acks import PendingAcks, SendAck, Settle, send
 from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
 
@@ -283,7 +283,7 @@ class StreamIngress:
             mark = self.journal.mark_is_due()
             self._begin_sync(sync.run, lambda: self._synced_for_acks(sync, taken), True, mark)
 
-    def _synced_for_acks(self, sync: Sync, taken: list[Send]) -> None:
+    def _synced_for_acks(self, sync: Sync, taken: list[SendAck]) -> None:
         self.journal.synced(sync)
         if self.journal.problem:
             self._acks.put_back(taken)
@@ -291,7 +291,7 @@ class StreamIngress:
         else:
             self._safe(taken)
 
-    def _safe(self, acks: list[Send]) -> None:
+    def _safe(self, acks: list[SendAck]) -> None:
         send(acks)
         self._go_on()
 

@@ -14,8 +14,8 @@ import socket
 from functools import partial
 from typing import cast
 
-from headrace.ingress.acks import Send
 from headrace.ingress.peers import Origin
+from headrace.ingress.pending_acks import SendAck
 from headrace.ingress.stream_ingress import StreamIngress
 
 MAX_STRETCHES = 1000  # dropped ranges that wait until the peer reads its acknowledgements
@@ -84,7 +84,7 @@ class TcpPeer(asyncio.BufferedProtocol):
         never reach the journal of a full disk."""
         self._ask()
 
-    def _settle(self, last: bool = False) -> Send:
+    def _settle(self, last: bool = False) -> SendAck:
         """Everything received is in the journal or dropped. Bytes that arrive from now on need another
         acknowledgement."""
         self._asked = False
@@ -93,7 +93,7 @@ class TcpPeer(asyncio.BufferedProtocol):
             origin.stretches = []
         return partial(self._acknowledge, (origin.settled, origin.dropped), dropped, last)
 
-    def _settle_last(self) -> Send:
+    def _settle_last(self) -> SendAck:
         acknowledge = self._settle(last=True)
 
         def finish() -> None:
@@ -103,7 +103,7 @@ class TcpPeer(asyncio.BufferedProtocol):
         return finish
 
     def _acknowledge(self, settled: tuple[int, int], dropped: list[list[int]], last: bool) -> None:
-        """Send the acknowledgement of `settled` bytes and dropped records, after the stretches of the latter."""
+        """SendAck the acknowledgement of `settled` bytes and dropped records, after the stretches of the latter."""
         self._unreported += dropped
         transport = self._transport
         if not self.acks or transport is None or transport.is_closing():

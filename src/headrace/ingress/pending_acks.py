@@ -10,8 +10,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 
-Send = Callable[[], None]
-Settle = Callable[[], Send]
+SendAck = Callable[[], None]
+Settle = Callable[[], SendAck]
 
 
 class PendingAcks:
@@ -19,7 +19,7 @@ class PendingAcks:
 
     def __init__(self) -> None:
         self._asked: list[Settle] = []
-        self._written: list[Send] = []
+        self._written: list[SendAck] = []
 
     @property
     def asked(self) -> bool:
@@ -40,17 +40,17 @@ class PendingAcks:
         asked, self._asked = self._asked, []
         self._written += [settle() for settle in asked]
 
-    def take(self) -> list[Send]:
+    def take(self) -> list[SendAck]:
         """The acknowledgements of written bytes. The caller sends them or puts them back."""
         taken, self._written = self._written, []
         return taken
 
-    def put_back(self, taken: list[Send]) -> None:
+    def put_back(self, taken: list[SendAck]) -> None:
         """Their bytes are not safe yet."""
         self._written = taken + self._written
 
 
-def send(acks: list[Send]) -> None:
+def send(acks: list[SendAck]) -> None:
     """Send acknowledgements. A failure of one connection does not affect the others."""
     for one in acks:
         try:
