@@ -118,10 +118,10 @@ def make_pipeline(
         assert found is not None
         kind = found.result_type(kinds)
         assert kind is not None
-        texts = [text for text, _ in arguments] + (["_t"] if found.ordered else [])
-        split = found.split(texts, kinds, kind)
+        texts = [text for text, _ in arguments] + ([] if found.time == "unused" else ["_t"])
+        split = found.states(texts, kinds, kind)
         guarded = [f"CASE WHEN {MEMBER} THEN {text} END" for text in texts]
-        states = zip(split.states, found.split(guarded, kinds, kind).states, strict=True)
+        states = zip(split.states, found.states(guarded, kinds, kind).states, strict=True)
         numbered = [(f"p{len(partials) + i}", *pair) for i, pair in enumerate(states)]
         partials += [Partial(p, s.type, s.sql, s.merge.format(p=p), of_member.sql) for p, s, of_member in numbered]
         outputs.append(Expression(name, kind, split.result.format(*(p for p, _, _ in numbered))))

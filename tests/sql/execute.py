@@ -16,9 +16,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from headrace.exec.kernels import install
 from headrace.model.program import Meaning, PipelineProgram, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Schema
-from headrace.sql.functions.aggregate_functions import PartialState, SplitAggregate, find_aggregate
+from headrace.sql.functions.aggregate_functions import find_aggregate
+from headrace.sql.functions.aggregate_states import PartialState, SplitAggregate
 from headrace.sql.plan.expr import AggCall, ColumnRef
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Plan, Project, StreamScan
 from headrace.sql.render.duckdb import render
@@ -31,6 +33,7 @@ def connect(meaning: Meaning) -> duckdb.DuckDBPyConnection:
     """DuckDB as the runtime sets it up; one connection serves all tests."""
     connection = duckdb.connect(":memory:")
     connection.execute(f"SET threads=1; SET preserve_insertion_order=true; SET TimeZone='{meaning.time_zone}'")
+    install(connection)
     return connection
 
 
@@ -113,9 +116,9 @@ def split_call(call: AggCall, args: list[str], where: str | None) -> SplitAggreg
     kinds = [a.type for a in call.args]
     function = find_aggregate(call.name, kinds)
     assert function is not None
-    args = [*args, "_t"] if function.ordered else args
+    args = args if function.time == "unused" else [*args, "_t"]
     guarded = args if where is None else [f"CASE WHEN {where} THEN {arg} END" for arg in args]
-    return function.split(guarded, kinds, call.type)
+    return function.states(guarded, kinds, call.type, call.constants)
 
 
 def windowed(relation: str, window: Window) -> str:

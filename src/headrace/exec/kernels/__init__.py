@@ -10,10 +10,10 @@ from __future__ import annotations
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from headrace.exec.kernels import texts
+from headrace.exec.kernels import counts, moments, sketches, texts
 from headrace.exec.kernels.kernel import Kernel
 
-_MODULES = (texts,)
+_MODULES = (counts, moments, sketches, texts)
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 

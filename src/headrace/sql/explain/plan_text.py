@@ -48,9 +48,15 @@ def show_expr(expr: Expr) -> str:
 
 def _aggregate(call: AggCall) -> str:
     name, _, modifier = call.name.partition(" ")
-    inner = ", ".join(show_expr(a) for a in call.args) or "*"
+    inner = ", ".join([*(show_expr(a) for a in call.args), *map(_constant, call.constants)]) or "*"
     tail = f" filter (where {show_expr(call.where)})" if call.where is not None else ""
     return f"{name}({modifier + ' ' if modifier else ''}{inner}){tail}"
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"array({', '.join(map(_constant, value))})"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def _literal(literal: Literal) -> str:

@@ -288,7 +288,9 @@ class _Expressions:
             args.append(self._argument())
             while cursor.accept(","):
                 args.append(self._argument())
+        ignore_nulls = self._ignores_nulls()
         cursor.expect(")", f"after the arguments of {token.text}")
+        order = self._within_group()
         where: Node | None = None
         if cursor.at("FILTER") and cursor.peek().upper == "(":
             cursor.advance()
@@ -296,13 +298,45 @@ class _Expressions:
             cursor.expect("WHERE", "in FILTER")
             where = self.disjunction()
             cursor.expect(")", "after FILTER's condition")
+        ignore_nulls = self._ignores_nulls() or ignore_nulls
         if cursor.at("OVER"):
             advice = "Group by a window instead: GROUP BY window(ts, '1 minute')."
             cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
-        if cursor.at("WITHIN") or cursor.at("IGNORE") or cursor.at("RESPECT"):
-            cursor.refuse(cursor.token.upper, "Leave it out.", self._here())
-        place = (token.start, cursor.previous_end)
-        return Apply(at=place, name=token.text.lower(), args=tuple(args), distinct=distinct, star=star, where=where)
+        return Apply(
+            at=(token.start, cursor.previous_end),
+            name=token.text.lower(),
+            args=tuple(args),
+            distinct=distinct,
+            star=star,
+            where=where,
+            order=order,
+            ignore_nulls=ignore_nulls,
+        )
+
+    def _ignores_nulls(self) -> bool:
+        if self.cursor.accept("RESPECT", "NULLS"):
+            return False
+        return self.cursor.accept("IGNORE", "NULLS")
+
+    def _within_group(self) -> tuple[tuple[Node, bool], ...]:
+        """The keys of WITHIN GROUP (ORDER BY key [ASC | DESC], ...), each with whether it is descending."""
+        cursor = self.cursor
+        if not cursor.accept("WITHIN", "GROUP"):
+            return ()
+        cursor.expect("(", "after WITHIN GROUP")
+        cursor.expect("ORDER", "in WITHIN GROUP")
+        cursor.expect("BY", "after ORDER")
+        keys: list[tuple[Node, bool]] = []
+        while not keys or cursor.accept(","):
+            key = self.disjunction()
+            descending = cursor.accept("DESC")
+            if not descending:
+                cursor.accept("ASC")
+            if cursor.at("NULLS"):
+                cursor.refuse("NULLS FIRST or LAST", "NULL comes first, or last with DESC.", self._here())
+            keys.append((key, descending))
+        cursor.expect(")", "after the keys of WITHIN GROUP")
+        return tuple(keys)
 
     def _argument(self) -> Node:
         node = self.disjunction()
