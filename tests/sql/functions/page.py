@@ -33,7 +33,8 @@ Known limits:
   depends on the order of rows in the last digits.
 - `percentile_approx` is exact. `approx_count_distinct` is exact up to 64 values (with the default error), and then has
   the relative error that Spark promises, but not Spark's digits. The error is a literal from 0.0044 to 0.39.
-- `percentile_approx` takes decimals of up to 15 digits.
+- `percentile_approx` takes decimals of up to 15 digits. NaN is the largest value. In Spark its place depends on how
+  rows are divided among partitions.
 - DECIMAL results that Spark would round to 38 digits are refused.
 """
 
@@ -74,10 +75,10 @@ def functions_page() -> str:
         lines.append(f"| `{name}` | {'; '.join(kinds)} | {others} |")
     lines += [
         "",
-        "A name may have a suffix: `distinct` is `sum(DISTINCT x)`, `ignore nulls` is `first(x) IGNORE NULLS`, `asc` and",
-        "`desc` are the order of `WITHIN GROUP`. `count_if(x)`, `median(x)` and `count(x, y)` are supported, and",
-        "`FILTER (WHERE ...)` works with all aggregates. A group keeps at most `max_group_values` values in a list; see",
-        "[state](windows.md#state).",
+        "A name may have a suffix: `distinct` is `sum(DISTINCT x)`, `ignore nulls` is `first(x) IGNORE NULLS`,",
+        "`asc` and `desc` are the order of `WITHIN GROUP`. `count_if(x)`, `median(x)` and `count(x, y)` are supported, and",
+        "`FILTER (WHERE ...)` works with all aggregates. A group keeps at most `max_group_values` values in a list:",
+        "see [windows.md](windows.md).",
         "",
     ]
     return "\n".join(lines)

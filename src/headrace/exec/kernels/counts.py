@@ -64,7 +64,7 @@ def _percentiles(lists: pa.Array[Any], fractions: pa.Array[Any], descending: pa.
     low, high, backwards = np.floor(place), np.ceil(place), _flag(descending)
     below, above = ranks.at(owner, low, backwards), ranks.at(owner, high, backwards)
     with np.errstate(all="ignore"):
-        between = (high - place) * below + (place - low) * above
+        between = below + (above - below) * (place - low)
     same = (low == high) | (below == above) | (np.isnan(below) & np.isnan(above))
     return _lists(np.where(same, below, between), lengths, ranks)
 

@@ -130,6 +130,8 @@ def _percentile(kernel: str, descending: bool = False) -> Splitter:
         element = result.element if isinstance(result, Array) else result
         if not isinstance(result, Array):
             return SplitAggregate((state,), _of_number(f"{found}[1]", element))
+        if element == DOUBLE:
+            return SplitAggregate((state,), found)
         return SplitAggregate((state,), f"list_transform({found}, lambda x: {_of_number('x', element)})")
 
     return split
