@@ -251,8 +251,8 @@ class PipelineDef:
 
     `heir_of` is the instance whose lanes and state it took over, because it replaced a pipeline with the same Ring 1
     program. More than `max_groups` open groups stop it, and so do more than `max_group_values` values in a list of one
-    group. `late` is None when late rows are only counted. `generation` counts how often it was started again: a sink that
-    was detached in an earlier generation is written to again.
+    group. `late` is None when late rows are only counted. `generation` counts how often it was started again: a sink
+    that was detached in an earlier generation is written to again.
     """
 
     name: str

@@ -223,8 +223,8 @@ class LaneStep:
 
     `flush` closes every window now. `drop` deletes the lane's state after that, `reset` before the epoch. More than
     `max_groups` open groups are an error, and so are more than `max_values` values in a list of a group; None is no
-    limit. `share` is this lane's part of the groups. Only beyond it are groups counted exactly, because that has to merge
-    segments.
+    limit. `share` is this lane's part of the groups. Only beyond it are groups counted exactly, because that has to
+    merge segments.
     """
 
     events: pa.Table

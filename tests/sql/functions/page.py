@@ -76,7 +76,7 @@ def functions_page() -> str:
     lines += [
         "",
         "A name may have a suffix: `distinct` is `sum(DISTINCT x)`, `ignore nulls` is `first(x) IGNORE NULLS`,",
-        "`asc` and `desc` are the order of `WITHIN GROUP`. `count_if(x)`, `median(x)` and `count(x, y)` are supported, and",
+        "`asc` and `desc` are the order of `WITHIN GROUP`. `count_if(x)`, `median(x)` and `count(x, y)` are supported.",
         "`FILTER (WHERE ...)` works with all aggregates. A group keeps at most `max_group_values` values in a list:",
         "see [windows.md](windows.md).",
         "",
