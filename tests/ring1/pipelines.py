@@ -220,7 +220,7 @@ class Run:
         self.outcomes = []
         for bucket, store in enumerate(self.stores):
             events = decode_rows([m.payload for m in ordered if m.bucket == bucket], schema_of(program.ring1))
-            step = LaneStep(events, self.watermark, flush, drop)
+            step = LaneStep(events, self.watermark, flush, drop, max_values=self.pipeline.max_group_values)
             outcome = advance(program.ring1, program.meaning, PackedStore(store), step)
             self.late += outcome.late
             self.outcomes.append(outcome)
