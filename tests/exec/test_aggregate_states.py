@@ -16,7 +16,8 @@ from headrace.exec import duck
 from headrace.exec.aggregates import aggregate_rows, finish, merge
 from headrace.model.program import Emit, Meaning, StreamDef, Window
 from headrace.model.schema import Field, Schema, parse_type
-from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.state.catalog import Catalog
 from tests.ring1.pipelines import Event, Run, make_pipeline
 
 UTC = Meaning()
@@ -24,9 +25,8 @@ UTC = Meaning()
 
 def of_values(kind: str, text: str, values: list[Any], pieces: int = 3) -> Any:
     """The aggregate `text` over a column `a` of these values, which are cut into pieces."""
-    names = ScriptNames()
     schema = Schema((Field("a", parse_type(kind)),))
-    names.add_stream(StreamDef("v", schema, None, 0, "generator", "json", {}))
+    names = Catalog().with_stream(StreamDef("v", schema, None, 0, "generator", "json", {}))
     (statement,) = parse_script(f"SELECT {text} AS r FROM v")
     assert isinstance(statement, Select)
     program = plan_pipeline(statement, names, UTC).program

@@ -19,7 +19,7 @@ import pytest
 
 from headrace.errors import JournalUnwritable
 from headrace.ingress import gateway as gateway_module
-from headrace.ingress import http, stream, tcp
+from headrace.ingress import http, stream_ingress, tcp
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
@@ -379,7 +379,7 @@ def test_unflushed_data_is_not_acknowledged_when_the_client_reads_again(
     site = Site(tmp_path, "tcp", {"acks": "true"})
     writing = Failing(os.pwrite, 28)
     monkeypatch.setattr(os, "pwrite", writing)
-    monkeypatch.setattr(stream, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(stream_ingress, "RETRY_SECONDS", 0.05)
 
     async def main() -> None:
         async with serving(site):
@@ -406,7 +406,7 @@ def test_nothing_is_acknowledged_without_a_file_handle_for_the_sync(
     site = Site(tmp_path, "http", {"fsync": "always"})
     copying = Failing(os.dup, 24)
     monkeypatch.setattr(os, "dup", copying)
-    monkeypatch.setattr(stream, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(stream_ingress, "RETRY_SECONDS", 0.05)
 
     async def main() -> None:
         async with serving(site):

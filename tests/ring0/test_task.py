@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Receipt
+from headrace.bridge.messages import STREAM_LANE, LaneEnd, MessageKind, Receipt
 from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
-from headrace.formats.base import Decoded, Format
+from headrace.formats.format_kind import Decoded, Format
 from headrace.model.codec import load
 from headrace.model.program import PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
@@ -104,7 +104,7 @@ def test_messages_of_a_task_are_numbered_and_each_lane_s_are_in_order() -> None:
     for lane in sent.watermarks:
         kinds = [m.kind for m in sent.messages if (m.instance, m.bucket) == lane]
         assert kinds == sorted(kinds)
-    assert sent.messages[-1].kind == Kind.REPORT
+    assert sent.messages[-1].kind == MessageKind.REPORT
 
 
 @pytest.mark.parametrize("flush", [True, False])
@@ -206,7 +206,7 @@ def test_every_message_to_a_lane_is_counted() -> None:
     for instance, buckets in ((2, 2), (3, 3)):
         mine = [m for m in sent.messages if m.instance == instance]
         assert sent.counts[instance].sent == Traffic(
-            batches=sum(m.kind == Kind.EVENTS for m in mine),
+            batches=sum(m.kind == MessageKind.EVENTS for m in mine),
             rows=sum(len(rows) for (i, _), rows in sent.events.items() if i == instance),
             watermarks=buckets,
             barriers=buckets,
@@ -270,7 +270,7 @@ def test_a_task_sends_at_most_max_rows_however_many_pieces_it_stages(
     pipeline = replace(pipeline, sinks=(SinkDef("out", kind, {"max_rows": "3"}),))
     sent = task([pipeline], *(lines({"n": i, "ts": at(1)}, {"n": i + 1, "ts": at(1)}) for i in range(1, 11, 2)))
     assert [r["n"] for r in sent.rows[1]] == kept
-    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == Kind.OUTPUT] == [10]
+    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == MessageKind.OUTPUT] == [10]
 
 
 def test_dead_letters_of_a_task_stay_within_the_bound_of_their_sink(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,4 +278,4 @@ def test_dead_letters_of_a_task_stay_within_the_bound_of_their_sink(monkeypatch:
     declared = replace(stream(on_error="dead_letter"), dead_letters=SinkDef("out", "memory", {"max_rows": "2"}))
     sent = task([stateless(1, N)], lines("{1", "{2", "{3"), lines("{4"), declared=declared)
     assert [letter["raw"] for letter in sent.letters] == [b"{3", b"{4"]
-    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == Kind.OUTPUT] == [4]
+    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == MessageKind.OUTPUT] == [4]

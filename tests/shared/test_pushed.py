@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from headrace.app.cli import app
 from headrace.errors import AddressInUse, JournalDamaged
 from headrace.ingress.journal import LARGEST_READ
+from headrace.state.journal_repair import repair_journal
 from tests.e2e.support import until
 from tests.shared.mini import Crash, Mini
 
@@ -146,9 +147,7 @@ def test_a_gateway_that_is_killed_comes_back_on_its_address_and_lost_nothing(min
     create(mini, "http", listen="127.0.0.1:0")
     place = address(mini)
     assert post(place, text(range(50))) == 204
-    gateway = mini.hub._reconciler.gateway._process
-    assert gateway is not None
-    os.kill(gateway.pid, signal.SIGKILL)
+    os.kill(mini.hub.streams["s"].ingress()["gateway_pid"], signal.SIGKILL)
     until(lambda: post(place, text(range(50, 60))) == 204, "the gateway is back", 30)
     drain_until(mini, lambda: len(output(mini)) >= 60)
     assert Counter(output(mini)) == rows(range(60))
@@ -265,14 +264,13 @@ def test_what_is_acknowledged_after_a_power_loss_is_read_once(mini: Mini) -> Non
     mini.checkpoint.crash = "logged"
     with pytest.raises(Crash):
         until(lambda: mini.drain() and False, "an epoch is planned", 10)
-    gateway = mini.hub._reconciler.gateway._process
-    assert gateway is not None
-    mini.hub._reconciler.gateway._orders.clear()
-    gateway.kill()
-    gateway.wait()
+    lost_power = shutil.copytree(journal, journal.with_name("as it was"))
+    mini.hub.close(drain=False)
+    shutil.rmtree(journal)
+    lost_power.rename(journal)
     for path, size in durable.items():
         os.truncate(path, size)
-    mini.crash()
+    mini.open()
     assert post(address(mini), text(range(200, 220))) == 204
     drain_until(mini, lambda: len(output(mini)) >= 70)
     assert post(address(mini), text(range(220, 230))) == 204
@@ -313,13 +311,13 @@ def test_a_journal_that_is_gone_is_damage_and_what_comes_after_the_repair_is_rea
     assert post(address(mini), text(range(20))) == 204
     drain_until(mini, lambda: len(output(mini)) == 20)
     mini.hub.close()
-    shutil.rmtree(mini.directory / "streams" / "s" / "source" / "journal")
+    journal = mini.directory / "streams" / "s" / "source" / "journal"
+    shutil.rmtree(journal)
     mini.open()
     assert f"[{JournalDamaged.code}]" in mini.hub.streams["s"].status().problem
     mini.hub.close()
-    found = CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)])
-    assert found.exit_code == 0 and "is not known" in found.output
-    assert "nothing is damaged" in CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)]).output
+    assert list(repair_journal(mini.directory, "s")) == [str(journal)]
+    assert repair_journal(mini.directory, "s") == {}, "nothing is damaged any more"
     mini.open()
     assert post(address(mini), text(range(20, 30))) == 204
     drain_until(mini, lambda: len(output(mini)) >= 30)

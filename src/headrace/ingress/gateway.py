@@ -34,9 +34,9 @@ from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
 from headrace.ingress import delimiting, shredder
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.journal import Journal
-from headrace.ingress.settings import GATEWAY_SETTINGS, GatewaySettings, HttpSettings, TcpSettings
+from headrace.ingress.settings import GATEWAY_SETTINGS, Address, GatewaySettings, HttpSettings, TcpSettings
 from headrace.ingress.site import Route, Site
-from headrace.ingress.stream import StreamIngress
+from headrace.ingress.stream_ingress import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
 from headrace.model.codec import load
 from headrace.model.program import StreamDef
@@ -44,7 +44,6 @@ from headrace.model.program import StreamDef
 BACKLOG = 4096  # connections waiting to be accepted
 OPENERS = 4  # journals opened at the same time
 PROGRESS_SECONDS = 1.0
-Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import xxhash
 
+from headrace.base.arrays import Ints
 from headrace.base.durable import fsync
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
 from headrace.ingress.mark import JournalPosition, Mark, boot
-from headrace.ingress.shredder import Ints
 
 
 @dataclass(frozen=True, slots=True)

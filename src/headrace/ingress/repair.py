@@ -14,6 +14,7 @@ from pathlib import Path
 
 import xxhash
 
+from headrace.base.arrays import Ints
 from headrace.base.durable import fsync, private_directory, write_atomic
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
@@ -23,7 +24,7 @@ from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS
 from headrace.ingress.losses import add_loss
 from headrace.ingress.mark import JournalPosition, Mark, MarkFile, consumer_path, read_consumer
 from headrace.ingress.ready import UnitReader
-from headrace.ingress.shredder import Ints, Shredded
+from headrace.ingress.shredder import Shredded
 
 KEPT = "damaged"
 _SMALLEST = disk.RECORD.size + disk.FIXED.size

@@ -14,7 +14,7 @@ import socket
 from typing import cast
 
 from headrace.ingress.peers import Origin
-from headrace.ingress.stream import StreamIngress
+from headrace.ingress.stream_ingress import StreamIngress
 
 MAX_STRETCHES = 1000  # dropped ranges that wait until the peer reads its acknowledgements
 LINGER_SECONDS = 5.0  # for the peer to read its last acknowledgement

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.base.durable import write_atomic
 from headrace.errors import HeadraceError
-from headrace.ingress.service import GatewayService
+from headrace.ingress.gateway_service import GatewayService
 from headrace.model.program import StreamDef
 from headrace.sources import SOURCES
 from headrace.sources.journal_reader import JOURNAL, place_of, require_journal

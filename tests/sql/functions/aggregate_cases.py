@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from headrace.model.program import StreamDef
 from headrace.model.schema import INT, TIMESTAMP, Field, Schema, parse_type
-from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_pipeline
 from headrace.sql.functions.aggregate_functions import AGGREGATES
 from headrace.sql.functions.aggregate_states import AggregateFunction
+from headrace.state.catalog import Catalog
 from tests.sql.execute import plain, run_program
 from tests.sql.functions.edges import NAN, values_of
 from tests.sql.functions.harness import MEANING
@@ -184,8 +185,7 @@ def table(kind: str) -> pa.Table:
 def ours(kind: str, texts: Sequence[str], rows: pa.Table, seed: int) -> list[tuple[str, dict[int, Any]]]:
     """For each aggregate our result type, and the value per group, of rows cut and merged at random."""
     fields = (Field("g", INT), Field("t", TIMESTAMP), Field("a", parse_type(kind)), Field("b", INT))
-    names = ScriptNames()
-    names.add_stream(StreamDef("v", Schema(fields), 1, 0, "generator", "json", {}))
+    names = Catalog().with_stream(StreamDef("v", Schema(fields), 1, 0, "generator", "json", {}))
     selected = ", ".join(f"{text} AS r{i}" for i, text in enumerate(texts))
     (statement,) = parse_script(f"SELECT g, {selected} FROM v GROUP BY g")
     assert isinstance(statement, Select)

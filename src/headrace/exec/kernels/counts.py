@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.base.arrays import Ints
 from headrace.exec.kernels.kernel import Kernel
-from headrace.exec.kernels.lists import Doubles, Ints, flat, lists_of, owners
+from headrace.exec.kernels.lists import Doubles, flat, lists_of, owners
 
 _COUNTS = "STRUCT(v DOUBLE, n BIGINT)[]"
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Ints = npt.NDArray[np.int64]
+from headrace.base.arrays import Ints
+
 Doubles = npt.NDArray[np.float64]
 
 

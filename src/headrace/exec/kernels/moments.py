@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.base.arrays import Ints
 from headrace.exec.kernels.kernel import Kernel
-from headrace.exec.kernels.lists import Doubles, Ints, flat, owners, structs
+from headrace.exec.kernels.lists import Doubles, flat, owners, structs
 
 _POWERS = "STRUCT(n DOUBLE, m DOUBLE, s DOUBLE, c DOUBLE, q DOUBLE)"
 _PAIRS = "STRUCT(n DOUBLE, x DOUBLE, y DOUBLE, xx DOUBLE, yy DOUBLE, xy DOUBLE)"

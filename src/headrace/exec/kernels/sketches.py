@@ -18,16 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.base.arrays import Ints
 from headrace.exec.kernels.kernel import Kernel
-from headrace.exec.kernels.lists import Ints, flat, owners
+from headrace.exec.kernels.lists import flat, owners
 
-Hashes = npt.NDArray[np.uint64]
-Bytes = npt.NDArray[np.uint8]
+ValueHashes = npt.NDArray[np.uint64]
+Registers = npt.NDArray[np.uint8]
 _HASH = 8  # bytes of a hash
 _HEAD = 2  # bytes before the values: the precision, and 1 for registers or 0 for hashes
 
 
-def _mix(values: Hashes) -> Hashes:
+def _mix(values: ValueHashes) -> ValueHashes:
     """The finaliser of splitmix64: spreads every bit over all others."""
     with np.errstate(over="ignore"):
         z = values + np.uint64(0x9E3779B97F4A7C15)
@@ -55,11 +56,11 @@ def _precision(argument: pa.Array[Any]) -> int:
     return int(argument[0].as_py()) if len(argument) else 0
 
 
-def _sketches(hashes: Hashes, lengths: Ints, p: int) -> pa.Array[Any]:
+def _sketches(hashes: ValueHashes, lengths: Ints, p: int) -> pa.Array[Any]:
     return _build(p, hashes, owners(lengths), len(lengths), {})
 
 
-def _build(p: int, hashes: Hashes, owner: Ints, count: int, dense: dict[int, Bytes]) -> pa.Array[Any]:
+def _build(p: int, hashes: ValueHashes, owner: Ints, count: int, dense: dict[int, Registers]) -> pa.Array[Any]:
     """The sketches of `count` groups: of hashes, each with the group that owns it, and of registers of some groups.
     NULL for a group without values. Only groups with registers are looped over."""
     hashes, owner = _distinct(hashes, owner)
@@ -86,7 +87,7 @@ def _build(p: int, hashes: Hashes, owner: Ints, count: int, dense: dict[int, Byt
     return pa.Array.from_buffers(pa.binary(), count, [pa.py_buffer(part) for part in parts])
 
 
-def _distinct(hashes: Hashes, owner: Ints) -> tuple[Hashes, Ints]:
+def _distinct(hashes: ValueHashes, owner: Ints) -> tuple[ValueHashes, Ints]:
     """The different hashes of each owner, sorted, with their owners."""
     order = np.lexsort((hashes, owner))
     hashes, owner = hashes[order], owner[order]
@@ -100,7 +101,7 @@ def _sparse(p: int) -> int:
     return (1 << p) // _HASH
 
 
-def _registers(p: int, hashes: Hashes) -> Bytes:
+def _registers(p: int, hashes: ValueHashes) -> Registers:
     found = np.zeros(1 << p, np.uint8)
     rest = hashes << np.uint64(p)
     position = np.minimum(64 - _bit_length(rest), 64 - p) + 1  # of the first one among 64 - p bits
@@ -108,13 +109,13 @@ def _registers(p: int, hashes: Hashes) -> Bytes:
     return found
 
 
-def _bit_length(values: Hashes) -> Ints:
+def _bit_length(values: ValueHashes) -> Ints:
     high = (values >> np.uint64(32)).astype(np.float64)
     low = (values & np.uint64(0xFFFFFFFF)).astype(np.float64)
     return np.where(high > 0, 32 + np.frexp(high)[1], np.frexp(low)[1]).astype(np.int64)
 
 
-class _Blobs:
+class _SketchBlobs:
     """The bytes of an array of sketches: where each one begins and ends, and whether it has registers."""
 
     def __init__(self, blobs: Any) -> None:
@@ -127,10 +128,10 @@ class _Blobs:
         self.dense[known] = self.data[self.begins[known] + 1] == 1
         self.lengths = np.where(known & ~self.dense, (self.sizes - _HEAD) // _HASH, 0)
 
-    def body(self, i: int) -> Bytes:
+    def body(self, i: int) -> Registers:
         return self.data[self.begins[i] + _HEAD : self.ends[i]]
 
-    def hashes(self) -> Hashes:
+    def hashes(self) -> ValueHashes:
         """All hashes of the sketches that have no registers."""
         rank = np.arange(self.lengths.sum()) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
         places = np.repeat(self.begins + _HEAD, self.lengths) + _HASH * rank
@@ -142,9 +143,9 @@ def _merge(lists: pa.Array[Any]) -> pa.Array[Any]:
     elements, lengths = flat(lists)
     if not len(elements):
         return pa.nulls(len(lengths), pa.binary())
-    blobs, owner = _Blobs(elements), owners(lengths)
+    blobs, owner = _SketchBlobs(elements), owners(lengths)
     p = int(blobs.data[blobs.begins[0]])
-    dense: dict[int, Bytes] = {}
+    dense: dict[int, Registers] = {}
     for i in np.flatnonzero(blobs.dense).tolist():
         group = int(owner[i])
         dense[group] = np.maximum(dense[group], blobs.body(i)) if group in dense else blobs.body(i)
@@ -155,14 +156,14 @@ def _estimates(sketches: pa.Array[Any]) -> pa.Array[Any]:
     """The number of distinct values; 0 for NULL."""
     if sketches.null_count == len(sketches):
         return pa.array(np.zeros(len(sketches), np.int64))
-    blobs = _Blobs(sketches)
+    blobs = _SketchBlobs(sketches)
     found = blobs.lengths.copy()
     for i in np.flatnonzero(blobs.dense).tolist():
         found[i] = _estimate(blobs.body(i))
     return pa.array(found)
 
 
-def _estimate(registers: Bytes) -> int:
+def _estimate(registers: Registers) -> int:
     m = len(registers)
     q = 64 - (m.bit_length() - 1)
     counts = np.bincount(registers, minlength=q + 2).tolist()

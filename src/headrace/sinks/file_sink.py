@@ -50,7 +50,7 @@ from headrace.base.durable import fsync, write_atomic
 from headrace.base.faults import fault_point
 from headrace.base.options import option, text
 from headrace.errors import EpochMismatch, SinkFailed, SinkUnavailable, StateDamaged, UnwritablePath
-from headrace.sinks.base import SinkKey, SinkSettings, Staged
+from headrace.sinks.sink_kind import SinkKey, SinkSettings, Staged
 
 GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
