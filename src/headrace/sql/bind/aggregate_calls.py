@@ -21,6 +21,8 @@ _SAME_IF_DISTINCT = frozenset(
     {"min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "any_value", "collect_set", "approx_count_distinct"}
 )
 _WITH_DISTINCT = frozenset({"count", "sum", "avg", "listagg"})
+# Spark casts strings to DOUBLE for these.
+_CASTS_TEXT = frozenset({"sum", "avg", "percentile", "percentile_cont", "percentile_disc"})
 _NUMERIC = frozenset({"sum", "avg", "try_sum", "try_avg", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"})
 
 
@@ -68,8 +70,10 @@ def _aggregate_call(binder: ExprBinder, node: Apply, call: SplitCall, args: list
         binder.unsupported(f"IGNORE NULLS after {node.name}", "Only first, last and any_value take it.", at)
     if node.order and not call.ordered:
         binder.unsupported(f"WITHIN GROUP after {node.name}", "Leave it out.", at)
-    if name in OF_DOUBLES and all(is_numeric(a.type) for a in args):
+    if name in OF_DOUBLES and all(is_numeric(a.type) or a.type == STRING for a in args):
         args = [binder.coerce(a, DOUBLE) for a in args]
+    if name in _CASTS_TEXT and args and args[0].type == STRING:
+        args[0] = binder.coerce(args[0], DOUBLE)
     if name == "listagg" and args:
         args[0] = binder.coerce(args[0], STRING)
     wanted = call.wanted or (2 if name in ("min_by", "max_by") or name in OF_TWO else 1)
