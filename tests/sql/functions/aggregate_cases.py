@@ -37,7 +37,8 @@ _MODEST: dict[str, list[Any]] = {
 _GROUPS, _ROWS = 8, 6
 _DECIMALS = tuple(kind for kind in _MODEST if kind.startswith("DECIMAL"))
 _NESTED = ("ARRAY<STRING>", "STRUCT<x: INT, y: STRING>", "MAP<STRING, INT>")
-_WITHOUT_MAPS = ("count distinct", "any_value", "mode", "mode desc", "collect_set")
+_OF_LONG_DECIMALS = ("sum", "avg", "try_sum", "try_avg", "min", "max")
+_WITHOUT_MAPS = ("count distinct", "any_value")
 _FLAT = ("BOOLEAN", "SMALLINT", "BIGINT", "DOUBLE", "DECIMAL(10,2)", "STRING", "BINARY", "TIMESTAMP")
 _EXAMPLES = {"DECIMAL": "DECIMAL(10,2)", "ARRAY": _NESTED[0], "STRUCT": _NESTED[1], "MAP": _NESTED[2]}
 _COUNTED = {
@@ -67,10 +68,12 @@ def kinds_of(function: AggregateFunction) -> tuple[str, ...]:
         return (*_FLAT, *_NESTED) if key == "INT" else (_EXAMPLES.get(key, key),)
     if name in ("listagg asc", "listagg desc"):
         return ("INT",)
+    if name == "collect_set":
+        return (*_FLAT, _NESTED[0])  # sort_array, which makes Spark's set comparable, puts NULL fields of structs first
     if param == "ANY":
         return (*_FLAT, *(_NESTED[:2] if name in _WITHOUT_MAPS else _NESTED))
     if param == "DECIMAL":
-        return _DECIMALS[:1] if name.startswith("percentile") or name == "approx_count_distinct" else _DECIMALS
+        return _DECIMALS if name.partition(" ")[0] in _OF_LONG_DECIMALS else _DECIMALS[:1]
     return (_EXAMPLES.get(param, param),)
 
 

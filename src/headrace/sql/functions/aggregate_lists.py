@@ -162,10 +162,6 @@ def _approximate_type(kinds: Sequence[DataType]) -> DataType | None:
     return None if isinstance(kind, Decimal) and kind.precision > _LONGEST_DECIMAL else kind
 
 
-def _same(kinds: Sequence[DataType]) -> DataType | None:
-    return kinds[0] if orderable(kinds[0]) else None
-
-
 def _set_type(kinds: Sequence[DataType]) -> DataType | None:
     return Array(kinds[0]) if orderable(kinds[0]) else None
 
@@ -175,14 +171,14 @@ def list_functions() -> list[AggregateFunction]:
     found = [
         AggregateFunction("collect_list", ("ANY",), lambda kinds: Array(kinds[0]), _collect, "if any"),
         AggregateFunction("collect_set", ("ANY",), _set_type, _collect_set),
-        AggregateFunction("mode", ("ANY",), _same, _mode(descending=False)),
-        AggregateFunction("mode desc", ("ANY",), _same, _mode(descending=True)),
         AggregateFunction("listagg", ("STRING",), STRING, _listagg, "if any"),
         AggregateFunction("listagg distinct", ("STRING",), STRING, _listagg_distinct(descending=False)),
         AggregateFunction("listagg distinct asc", ("STRING",), STRING, _listagg_distinct(descending=False)),
         AggregateFunction("listagg distinct desc", ("STRING",), STRING, _listagg_distinct(descending=True)),
     ]
     for key in FLAT:
+        found.append(AggregateFunction("mode", (key,), lambda kinds: kinds[0], _mode(descending=False)))
+        found.append(AggregateFunction("mode desc", (key,), lambda kinds: kinds[0], _mode(descending=True)))
         found.append(AggregateFunction("listagg asc", ("STRING", key), STRING, _listagg_by_key(descending=False)))
         found.append(AggregateFunction("listagg desc", ("STRING", key), STRING, _listagg_by_key(descending=True)))
     for kind in NUMBERS:
