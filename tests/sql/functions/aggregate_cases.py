@@ -39,7 +39,7 @@ _DECIMALS = tuple(kind for kind in _MODEST if kind.startswith("DECIMAL"))
 _NESTED = ("ARRAY<STRING>", "STRUCT<x: INT, y: STRING>", "MAP<STRING, INT>")
 _OF_LONG_DECIMALS = ("sum", "avg", "try_sum", "try_avg", "min", "max")
 _WITHOUT_MAPS = ("count distinct", "any_value")
-_FLAT = ("BOOLEAN", "SMALLINT", "BIGINT", "DOUBLE", "DECIMAL(10,2)", "STRING", "BINARY", "TIMESTAMP")
+_FLAT = ("BOOLEAN", "SMALLINT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10,2)", "STRING", "BINARY", "TIMESTAMP")
 _EXAMPLES = {"DECIMAL": "DECIMAL(10,2)", "ARRAY": _NESTED[0], "STRUCT": _NESTED[1], "MAP": _NESTED[2]}
 _COUNTED = {
     "TINYINT": "CAST(b % 3 + 2 AS TINYINT)", "SMALLINT": "CAST(b % 3 + 2 AS SMALLINT)", "INT": "b % 3 + 2",
@@ -143,7 +143,9 @@ def _same_texts(function: AggregateFunction, name: str, suffix: str) -> list[str
     if function.params[1:] == ("ANY...",):
         return ["count(DISTINCT a, b)", "count(DISTINCT a, b % 2, g)"]
     if len(function.params) == 2:
-        return [f"{name}(a, b)", f"{name}(b, a)", f"{name}(a, a)"]
+        # with an infinity Spark's result depends on the order of rows; the intercept of (a, a) is a rounding error
+        pairs = ("a, b", "b, a") if name == "regr_intercept" else ("a, b", "b, a", "a, a")
+        return [f"{name}({pair}) FILTER (WHERE g NOT IN (91, 92))" for pair in pairs]
     if suffix == "distinct":
         return [f"{name}(DISTINCT a)"]
     return [f"{name}(a)", f"{name}(a) FILTER (WHERE b > 20)"]

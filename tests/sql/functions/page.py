@@ -30,7 +30,7 @@ Known limits:
   `WITHIN GROUP`, rows with equal keys go by the value. `mode` is the smallest of the most frequent values.
 - Sums are exact before they are checked for overflow. Spark also fails when only an intermediate sum does not fit.
 - Variances, `corr`, `covar_*`, `regr_*`, `skewness` and `kurtosis` agree with Spark to eight digits. Spark's own result
-  depends on the order of rows in the last digits.
+  depends on the order of rows in the last digits, and with an infinity it may be infinite or NaN. Here it is NaN.
 - `percentile_approx` is exact. `approx_count_distinct` is exact up to 64 values (with the default error), and then has
   the relative error that Spark promises, but not Spark's digits. The error is a literal from 0.0044 to 0.39.
 - `percentile_approx` takes decimals of up to 15 digits. NaN is the largest value. In Spark its place depends on how

@@ -119,7 +119,9 @@ def _percentile(kernel: str, descending: bool = False) -> Splitter:
     def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType, constants: Constants) -> SplitAggregate:
         x, among, n = _number(args[0], kinds[0]), present(*args), "1"
         if len(args) == 2:
-            n = f"CASE WHEN {args[1]} < 0 THEN error('NEGATIVE_VALUES_IN_FREQUENCY_EXPRESSION') ELSE {args[1]} END"
+            # DuckDB computes it also for the rows that FILTER excludes
+            negative = f"{args[0]} IS NOT NULL AND {args[1]} < 0"
+            n = f"CASE WHEN {negative} THEN error('NEGATIVE_VALUES_IN_FREQUENCY_EXPRESSION') ELSE {args[1]} END"
         counted = f"list(struct_pack(v := {x}, n := CAST({n} AS BIGINT))) FILTER (WHERE {among})"
         state = PartialState(
             _COUNTS, f"hr_counts({counted})", "hr_counts(flatten(list({p}) FILTER (WHERE {p} IS NOT NULL)))"
