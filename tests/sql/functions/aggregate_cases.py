@@ -110,6 +110,8 @@ def _texts(function: AggregateFunction, kind: str) -> list[tuple[str, str]]:
     if name == "listagg" and not suffix:
         spark = "listagg(a, '{0}, ') WITHIN GROUP (ORDER BY t)"
         return [("listagg(a, '{0}, ')", spark), ("string_agg(a, '{0}, ')", spark)]
+    if function.name == "listagg distinct":
+        return [("listagg(DISTINCT a, ',')", "listagg(DISTINCT a, ',') WITHIN GROUP (ORDER BY a)")]
     if name == "mode":
         # of several modes Spark returns the smallest only if it is asked to
         return [(f"mode() WITHIN GROUP (ORDER BY a {suffix})",) * 2] + (
@@ -125,8 +127,7 @@ def _same_texts(function: AggregateFunction, name: str, suffix: str) -> list[str
         return [f"{name}(a, b)"] if function.params[1] == "INT" else [f"{name}(a, a)"]
     if name == "listagg":
         if suffix.startswith("distinct"):
-            order = suffix.removeprefix("distinct").strip()
-            return [f"listagg(DISTINCT a, ',') WITHIN GROUP (ORDER BY a {order or 'asc'})"]
+            return [f"listagg(DISTINCT a, ',') WITHIN GROUP (ORDER BY a {suffix.removeprefix('distinct ')})"]
         return [f"listagg({v}, ',') WITHIN GROUP (ORDER BY {key} {suffix})" for v, key in _keyed(function.params[1])]
     if name in ("percentile_cont", "percentile_disc"):
         return [f"{name}({f}) WITHIN GROUP (ORDER BY a {suffix})" for f in _FRACTIONS]
