@@ -400,6 +400,10 @@ class TooManyGroups(UserError):
     code = "TOO_MANY_GROUPS"
 
 
+class TooManyValues(UserError):
+    code = "TOO_MANY_VALUES"
+
+
 class PipelineFailed(UserError):
     code = "PIPELINE_FAILED"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from decimal import Decimal as D
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,16 @@ from hypothesis import strategies as st
 from headrace.exec.aggregates import aggregate_family, aggregate_rows, finish, is_closed, merge, project_rows, schema_of
 from headrace.model.program import Expression, Meaning, PipelineDef, Window
 from headrace.model.schema import DOUBLE, INT, STRING
-from tests.ring1.pipelines import AGGREGATES, FILTER, Event, make_pipeline, number, to_table, windows_of
+from tests.ring1.pipelines import (
+    AGGREGATES,
+    FILTER,
+    Event,
+    every_aggregate,
+    make_pipeline,
+    number,
+    to_table,
+    windows_of,
+)
 from tests.strategies import examples
 
 UTC = Meaning()
@@ -163,6 +173,27 @@ def test_a_family_gives_each_member_the_same_result_as_alone(window: Window | No
         assert share.late == alone.late
         assert share.partials.schema == alone.partials.schema
         assert sorted(map(repr, share.partials.to_pylist())) == sorted(map(repr, alone.partials.to_pylist()))
+
+
+def test_every_aggregate_gives_the_same_in_a_family_as_alone() -> None:
+    chance = random.Random(3)
+    members = [make_pipeline(None, "changes", where=where, aggregates=every_aggregate()) for where in ("c3 > 0", None)]
+    events = [
+        Event(
+            chance.choice("ab"),
+            None,
+            chance.choice([None, D("1.25"), D("-3.50")]),
+            chance.choice([None, NAN, -0.0, 0.5, 3.25]),
+            chance.choice([None, "x", "_member"]),
+            chance.choice([None, 1, 2, 3]),
+        )
+        for _ in range(60)
+    ]
+    rows = to_table(events)
+    shares = aggregate_family([m.program.ring0 for m in members], UTC, rows, None)
+    for member, share in zip(members, shares, strict=True):
+        alone = aggregate_rows(member.program.ring0, UTC, rows, None).partials.to_pylist()
+        assert sorted(map(repr, share.partials.to_pylist())) == sorted(map(repr, alone))
 
 
 def test_an_argument_is_not_evaluated_on_rows_that_its_member_filtered_out() -> None:

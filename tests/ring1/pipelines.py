@@ -31,12 +31,13 @@ from headrace.model.program import (
     Ring1Program,
     Window,
 )
-from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, DataType, Decimal, Field, Schema, View
+from headrace.model.schema import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, Decimal, Field, Schema, View
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
 from headrace.ring1.lane_state import LaneHeader, LaneStep, MemoryStore, Outcome
 from headrace.ring1.packed import PackedStore
 from headrace.sinks.sink_kind import SinkKey
+from headrace.sql.functions.aggregate_functions import AGGREGATES as REGISTRY
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.rules.split_aggregates import PRESENCE
 
@@ -76,7 +77,9 @@ def to_table(events: Sequence[Event]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=[*(f"c{i}" for i in range(len(SCHEMA))), "_t"])
 
 
-AGGREGATES: tuple[tuple[str, str, tuple[tuple[str, DataType], ...]], ...] = (
+Call = tuple[str, str, tuple[tuple[str, DataType], ...]]  # the output's name, the aggregate, SQL and type of arguments
+
+AGGREGATES: tuple[Call, ...] = (
     ("values", "count", (("c3", DOUBLE),)),
     ("total", "sum", (("c3", DOUBLE),)),
     ("mean", "avg", (("c3", DOUBLE),)),
@@ -96,13 +99,41 @@ AGGREGATES: tuple[tuple[str, str, tuple[tuple[str, DataType], ...]], ...] = (
 FEW = tuple(a for a in AGGREGATES if a[0] in ("total", "most", "paid"))  # each aggregate costs DuckDB about 1 ms a call
 
 
+# The literal parameters of aggregates that have some.
+CONSTANTS: dict[str, tuple[Any, ...]] = {
+    "listagg": (", ",),
+    "approx_count_distinct": (5,),
+    **{f"percentile{suffix}": (0.4,) for suffix in ("", "_cont", "_disc", "_approx")},
+}
+_COLUMNS: dict[str, tuple[str, DataType]] = {
+    "DOUBLE": ("c3", DOUBLE),
+    "STRING": ("c4", STRING),
+    "DECIMAL": ("c2", AMOUNT),
+    "TIMESTAMP": ("c5", TIMESTAMP),
+    "BOOLEAN": ("(c3 > 1)", BOOLEAN),
+    "BIGINT": ("CAST(abs(c2) AS BIGINT)", BIGINT),
+    "ANY": ("c4", STRING),
+    "ANY...": ("c3", DOUBLE),
+}
+
+
+def every_aggregate() -> list[Call]:
+    """One call of each aggregate that the planner knows, by name and suffix."""
+    found: dict[str, Call] = {}
+    for function in REGISTRY.values():
+        if all(param in _COLUMNS for param in function.params):
+            arguments = tuple(_COLUMNS[param] for param in function.params)
+            found.setdefault(function.name, (f"a{len(found)}", function.name, arguments))
+    return list(found.values())
+
+
 def make_pipeline(
     window: Window | None,
     emit: Emit,
     *,
     keys: Sequence[int] = (0, 1),
     buckets: int = 2,
-    aggregates: Sequence[tuple[str, str, tuple[tuple[str, DataType], ...]]] = FEW,
+    aggregates: Sequence[Call] = FEW,
     where: str | None = FILTER,
     having: str | None = None,
     instance: int = 1,
@@ -118,10 +149,11 @@ def make_pipeline(
         assert found is not None
         kind = found.result_type(kinds)
         assert kind is not None
-        texts = [text for text, _ in arguments] + (["_t"] if found.ordered else [])
-        split = found.split(texts, kinds, kind)
+        texts = [text for text, _ in arguments] + ([] if found.time == "unused" else ["_t"])
+        constants = CONSTANTS.get(function.partition(" ")[0], ())
+        split = found.states(texts, kinds, kind, constants)
         guarded = [f"CASE WHEN {MEMBER} THEN {text} END" for text in texts]
-        states = zip(split.states, found.split(guarded, kinds, kind).states, strict=True)
+        states = zip(split.states, found.states(guarded, kinds, kind, constants).states, strict=True)
         numbered = [(f"p{len(partials) + i}", *pair) for i, pair in enumerate(states)]
         partials += [Partial(p, s.type, s.sql, s.merge.format(p=p), of_member.sql) for p, s, of_member in numbered]
         outputs.append(Expression(name, kind, split.result.format(*(p for p, _, _ in numbered))))
@@ -188,7 +220,7 @@ class Run:
         self.outcomes = []
         for bucket, store in enumerate(self.stores):
             events = decode_rows([m.payload for m in ordered if m.bucket == bucket], schema_of(program.ring1))
-            step = LaneStep(events, self.watermark, flush, drop)
+            step = LaneStep(events, self.watermark, flush, drop, max_values=self.pipeline.max_group_values)
             outcome = advance(program.ring1, program.meaning, PackedStore(store), step)
             self.late += outcome.late
             self.outcomes.append(outcome)

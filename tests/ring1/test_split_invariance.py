@@ -5,6 +5,7 @@ Rows come out of order by at most the watermark delay, so none is late under any
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from decimal import Decimal as D
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.model.program import Emit, Window
+from headrace.sql.functions.aggregate_functions import AGGREGATES as REGISTRY
 from tests.ring1.pipelines import (
     AGGREGATES,
     DROPPED,
@@ -23,6 +25,7 @@ from tests.ring1.pipelines import (
     Event,
     Run,
     assert_row,
+    every_aggregate,
     group_of,
     make_pipeline,
     number,
@@ -181,6 +184,57 @@ def test_the_last_row_of_groups_that_emit_changes(window: Window | None, case: t
         for group, row in last.items():
             assert_row(row, expected[group])
             assert str(row["level"]) != "-0.0"
+
+
+_tame_events = st.builds(
+    Event,
+    st.sampled_from(["a", "b"]),
+    st.none(),
+    st.none() | st.sampled_from([D("0.00"), D("1.25"), D("-3.50"), D("100.00")]),
+    st.sampled_from([None, NAN, float("inf"), -0.0, 0.0, 0.5, -2.25, 3.0, 100.125]),
+    st.sampled_from([None, "x", "ß", "Z", ""]),
+    st.integers(0, 40),
+)
+
+
+@st.composite
+def _tame_cases(draw: st.DrawFn) -> tuple[list[Event], Cut]:
+    events = draw(st.lists(_tame_events, min_size=6, max_size=30))
+    return events, draw(_cuts(len(events)))
+
+
+@pytest.mark.parametrize("name", sorted({function.name for function in REGISTRY.values()}))
+def test_every_aggregate_is_among_those_that_are_cut(name: str) -> None:
+    assert name in {function for _, function, _ in every_aggregate()}
+
+
+@settings(max_examples=examples(6))
+@given(case=_tame_cases())
+def test_no_aggregate_depends_on_the_cut(case: tuple[list[Event], Cut]) -> None:
+    events, cut = case
+    calls = every_aggregate()
+    whole = Cut([0] * len(events), [], [(0, 0)] * len(events), 0)
+    rows = []
+    for each in (whole, cut):
+        found = Run(make_pipeline(WINDOWS["tumble"], "close", aggregates=calls), DELAY)
+        for tasks in each.apply(events):
+            found.epoch(tasks, shuffle=each.order)
+        found.epoch([[]], flush=True)
+        rows.append({group_of(row): row for row in found.rows})
+    first, second = rows
+    assert first.keys() == second.keys()
+    for group, row in first.items():
+        for output, function, _ in calls:
+            assert same(row[output], second[group][output]), (function, row[output], second[group][output])
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal. Zero has a sign in lists of values. Numbers that are not exact are within a trillionth."""
+    if isinstance(a, list) and isinstance(b, list):
+        return repr(a) == repr(b)
+    if isinstance(a, float) and isinstance(b, float):
+        return number(a) == number(b) or math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12)
+    return bool(a == b)
 
 
 @pytest.mark.parametrize("window", [None, WINDOWS["hop"]], ids=["all time", "hop"])

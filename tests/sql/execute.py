@@ -21,7 +21,8 @@ from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.kernels import install
 from headrace.model.program import Meaning, PipelineProgram, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Schema
-from headrace.sql.functions.aggregate_functions import PartialState, SplitAggregate, find_aggregate
+from headrace.sql.functions.aggregate_functions import find_aggregate
+from headrace.sql.functions.aggregate_states import PartialState, SplitAggregate
 from headrace.sql.plan.expr import AggCall, ColumnRef
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, StreamScan
 from headrace.sql.render.duckdb import render
@@ -129,9 +130,9 @@ def split_call(call: AggCall, args: list[str], where: str | None) -> SplitAggreg
     kinds = [a.type for a in call.args]
     function = find_aggregate(call.name, kinds)
     assert function is not None
-    args = [*args, "_t"] if function.ordered else args
+    args = args if function.time == "unused" else [*args, "_t"]
     guarded = args if where is None else [f"CASE WHEN {where} THEN {arg} END" for arg in args]
-    return function.split(guarded, kinds, call.type)
+    return function.states(guarded, kinds, call.type, call.constants)
 
 
 def windowed(relation: str, window: Window) -> str:

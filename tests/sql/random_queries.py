@@ -33,7 +33,11 @@ _NUMBER_FORMS = (
 _STRING_FORMS = (
     "upper({a})", "concat({a}, {b})", "substring({a}, 1, 2)", "trim({a})", "nullif({a}, {b})", "{a} || 'x'",
 )  # fmt: skip
-_AGGREGATES = ("count", "sum", "min", "max", "avg", "stddev_samp", "count_distinct", "count_star", "bool_or")
+_AGGREGATES = (
+    "count", "sum", "min", "max", "avg", "stddev_samp", "count distinct", "count_star", "bool_or", "median",
+    "sum distinct", "avg distinct", "bit_xor",
+)  # fmt: skip
+_OF_NUMBERS = ("sum", "avg", "stddev_samp", "median", "sum distinct", "avg distinct")
 _WINDOWS = ("", "window(ts, '5 minutes')", "window(ts, '10 minutes', '4 minutes')", "session_window(ts, '20 seconds')")
 _KEYS = ("k", "ok", "id % 3", "upper(k)", "year(ts)")
 
@@ -96,18 +100,16 @@ def condition(draw: st.DrawFn, depth: int = 2) -> str:
 @st.composite
 def aggregate(draw: st.DrawFn) -> str:
     """An aggregate call."""
-    name = draw(
-        st.sampled_from(["count", "sum", "min", "max", "avg", "stddev_samp", "count_distinct", "count_star", "bool_or"])
-    )
+    name = draw(st.sampled_from(_AGGREGATES))
     if name == "count_star":
         return "count(*)"
     if name == "bool_or":
         return f"bool_or({draw(condition(1))})"
-    kind = draw(st.sampled_from(_NUMBERS if name in ("sum", "avg", "stddev_samp") else _PLAIN))
-    # sums of long decimals are refused: keep to the column
-    inner = draw(st.sampled_from(_COLUMNS[kind])) if kind == "DECIMAL" else draw(expression(kind, 1))
+    kinds = ("INT", "BIGINT") if name == "bit_xor" else _NUMBERS if name in _OF_NUMBERS else _PLAIN
+    inner = draw(expression(draw(st.sampled_from(kinds)), 1))
     filtered = f" FILTER (WHERE {draw(condition(1))})" if draw(st.integers(0, 4)) == 0 else ""
-    return (f"count(DISTINCT {inner})" if name == "count_distinct" else f"{name}({inner})") + filtered
+    name, _, suffix = name.partition(" ")
+    return f"{name}({'DISTINCT ' if suffix else ''}{inner}){filtered}"
 
 
 @st.composite

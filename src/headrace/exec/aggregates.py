@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.exec import duck
-from headrace.exec.sizing import fits, in_pieces, require_memory
+from headrace.exec.sizing import fits, in_pieces, require_list_limit, require_memory
 from headrace.model.program import MEMBER, Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
-from headrace.model.schema import DOUBLE, FLOAT, DataType
+from headrace.model.schema import DOUBLE, FLOAT, Array, DataType
 
 BOUNDS = ("window_start", "window_end")
 NEWEST = "_newest"
@@ -137,13 +137,18 @@ def split_closed(partials: pa.Table, limit: int | None) -> tuple[pa.Table, int]:
     return partials.filter(pc.invert(closed)), int(late or 0)
 
 
-def merge(program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
-    """Merge partials to one per group. Sessions that touch become one."""
+def merge(
+    program: Ring1Program | Ring0Program, meaning: Meaning, tables: Sequence[pa.Table], max_values: int | None = None
+) -> pa.Table:
+    """Merge partials to one per group. Sessions that touch become one. Raises TooManyValues when a list of a group has
+    more than `max_values`."""
     schema = schema_of(program)
     table = _parts(schema, tables)
     if table.num_rows == 0:
         return table
-    return duck.conform(duck.run(meaning, _merge_sql(program), {"parts": table}), schema)
+    merged = duck.conform(duck.run(meaning, _merge_sql(program), {"parts": table}), schema)
+    require_list_limit(merged, max_values)
+    return merged
 
 
 def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Table:
@@ -156,12 +161,15 @@ def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Tabl
     return pa.concat_tables(made)
 
 
-def merge_and_finish(program: Ring1Program, meaning: Meaning, tables: Sequence[pa.Table]) -> pa.Table:
+def merge_and_finish(
+    program: Ring1Program, meaning: Meaning, tables: Sequence[pa.Table], max_values: int | None = None
+) -> pa.Table:
     """`merge`, then `finish`, in one query, because planning is most of a small query's time. A merged row is not
     larger than the rows it is merged from, so if the parts fit, the merged groups fit too."""
     parts = _parts(schema_of(program), tables)
-    if not fits(program.growth, parts):
-        return finish(program, meaning, merge(program, meaning, tables))
+    listed = max_values is not None and any(isinstance(p.type, Array) for p in program.partials)
+    if listed or not fits(program.growth, parts):
+        return finish(program, meaning, merge(program, meaning, tables, max_values))
     sql = _finish_sql(program, f"({_merge_sql(program)}) AS groups")
     return duck.conform(duck.run(meaning, sql, {"parts": parts}), _output(program))
 

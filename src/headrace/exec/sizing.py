@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.errors import OutOfMemory, ValueTooLarge
+from headrace.errors import OutOfMemory, TooManyValues, ValueTooLarge
 from headrace.exec import duck
 from headrace.model.program import Growth, Meaning
 
@@ -76,6 +77,23 @@ def _cut(table: pa.Table, sizes: npt.NDArray[np.float64]) -> list[pa.Table]:
         pieces.append(table.slice(at, until - at))
         at = until
     return pieces
+
+
+def require_list_limit(partials: pa.Table, limit: int | None) -> None:
+    """Raise TooManyValues when a group keeps more values in a list than its pipeline allows."""
+    for name in partials.column_names:
+        column = partials.column(name)
+        if limit is None or not name.startswith("p") or not pa.types.is_list(column.type):
+            continue
+        longest = pc.max(pc.list_value_length(column)).as_py() or 0
+        if longest > limit:
+            raise TooManyValues(
+                f"a group keeps {longest} values in a list, but the pipeline's max_group_values is {limit}",
+                advice="Use a shorter window, round the values, count with approx_count_distinct, or raise "
+                "max_group_values. Then start the pipeline again. It starts with empty state.",
+                values=longest,
+                limit=limit,
+            )
 
 
 def require_memory(what: str, size: int) -> None:

@@ -196,6 +196,7 @@ class Draft:
             buckets=self.buckets if stateful else 1,
             sql=statement.sql,
             max_groups=options.max_groups,
+            max_group_values=options.max_group_values,
             late=options.late,
         )
 

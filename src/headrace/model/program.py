@@ -261,6 +261,8 @@ class LateRows:
 
 
 MAX_GROUPS = 10_000_000
+# A list of a million numbers takes 8 to 16 MB, which is about what a payload and a value may have.
+MAX_GROUP_VALUES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +270,9 @@ class PipelineDef:
     """One instance of a declared pipeline. `instance` is never reused (docs/design/2026-11-16-founding.md).
 
     `heir_of` is the instance whose lanes and state it took over, because it replaced a pipeline with the same Ring 1
-    program. More than `max_groups` open groups stop it. `late` is None when late rows are only counted. `generation`
-    counts how often it was started again: a sink that was detached in an earlier generation is written to again.
+    program. More than `max_groups` open groups stop it, and so do more than `max_group_values` values in a list of one
+    group. `late` is None when late rows are only counted. `generation` counts how often it was started again: a sink
+    that was detached in an earlier generation is written to again.
     """
 
     name: str
@@ -282,6 +285,7 @@ class PipelineDef:
     max_groups: int = MAX_GROUPS
     late: LateRows | None = None
     generation: int = stored_as("life", default=0)
+    max_group_values: int = MAX_GROUP_VALUES
 
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.bridge.buckets import buckets
 from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
 from headrace.exec.generate import made_rows, over_made_rows
-from headrace.exec.sizing import in_pieces, require_memory
+from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
 from headrace.model.program import PipelineDef, Ring0Program, SinkDef
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
@@ -110,6 +110,7 @@ class Runner:
                 return []
             if len(self._tables) > 1:
                 self._merge()
+            require_list_limit(self._tables[0], self.pipeline.max_group_values)
             return self._by_bucket(self._tables.pop())
         finally:
             self.seconds += time.perf_counter() - began
@@ -117,7 +118,7 @@ class Runner:
     def _merge(self) -> None:
         """Merge the partial aggregates. Raises OutOfMemory when they still take more bytes than a task may hold."""
         program = self.pipeline.program
-        self._tables = [merge(program.ring0, program.meaning, self._tables)]
+        self._tables = [merge(program.ring0, program.meaning, self._tables, self.pipeline.max_group_values)]
         self._bytes = self._tables[0].nbytes
         require_memory("the groups of the pipeline take", self._bytes)
         # Doubling the limit: each partial is merged once or twice, however many there are.

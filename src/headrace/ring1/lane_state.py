@@ -222,8 +222,9 @@ class LaneStep:
     """The input of one lane in one epoch: partial aggregates in task order, the watermark, and maybe an end.
 
     `flush` closes every window now. `drop` deletes the lane's state after that, `reset` before the epoch. More than
-    `max_groups` open groups are an error; None is no limit. `share` is this lane's part of the limit. Only beyond it
-    are groups counted exactly, because that has to merge segments.
+    `max_groups` open groups are an error, and so are more than `max_values` values in a list of a group; None is no
+    limit. `share` is this lane's part of the groups. Only beyond it are groups counted exactly, because that has to
+    merge segments.
     """
 
     events: pa.Table
@@ -233,6 +234,7 @@ class LaneStep:
     reset: bool = False
     max_groups: int | None = None
     share: int | None = None
+    max_values: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ Bounds = tuple[int, int]  # start and end of a window
 
 def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader, step: LaneStep) -> Outcome:
     """Append segments, close windows, emit their rows. Changes `header` in place; the caller stores it."""
-    window, lane = _window(program), _Logs(program, meaning, store, header)
+    window, lane = _window(program), _Logs(program, meaning, store, header, step.max_values)
     events, late = split_closed(step.events, header.floor)
     due_parts: list[pa.Table] = []
     due = {bounds for bounds in header.logs if step.flush or is_closed(window, bounds[1], step.watermark)}
@@ -55,7 +55,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneH
     if step.share is not None and header.rows > step.share:
         lane.compact()
     require_group_limit(header.groups, step.max_groups)
-    output = merge_and_finish(program, meaning, due_parts) if due_parts else None
+    output = merge_and_finish(program, meaning, due_parts, step.max_values) if due_parts else None
     return outcome(output, late, closed, header)
 
 
@@ -68,15 +68,18 @@ def _window(program: Ring1Program) -> Window:
 class _Logs:
     """The logs of one lane during one epoch."""
 
-    def __init__(self, program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader) -> None:
+    def __init__(
+        self, program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader, max_values: int | None
+    ) -> None:
         self.program, self.meaning, self.store, self.header = program, meaning, store, header
+        self.max_values = max_values
 
     def append(self, bounds: Bounds, part: pa.Table) -> None:
         """Add a segment to a window's log. Merges it with those of its level while there are FAN_IN of them."""
         log, level = self.header.logs.setdefault(bounds, LogEntry()), 0
         same = [s for s in log.segments if s.level == level]
         while len(same) >= FAN_IN - 1:
-            part = merge(self.program, self.meaning, [self._read(bounds, same), part])
+            part = merge(self.program, self.meaning, [self._read(bounds, same), part], self.max_values)
             for segment in same:
                 self.store.remove(BlobKey(*bounds, segment.part))
                 log.segments.remove(segment)
@@ -96,7 +99,7 @@ class _Logs:
         for bounds, log in self.header.logs.items():
             if len(log.segments) > 1:
                 level = max(s.level for s in log.segments)
-                part = merge(self.program, self.meaning, [self.take(bounds, log)])
+                part = merge(self.program, self.meaning, [self.take(bounds, log)], self.max_values)
                 log.segments.clear()
                 self._put(bounds, log, part, level)
 

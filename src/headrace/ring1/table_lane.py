@@ -35,7 +35,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneH
     delta, late = step.events, 0
     if program.window is not None:
         delta, late = split_closed(delta, header.floor)
-    lane = _Tables(program, meaning, store, header)
+    lane = _Tables(program, meaning, store, header, step.max_values)
     emitted: list[pa.Table] = []
     if delta.num_rows:
         spaces = by_window(delta) if program.window is not None and not session else iter([(ALL_TIME, delta)])
@@ -53,8 +53,11 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneH
 class _Tables:
     """The tables of one lane during one epoch."""
 
-    def __init__(self, program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader) -> None:
+    def __init__(
+        self, program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader, max_values: int | None
+    ) -> None:
         self.program, self.meaning, self.store, self.header = program, meaning, store, header
+        self.max_values = max_values
         self.closed = 0
         self._open: dict[tuple[int, int], Chunks] = {}
 
@@ -62,7 +65,7 @@ class _Tables:
         """Merge `delta` into the table at `bounds`. Returns the groups to emit, as they are now."""
         chunks = self._chunks(bounds)
         old = chunks.take(delta)
-        merged = merge(self.program, self.meaning, [old, delta])
+        merged = merge(self.program, self.meaning, [old, delta], self.max_values)
         chunks.put(merged)
         if self.program.emit == "close" or not old.num_rows:
             return merged

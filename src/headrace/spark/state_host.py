@@ -152,6 +152,7 @@ class LaneInput:
             reset=any(e.reset for e in self.ends),
             max_groups=self.pipeline.max_groups,
             share=-(-self.pipeline.max_groups // self.pipeline.buckets),
+            max_values=self.pipeline.max_group_values,
         )
 
 

@@ -1,4 +1,4 @@
-"""The options of CREATE PIPELINE: `WITH (max_groups = ..., late_sink = ...)`."""
+"""The options of CREATE PIPELINE: `WITH (max_groups = ..., max_group_values = ..., late_sink = ...)`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from headrace.base.options import Option, integer, text
 from headrace.base.unknown import unknown
 from headrace.errors import BadOption, DuplicateName, UnknownSink
-from headrace.model.program import MAX_GROUPS, Expression, LateRows, PipelineProgram, StreamDef
+from headrace.model.program import MAX_GROUP_VALUES, MAX_GROUPS, Expression, LateRows, PipelineProgram, StreamDef
+from headrace.model.schema import Array
 from headrace.sql.define import checked_options
 from headrace.sql.names import Names
 from headrace.sql.parse.statements import CreatePipeline
@@ -19,6 +20,12 @@ PIPELINE_OPTIONS = (
         default=MAX_GROUPS,
         help="the most groups that the pipeline may keep as state; beyond it the pipeline stops with TOO_MANY_GROUPS",
     ),
+    Option(
+        "max_group_values",
+        integer(1, 1 << 31),
+        default=MAX_GROUP_VALUES,
+        help="the most values that one group may keep in a list; beyond it the pipeline stops with TOO_MANY_VALUES",
+    ),
     Option("late_sink", text, help="the sink for rows that arrive too late; without it late rows are only counted"),
 )
 
@@ -28,6 +35,7 @@ class PipelineOptions:
     """The options of one pipeline, parsed."""
 
     max_groups: int = MAX_GROUPS
+    max_group_values: int = MAX_GROUP_VALUES
     late: LateRows | None = None
 
 
@@ -43,12 +51,20 @@ def read_pipeline_options(
             span=statement.spans["max_groups"],
             option="max_groups",
         )
+    lists = () if program.ring1 is None else [p for p in program.ring1.partials if isinstance(p.type, Array)]
+    if "max_group_values" in statement.options and not lists:
+        raise BadOption(
+            "max_group_values has no effect: the query keeps no lists of values",
+            advice="Remove max_group_values.",
+            span=statement.spans["max_group_values"],
+            option="max_group_values",
+        )
     late = (
         None
         if values["late_sink"] is None
         else _late_rows(statement=statement, name=str(values["late_sink"]), program=program, stream=stream, names=names)
     )
-    return PipelineOptions(int(values["max_groups"]), late)
+    return PipelineOptions(int(values["max_groups"]), int(values["max_group_values"]), late)
 
 
 def _late_rows(

@@ -114,9 +114,8 @@ class Spark:
 
     def __init__(self, session: Any, table: pa.Table, kinds: tuple[str, ...]) -> None:
         self.session = session
-        frame = session.createDataFrame(
-            _rows(table, kinds), ", ".join(f"{'abcdef'[i]} {k.removeprefix('SMALL ')}" for i, k in enumerate(kinds))
-        )
+        columns = ", ".join(f"{'abcdef'[i]} {k.removeprefix('SMALL ')}" for i, k in enumerate(kinds))
+        frame = session.createDataFrame(rows_for_spark(table, kinds), columns)
         frame.coalesce(1).createOrReplaceTempView("v")
 
     def evaluate(self, texts: list[str]) -> list[Outcome | str]:
@@ -167,7 +166,8 @@ def _sequence(jvm: Any, items: list[Any]) -> Any:
     return jvm.org.apache.spark.api.python.PythonUtils.toSeq(items)
 
 
-def _rows(table: pa.Table, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
+def rows_for_spark(table: pa.Table, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """The rows as Spark takes them from Python."""
     types = [parse_type(kind.removeprefix("SMALL ")) for kind in kinds]
     columns = [[_to_spark(kind, v) for v in table.column(i).to_pylist()] for i, kind in enumerate(types)]
     return list(zip(*columns, strict=True))

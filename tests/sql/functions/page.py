@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.sql.functions import ALIASES, FUNCTIONS, is_slow, verified
-from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
+from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATES
 
 _INTRO = """# Functions, casts and aggregates on the shared host
 
@@ -47,7 +47,17 @@ Known limits:
 - `hash` and `xxhash64` do not take ARRAY, MAP and INTERVAL. `levenshtein`, `substring_index`, `mask` and
   `format_number` take literals for their last arguments or the delimiter.
 - For DOUBLE, the digits of `round(x, n)` are a literal from 0 to 12; for whole numbers and decimals any literal.
-- `first`, `last`, `min_by` and `max_by` break ties by the value, so results do not depend on how the input is divided.
+- `first` and `last` go by event time. They, `min_by` and `max_by` break ties by the value, so results do not depend on
+  how the input is divided. `any_value` is the smallest value.
+- `collect_list` and `listagg` have the order of event time, then of the values. `collect_set` is sorted. With
+  `WITHIN GROUP`, rows with equal keys go by the value. `mode` is the smallest of the most frequent values.
+- Sums are exact before they are checked for overflow. Spark also fails when only an intermediate sum does not fit.
+- Variances, `corr`, `covar_*`, `regr_*`, `skewness` and `kurtosis` agree with Spark to eight digits. Spark's own result
+  depends on the order of rows in the last digits, and with an infinity it may be infinite or NaN. Here it is NaN.
+- `percentile_approx` is exact. `approx_count_distinct` is exact up to 64 values (with the default error), and then has
+  the relative error that Spark promises, but not Spark's digits. The error is a literal from 0.0044 to 0.39.
+- `percentile_approx` takes decimals of up to 15 digits. NaN is the largest value. In Spark its place depends on how
+  rows are divided among partitions.
 - DECIMAL results that Spark would round to 38 digits are refused.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are
   refused in `array_distinct`, `array_union`, `array_intersect`, `array_except`, `arrays_overlap` and in keys of maps.
@@ -61,7 +71,8 @@ def functions_page() -> str:
     """The text of the page."""
     entries = verified()
     casts = sorted(e for e in entries if e.startswith("cast("))
-    aggregates = sorted(e for e in entries if e.partition("(")[0] in {*AGGREGATE_NAMES, "count distinct"})
+    listed = {"count(*)", *(function.key for function in AGGREGATES.values())}
+    aggregates = sorted(listed & entries)
     scalars = {name: [o.key for o in overloads if o.key in entries] for name, overloads in FUNCTIONS.items()}
     lines = [_INTRO, f"The list has {len(entries)} entries.", "", "## Functions and operators", ""]
     lines += ["| name | argument types | aliases |", "|---|---|---|"]
@@ -98,7 +109,14 @@ def functions_page() -> str:
     for name, kinds in sorted(by_name.items()):
         others = ", ".join(f"`{a}`" for a, target in sorted(AGGREGATE_ALIASES.items()) if target == name)
         lines.append(f"| `{name}` | {'; '.join(kinds)} | {others} |")
-    lines += ["", "`count_if(x)` is supported, and `FILTER (WHERE ...)` works with all aggregates.", ""]
+    lines += [
+        "",
+        "A name may have a suffix: `distinct` is `sum(DISTINCT x)`, `ignore nulls` is `first(x) IGNORE NULLS`,",
+        "`asc` and `desc` are the order of `WITHIN GROUP`. `count_if(x)`, `median(x)` and `count(x, y)` are supported.",
+        "`FILTER (WHERE ...)` works with all aggregates. A group keeps at most `max_group_values` values in a list:",
+        "see [windows.md](windows.md).",
+        "",
+    ]
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ ring 0
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
     p1 ARRAY<STRING> = list_sort(list(DISTINCT c3) FILTER (WHERE c3 IS NOT NULL)); merged by list_sort(list_distinct(flatten(list(p1) FILTER (WHERE p1 IS NOT NULL))))
-    p2 ARRAY<DOUBLE> = list_sort(list(DISTINCT (c1 + 0)) FILTER (WHERE (c1 + 0) IS NOT NULL)); merged by list_sort(list_distinct(flatten(list(p2) FILTER (WHERE p2 IS NOT NULL))))
+    p2 ARRAY<DOUBLE> = list_sort(list(DISTINCT (c1 + 0)) FILTER (WHERE c1 IS NOT NULL)); merged by list_sort(list_distinct(flatten(list(p2) FILTER (WHERE p2 IS NOT NULL))))
 
 bridge
   one lane; partial states

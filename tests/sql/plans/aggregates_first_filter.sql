@@ -20,7 +20,7 @@ ring 0
     k0 STRING = c3
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
-    p1 STRUCT<t: BIGINT, v: DOUBLE> = min(struct_pack(t := CASE WHEN c4 THEN _t END, v := CASE WHEN c4 THEN c1 END)) FILTER (WHERE CASE WHEN c4 THEN _t END IS NOT NULL); merged by min(p1)
+    p1 STRUCT<t: BIGINT, v: DOUBLE, z: BOOLEAN> = min(struct_pack(t := CASE WHEN c4 THEN _t END, v := CASE WHEN c4 THEN c1 END, z := NOT signbit(CASE WHEN c4 THEN c1 END))) FILTER (WHERE CASE WHEN c4 THEN _t END IS NOT NULL); merged by min(p1)
     p2 STRUCT<k: DOUBLE, v: STRING> = max(struct_pack(k := CASE WHEN (c0 > 0::INTEGER) THEN c1 END, v := CASE WHEN (c0 > 0::INTEGER) THEN c3 END)) FILTER (WHERE CASE WHEN (c0 > 0::INTEGER) THEN c1 END IS NOT NULL); merged by max(p2)
 
 bridge

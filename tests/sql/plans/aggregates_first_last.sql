@@ -20,8 +20,8 @@ ring 0
     k0 STRING = c3
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
-    p1 STRUCT<t: BIGINT, v: DOUBLE> = min(struct_pack(t := _t, v := c1)) FILTER (WHERE _t IS NOT NULL); merged by min(p1)
-    p2 STRUCT<t: BIGINT, v: DOUBLE> = max(struct_pack(t := _t, v := c1)) FILTER (WHERE _t IS NOT NULL); merged by max(p2)
+    p1 STRUCT<t: BIGINT, v: DOUBLE, z: BOOLEAN> = min(struct_pack(t := _t, v := c1, z := NOT signbit(c1))) FILTER (WHERE _t IS NOT NULL); merged by min(p1)
+    p2 STRUCT<t: BIGINT, v: DOUBLE, z: BOOLEAN> = max(struct_pack(t := _t, v := c1, z := NOT signbit(c1))) FILTER (WHERE _t IS NOT NULL); merged by max(p2)
 
 bridge
   lanes by hash of k0; partial states

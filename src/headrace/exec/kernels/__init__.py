@@ -10,10 +10,22 @@ from __future__ import annotations
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from headrace.exec.kernels import binaries, hashes, json, numbers, regex, texts, times, urls
+from headrace.exec.kernels import (
+    binaries,
+    counts,
+    hashes,
+    json,
+    moments,
+    numbers,
+    regex,
+    sketches,
+    texts,
+    times,
+    urls,
+)
 from headrace.exec.kernels.kernel import Kernel
 
-_MODULES = (binaries, hashes, json, numbers, regex, texts, times, urls)
+_MODULES = (binaries, counts, hashes, json, moments, numbers, regex, sketches, texts, times, urls)
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 

@@ -82,7 +82,8 @@ def _apply(node: Apply) -> str:
     args = [pretty(a) for a in node.args]
     if not node.operator:
         inner = "1" if node.star else ", ".join(args)
-        tail = f" FILTER (WHERE {pretty(node.where)})" if node.where is not None else ""
+        tail = _within_group(node)
+        tail += f" FILTER (WHERE {pretty(node.where)})" if node.where is not None else ""
         return f"{node.name}({'DISTINCT ' if node.distinct else ''}{inner}){tail}"
     if node.name in _PREFIX:
         return f"({_PREFIX[node.name]}{args[0]})"
@@ -92,3 +93,11 @@ def _apply(node: Apply) -> str:
         return f"({args[0]} IN ({', '.join(args[1:])}))"
     word = {"!=": "<>"}.get(node.name, node.name.upper())
     return f"({f' {word} '.join(args)})"
+
+
+def _within_group(node: Apply) -> str:
+    if not node.order:
+        return ""
+    words = ("ASC NULLS FIRST", "DESC NULLS LAST") if node.name in ("listagg", "string_agg") else ("", "DESC")
+    keys = (f"{pretty(key)} {words[descending]}".rstrip() for key, descending in node.order)
+    return f" WITHIN GROUP (ORDER BY {', '.join(keys)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.model.program import MAX_GROUPS, Expression, Partial, Ring1Program
+from headrace.model.program import MAX_GROUP_VALUES, MAX_GROUPS, Expression, Partial, Ring1Program
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
@@ -118,6 +118,8 @@ def _ring1(planned: Planned, ring1: Ring1Program) -> Iterator[str]:
         yield "emit: on change"
     if planned.options.max_groups != MAX_GROUPS:
         yield f"limit: {planned.options.max_groups} groups"
+    if planned.options.max_group_values != MAX_GROUP_VALUES:
+        yield f"limit: {planned.options.max_group_values} values in a list of a group"
     yield f"having: {ring1.having or 'none'}"
     yield "outputs:"
     yield from _some(ring1.outputs)

@@ -64,7 +64,7 @@ def show_expr(expr: Expr) -> str:
 
 def _aggregate(call: AggCall) -> str:
     name, _, modifier = call.name.partition(" ")
-    inner = ", ".join(show_expr(a) for a in call.args) or "*"
+    inner = ", ".join([*(show_expr(a) for a in call.args), *map(_constant, call.constants)]) or "*"
     tail = f" filter (where {show_expr(call.where)})" if call.where is not None else ""
     return f"{name}({modifier + ' ' if modifier else ''}{inner}){tail}"
 
@@ -72,6 +72,12 @@ def _aggregate(call: AggCall) -> str:
 def _lambda(function: Lambda) -> str:
     names = dict.fromkeys(e.name for e in walk(function.body) if isinstance(e, LambdaVariable))
     return f"({', '.join(names)}) -> {show_expr(function.body)}"
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"array({', '.join(map(_constant, value))})"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def _literal(literal: Literal) -> str:

@@ -328,7 +328,9 @@ class _Expressions:
             args.append(self._argument())
             while cursor.accept(","):
                 args.append(self._argument())
+        ignore_nulls = self._ignores_nulls()
         cursor.expect(")", f"after the arguments of {token.text}")
+        order = self._within_group()
         where: Node | None = None
         if cursor.at("FILTER") and cursor.peek().upper == "(":
             cursor.advance()
@@ -336,16 +338,48 @@ class _Expressions:
             cursor.expect("WHERE", "in FILTER")
             where = self.disjunction()
             cursor.expect(")", "after FILTER's condition")
+        ignore_nulls = self._ignores_nulls() or ignore_nulls
         if cursor.at("OVER"):
             advice = "Group by a window instead: GROUP BY window(ts, '1 minute')."
             cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
-        if cursor.at("WITHIN") or cursor.at("IGNORE") or cursor.at("RESPECT"):
-            cursor.refuse(cursor.token.upper, "Leave it out.", self._here())
-        place = (token.start, cursor.previous_end)
         name = token.text.lower()
         if name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and args[0].parts[0].lower() in _STEP_UNITS:
             name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0].lower())
-        return Apply(at=place, name=name, args=tuple(args), distinct=distinct, star=star, where=where)
+        return Apply(
+            at=(token.start, cursor.previous_end),
+            name=name,
+            args=tuple(args),
+            distinct=distinct,
+            star=star,
+            where=where,
+            order=order,
+            ignore_nulls=ignore_nulls,
+        )
+
+    def _ignores_nulls(self) -> bool:
+        if self.cursor.accept("RESPECT", "NULLS"):
+            return False
+        return self.cursor.accept("IGNORE", "NULLS")
+
+    def _within_group(self) -> tuple[tuple[Node, bool], ...]:
+        """The keys of WITHIN GROUP (ORDER BY key [ASC | DESC], ...), each with whether it is descending."""
+        cursor = self.cursor
+        if not cursor.accept("WITHIN", "GROUP"):
+            return ()
+        cursor.expect("(", "after WITHIN GROUP")
+        cursor.expect("ORDER", "in WITHIN GROUP")
+        cursor.expect("BY", "after ORDER")
+        keys: list[tuple[Node, bool]] = []
+        while not keys or cursor.accept(","):
+            key = self.disjunction()
+            descending = cursor.accept("DESC")
+            if not descending:
+                cursor.accept("ASC")
+            if cursor.at("NULLS"):
+                cursor.refuse("NULLS FIRST or LAST", "NULL comes first, or last with DESC.", self._here())
+            keys.append((key, descending))
+        cursor.expect(")", "after the keys of WITHIN GROUP")
+        return tuple(keys)
 
     def _worded_function(self, word: str) -> Node:
         """Functions with words between their arguments: trim(BOTH x FROM y), position(x IN y), overlay(x PLACING y FROM

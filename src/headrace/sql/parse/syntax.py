@@ -54,7 +54,8 @@ class IntervalConstant(Node):
 
 @dataclass(frozen=True, slots=True)
 class Apply(Node):
-    """A function or operator, by its lower-case name. `star` marks the argument of count(*)."""
+    """A function or operator, by its lower-case name. `star` marks the argument of count(*). `order` are the keys of
+    WITHIN GROUP (ORDER BY ...), each with whether it is descending."""
 
     name: str
     args: tuple[Node, ...]
@@ -62,6 +63,8 @@ class Apply(Node):
     star: bool = False
     where: Node | None = None
     operator: bool = False
+    order: tuple[tuple[Node, bool], ...] = ()
+    ignore_nulls: bool = False
 
 
 @dataclass(frozen=True, slots=True)

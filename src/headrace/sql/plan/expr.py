@@ -147,12 +147,13 @@ class Lambda(Expr):
 
 @dataclass(frozen=True, slots=True)
 class AggCall(Expr):
-    """An aggregate over the rows of a group for which `where` holds. count(*) has no arguments."""
+    """An aggregate over the rows of a group for which `where` holds. count(*) has no arguments. `constants` are its
+    literal parameters, such as the fractions of `percentile`."""
 
     name: str
     args: tuple[Expr, ...]
     where: Expr | None = None
-    distinct: bool = False
+    constants: tuple[Any, ...] = ()
 
     @property
     def children(self) -> tuple[Expr, ...]:

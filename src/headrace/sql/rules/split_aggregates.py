@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from headrace.errors import BadWindow, InternalError
 from headrace.model.program import MEMBER, Expression, Partial, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Field, Struct
-from headrace.sql.functions.aggregate_functions import PartialState, SplitAggregate, find_aggregate
+from headrace.sql.functions.aggregate_functions import find_aggregate
+from headrace.sql.functions.aggregate_states import PartialState, SplitAggregate
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, FieldOf, transform
 from headrace.sql.plan.physical import (
@@ -50,6 +52,7 @@ class _AggregateSplitter:
         self.keys: list[Expression] = []
         self.texts: list[str] = []
         self.windows: set[int] = set()  # the columns that hold the window as a struct
+        self.growth = 1.0  # how much larger than its states a result may be
 
     def split(self) -> Physical:
         shape = self.shape
@@ -72,6 +75,8 @@ class _AggregateSplitter:
             names=self._columns_read,
             span=self.ctx.span,
         )
+        if growth.columns is not None and self.growth > 1:
+            growth = replace(growth, columns={name: n * self.growth for name, n in growth.columns.items()})
         return PhysicalMergeAggregate(
             input=bridge,
             keys=fields,
@@ -144,13 +149,15 @@ class _AggregateSplitter:
             function = find_aggregate(call.name, kinds)
             if function is None:
                 raise InternalError(f"{call.name} was bound without a definition")
-            if function.ordered:
+            if function.time == "needed":
                 self._require_event_time(call)
-            args = [render(a, ring0_column) for a in call.args] + (["_t"] if function.ordered else [])
+            args = [render(a, ring0_column) for a in call.args] + ([] if function.time == "unused" else ["_t"])
             guarded = _guarded(args, call)
-            split = function.split(guarded, kinds, call.type)
-            of_member = function.split([f"CASE WHEN {MEMBER} THEN {arg} END" for arg in guarded], kinds, call.type)
+            of_members = [f"CASE WHEN {MEMBER} THEN {arg} END" for arg in guarded]
+            split = function.states(guarded, kinds, call.type, call.constants)
+            of_member = function.states(of_members, kinds, call.type, call.constants)
             filtered = [state.sql for state in of_member.states]
+        self.growth = max(self.growth, split.growth)
         names = [self._partial(state, text) for state, text in zip(split.states, filtered, strict=True)]
         return "(" + split.result.format(*names) + ")"
 

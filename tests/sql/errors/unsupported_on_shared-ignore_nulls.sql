@@ -1,3 +1,3 @@
 -- error: UNSUPPORTED_ON_SHARED
 -- at: 1:8
-SELECT percentile(temp, 0.5) FROM s
+SELECT max(temp) IGNORE NULLS FROM s

@@ -1,3 +1,3 @@
 -- error: UNSUPPORTED_ON_SHARED
 -- at: 1:8
-SELECT collect_set(DISTINCT k) FROM s
+SELECT bit_xor(DISTINCT id) FROM s

@@ -1,3 +1,0 @@
--- error: UNSUPPORTED_ON_SHARED
--- at: 1:8
-SELECT sum(DISTINCT id) FROM s

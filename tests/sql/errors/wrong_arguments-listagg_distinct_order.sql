@@ -1,0 +1,3 @@
+-- error: WRONG_ARGUMENTS
+-- at: 1:8
+SELECT listagg(DISTINCT k, ',') WITHIN GROUP (ORDER BY id) FROM s
