@@ -29,8 +29,8 @@ from headrace.bridge.messages import (
     BATCH_BYTES,
     BATCH_MESSAGES,
     SPARK_DDL,
-    Kind,
     LaneEpoch,
+    MessageKind,
     Row,
     batches,
     in_order,
@@ -79,7 +79,7 @@ def partials(rows: int) -> pa.Table:
 def hand_over(table: pa.Table) -> list[pa.RecordBatch]:
     """What a task does with the partials of its lanes: as many payloads at a time as it hands over together."""
     lanes = max(1, min(BATCH_MESSAGES, BATCH_BYTES // table.nbytes))
-    rows = ([Row(1, lane, 0, lane, int(Kind.EVENTS), p) for p in payloads(table)] for lane in range(lanes))
+    rows = ([Row(1, lane, 0, lane, int(MessageKind.EVENTS), p) for p in payloads(table)] for lane in range(lanes))
     return list(batches(rows))
 
 
@@ -92,7 +92,7 @@ def watermark() -> Callable[[], object]:
 
     def said(lane: int, task: int) -> Row:
         message = LaneEpoch(7, 2, "c" * 32, 10**15, 10**15 + task, 10**6, "" if task else text).encode()
-        return Row(1, lane, task, 1, int(Kind.WATERMARK), message)
+        return Row(1, lane, task, 1, int(MessageKind.WATERMARK), message)
 
     def epoch() -> int:
         tasks = [[said(lane, task) for lane in range(LANES)] for task in range(2)]
@@ -134,7 +134,7 @@ def as_payloads(size: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
         table = partials(size)
         for given in batches:
             for _ in range(given.num_rows):
-                yield to_batch([Row(1, 0, 0, 1, int(Kind.EVENTS), payload) for payload in payloads(table)])
+                yield to_batch([Row(1, 0, 0, 1, int(MessageKind.EVENTS), payload) for payload in payloads(table)])
 
     return make
 

@@ -32,7 +32,7 @@ import pyarrow.json as pa_json
 from bench.report import Report, environment, main
 from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
-from headrace.formats.base import Format
+from headrace.formats.format_kind import Format
 from headrace.model.program import (
     Expression,
     Meaning,
@@ -47,9 +47,9 @@ from headrace.model.schema import Field, Schema, View, parse_type
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
-from headrace.sources.base import RawChunk
 from headrace.sources.extent import Extent
 from headrace.sources.reading import CHUNK, FileRange, FileSplit
+from headrace.sources.source_kind import RawChunk
 from headrace.spark.java import find_java
 
 NAMED = (("device", "STRING"), ("ts", "TIMESTAMP"), ("temp", "DOUBLE"), ("hum", "DOUBLE"), ("pressure", "DOUBLE"),

@@ -17,12 +17,12 @@ from bench.report import Report, environment, main
 from headrace.model.program import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sources import SOURCES
-from headrace.sources.base import Offset, StreamSource
+from headrace.sources.source_kind import SourceOffset, StreamSource
 
 FILES, ASK_EVERY, SETTLE, MEASURED = 20_000, 0.01, 8.0, 30.0
 
 
-def idle(source: StreamSource, at: Offset, seconds: float) -> float:
+def idle(source: StreamSource, at: SourceOffset, seconds: float) -> float:
     """The share of a core that an idle source takes."""
     began, used = time.perf_counter(), time.process_time()
     while time.perf_counter() - began < seconds:
@@ -32,7 +32,7 @@ def idle(source: StreamSource, at: Offset, seconds: float) -> float:
     return (time.process_time() - used) / (time.perf_counter() - began)
 
 
-def seen_after(source: StreamSource, at: Offset, path: Path) -> float:
+def seen_after(source: StreamSource, at: SourceOffset, path: Path) -> float:
     """Seconds until a new file is in the newest offset."""
     path.write_text('{"n": 1}\n')
     began = time.perf_counter()

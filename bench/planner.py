@@ -14,7 +14,8 @@ import sqlglot
 
 from bench.report import Report, environment, main
 from headrace.model.program import Meaning, SinkDef
-from headrace.sql import CreatePipeline, CreateStream, ScriptNames, define_stream, parse_script, plan_pipeline
+from headrace.sql import CreatePipeline, CreateStream, define_stream, parse_script, plan_pipeline
+from headrace.state.catalog import Catalog
 
 COLUMNS, PIPELINES, ROUNDS = 5000, 300, 5
 REQUIRED = 6.0
@@ -72,12 +73,12 @@ def many() -> tuple[Callable[[], None], Callable[[], None]]:
     return ours, theirs
 
 
-def _names(create: str) -> ScriptNames:
-    names = ScriptNames()
+def _names(create: str) -> Catalog:
+    names = Catalog()
     (statement,) = parse_script(create)
     assert isinstance(statement, CreateStream)
-    names.add_stream(define_stream(statement))
-    names.add_sink(SinkDef("out", "memory", {}))
+    names = names.with_stream(define_stream(statement))
+    names = names.with_sink(SinkDef("out", "memory", {}))
     return names
 
 

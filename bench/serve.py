@@ -72,7 +72,7 @@ class Hub:
         return found
 
     def ready(self) -> bool:
-        return len(self.http.get("/api/v1/pipelines").json()) == PIPELINES and self.status()["epoch"] > 0
+        return self.http.get("/ready").status_code == 200 and self.status()["epoch"] > 0
 
     def rate(self, seconds: float) -> tuple[float, float]:
         """Rows/s over about this time, from one committed epoch to another, and the share of a core that the hub's own

@@ -7,6 +7,7 @@ file.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -37,6 +38,9 @@ def main() -> None:
                 hub.wait_until_end()
         finally:
             engine.stop()
+        if not fresh.exists():  # Java writes it when it ends, and did not end in time on a busy machine
+            print("Spark's classes were not recorded; sessions take longer to start", file=sys.stderr)
+            return
         for old in target.parent.glob("spark-*.jsa"):
             old.unlink()
         os.replace(fresh, target)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.sinks import SINKS
-from headrace.sinks.base import DELIVERY_OPTIONS
+from headrace.sinks.sink_kind import DELIVERY_OPTIONS
 from headrace.sql import parse_script
 from tests.code import ROOT, SOURCE, modules, prose
 

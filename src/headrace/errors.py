@@ -515,6 +515,22 @@ class TooManyRequests(ExternalError):
     retry_helps = True
 
 
+class NotReady(ExternalError):
+    """A stream or a pipeline that should run does not run yet. `errors` has one error for each of them."""
+
+    code = "NOT_READY"
+    retry_helps = True
+
+    @property
+    def errors(self) -> tuple[HeadraceError, ...]:
+        found = self.params.get("errors", ())
+        assert isinstance(found, tuple)
+        return found
+
+    def render(self) -> str:
+        return "\n".join([super().render(), *(e.render() for e in self.errors)])
+
+
 def kind_of(text: str) -> type[HeadraceError] | None:
     """The class of the error that `text` starts with, as `render` writes it. None if it is not an error of headrace."""
     code = text[1:].split("]", 1)[0] if text.startswith("[") else ""

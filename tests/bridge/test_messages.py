@@ -14,9 +14,9 @@ from headrace.bridge import messages
 from headrace.bridge.messages import (
     SPARK_DDL,
     VERSION,
-    Kind,
     LaneEnd,
     LaneEpoch,
+    MessageKind,
     Receipt,
     Row,
     decode,
@@ -29,7 +29,7 @@ from headrace.control.signals import KINDS, Barrier
 from headrace.errors import InternalError
 from headrace.model.schema import parse_type
 from headrace.model.status import Traffic
-from headrace.sinks.base import Staged
+from headrace.sinks.sink_kind import Staged
 from headrace.sources.badfiles import BadRange
 from headrace.sources.extent import Stamp
 
@@ -37,7 +37,9 @@ T = TypeVar("T")
 
 _INT = st.integers(0, 2**31 - 1)
 _ROWS = st.lists(
-    st.builds(Row, st.integers(0, 2**63 - 1), _INT, _INT, _INT, st.sampled_from(Kind).map(int), st.binary(max_size=9)),
+    st.builds(
+        Row, st.integers(0, 2**63 - 1), _INT, _INT, _INT, st.sampled_from(MessageKind).map(int), st.binary(max_size=9)
+    ),
     max_size=8,
 )
 
@@ -59,10 +61,14 @@ def test_the_order_does_not_depend_on_arrival(rows: list[Row], shuffle: random.R
 
 
 def test_a_watermark_never_overtakes_events_nor_an_end_a_watermark() -> None:
-    sent = [Row(1, 0, task, seq, int(kind), b"") for task in (1, 0) for seq, kind in enumerate(reversed(list(Kind)))]
-    kinds = [Kind(r.kind) for r in in_order(sent)]
-    assert kinds[:8] == [k for k in (Kind.EVENTS, Kind.WATERMARK, Kind.BARRIER, Kind.EOF) for _ in range(2)]
-    assert [r.task for r in in_order(sent)] == [0, 1] * len(Kind)
+    sent = [
+        Row(1, 0, task, seq, int(kind), b"") for task in (1, 0) for seq, kind in enumerate(reversed(list(MessageKind)))
+    ]
+    kinds = [MessageKind(r.kind) for r in in_order(sent)]
+    assert kinds[:8] == [
+        k for k in (MessageKind.EVENTS, MessageKind.WATERMARK, MessageKind.BARRIER, MessageKind.EOF) for _ in range(2)
+    ]
+    assert [r.task for r in in_order(sent)] == [0, 1] * len(MessageKind)
 
 
 _TIMES = st.none() | st.integers(-(2**62), 2**62)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from headrace.base import faults
-from headrace.bridge.messages import Kind, Row
+from headrace.bridge.messages import MessageKind, Row
 from headrace.control.signals import FLUSH, PING, QUICK_END, Barrier
 from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, MissingInput, SinkFailed, UnknownInput
 from headrace.model.program import PlanVersion
+from headrace.ring1.lane_state import MemoryStore
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import MemoryStore
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.state_host import LaneProcessor
 from headrace.spark.summary import EpochSummary
@@ -51,7 +51,7 @@ def through_lanes(rows: list[Row]) -> list[Row]:
 
 
 def is_barrier_of(row: Row, number: int) -> bool:
-    return row.kind == Kind.BARRIER and row.task == number
+    return row.kind == MessageKind.BARRIER and row.task == number
 
 
 @pytest.mark.parametrize("number", range(TASKS))
@@ -78,7 +78,7 @@ def test_the_fault_hook_drops_a_barrier_row_and_the_lane_notices(monkeypatch: py
     [
         (lambda rows: [*rows, *(r for r in rows if is_barrier_of(r, 1))], DuplicateBarrier),
         (lambda rows: [*rows, *(r._replace(task=7) for r in rows if is_barrier_of(r, 1))], None),
-        (lambda rows: [r for r in rows if r.kind != Kind.WATERMARK or r.task != 2], MissingInput),
+        (lambda rows: [r for r in rows if r.kind != MessageKind.WATERMARK or r.task != 2], MissingInput),
         (lambda rows: [r._replace(task=r.task + 1) if r.kind in (2, 3) else r for r in rows], UnknownInput),
     ],
 )
@@ -110,7 +110,7 @@ class Driver:
 @pytest.mark.parametrize(
     ("lost", "missing"),
     [
-        (lambda r: r.instance == 0 and r.kind == Kind.REPORT and r.bucket == 2, ["task 2"]),
+        (lambda r: r.instance == 0 and r.kind == MessageKind.REPORT and r.bucket == 2, ["task 2"]),
         (lambda r: r.instance == 5 and r.bucket == 1, ["bucket 1"]),
         (lambda r: r.instance == 5, ["bucket 0", "bucket 1"]),
     ],

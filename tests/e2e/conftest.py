@@ -1,4 +1,4 @@
-"""The end-to-end tests hand the run's one Spark session to their hubs, as a user would."""
+"""The end-to-end tests pass the one Spark session of the test run to their hubs, as a user would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(spark_of_the_run: SparkSession) -> SparkSession:
-    """Three task slots, so that an epoch is cut in three."""
+    """Three task slots, so that an epoch has three tasks."""
     return spark_of_the_run
 
 

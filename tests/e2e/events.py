@@ -1,6 +1,6 @@
-"""The input of the oracle tests: rows with every kind of value and NULL, in order of time but for a jitter.
+"""The input of the oracle tests: rows with every kind of value and NULL, ordered by time except for a jitter.
 
-A row is at most JITTER_SECONDS behind the highest time before it, and the streams' delay is larger: no row is late
+A row is at most JITTER_SECONDS older than the newest row before it, and the streams' delay is larger: no row is late
 under any cut.
 """
 

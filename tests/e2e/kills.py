@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from headrace.state.progress import read_applied
 from tests.e2e.support import put, until
 
-# Every place where src/headrace dies on request.
+# Every fault point of src/headrace.
 POINTS = (
     "after-offset-log",
     "after-task-file",
@@ -156,7 +156,7 @@ class Case:
     # --- what must be -----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Every sink holds each row exactly once, and nothing half-done is left behind."""
+        """Every sink holds each row exactly once, and no partial output remains."""
         rows = [self.row(i) for i in range(self.rows)]
         plain = Counter((r["id"], r["k"], r["v"]) for r in rows if r["v"] % 3)
         counts: Counter[tuple[int, str | None]] = Counter()
@@ -206,7 +206,7 @@ def session_of(leader: int) -> list[int]:
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # gone while we looked
+            except OSError:  # it ended meanwhile
                 continue
             if int(fields[3]) == leader and fields[0] != "Z":
                 found.append(int(entry.name))

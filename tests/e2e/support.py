@@ -21,7 +21,7 @@ PATIENCE = 90.0
 
 
 def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
-    """The first true answer of `fact`; fails the test when there is none in time."""
+    """Wait for the first true result of `fact` and return it. Fails the test after a timeout."""
     deadline = time.monotonic() + seconds
     while not (answer := fact()):
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
@@ -30,7 +30,7 @@ def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
 
 
 def put(path: Path, lines: Iterable[str], *, newline_at_end: bool = True) -> Path:
-    """A file that appears whole, as sources want it: written aside, then renamed into place."""
+    """Write a file that appears complete: under another name first, then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.parent / f".{path.name}.part"
     text = "\n".join(lines)
@@ -63,7 +63,7 @@ def assert_same_rows(found: Sequence[Row], wanted: Sequence[Row], what: str) -> 
 
 
 def _exact(row: Row) -> Row:
-    """The row with its doubles blanked: what must be equal to the last bit."""
+    """The row without its doubles: the values that must be equal exactly."""
     return tuple("double" if isinstance(v, float) else v for v in row)
 
 

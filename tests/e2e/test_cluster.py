@@ -46,7 +46,7 @@ def own_spark_home(directory: Path) -> Path:
 
 
 def kill_an_executor(session: int) -> None:
-    """SIGKILL to one of the executors of a run, as an operating system without memory would send it."""
+    """Kill one executor of a run with SIGKILL, as the operating system does when memory runs out."""
     for pid in session_of(session):
         if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)

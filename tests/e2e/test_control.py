@@ -16,7 +16,7 @@ import pytest
 import headrace
 from headrace.control.signals import SYNC_TEST
 from headrace.hub.hub import Hub
-from headrace.sinks.base import SinkKey, Staged
+from headrace.sinks.sink_kind import SinkKey, Staged
 from tests.e2e.support import put, rows_of, until
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def hub(tmp_path: Path, spark: SparkSession) -> Iterator[Hub]:
 
 
 class Feeder:
-    """Puts files of 50 rows into the input until it is told to stop."""
+    """Puts files of 50 rows into the input until `stop` is called."""
 
     def __init__(self, place: Path) -> None:
         self._place, self._stop, self.rows = place, threading.Event(), 100
@@ -99,7 +99,7 @@ def test_a_graceful_stop_under_load_loses_and_doubles_nothing_in_two_sinks_of_di
     assert len(stopped) < fed
     states = [c.state for c in hub.pipelines["p"].status().changes]
     assert states == ["created", "starting", "running", "stopping", "stopped"]
-    # It goes on later; what it missed is a gap, the same in both sinks.
+    # It continues later. The rows that it missed are a gap, the same in both sinks.
     hub.sql("START PIPELINE p")
     put(tmp_path / "in" / "z.json", lines(fed, fed + 20))
     until(lambda: fed + 19 in parquet_ids(tmp_path / "fast"), "the newest row")

@@ -40,7 +40,7 @@ def text(begin: int, end: int) -> bytes:
 
 
 def send_tcp(address: str, data: bytes, piece: int = 777) -> int:
-    """Send in pieces that end anywhere; how many bytes were acknowledged."""
+    """Send in pieces that end anywhere. Returns the number of acknowledged bytes."""
     host, port = address.removeprefix("tcp://").split(":")
     with socket.create_connection((host, int(port))) as client:
         for at in range(0, len(data), piece):
@@ -51,7 +51,7 @@ def send_tcp(address: str, data: bytes, piece: int = 777) -> int:
 
 
 def send_http(address: str, bodies: list[bytes]) -> list[int]:
-    """Post the bodies over one connection; the answers."""
+    """Post the bodies over one connection. Returns the status codes."""
     host, _, path = address.removeprefix("http://").partition("/")
     client = http.client.HTTPConnection(host, timeout=30)
     answers = []
@@ -169,7 +169,7 @@ class Feeder:
         self.next = 0
 
     def feed(self, seconds: float) -> int:
-        """Post for some time; how many rows are acknowledged by now."""
+        """Post for some time. Returns how many rows are acknowledged so far."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             ids = range(self.next, self.next + 20)

@@ -27,7 +27,7 @@ ROWS, SEED = 4500, 11
 
 @dataclass(frozen=True)
 class Query:
-    """`sql` runs in both engines; `spark` replaces it where Spark's batch SQL says it otherwise. `keys` is given for
+    """`sql` runs in both engines; `spark` replaces it where Spark's batch SQL is different. `keys` is given for
     output on change: the first columns name the group, and the last row of each counts."""
 
     sql: str
@@ -168,7 +168,7 @@ def oracle(
     frame.createOrReplaceTempView("events")
     answers = {name: rows_of(session.sql(q.spark or q.sql).toArrow()) for name, q in QUERIES.items()}
     frame.unpersist()
-    # An oracle that says nothing proves nothing.
+    # An oracle without rows proves nothing.
     assert [name for name, answer in answers.items() if not answer] == ["nothing", "nothing_in_windows"]
     assert any(row[1] is None for row in answers["windows_by_nullable_keys"])
     return answers

@@ -14,7 +14,7 @@ from tests.e2e.support import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# Says what it sees after closing, then lives on until its standard input ends, so that its processes can be counted.
+# Prints its threads after closing, then waits until its standard input ends, so that its processes can be counted.
 PROGRAM = """
 import json, subprocess, sys, threading
 import headrace
@@ -24,7 +24,7 @@ with headrace.connect("state") as hub:
     command = [sys.executable, "-m", "headrace.app.cli", "run", "app.sql", "--state-dir", "state"]
     second = subprocess.run(command, capture_output=True, text=True)
     ended = hub.wait_until_end(120)
-# py4j may leave a daemon of its own behind, which waits on a closed connection; it keeps nothing alive.
+# py4j may leave a daemon thread that waits on a closed connection; it does not keep the process alive.
 threads = [t.name for t in threading.enumerate() if not t.daemon or t.name.startswith("headrace")]
 print(json.dumps({"ended": ended, "code": second.returncode, "told": second.stderr, "threads": threads}), flush=True)
 sys.stdin.read()

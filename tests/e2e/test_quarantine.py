@@ -52,7 +52,7 @@ def test_what_kills_a_worker_is_stopped_with_its_error_and_the_neighbours_lose_a
     until(lambda: hub.pipelines["kills"].status().state == "failed", "the guilty one is stopped")
     assert "[WORKER_DIED]" in hub.pipelines["kills"].status().error
     assert hub.pipelines["kills"].status().missed_rows == 60
-    # Started again when the cause is gone, it begins anew; none of its old state is there.
+    # Started again after the cause is gone, it has none of its old state.
     crashes.unlink()
     hub.sql("START PIPELINE kills")
     put(tmp_path / "in" / "2.json", lines(160, 180))
@@ -64,7 +64,7 @@ def test_what_kills_a_worker_is_stopped_with_its_error_and_the_neighbours_lose_a
     assert sorted(rows_of(hub.pipelines["fine"].results())) == [(i,) for i in range(180)]
     counted: dict[str, int] = dict(rows_of(hub.pipelines["counts"].results()))
     assert counted == {"k0": 60, "k1": 60, "k2": 60}
-    # The search ran epochs with fewer pipelines. What they left of state must not be what the next start reads.
+    # The search ran epochs with fewer pipelines. The next start must not read the state that these epochs wrote.
     hub.close()
     spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()  # type: ignore[union-attr]  # as a new JVM would
     with headrace.connect(tmp_path / "state", spark=spark, buckets=2) as again:

@@ -33,7 +33,7 @@ def descendants(root: int) -> list[tuple[int, str]]:
         if entry.name.isdigit():
             try:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:  # gone while we looked
+            except OSError:  # it ended meanwhile
                 continue
     found, below = [], {root}
     while below:
@@ -68,7 +68,7 @@ def begin(hub: Hub, tmp_path: Path, options: str = "") -> None:
 
 
 def comes_back(hub: Hub, tmp_path: Path, low: int) -> None:
-    """The stream reads the next file, and has lost and doubled nothing."""
+    """The stream reads the next file, and no row is lost or duplicated."""
     put(tmp_path / "in" / f"{low}.json", lines(low, low + 10))
     until(lambda: hub.pipelines["p"].status().rows_out == low + 10, f"rows from {low} on are there")
     assert sorted(rows_of(hub.pipelines["p"].results())) == [(i,) for i in range(low + 10)]
@@ -80,9 +80,9 @@ def test_killed_processes_and_an_input_that_is_away_end_no_stream(
     hub: Hub, tmp_path: Path, spark: SparkSession
 ) -> None:
     begin(hub, tmp_path)
-    runtime: Any = hub.runtime("s")
+    runtime = hub.runtime("s")
     # The planning process.
-    planner = runtime._watch.planner
+    planner = runtime.planner_pid
     assert planner is not None
     kill([planner])
     until(lambda: hub.streams["s"].status().state == "retrying", "the failure is shown")

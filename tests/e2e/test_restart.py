@@ -12,7 +12,7 @@ import pytest
 import headrace
 from headrace.base.durable import write_atomic
 from headrace.errors import HeadraceError
-from headrace.sinks import files
+from headrace.sinks import file_sink
 from headrace.spark import query
 from headrace.state.checkpoint import misplaced
 from headrace.state.restore import restore
@@ -44,7 +44,7 @@ def found(sink: Path) -> list[dict[str, Any]]:
 
 
 class Runs:
-    """A hub that is opened, given a file of four rows, and closed, again and again."""
+    """Opens a hub, gives it a file of four rows, and closes it, several times."""
 
     def __init__(self, place: Path, spark: SparkSession) -> None:
         self.place, self.state, self.spark, self.fed = place, place / "state", spark, 0
@@ -62,7 +62,7 @@ class Runs:
         self.fed += 4
 
     def check(self) -> None:
-        """Every row is there once, and the counts went on."""
+        """Every row is there once, and the counters continued."""
         assert sorted(row["id"] for row in found(self.place / "rows")) == list(range(self.fed))
         newest = {row["k"]: row["n"] for row in found(self.place / "counts")}
         assert newest == {0: self.fed // 2, 1: self.fed // 2}
@@ -87,7 +87,7 @@ def test_a_state_directory_with_an_odd_name_goes_on_also_from_where_an_earlier_v
     runs.run()
     runs.check()
     assert not old.exists() and runs.checkpoint.is_dir()
-    # To another odd place, and there with a pipeline that the savepoint does not know.
+    # Restored to another odd path, with a pipeline that is not in the savepoint.
     restore(runs.state / "savepoints" / f"after-{runs.fed}", place / "neu %7E")
     runs.state = place / "neu %7E"
     runs.run(f"; CREATE PIPELINE later INTO rows AS SELECT -id AS id FROM `{NAME}` WHERE id > 9")
@@ -118,7 +118,7 @@ def test_what_spark_has_lost_of_its_newest_epoch_loses_and_doubles_nothing(
         write_atomic(path, data)
 
     monkeypatch.setattr(query, "sync_epoch", synced)
-    monkeypatch.setattr(files, "write_atomic", written)
+    monkeypatch.setattr(file_sink, "write_atomic", written)
     runs = Runs(tmp_path, spark)
     runs.run()
     assert steps[0] == "log" and "manifest" in steps
@@ -128,7 +128,7 @@ def test_what_spark_has_lost_of_its_newest_epoch_loses_and_doubles_nothing(
         lose(runs.checkpoint, str(newest))
         runs.run()
         runs.check()
-    # More than the newest epoch is gone: that is said, and nothing is written.
+    # More than the newest epoch is gone: the hub reports it and writes nothing.
     for name in ("offsets", "commits"):
         for path in (runs.checkpoint / name).iterdir():
             path.unlink()

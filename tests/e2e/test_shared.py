@@ -69,7 +69,7 @@ class Feeder:
 
 
 def churn(hub: Hub, number: int, deadline: float, problems: list[str], made: Counter[str]) -> None:
-    """Create, look, drop, over and over; every cell must be the row's own, and rows must follow on each other."""
+    """Create a pipeline, check its rows, drop it; repeat. Values must belong to their row; no row may be missing."""
     column, turn = COLUMNS[number % len(COLUMNS)], 0
     name = f"p{number}"
     try:
@@ -126,7 +126,7 @@ def workers(spark: Any) -> set[int]:
         if entry.name.isdigit():
             try:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:  # gone while we looked
+            except OSError:  # it ended meanwhile
                 continue
     found = {int(spark.sparkContext._gateway.proc.pid)}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:

@@ -59,7 +59,7 @@ def test_a_stream_waits_for_rows_as_its_batch_policy_says(spark: SparkSession, t
             time.sleep(0.4)
         until(lambda: seen.status().rows == 4, "three files")
         assert time.monotonic() - began > 2.5
-        assert seen.status().epoch == first + 1  # they waited for each other
+        assert seen.status().epoch == first + 1  # one epoch has all three
         committed = seen.status().epoch
         put(tmp_path / "in" / "4.json", [line(i) for i in range(4, 100)])
         until(lambda: seen.status().rows == 100, "more rows than max_rows")

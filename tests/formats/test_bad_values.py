@@ -16,7 +16,7 @@ from headrace.bridge.reports import PlannedEpoch
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords, merged
-from headrace.formats.base import Decoded
+from headrace.formats.format_kind import Decoded
 from headrace.formats.native import write_rows
 from headrace.model.program import (
     Expression,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadOption, HeaderMismatch
 from headrace.formats import FORMATS
-from headrace.formats.base import Decoded, Preamble
 from headrace.formats.csv import Csv, Dialect
+from headrace.formats.format_kind import Decoded, Preamble
 from headrace.formats.values import Rules
 from headrace.model.schema import Field, Schema, parse_type
 from tests.formats import oracle

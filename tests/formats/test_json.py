@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.base.options import check_options
 from headrace.errors import BadOption, UnknownOption
 from headrace.formats import FORMATS
-from headrace.formats.base import Decoded
+from headrace.formats.format_kind import Decoded
 from headrace.model.schema import Field, Schema, parse_type
 from tests.formats import oracle
 

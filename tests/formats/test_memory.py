@@ -11,7 +11,7 @@ import pytest
 
 from headrace.formats import FORMATS
 from headrace.ring0 import pieces
-from headrace.sources.base import RawChunk
+from headrace.sources.source_kind import RawChunk
 from tests.formats.memory import CASES, SCHEMA
 
 MOST = 64.0

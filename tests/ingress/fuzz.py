@@ -34,9 +34,9 @@ from typing import Any
 import pyarrow as pa
 
 from bench.report import Report
+from headrace.ingress.gateway_service import GatewayService
 from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog, UnitReader
-from headrace.ingress.service import GatewayService
 from tests.ingress.test_gateway import Site
 
 BEHAVES = b'{"a":%d,"b":"behaves"}'

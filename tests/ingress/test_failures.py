@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ import pytest
 
 from headrace.errors import JournalUnwritable
 from headrace.ingress import gateway as gateway_module
-from headrace.ingress import http, stream, tcp
+from headrace.ingress import http, stream_ingress, tcp
 from headrace.ingress import journal as module
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
+from headrace.ingress.journal_sync import Sync
 from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog
 from tests.ingress.test_gateway import Site, ask, post, run, serving, statuses, until
@@ -176,6 +178,74 @@ def test_data_that_cannot_be_synced_is_not_acknowledged(
             assert site.read() == [b'{"a":1}', b'{"a":3}']
 
     run(main)
+
+
+class Gate:
+    """Syncs wait until the test lets them pass."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.begun, self._passes, self._real = 0, threading.Semaphore(0), Sync.run
+        patch.setattr(Sync, "run", lambda sync, *given, **named: self._run(sync, *given, **named))
+
+    def _run(self, sync: Sync, *given: Any, **named: Any) -> None:
+        self.begun += 1
+        assert self._passes.acquire(timeout=20)
+        self._real(sync, *given, **named)
+
+    def let(self, syncs: int) -> None:
+        self._passes.release(syncs)
+
+
+def test_the_loop_goes_on_while_the_disk_syncs_and_one_sync_answers_all_who_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, quick = Site(tmp_path, "http", {"fsync": "always"}), Site(tmp_path, "http", {"fsync": "never"}, name="q")
+
+    async def main() -> None:
+        async with serving(slow, quick):
+            gate = Gate(monkeypatch)
+            first = asyncio.ensure_future(ask(slow, post(b'{"a":0}', b"Connection: close")))
+            await until(lambda: gate.begun >= 1)
+            late = [asyncio.ensure_future(ask(slow, post(b'{"a":%d}' % i, b"Connection: close"))) for i in range(1, 20)]
+            assert statuses(await ask(quick, post(b'{"a":1}', b"Connection: close", path=b"/ingest/q"))) == [204]
+            await until(lambda: slow.ingress.counters.of("http")["buffers"] == 20)
+            assert not (await asyncio.wait([first, *late], timeout=0.3))[0]
+            gate.let(1)
+            assert statuses(await first) == [204]
+            assert not (await asyncio.wait(late, timeout=0.1))[0]
+            gate.let(100)
+            assert [statuses(await one) for one in late] == [[204]] * 19
+            assert gate.begun <= 5, "one sync for the requests that came during the first, and those of the timers"
+
+    run(main)
+
+
+def test_an_acknowledgement_never_covers_bytes_that_came_while_the_disk_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, "tcp", {"fsync": "always", "acks": "true"})
+
+    async def main() -> None:
+        async with serving(site):
+            gate = Gate(monkeypatch)
+            reader, writer = await site.connect()
+            writer.write(b'{"a":1}\n')
+            for turn in range(1, 6):
+                await until(partial(_equal, lambda: gate.begun, turn))
+                writer.write(b'{"a":2}\n')
+                await until(partial(_equal, lambda: site.ingress.counters.of("tcp")["bytes"], 8 * (turn + 1)))
+                await asyncio.sleep(0.02)  # it is flushed too
+                gate.let(1)
+                assert await reader.readline() == b"%d\n" % (8 * turn)
+            gate.let(100)
+            assert await reader.readline() == b"48\n"
+            assert len(site.read()) == 6
+
+    run(main)
+
+
+def _equal(found: Callable[[], int], wanted: int) -> bool:
+    return found() == wanted
 
 
 def test_a_sync_waits_for_the_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +449,7 @@ def test_unflushed_data_is_not_acknowledged_when_the_client_reads_again(
     site = Site(tmp_path, "tcp", {"acks": "true"})
     writing = Failing(os.pwrite, 28)
     monkeypatch.setattr(os, "pwrite", writing)
-    monkeypatch.setattr(stream, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(stream_ingress, "RETRY_SECONDS", 0.05)
 
     async def main() -> None:
         async with serving(site):
@@ -406,7 +476,7 @@ def test_nothing_is_acknowledged_without_a_file_handle_for_the_sync(
     site = Site(tmp_path, "http", {"fsync": "always"})
     copying = Failing(os.dup, 24)
     monkeypatch.setattr(os, "dup", copying)
-    monkeypatch.setattr(stream, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(stream_ingress, "RETRY_SECONDS", 0.05)
 
     async def main() -> None:
         async with serving(site):

@@ -19,6 +19,7 @@ from headrace.ingress import journal as module
 from headrace.ingress import recovery
 from headrace.ingress.delimiting import Delimiting
 from headrace.ingress.journal import Journal
+from headrace.ingress.journal_reserve import RESERVE
 from headrace.ingress.mark import MARK, JournalPosition, commit, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader
 from headrace.ingress.repair import repair
@@ -83,7 +84,7 @@ def test_what_is_written_is_read_back_by_any_number_of_tasks(tmp_path: Path, seg
 
 
 def test_a_journal_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("headrace.ingress.journal_files.LOCK_SECONDS", 0.1)
     journal = Journal(tmp_path, 1 << 20)
     with pytest.raises(StateInUse):
         Journal(tmp_path, 1 << 20)
@@ -542,7 +543,7 @@ def test_a_disk_that_the_journal_itself_has_filled_is_free_again_when_all_is_rea
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal(tmp_path, 64 << 20)
-    SmallDisk(tmp_path, module.RESERVE + 600_000, monkeypatch)
+    SmallDisk(tmp_path, RESERVE + 600_000, monkeypatch)
     slow, busy = Sender(journal, 9), Sender(journal, 1)
     slow.send(b"begun, ")
     sent = 0
@@ -559,7 +560,7 @@ def test_a_disk_that_the_journal_itself_has_filled_is_free_again_when_all_is_rea
     commit(tmp_path, "stream", end)
     journal.poll()
     assert journal.flush() and not journal.problem
-    assert journal.disk_bytes < 100_000 + module.RESERVE
+    assert journal.disk_bytes < 100_000 + RESERVE
     slow.send(b"and ended\n")
     assert journal.flush()
     assert sorted(read(tmp_path, end)) == sorted([b"begun, and ended", *[b"x" * 999] * unread])

@@ -14,9 +14,9 @@ import pytest
 
 from headrace.errors import ExternalError
 from headrace.ingress import entries as disk
-from headrace.ingress import service as module
-from headrace.ingress.journal import locked
-from headrace.ingress.service import GatewayService
+from headrace.ingress import gateway_service as module
+from headrace.ingress.gateway_service import GatewayService
+from headrace.ingress.journal_files import locked
 from tests.e2e.support import until
 from tests.ingress.test_gateway import Site
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from headrace.bridge.messages import (
     STREAM_LANE,
-    Kind,
     LaneEnd,
     LaneEpoch,
+    MessageKind,
     Receipt,
     Row,
     decode,
@@ -21,7 +21,7 @@ from headrace.bridge.reports import Failure, PipelineCounts, PlannedEpoch, TaskR
 from headrace.bridge.rows import decode_rows
 from headrace.control.signals import Barrier
 from headrace.exec.aggregates import schema_of
-from headrace.formats.base import Format
+from headrace.formats.format_kind import Format
 from headrace.model.program import (
     Expression,
     Meaning,
@@ -39,7 +39,7 @@ from headrace.model.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Field,
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.in_process import unpack
-from headrace.sources.base import RawChunk
+from headrace.sources.source_kind import RawChunk
 from headrace.sql.rules.split_aggregates import PRESENCE
 
 SCHEMA = Schema(
@@ -149,25 +149,25 @@ class Sent:
         schemas = {p.lane: schema_of(p.program.ring0) for p in self.pipelines}
         for m in self.messages:
             lane = (m.instance, m.bucket)
-            if m.kind == Kind.EVENTS:
+            if m.kind == MessageKind.EVENTS:
                 self.sizes.append(len(rows := decode_rows([m.payload], schemas[m.instance]).to_pylist()))
                 self.events.setdefault(lane, []).extend(rows)
-            elif m.kind == Kind.WATERMARK:
+            elif m.kind == MessageKind.WATERMARK:
                 self.watermarks.setdefault(lane, []).append(LaneEpoch.decode(m.payload))
-            elif m.kind == Kind.BARRIER:
+            elif m.kind == MessageKind.BARRIER:
                 self.barriers.setdefault(lane, []).append(decode(Barrier, m.payload))
-            elif m.kind == Kind.EOF:
+            elif m.kind == MessageKind.EOF:
                 self.ends.setdefault(lane, []).append(decode(LaneEnd, m.payload))
-            elif m.kind == Kind.OUTPUT:
+            elif m.kind == MessageKind.OUTPUT:
                 receipt = Receipt.decode(m.payload)
                 mine = receipt.instance
                 into = self.letters if mine == STREAM_LANE else self.rows.setdefault(mine, [])
                 into.extend(unpack(receipt.staged.data).to_pylist())
-            elif m.kind == Kind.ERROR:
+            elif m.kind == MessageKind.ERROR:
                 failure = decode(Failure, m.payload)
                 self.errors[failure.instance] = failure.reason
             else:
-                assert (m.instance, m.kind) == (STREAM_LANE, Kind.REPORT)
+                assert (m.instance, m.kind) == (STREAM_LANE, MessageKind.REPORT)
                 self.report = decode(TaskReport, m.payload)
 
     @property

@@ -20,12 +20,12 @@ from headrace.sql import (
     CreatePipeline,
     CreateSink,
     CreateStream,
-    ScriptNames,
     define_sink,
     define_stream,
     parse_script,
     plan_pipeline,
 )
+from headrace.state.catalog import Catalog
 from tests.ring0.tasks import at, lines, task
 
 STREAM = """
@@ -56,14 +56,14 @@ GROWING = (
 
 
 def pipelines(*queries: str) -> list[PipelineDef]:
-    names = ScriptNames()
+    names = Catalog()
     made: list[PipelineDef] = []
     script = STREAM + "".join(f";CREATE PIPELINE p{i} INTO m AS {q}" for i, q in enumerate(queries))
     for statement in parse_script(script):
         if isinstance(statement, CreateStream):
-            names.add_stream(define_stream(statement))
+            names = names.with_stream(define_stream(statement))
         elif isinstance(statement, CreateSink):
-            names.add_sink(define_sink(statement))
+            names = names.with_sink(define_sink(statement))
         else:
             assert isinstance(statement, CreatePipeline)
             planned = plan_pipeline(statement, names, Meaning())

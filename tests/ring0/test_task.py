@@ -10,15 +10,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Receipt
+from headrace.bridge.messages import STREAM_LANE, LaneEnd, MessageKind, Receipt
 from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
-from headrace.formats.base import Decoded, Format
+from headrace.formats.format_kind import Decoded, Format
 from headrace.model.codec import load
 from headrace.model.program import Meaning, PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
 from headrace.model.status import Traffic
-from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.state.catalog import Catalog
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
 
 TUMBLE = Window("tumble", 10 * SECOND, 10 * SECOND)
@@ -107,7 +108,7 @@ def test_messages_of_a_task_are_numbered_and_each_lane_s_are_in_order() -> None:
     for lane in sent.watermarks:
         kinds = [m.kind for m in sent.messages if (m.instance, m.bucket) == lane]
         assert kinds == sorted(kinds)
-    assert sent.messages[-1].kind == Kind.REPORT
+    assert sent.messages[-1].kind == MessageKind.REPORT
 
 
 @pytest.mark.parametrize("flush", [True, False])
@@ -209,7 +210,7 @@ def test_every_message_to_a_lane_is_counted() -> None:
     for instance, buckets in ((2, 2), (3, 3)):
         mine = [m for m in sent.messages if m.instance == instance]
         assert sent.counts[instance].sent == Traffic(
-            batches=sum(m.kind == Kind.EVENTS for m in mine),
+            batches=sum(m.kind == MessageKind.EVENTS for m in mine),
             rows=sum(len(rows) for (i, _), rows in sent.events.items() if i == instance),
             watermarks=buckets,
             barriers=buckets,
@@ -239,8 +240,7 @@ def test_rows_too_far_ahead_of_the_clock_do_not_move_the_watermark_and_are_count
 
 
 def test_the_current_timestamp_is_the_clock_of_the_epoch() -> None:
-    names = ScriptNames()
-    names.add_stream(stream())
+    names = Catalog().with_stream(stream())
     (statement,) = parse_script(
         "SELECT word, now() AS t, current_date AS d, localtimestamp() AS l FROM s WHERE now() > ts"
     )
@@ -291,7 +291,7 @@ def test_a_task_sends_at_most_max_rows_however_many_pieces_it_stages(
     pipeline = replace(pipeline, sinks=(SinkDef("out", kind, {"max_rows": "3"}),))
     sent = task([pipeline], *(lines({"n": i, "ts": at(1)}, {"n": i + 1, "ts": at(1)}) for i in range(1, 11, 2)))
     assert [r["n"] for r in sent.rows[1]] == kept
-    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == Kind.OUTPUT] == [10]
+    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == MessageKind.OUTPUT] == [10]
 
 
 def test_dead_letters_of_a_task_stay_within_the_bound_of_their_sink(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,4 +299,4 @@ def test_dead_letters_of_a_task_stay_within_the_bound_of_their_sink(monkeypatch:
     declared = replace(stream(on_error="dead_letter"), dead_letters=SinkDef("out", "memory", {"max_rows": "2"}))
     sent = task([stateless(1, N)], lines("{1", "{2", "{3"), lines("{4"), declared=declared)
     assert [letter["raw"] for letter in sent.letters] == [b"{3", b"{4"]
-    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == Kind.OUTPUT] == [4]
+    assert [Receipt.decode(m.payload).staged.rows for m in sent.messages if m.kind == MessageKind.OUTPUT] == [4]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.bridge.messages import Kind, in_order
+from headrace.bridge.messages import MessageKind, in_order
 from headrace.bridge.messages import Row as Message
 from headrace.bridge.rows import decode_rows, payloads
 from headrace.exec.aggregates import schema_of
@@ -34,9 +34,9 @@ from headrace.model.program import (
 from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, DataType, Decimal, Field, Schema, View
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
+from headrace.ring1.lane_state import LaneHeader, LaneStep, MemoryStore, Outcome
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import LaneHeader, LaneStep, MemoryStore, Outcome
-from headrace.sinks.base import SinkKey
+from headrace.sinks.sink_kind import SinkKey
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.rules.split_aggregates import PRESENCE
 
@@ -170,7 +170,7 @@ class Run:
                     runner.feed(to_table(batch))
             for bucket, table in runner.finish():
                 for payload in payloads(table):
-                    messages.append(Message(1, bucket, number, len(messages), int(Kind.EVENTS), payload))
+                    messages.append(Message(1, bucket, number, len(messages), int(MessageKind.EVENTS), payload))
             self.late += runner.late
         random.Random(shuffle).shuffle(messages)
         times = [e.t for batches in tasks for batch in batches for e in batch if e.t is not None]

@@ -32,8 +32,8 @@ from headrace.model.schema import (
 )
 from headrace.ring1 import chunks
 from headrace.ring1.lane import advance
+from headrace.ring1.lane_state import LaneHeader, LaneStep, MemoryStore
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import LaneHeader, LaneStep, MemoryStore
 from headrace.sql.rules.split_aggregates import PRESENCE
 from tests.strategies import examples
 

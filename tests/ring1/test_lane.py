@@ -17,8 +17,7 @@ from headrace.exec.aggregates import aggregate_nothing, schema_of
 from headrace.model.program import Emit, PipelineDef, Window
 from headrace.ring1 import chunks, log_lane
 from headrace.ring1.lane import advance
-from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import (
+from headrace.ring1.lane_state import (
     NO_END,
     STATE_VERSION,
     LaneHeader,
@@ -29,6 +28,7 @@ from headrace.ring1.state import (
     Segment,
     TableEntry,
 )
+from headrace.ring1.packed import PackedStore
 from tests.ring1.pipelines import Event, Run, make_pipeline, to_table, windows
 from tests.strategies import examples
 

@@ -1,232 +1,160 @@
-"""Wrong requests and lost connections: the answer has a code, nothing is applied in part, no thread is left."""
+"""Wrong requests and lost connections, on a real server: the answer has a code, nothing of it is applied, and the
+process has as many threads afterwards as before."""
 
 from __future__ import annotations
 
 import json
-import logging
 import socket
-import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import httpx
-import pyarrow as pa
 import pytest
 
-from headrace.base.logs import FILE, logging_to
-from headrace.hub.objects import Pipeline, Stream
-from headrace.service import models
-from headrace.service.client import RemoteHub, RemotePipeline, RemoteStream
-from headrace.service.guard import AccessPolicy
-from headrace.service.server import HubServer
-from tests.e2e.support import put, until
-from tests.service.conftest import Served
-from tests.shared.mini import Mini
+from tests.e2e.support import until
+from tests.service.process import Server
 
-PIPELINE = "CREATE PIPELINE p INTO out AS SELECT a FROM s"
+pytestmark = pytest.mark.spark
+LARGE = json.dumps({"text": "-- " + "x" * (4 << 20)}).encode()
+JSON = {"Content-Type": "application/json"}
 
 
-def test_if_two_clients_create_the_same_pipeline_one_gets_already_exists(served: Served) -> None:
-    def create(text: str) -> httpx.Response:
-        return httpx.post(f"{served.url}/api/v1/pipelines", json={"text": text}, timeout=60)
-
-    with ThreadPoolExecutor(2) as both:
-        answers = list(both.map(create, [PIPELINE, "CREATE PIPELINE p INTO out AS SELECT b FROM s"]))
-    assert sorted(a.status_code for a in answers) == [201, 409]
-    refused = next(a for a in answers if a.status_code == 409)
-    assert refused.json()["code"] == "ALREADY_EXISTS"
-    assert list(served.mini.hub.pipelines) == ["p"]
+@contextmanager
+def unharmed(server: Server) -> Iterator[None]:
+    """Fails unless what is declared, and the number of threads, are the same afterwards."""
+    declared = server.declared()
+    threads = server.threads()
+    yield
+    assert server.declared() == declared
+    server.wait_threads(threads)
 
 
-def test_a_statement_takes_full_effect_and_leaves_no_thread_if_its_client_disconnects(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+def sql(text: str) -> bytes:
+    return json.dumps({"text": text}).encode()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        pytest.param("POST", "/sql", b"{", 400, "BAD_REQUEST", id="malformed JSON"),
+        pytest.param("POST", "/sql", b'{"text": "SHOW STREAMS"', 400, "BAD_REQUEST", id="JSON that ends early"),
+        pytest.param("POST", "/sql", b"\xff\xfe{}", 400, "BAD_REQUEST", id="not UTF-8"),
+        pytest.param("POST", "/sql", b"[" * 100_000, 400, "BAD_REQUEST", id="deep JSON"),
+        pytest.param("POST", "/sql", b"{}", 400, "BAD_REQUEST", id="JSON without text"),
+        pytest.param("POST", "/sql", b'{"text": 5}', 400, "BAD_REQUEST", id="JSON of another type"),
+        pytest.param("POST", "/sql", sql("SELCT"), 400, "SYNTAX_ERROR", id="malformed SQL"),
+        pytest.param("POST", "/pipelines/none/stop?mode=soon", None, 400, "BAD_REQUEST", id="unknown mode"),
+        pytest.param("POST", "/streams/s/sync?timeout=0", None, 400, "BAD_REQUEST", id="wrong timeout"),
+        pytest.param("GET", "/nothing", None, 404, "NO_SUCH_ADDRESS", id="unknown address"),
+        pytest.param("GET", "/streams/none", None, 404, "UNKNOWN_STREAM", id="unknown stream"),
+        pytest.param("DELETE", "/streams/none", None, 404, "UNKNOWN_STREAM", id="drop an unknown stream"),
+        pytest.param("GET", "/sinks/none", None, 404, "UNKNOWN_SINK", id="unknown sink"),
+        pytest.param("GET", "/streams/s/dead-letters", None, 404, "UNKNOWN_SINK", id="no dead letters"),
+        pytest.param("POST", "/pipelines/none/start", None, 404, "UNKNOWN_PIPELINE", id="start an unknown pipeline"),
+        pytest.param("POST", "/pipelines/none/stop", None, 404, "UNKNOWN_PIPELINE", id="stop an unknown pipeline"),
+        pytest.param("DELETE", "/pipelines/none", None, 404, "UNKNOWN_PIPELINE", id="drop an unknown pipeline"),
+        pytest.param(
+            "POST", "/savepoints", b'{"name": "n", "stream": "no"}', 404, "UNKNOWN_STREAM", id="savepoint of no stream"
+        ),
+        pytest.param(
+            "POST", "/sql", sql("CREATE PIPELINE x INTO out AS SELECT zz FROM s"), 400, "UNKNOWN_COLUMN",
+            id="unknown column",
+        ),
+        pytest.param(
+            "POST", "/sql", sql("CREATE SINK x WITH (type = 'memory'); DROP STREAM none"), 400, "UNKNOWN_STREAM",
+            id="second statement is wrong",
+        ),
+        pytest.param(
+            "POST", "/sql", sql("DROP PIPELINE base; DROP STREAM s; CREATE SINK out WITH (type = 'console')"),
+            409, "ALREADY_EXISTS", id="last statement is wrong",
+        ),
+        pytest.param("DELETE", "/sinks/out", None, 409, "IN_USE", id="drop a sink in use"),
+        pytest.param("POST", "/streams", sql("SHOW STREAMS"), 400, "BAD_REQUEST", id="statement of another kind"),
+        pytest.param(
+            "PUT", "/sinks/x", sql("CREATE SINK y WITH (type = 'memory')"), 400, "BAD_REQUEST", id="two names"
+        ),
+        pytest.param(
+            "POST", "/explain", sql("SELECT a FROM s; SHOW STREAMS"), 400, "BAD_REQUEST", id="explain two statements"
+        ),
+        pytest.param("PATCH", "/streams", None, 405, "METHOD_NOT_ALLOWED", id="wrong method"),
+        pytest.param("GET", "/sql", None, 405, "METHOD_NOT_ALLOWED", id="GET of sql"),
+        pytest.param("DELETE", "/streams", None, 405, "METHOD_NOT_ALLOWED", id="drop all streams"),
+        pytest.param("POST", "/sql", LARGE, 413, "REQUEST_TOO_LARGE", id="oversize body"),
+    ],
+)  # fmt: skip
+def test_a_bad_request_has_a_coded_answer_and_no_effect(
+    process: Server, method: str, path: str, body: bytes | None, status: int, code: str
 ) -> None:
-    httpx.get(f"{served.url}/health")  # starts the server's threads
-    go_on, begun, run = threading.Event(), threading.Event(), served.mini.hub.sql
-
-    def slow(text: str) -> object:
-        begun.set()
-        go_on.wait(30)
-        return run(text)
-
-    monkeypatch.setattr(served.mini.hub, "sql", slow)
-    body = json.dumps({"text": PIPELINE}).encode()
-    head = "POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with socket.create_connection(("127.0.0.1", int(served.url.rsplit(":", 1)[1]))) as raw:
-        raw.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        assert begun.wait(30)
-    assert httpx.get(f"{served.url}/ready").status_code == 200  # others are served meanwhile
-    go_on.set()
-    until(lambda: "p" in served.mini.hub.pipelines, "the statement took effect as a whole", 30)
-    before = threading.active_count()
-    for _ in range(5):
-        assert httpx.get(f"{served.url}/api/v1/pipelines/p").status_code == 200
-    assert threading.active_count() <= before
+    with unharmed(process):
+        answer = process.request(method, f"/api/v1{path}", content=body, headers=JSON)
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+        assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_waiting_statements_do_not_block_readers_and_too_many_get_a_coded_answer(mini: Mini) -> None:
-    server = HubServer(mini.hub, mini.directory, AccessPolicy(max_requests=4, max_statements=2), bind=("127.0.0.1", 0))
-    try:
-        url = server.address
-        with mini.hub._reconciler.lock, ThreadPoolExecutor(2) as waiting:  # statements wait for the hub
-            for _ in range(2):
-                waiting.submit(httpx.post, f"{url}/api/v1/sql", json={"text": "SHOW SINKS"}, timeout=30)
-            refused = until(lambda: _refused(f"{url}/api/v1/sql"), "the third statement is refused", 30)
-            assert refused is not None
-            assert refused.json()["code"] == "TOO_MANY_REQUESTS"
-            assert refused.headers["retry-after"] == "1"
-            assert httpx.get(f"{url}/health").status_code == 200
-            mini.hub._reconciler.lock.release()  # the statements continue
-            until(lambda: _accepted(f"{url}/api/v1/sql"), "statements are taken again", 30)
-            mini.hub._reconciler.lock.acquire()
-    finally:
-        server.close()
+def test_an_oversize_body_without_a_length_is_refused(process: Server) -> None:
+    pieces: Any = iter([LARGE[: 1 << 20], LARGE[1 << 20 :]])
+    with unharmed(process):
+        answer = process.request("POST", "/api/v1/sql", content=pieces, headers=JSON)
+        assert (answer.status_code, answer.json()["code"]) == (413, "REQUEST_TOO_LARGE")
 
 
-def test_status_is_answered_while_a_statement_starts_a_stream(served: Served, remote: RemoteHub) -> None:
-    remote.sql(PIPELINE)
-    release, held = threading.Event(), threading.Event()
-
-    def starts_spark() -> None:
-        with served.mini.hub._reconciler.lock:
-            held.set()
-            release.wait(30)
-
-    busy = threading.Thread(target=starts_spark)
-    busy.start()
-    try:
-        assert held.wait(30)
-        for path in ("/ready", "/metrics", "/api/v1/streams", "/api/v1/pipelines/p", "/api/v1/events?once=true"):
-            assert httpx.get(served.url + path, timeout=20).status_code == 200
-    finally:
-        release.set()
-        busy.join()
+def test_a_client_that_breaks_off_in_the_middle_of_a_request_changes_nothing(process: Server) -> None:
+    with unharmed(process):
+        for sent in (b"POST /api", head(1000), head(1000) + sql("DROP PIPELINE base")):
+            with socket.create_connection(("127.0.0.1", process.port)) as raw:
+                raw.sendall(sent)
+        assert process.request("GET", "/health").status_code == 200
 
 
-def _refused(url: str) -> httpx.Response | None:
-    try:
-        answer = httpx.post(url, json={"text": "SHOW SINKS"}, timeout=0.5)
-    except httpx.TimeoutException:
-        return None
-    return answer if answer.status_code == 503 else None
+def head(length: int) -> bytes:
+    lines = ["POST /api/v1/sql HTTP/1.1", "Host: localhost", "Authorization: Bearer full-token"]
+    return "\r\n".join([*lines, "Content-Type: application/json", f"Content-Length: {length}", "\r\n"]).encode()
 
 
-def _accepted(url: str) -> bool:
-    return httpx.post(url, json={"text": "SHOW SINKS"}, timeout=30).status_code == 200
-
-
-def test_the_number_of_live_readers_is_limited(mini: Mini) -> None:
-    server = HubServer(mini.hub, mini.directory, AccessPolicy(max_readers=1), bind=("127.0.0.1", 0))
-    try:
-        with httpx.stream("GET", f"{server.address}/api/v1/events") as first:
-            lines = first.iter_lines()
-            next(lines)
-            second = httpx.get(f"{server.address}/api/v1/events", params={"once": True})
-            assert (second.status_code, second.json()["code"]) == (503, "TOO_MANY_REQUESTS")
-        until(
-            lambda: httpx.get(f"{server.address}/api/v1/events", params={"once": True}).status_code == 200,
-            "the place is free again",
-            30,
-        )
-    finally:
-        server.close()
-
-
-def test_results_are_limited_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "MAX_RESULT_BYTES", 10_000)
-    table = pa.table({"n": list(range(100)), "text": ["x" * 1000] * 100})
-    found = models.newest(table, 50)
-    assert 0 < len(found.rows) < 20
-    assert (found.rows[-1][0], found.total) == (99, 100)
-
-
-def test_a_stopped_hub_answers_with_its_code(served: Served) -> None:
-    served.mini.hub._reconciler.declarations.closed = True
-    try:
-        answer = httpx.post(f"{served.url}/api/v1/sql", json={"text": PIPELINE})
-        assert (answer.status_code, answer.json()["code"]) == (503, "HUB_CLOSED")
-    finally:
-        served.mini.hub._reconciler.declarations.closed = False
-
-
-def test_a_defect_is_a_coded_500_and_its_trace_is_in_the_log(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(text: str) -> object:
-        raise ZeroDivisionError("a defect")
-
-    monkeypatch.setattr(served.mini.hub, "check", broken)
-    with logging_to("json", logging.CRITICAL, timed=True) as logs:
-        logs.keep(tmp_path)
-        answer = httpx.post(f"{served.url}/api/v1/validate", json={"text": PIPELINE})
-        assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL_ERROR")
-    (line,) = [json.loads(text) for text in (tmp_path / FILE).read_text().splitlines()]
-    assert line["code"] == "INTERNAL_ERROR"
-    assert "ZeroDivisionError: a defect" in line["trace"]
-
-
-def test_no_secret_is_in_any_answer_or_log(served: Served, tmp_path: Path) -> None:
-    secret = "s3cret-of-the-stream"
-    with logging_to("json", logging.CRITICAL, timed=True) as logs:
-        logs.keep(tmp_path)
-        made = httpx.post(
-            f"{served.url}/api/v1/streams",
-            json={
-                "text": "CREATE STREAM pushed (x BIGINT) WITH (source = 'http', format = 'json', "
-                f"listen = '127.0.0.1:0', token = '{secret}')"
-            },
-        )
-        assert made.status_code == 201, made.text
-        mistake = {"text": f"CREATE STREAM other (x BIGINT) WITH (source = 'http', token = '{secret}', nonsense = '1')"}
-        answers = [made.text, httpx.post(f"{served.url}/api/v1/sql", json=mistake).text]
-        answers.append(httpx.post(f"{served.url}/api/v1/explain", json={"text": "SELECT y FROM pushed"}).text)
-        show = {"text": "SHOW CREATE STREAM pushed; DESCRIBE STREAM pushed"}
-        answers.append(httpx.post(f"{served.url}/api/v1/sql", json=show).text)
-        for path in ("/streams", "/streams/pushed", "/streams/pushed/ingress", "/pipelines", "/events?once=true"):
-            answers.append(httpx.get(f"{served.url}/api/v1{path}").text)
-        answers += [httpx.get(f"{served.url}{path}").text for path in ("/ready", "/metrics")]
-    assert not [text for text in answers if secret in text]
-    assert secret not in (tmp_path / FILE).read_text()
-
-
-@pytest.mark.parametrize(("local", "remote"), [(Stream, RemoteStream), (Pipeline, RemotePipeline)])
-def test_a_client_has_every_public_method_of_a_local_hub(local: type, remote: type) -> None:
-    def public(kind: type) -> set[str]:
-        return {name for name in vars(kind) if not name.startswith("_") or name == "_repr_html_"}
-
-    assert public(local) <= public(remote)
-
-
-def test_a_client_reads_dead_letters_totals_and_barriers(served: Served, tmp_path: Path, remote: RemoteHub) -> None:
-    (tmp_path / "more").mkdir()
-    remote.sql(
-        "CREATE SINK letters WITH (type = 'memory'); CREATE STREAM t (x BIGINT) WITH (source = 'files', "
-        f"format = 'json', path = '{tmp_path / 'more'}', on_error = 'dead_letter', dead_letter_sink = 'letters');"
-        "CREATE PIPELINE q INTO out AS SELECT x FROM t"
+def test_a_statement_whose_client_disconnects_takes_effect_as_a_whole(process: Server, name: str) -> None:
+    (process.work / name).mkdir()
+    # A new stream starts a query of its own, which takes seconds.
+    script = sql(
+        f"CREATE SINK {name} WITH (type = 'memory'); CREATE STREAM {name} (x BIGINT) WITH (source = 'files', "
+        f"format = 'json', path = '{process.work / name}'); CREATE PIPELINE {name} INTO {name} AS SELECT x FROM {name}"
     )
-    put(tmp_path / "more" / "0.json", ['{"x": 1}', "{"])
-    served.mini.drain()
-    here, there = served.mini.hub.streams["t"], remote.streams["t"]
-    assert there.dead_letters().equals(here.dead_letters())
-    assert there.dead_letters().num_rows == 1
-    assert there.totals() == here.totals()
-    assert there.totals().sinks["out"].rows == 1
-    assert set(there.totals().phase_seconds) == {"planning", "reading", "ring0", "state", "sinks"}
-    assert there.ping() == here.ping() == here.status().epoch
-    assert there.flush() == here.status().epoch
-    assert there.ingress() == {}
-    assert "<table>" in remote._repr_html_() + there._repr_html_() + remote.pipelines["q"]._repr_html_()
-    assert remote.savepoints() == []
+    with unharmed(process):
+        with socket.create_connection(("127.0.0.1", process.port)) as raw:
+            raw.sendall(head(len(script)) + script)
+            until(lambda: name in process.declared()["pipelines"], "the statement is declared", 60)
+        state = process.get(f"/api/v1/pipelines/{name}")["status"]["state"]
+        assert state == "starting"  # it is under way, and others are served meanwhile
+        until(lambda: process.get(f"/api/v1/pipelines/{name}")["status"]["state"] == "running", "it runs", 120)
+        assert all(name in objects for objects in process.declared().values())
+        assert process.sql(f"DROP PIPELINE {name}; DROP STREAM {name}; DROP SINK {name}").status_code == 200
 
 
-def test_samples_have_what_the_page_shows_of_the_bridge(served: Served) -> None:
-    served.mini.hub.sql("CREATE PIPELINE g INTO out AS SELECT b, count(*) AS n FROM s GROUP BY b EMIT CHANGES")
-    put(served.directory.parent / "in" / "0.json", [json.dumps({"a": i, "b": f"b{i}"}) for i in range(3)])
-    served.mini.drain()
-    text = httpx.get(f"{served.url}/api/v1/events", params={"once": True}).text
-    found = json.loads(next(line[6:] for line in text.splitlines() if line.startswith("data: ")))
-    stream = found["streams"]["s"]
-    assert stream["bridge"]["sent"]["rows"] == 3
-    assert stream["bridge"]["received"]["barriers"] > 0
-    assert set(stream["phases"]) == {"planning", "reading", "ring0", "state", "sinks"}
-    assert stream["gateway"] == {}
+def test_of_two_clients_that_create_the_same_pipeline_one_gets_already_exists(process: Server, name: str) -> None:
+    def create(column: str) -> httpx.Response:
+        text = f"CREATE PIPELINE {name} INTO out AS SELECT {column} FROM s"
+        return process.request("POST", "/api/v1/pipelines", json={"text": text})
+
+    with unharmed(process):
+        with ThreadPoolExecutor(2) as both:
+            answers = dict(zip("ab", both.map(create, "ab"), strict=True))
+        assert sorted(a.status_code for a in answers.values()) == [201, 409]
+        winner, loser = sorted(answers, key=lambda column: answers[column].status_code)
+        assert answers[loser].json()["code"] == "ALREADY_EXISTS"
+        assert process.declared()["pipelines"][name].endswith(f"SELECT {winner} FROM s")
+        assert process.request("DELETE", f"/api/v1/pipelines/{name}").status_code == 200
+
+
+def test_connections_over_the_limit_get_a_coded_answer(process: Server) -> None:
+    with unharmed(process):
+        with ExitStack() as idle:
+            for _ in range(256):
+                idle.enter_context(socket.create_connection(("127.0.0.1", process.port)))
+            until(lambda: process.request("GET", "/ready").status_code == 503, "a request is refused", 30)
+            assert process.request("GET", "/health").status_code == 200  # the process is up
+            refused = process.sql("CREATE SINK surplus WITH (type = 'memory')")
+            assert (refused.status_code, refused.json()["code"]) == (503, "TOO_MANY_REQUESTS")
+            assert refused.headers["content-type"] == "application/problem+json"
+            assert refused.headers["retry-after"] == "1"
+        until(lambda: process.request("GET", "/ready").status_code == 200, "there is room again", 30)

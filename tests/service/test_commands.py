@@ -1,4 +1,4 @@
-"""`headrace serve`, `sql`, `status` and `top` as processes, with Spark."""
+"""`headrace serve`, `sql`, `status` and `logs` as processes, with Spark."""
 
 from __future__ import annotations
 
@@ -8,79 +8,56 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
-import httpx
 import pytest
 
+import headrace
 from headrace.errors import StateInUse
-from headrace.state.state_dir import StateDir
+from headrace.model.status import Resumes
+from headrace.state.state_dir import SOCKET_NAME, StateDir
 from tests.e2e.support import put, until
-from tests.service.process import serving
+from tests.service.conftest import TOKEN
+from tests.service.process import Server, serving
 
 pytestmark = pytest.mark.spark
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "headrace.app.cli", *arguments]
-
-
 def call(state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments, "--state-dir", str(state)), capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-m", "headrace.app.cli", *arguments, "--state-dir", str(state)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def test_a_terminal_adds_and_stops_pipelines_of_a_hub_that_another_process_serves(tmp_path: Path) -> None:
-    state, token = tmp_path / "state", tmp_path / "token"
-    token.write_text("secret-token\n")
-    put(tmp_path / "in" / "0.json", [json.dumps({"a": i, "b": f"b{i}"}) for i in range(10)])
-    (tmp_path / "app.sql").write_text(
-        f"CREATE STREAM s (a BIGINT, b STRING) WITH (source = 'files', format = 'json', path = '{tmp_path / 'in'}');"
-        "CREATE SINK out WITH (type = 'memory'); CREATE PIPELINE p INTO out AS SELECT a FROM s"
-    )
-    arguments = command("serve", str(tmp_path / "app.sql"), "--port", "0", "--token-file", str(token))
-    served = subprocess.Popen(
-        [*arguments, "--state-dir", str(state)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        assert served.stdout is not None
-        url = served.stdout.readline().split()[-1]
-        assert httpx.get(f"{url}/api/v1/streams").status_code == 401
-        headers = {"Authorization": "Bearer secret-token"}
-        until(
-            lambda: '"p"' in httpx.get(f"{url}/api/v1/pipelines", headers=headers, timeout=60).text, "p is declared", 60
-        )
-        joined = call(state, "sql", "-c", "CREATE PIPELINE q INTO out AS SELECT b FROM s WHERE a < 3")
-        assert joined.returncode == 0, joined.stderr
-        put(tmp_path / "in" / "1.json", [json.dumps({"a": i, "b": f"c{i}"}) for i in range(5)])
-        address = f"{url}/api/v1/pipelines/q/results"
-        until(lambda: httpx.get(address, headers=headers).json()["total"] == 3, "q has three rows", 60)
-        shown = json.loads(call(state, "status", "--format", "json").stdout)
-        assert [row["name"] for row in shown[1]["rows"]] == ["p", "q"]
-        wrong = call(state, "sql", "-c", "DROP STREAM nothing")
-        assert wrong.returncode == 2
-        assert "UNKNOWN_STREAM" in wrong.stderr
-        assert call(state, "sql", "-c", "STOP PIPELINE q").returncode == 0
-        assert httpx.get(f"{url}/api/v1/pipelines/q", headers=headers).json()["status"]["state"] == "stopped"
-        with pytest.raises(StateInUse) as in_use:
-            StateDir.open(state)
-        assert "headrace sql" in in_use.value.advice
-        served.send_signal(signal.SIGTERM)
-        _, said = served.communicate(timeout=60)
-        assert served.returncode == 0, said
-    finally:
-        if served.poll() is None:
-            served.kill()
-            served.communicate()
-    offline = call(state, "status", "--format", "csv")
-    assert offline.returncode == 0
-    assert offline.stdout.splitlines()[0].startswith("name,state")
-    assert "secret-token" not in "".join(p.read_text(errors="replace") for p in state.rglob("*.json"))
-    gone = subprocess.run(
-        command("status", "--server", "http://127.0.0.1:9"), capture_output=True, text=True, timeout=60
-    )
+def test_a_terminal_adds_and_stops_pipelines_of_a_hub_that_another_process_serves(process: Server, name: str) -> None:
+    state = process.directory
+    joined = call(state, "sql", "-c", f"CREATE PIPELINE {name} INTO out AS SELECT a FROM s WHERE b = '{name}'")
+    assert joined.returncode == 0, joined.stderr
+    put(process.work / "in" / f"{name}.json", [json.dumps({"a": i, "b": name}) for i in range(3)])
+    until(lambda: process.get(f"/api/v1/pipelines/{name}/results")["total"] == 3, "it has three rows", 60)
+    shown = json.loads(call(state, "status", "--format", "json").stdout)
+    assert [row["state"] for row in shown[1]["rows"] if row["name"] in ("base", name)] == ["running", "running"]
+    wrong = call(state, "sql", "-c", "DROP STREAM nothing")
+    assert wrong.returncode == 2
+    assert "UNKNOWN_STREAM" in wrong.stderr
+    assert call(state, "sql", "-c", f"STOP PIPELINE {name}").returncode == 0
+    assert process.get(f"/api/v1/pipelines/{name}")["status"]["state"] == "stopped"
+    assert process.sql(f"DROP PIPELINE {name}").status_code == 200
+
+
+def test_a_directory_in_use_is_refused_with_the_ways_to_reach_its_hub(process: Server) -> None:
+    with pytest.raises(StateInUse) as in_use:
+        StateDir.open(process.directory)
+    assert in_use.value.params["pid"] == process.process.pid
+    assert "headrace sql" in in_use.value.advice
+    assert f"headrace.connect('{process.directory / SOCKET_NAME}')" in in_use.value.advice
+    with headrace.connect(str(process.directory / SOCKET_NAME), token=None) as client:
+        assert list(client.streams) == ["s"]
+    assert process.url not in process.errors  # announced once, on standard output
+    assert TOKEN not in "".join(p.read_text(errors="replace") for p in process.directory.rglob("*.json"))
+
+
+def test_a_server_that_does_not_answer_gives_exit_code_3(tmp_path: Path) -> None:
+    gone = call(tmp_path, "status", "--server", "http://127.0.0.1:9")
     assert gone.returncode == 3
     assert "HUB_UNREACHABLE" in gone.stderr
 
@@ -92,19 +69,31 @@ def test_a_killed_spark_gives_a_coded_answer_restarts_and_is_logged(tmp_path: Pa
         "CREATE SINK out WITH (type = 'memory'); CREATE PIPELINE p INTO out AS SELECT a FROM s"
     )
     with serving(tmp_path, "--log-format", "json") as server:
-        running = {"running"}
-        until(lambda: {p["status"]["state"] for p in server.get("/api/v1/pipelines")} == running, "p runs", 120)
+        assert server.get("/ready")["code"] == "NOT_READY"  # the script is applied meanwhile
+        server.wait_ready()
+        assert [p["status"]["state"] for p in server.get("/api/v1/pipelines")] == ["running"]
+        put(tmp_path / "in" / "0.json", ['{"a": 0}'])
+        until(lambda: server.get("/api/v1/pipelines/p/results")["total"] == 1, "an epoch is committed", 120)
+        server.wait_settled()
+        threads, declared = server.threads(), server.declared()
         jvm = json.loads((server.directory / "lock").read_text())["jvm"]
         os.kill(jvm, signal.SIGKILL)
-        until(lambda: httpx.get(f"{server.url}/ready").status_code == 503, "the hub is not ready", 60)
-        assert "stream s" in server.get("/ready")["problems"][0]
+        until(lambda: "stream s" in server.get("/ready").get("detail", ""), "the stream is the culprit", 60)
+        assert server.declared() == declared
         answer = server.sql("CREATE PIPELINE q INTO out AS SELECT b FROM s")
-        assert answer.status_code == 200 or answer.json()["code"] != "INTERNAL_ERROR"
-        assert ("q" in {p["name"] for p in server.get("/api/v1/pipelines")}) == (answer.status_code == 200)
-        put(tmp_path / "in" / "0.json", ['{"a": 1}'])
-        until(lambda: server.get("/api/v1/pipelines/p/results")["total"] == 1, "Spark runs again", 120)
+        assert answer.status_code == 200 or (answer.status_code, answer.json()["code"]) != (500, "INTERNAL_ERROR")
+        joined = {"q": "CREATE PIPELINE q INTO out AS SELECT b FROM s"} if answer.status_code == 200 else {}
+        assert server.declared() == declared | {"pipelines": declared["pipelines"] | joined}
+        put(tmp_path / "in" / "1.json", ['{"a": 1}'])
+        until(lambda: server.get("/api/v1/pipelines/p")["status"]["rows_out"] == 2, "Spark runs again", 120)
+        server.wait_ready()
+        server.wait_threads(threads)
+        if joined:
+            assert server.sql("STOP PIPELINE q").status_code == 200
         server.process.terminate()
         assert server.process.wait(60) == 0
+        assert server.process.stdout is not None
+        assert server.url not in server.process.stdout.read()  # the first line is the only one with the address
         lines = [json.loads(line) for line in server.errors.splitlines() if line.startswith("{")]
         assert [line for line in lines if line.get("event") == "stream_retrying" and line["stream"] == "s"]
         assert [line for line in lines if line.get("event") == "epoch" and line["rows"] == 1]
@@ -112,3 +101,9 @@ def test_a_killed_spark_gives_a_coded_answer_restarts_and_is_logged(tmp_path: Pa
     assert shown.returncode == 0
     assert "stream_retrying" in shown.stdout
     assert "hub.log: " in shown.stderr
+    offline = call(tmp_path / "state", "status", "--format", "json")
+    assert offline.returncode == 0
+    streams, pipelines = json.loads(offline.stdout)
+    assert [row["state"] for row in streams["rows"]] == ["stopped"]
+    states = {row["name"]: row["state"] for row in pipelines["rows"]}
+    assert states == {"p": get_args(Resumes)[0]} | dict.fromkeys(joined, "stopped")

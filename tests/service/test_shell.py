@@ -10,16 +10,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_toolkit.completion import CompleteEvent
-from prompt_toolkit.document import Document
+from prompt_toolkit import PromptSession
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
 from headrace.app.top import watch
 from headrace.errors import HubNotRunning, MissingFile, UnknownStream
 from headrace.hub.results import Result
+from headrace.service.completion import Words
 from headrace.service.offline import OfflineHub
 from headrace.service.printing import printed
-from headrace.service.shell import Shell, Words
+from headrace.service.shell import Shell, typed
 from headrace.service.sql_command import statements
 from headrace.sql import statement_ends
 from tests.e2e.support import put
@@ -72,6 +74,18 @@ def test_commands_of_the_prompt_become_statements_and_q_quits() -> None:
     assert any(r"\q" in text for text in out)
 
 
+def test_the_prompt_yields_whole_statements_and_ctrl_c_discards_an_unfinished_one() -> None:
+    words = Words(Recorded())
+    with create_pipe_input() as keys:
+        session: PromptSession[str] = PromptSession(input=keys, output=DummyOutput())
+        keys.send_text("DROP STREAM\r\x03SHOW SINKS; SHOW\r")  # Ctrl-C on the second line
+        lines = typed(session, words)
+        assert next(lines) == "SHOW SINKS;"
+        assert words.earlier == "SHOW\n"
+        keys.send_text("STREAMS;\r\\q\r\x04")
+        assert list(lines) == ["SHOW\nSTREAMS;", r"\q"]
+
+
 @given(st.lists(st.sampled_from(["a", ";", "';'", '";"', "`;`", "-- ;\n", "/* ; */", " ", "'", "\n"]), max_size=12))
 def test_a_semicolon_in_a_text_or_a_comment_ends_no_statement(pieces: list[str]) -> None:
     text = "".join(pieces)
@@ -84,21 +98,6 @@ def test_a_semicolon_in_a_text_or_a_comment_ends_no_statement(pieces: list[str])
         assert end == expected
     else:
         assert end == 0 or text[end - 1] == ";"
-
-
-def test_names_and_keywords_are_completed_and_names_are_fetched_every_few_seconds() -> None:
-    target, now = Recorded(), [0.0]
-    words = Words(target, lambda: now[0])
-
-    def completed(text: str) -> list[str]:
-        return [c.text for c in words.get_completions(Document(text), CompleteEvent())]
-
-    assert completed("SELECT a FROM sen") == ["sensors"]
-    assert completed("sho") == ["SHOW"]
-    assert len(target.asked) == 1
-    now[0] = 10.0
-    completed("x")
-    assert len(target.asked) == 2
 
 
 def test_results_are_printed_as_tables_json_and_csv() -> None:
@@ -114,7 +113,7 @@ def test_results_are_printed_as_tables_json_and_csv() -> None:
     assert "x,y" in drawn
 
 
-def test_a_directory_that_no_process_owns_is_read_and_not_changed(
+def test_a_directory_that_no_process_owns_is_read_and_not_changed_and_nothing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -129,16 +128,21 @@ def test_a_directory_that_no_process_owns_is_read_and_not_changed(
     hub = OfflineHub(tmp_path / "state")
     (shown,) = hub.sql("SHOW PIPELINES")
     assert shown.table is not None
-    assert shown.table.select(["name", "rows_out"]).to_pylist() == [{"name": "p", "rows_out": "2"}]
+    resumes = "stopped, runs again with the next hub"
+    (row,) = shown.table.select(["name", "state", "rows_out"]).to_pylist()
+    assert row == {"name": "p", "state": resumes, "rows_out": "2"}
     assert hub.runtime("s").status().rows == 2
     assert hub.sql("EXPLAIN PIPELINE p")[0].text
     with pytest.raises(HubNotRunning):
         hub.sql("STOP PIPELINE p")
     assert statements("SHOW STREAMS", None, tmp_path / "state", "json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["rows"][0]["name"] == "s"
+    assert json.loads(capsys.readouterr().out)[0]["rows"][0]["state"] == "stopped"
+    assert statements("SHOW PIPELINES", None, tmp_path / "state", "table") == 0
+    assert resumes in capsys.readouterr().out
     said = io.StringIO()
     watch(None, tmp_path / "state", Console(file=said))
     assert "last run" in said.getvalue()
     assert "2 rows" in said.getvalue()
+    assert resumes in said.getvalue()
     with pytest.raises(MissingFile):
         OfflineHub(tmp_path / "in")

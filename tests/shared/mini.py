@@ -18,28 +18,30 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.bridge.messages import Row
-from headrace.errors import DiskFull, SinkUnavailable, StreamFailed
+from headrace.errors import DiskFull, JournalDamaged, SinkUnavailable, StreamFailed
 from headrace.hub.hub import Hub
 from headrace.hub.reconciler import Reconciler
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
+from headrace.ring1.lane_state import MemoryStore
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import MemoryStore
 from headrace.sinks import SINKS
-from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sinks.in_process import pack, unpack
+from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sources.extent import BAD_FILE
 from headrace.spark.committer import FilesLeftOut, ProbeLived
 from headrace.spark.epochs import EpochPartition, EpochPlanner, read_partition
 from headrace.spark.state_host import LaneProcessor
 from headrace.state.catalog import Catalog
 from headrace.state.checkpoint import CHECKPOINT
-from headrace.state.plans import parse_plan
+from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import read_applied, read_progress
 from headrace.state.quarantine import read_quarantine
 from headrace.state.state_dir import StateDir
 from headrace.stream.host import QueryRequest, StreamFailures
-from headrace.stream.runtime import StreamRuntime
+from headrace.stream.managed_query import ManagedQuery
+from headrace.stream.stream_status import StoredStream
+from headrace.stream.waiting import QueryWaits
 
 DEATH = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
 Lane = tuple[int, int]
@@ -101,7 +103,7 @@ class MiniQuery:
     def step(self) -> bool:
         try:
             return self._step()
-        except (*BAD_FILE, SinkUnavailable, DiskFull) as problem:
+        except (*BAD_FILE, SinkUnavailable, DiskFull, JournalDamaged) as problem:
             self._end(str(problem))
             return True
 
@@ -218,6 +220,23 @@ class _KeptTask:
         return Staged(table.num_rows, data=pack(table))
 
 
+class _SteppingWaits(QueryWaits):
+    """Runs epochs in the thread that waits, because no other thread does."""
+
+    def __init__(self, mini: Mini, query: ManagedQuery, plans: PlanStore) -> None:
+        super().__init__(query, plans)
+        self._mini, self._stepped = mini, query
+
+    def until_planned(self, version: int, timeout: float, stored: StoredStream) -> None:
+        self._mini._wait_planned(self._stepped, version)
+
+    def until_exhausted(self, timeout: float | None) -> bool:
+        return self._mini.drain()
+
+    def until_held(self, timeout: float) -> bool:
+        return True  # no epoch is in flight between two steps
+
+
 class Mini:
     """A hub on `directory` whose queries are `MiniQuery`s. `open` it again after a crash."""
 
@@ -235,18 +254,14 @@ class Mini:
         patch.setattr("headrace.sources.files.CHEAP", float("inf"))  # however busy the machine is
         # Hubs that the code under test opens by itself, such as that of `headrace run`, run here too.
         patch.setattr("headrace.hub.hub.SparkLauncher", lambda spark, master, verbose: self)
-        patch.setattr(
-            StreamRuntime, "wait_planned", lambda runtime, version, timeout: self._wait_planned(runtime, version)
-        )
-        patch.setattr(StreamRuntime, "wait_exhausted", lambda runtime, timeout: self.drain())
-        patch.setattr(StreamRuntime, "hold", lambda runtime, timeout: True)
         # The hub drops failed pipelines in its background thread. Here that happens in `step`.
         patch.setattr(
             Reconciler,
             "report",
-            lambda reconciler, failures: self.failed.append(failures),
+            lambda reconciler, failures: self.failed.append((reconciler, failures)),
         )
-        self.failed: list[StreamFailures] = []
+        self.failed: list[tuple[Reconciler, StreamFailures]] = []
+        self.waiting = True  # false: statements return before their plan is planned
         self.query: MiniQuery | None = None
         self.hub = self.open()
 
@@ -267,28 +282,32 @@ class Mini:
         self.query = MiniQuery(self.checkpoint, request)
         return self.query
 
+    def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
+        return _SteppingWaits(self, query, plans)
+
     def session(self) -> SparkSession:
         raise AssertionError("there is no Spark here")
 
     def stop(self) -> None:
         """There is no engine to stop."""
 
-    def _wait_planned(self, runtime: StreamRuntime, version: int) -> None:
-        for _ in range(100):
-            applied = read_applied(runtime.directory)
+    def _wait_planned(self, query: ManagedQuery, version: int) -> None:
+        for _ in range(100 if self.waiting else 0):
+            applied = read_applied(query.directory)
             if applied is not None and applied.version >= version:
                 return
             if self.query is not None and self.query.over:
-                runtime.raise_failure()
+                query.raise_failure()
                 raise StreamFailed("the query fails again and again")  # as after PATIENT_ATTEMPTS
             assert self.step(), "an idle stream plans a new version at once"
-        raise AssertionError("the plan was never planned")
+        assert not self.waiting, "the plan was never planned"
 
     def step(self) -> bool:
         """Run one epoch, if there is anything to do."""
         worked = self.query is not None and not self.query.over and self.query.step()
         while self.failed:
-            self.hub._reconciler.drop_failed(self.failed.pop())
+            reconciler, failures = self.failed.pop()
+            reconciler.drop_failed(failures)
         return worked
 
     def drain(self) -> bool:

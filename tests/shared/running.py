@@ -14,8 +14,11 @@ from pyspark.sql import SparkSession
 
 from headrace.model.program import Meaning
 from headrace.state.catalog import Catalog
+from headrace.state.plans import PlanStore
 from headrace.state.state_dir import StateDir
 from headrace.stream.host import QueryRequest
+from headrace.stream.managed_query import ManagedQuery
+from headrace.stream.waiting import QueryWaits
 from tests.shared.mini import Checkpoint, MiniQuery
 
 POLL_SECONDS = 0.005
@@ -72,6 +75,9 @@ class RunningQueries:
         self._queries[request.stream] = query
         threading.Thread(target=self._run, args=(request.stream, query), daemon=True).start()
         return query
+
+    def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
+        return QueryWaits(query, plans)
 
     def session(self) -> SparkSession:
         raise AssertionError("there is no Spark here")

@@ -12,8 +12,8 @@ from headrace.errors import SinkFailed
 from headrace.model.program import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS
-from headrace.sinks.base import SinkKey, Staged
-from headrace.sinks.files import FileSink
+from headrace.sinks.file_sink import FileSink
+from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.state.plans import PlanStore
 from headrace.state.progress import read_progress
 from headrace.state.quarantine import read_quarantine
@@ -76,9 +76,9 @@ def test_plans_do_not_grow_when_they_change_faster_than_epochs_are_committed(min
 
 
 def publish_without_waiting(mini: Mini, text: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StreamRuntime, "wait_planned", lambda runtime, version, timeout: None)
-        mini.hub.sql(text)
+    mini.waiting = False
+    mini.hub.sql(text)
+    mini.waiting = True
 
 
 def test_tasks_do_not_get_exits_of_long_ago(mini: Mini) -> None:
@@ -124,6 +124,27 @@ def test_what_sinks_keep_of_a_stream_goes_with_it(mini: Mini) -> None:
     mini.hub.sql("DROP PIPELINE q; DROP PIPELINE stays; DROP STREAM s")
     assert manifests(mini) == []
     assert len(list((mini.directory.parent / "lines").glob("part-*"))) == 4, "what was committed stays"
+
+
+def test_what_a_dead_letter_sink_keeps_of_a_stream_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    mini = Mini(tmp_path / "state", monkeypatch)
+    mini.hub.sql(f"""
+        CREATE SINK bad WITH (type = 'jsonl', path = '{tmp_path / "bad"}'); CREATE SINK kept WITH (type = 'memory');
+        CREATE STREAM s (id BIGINT, k STRING) WITH (source = 'files', format = 'json', path = '{tmp_path / "in"}',
+            on_error = 'dead_letter', dead_letter_sink = 'bad')""")
+    mini.hub.sql("CREATE PIPELINE p INTO kept AS SELECT id FROM s")
+    for n in range(3):
+        put(tmp_path / "in" / f"{n}.json", ["{", '{"id": 1, "k": "a"}'])
+        mini.drain()
+    assert mini.hub.streams["s"].status().dead_letters == 3
+    assert manifests(mini)
+    mini.hub.sql("DROP PIPELINE p; DROP STREAM s")
+    assert manifests(mini) == []
+    assert len(list((tmp_path / "bad").glob("part-*"))) == 3, "what was committed stays"
+    mini.hub.close()
 
 
 def test_dropping_a_stream_shows_an_epoch_whose_commit_was_cut_short(

@@ -12,7 +12,7 @@ import pytest
 from headrace.errors import InUse, StopTimeout
 from headrace.hub.reconciler import Reconciler
 from headrace.model.status import StreamStatus
-from tests.e2e.support import put
+from tests.e2e.support import put, until
 from tests.shared.mini import Crash, Mini
 
 ALL = ["a", "b", "c", "d"]
@@ -192,7 +192,7 @@ def test_a_crash_just_after_a_failed_pipeline_is_started_again_leaves_it_started
         mini.hub.sql("START PIPELINE fails; START PIPELINE kills")
     mini.crash()
     feed(mini, 6, 8)
-    assert {p.status().state for p in mini.hub.pipelines.values()} == {"running"}
+    until(lambda: {p.status().state for p in mini.hub.pipelines.values()} == {"running"}, "all run")
     assert output(mini, "kills") == [(6,), (7,)]
 
 

@@ -19,7 +19,7 @@ import pytest
 from headrace.base.durable import write_atomic
 from headrace.errors import SinkAhead
 from headrace.model.stored import FORMAT
-from headrace.ring1.state import BlobKey, MemoryStore
+from headrace.ring1.lane_state import BlobKey, MemoryStore
 from headrace.service.offline import OfflineHub
 from headrace.state.restore import restore
 from tests.e2e.support import put
@@ -132,7 +132,9 @@ def test_state_of_lanes_restarted_pipelines_and_the_quarantine_of_an_earlier_ver
     mini.drain()
     assert states == {"rows": ("1/0", "starting"), "windows": ("2/1", "starting"), "killer": ("3/0", "failed")}
     again = "CREATE PIPELINE windows INTO out AS SELECT k, sum(id) AS total FROM s GROUP BY window(ts, '2 minutes'), k"
-    assert mini.hub.sql(again)[0].render() == "pipeline windows is as declared"
+    declared = mini.hub.record("windows").definition
+    mini.hub.sql(again)
+    assert mini.hub.record("windows").definition == declared
     records = [{"id": 12 + i, "k": "ab"[i % 2], "ts": f"2026-01-01T00:05:0{i}Z"} for i in range(4)]
     put(tmp_path / "in" / "3.json", [json.dumps(record) for record in records])
     mini.drain()

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from headrace.app.cli import app
 from headrace.errors import AddressInUse, JournalDamaged
 from headrace.ingress.journal import LARGEST_READ
+from headrace.state.journal_repair import repair_journal
 from tests.e2e.support import until
 from tests.shared.mini import Crash, Mini
 
@@ -146,9 +147,7 @@ def test_a_gateway_that_is_killed_comes_back_on_its_address_and_lost_nothing(min
     create(mini, "http", listen="127.0.0.1:0")
     place = address(mini)
     assert post(place, text(range(50))) == 204
-    gateway = mini.hub._reconciler.gateway._process
-    assert gateway is not None
-    os.kill(gateway.pid, signal.SIGKILL)
+    os.kill(mini.hub.streams["s"].ingress()["gateway_pid"], signal.SIGKILL)
     until(lambda: post(place, text(range(50, 60))) == 204, "the gateway is back", 30)
     drain_until(mini, lambda: len(output(mini)) >= 60)
     assert Counter(output(mini)) == rows(range(60))
@@ -265,14 +264,13 @@ def test_what_is_acknowledged_after_a_power_loss_is_read_once(mini: Mini) -> Non
     mini.checkpoint.crash = "logged"
     with pytest.raises(Crash):
         until(lambda: mini.drain() and False, "an epoch is planned", 10)
-    gateway = mini.hub._reconciler.gateway._process
-    assert gateway is not None
-    mini.hub._reconciler.gateway._orders.clear()
-    gateway.kill()
-    gateway.wait()
+    lost_power = shutil.copytree(journal, journal.with_name("as it was"))
+    mini.hub.close(drain=False)
+    shutil.rmtree(journal)
+    lost_power.rename(journal)
     for path, size in durable.items():
         os.truncate(path, size)
-    mini.crash()
+    mini.open()
     assert post(address(mini), text(range(200, 220))) == 204
     drain_until(mini, lambda: len(output(mini)) >= 70)
     assert post(address(mini), text(range(220, 230))) == 204
@@ -313,18 +311,100 @@ def test_a_journal_that_is_gone_is_damage_and_what_comes_after_the_repair_is_rea
     assert post(address(mini), text(range(20))) == 204
     drain_until(mini, lambda: len(output(mini)) == 20)
     mini.hub.close()
-    shutil.rmtree(mini.directory / "streams" / "s" / "source" / "journal")
+    journal = mini.directory / "streams" / "s" / "source" / "journal"
+    shutil.rmtree(journal)
     mini.open()
     assert f"[{JournalDamaged.code}]" in mini.hub.streams["s"].status().problem
     mini.hub.close()
-    found = CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)])
-    assert found.exit_code == 0 and "is not known" in found.output
-    assert "nothing is damaged" in CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)]).output
+    assert list(repair_journal(mini.directory, "s")) == [str(journal)]
+    assert repair_journal(mini.directory, "s") == {}, "nothing is damaged any more"
     mini.open()
     assert post(address(mini), text(range(20, 30))) == 204
     drain_until(mini, lambda: len(output(mini)) >= 30)
     assert Counter(output(mini)) == rows(range(30))
     assert mini.hub.streams["s"].ingress()["lost_bytes"] == 0
+
+
+def remove_newest_log(journal: Path) -> None:
+    max(journal.glob("ready-*")).unlink()
+
+
+def remove_logs_and_segments(journal: Path) -> None:
+    for path in journal.glob("*-*"):
+        path.unlink()
+
+
+REMOVALS: dict[str, Callable[[Path], object]] = {
+    "the directory": shutil.rmtree,
+    "the directory by another name": lambda journal: journal.rename(journal.with_name("elsewhere")),
+    "the newest log": remove_newest_log,
+    "logs and segments": remove_logs_and_segments,
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "planned"),
+    [*((what, False) for what in REMOVALS), ("the directory", True), ("the newest log", True)],
+)
+def test_a_journal_that_is_removed_while_the_gateway_runs_is_damage_before_the_first_commit(
+    mini: Mini, what: str, planned: bool
+) -> None:
+    create(mini, "http", listen="127.0.0.1:0")
+    assert post(address(mini), text(range(20))) == 204
+    if planned:
+        mini.checkpoint.crash = "logged"
+        with pytest.raises(Crash):
+            until(lambda: mini.drain() and False, "an epoch is planned", 10)
+    REMOVALS[what](mini.directory / "streams" / "s" / "source" / "journal")
+    with pytest.raises(JournalDamaged):
+        mini.hub._reconciler.gateway.sync("s")
+    assert JournalDamaged.code in mini.hub.streams["s"].ingress()["problem"]
+    assert post(address(mini), text(range(20, 40))) == 429
+    if not planned:
+        mini.drain()
+        assert mini.hub.streams["s"].status().state == "dead"
+        assert f"[{JournalDamaged.code}]" in mini.hub.streams["s"].status().problem
+    mini.crash()
+    assert f"[{JournalDamaged.code}]" in mini.hub.streams["s"].status().problem
+    mini.hub.close()
+    assert CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)]).exit_code == 0
+    assert "nothing is damaged" in CliRunner().invoke(app, ["repair", "s", "--state-dir", str(mini.directory)]).output
+    mini.open()
+    for first in range(40, 80, 10):
+        assert post(address(mini), text(range(first, first + 10))) == 204
+        until(lambda: mini.drain() and len(output(mini)) > 0, "rows are read", 20)
+        if first == 50:
+            mini.crash()
+    drain_until(mini, lambda: len(output(mini)) >= 40)
+    assert Counter(output(mini)) == rows(range(40, 80))
+
+
+def test_nothing_is_acknowledged_after_the_journal_was_removed(mini: Mini) -> None:
+    create(mini, "tcp", listen="127.0.0.1:0", acks="true")
+    with socket.create_connection(address(mini), timeout=20) as client:
+        client.sendall(text(range(20)))
+        assert int(client.recv(100)) == len(text(range(20)))
+        shutil.rmtree(mini.directory / "streams" / "s" / "source" / "journal")
+        client.sendall(text(range(20, 40)))
+        client.settimeout(1)
+        with pytest.raises(TimeoutError):
+            client.recv(100)
+    assert JournalDamaged.code in mini.hub.streams["s"].ingress()["problem"]
+
+
+def test_a_gateway_that_starts_again_does_not_begin_a_new_journal_where_one_was_removed(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0")
+    assert post(address(mini), text(range(20))) == 204
+    service = mini.hub._reconciler.gateway
+    process = service._process
+    assert process is not None
+    shutil.rmtree(mini.directory / "streams" / "s" / "source" / "journal")
+    process.kill()
+    process.wait()
+    until(lambda: JournalDamaged.code in mini.hub.streams["s"].ingress()["problem"], "the new gateway refuses", 30)
+    assert not list((mini.directory / "streams" / "s" / "source").glob("journal/*"))
+    mini.drain()
+    assert f"[{JournalDamaged.code}]" in mini.hub.streams["s"].status().problem
 
 
 def test_only_the_owner_can_read_pushed_bytes_also_after_a_repair(mini: Mini) -> None:

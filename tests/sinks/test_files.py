@@ -20,7 +20,7 @@ from headrace.errors import EpochMismatch, SinkFailed, StateDamaged, UnwritableP
 from headrace.model.program import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
-from headrace.sinks.files import FileSink, FileTask
+from headrace.sinks.file_sink import FileSink, FileTask
 from tests.sinks.crashes import Crash, crashing_at
 
 OUTPUT = Schema((Field("x", BIGINT),))
@@ -159,7 +159,7 @@ def test_a_crash_right_after_the_commit_point_keeps_the_first_run(tmp_path: Path
             raise Crash
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.sinks.files.fault_point", die)
+        patch.setattr("headrace.sinks.file_sink.fault_point", die)
         with pytest.raises(Crash):
             runner.run(0, [[1]])
     assert visible(tmp_path) == []
@@ -267,8 +267,10 @@ def test_checking_a_path_under_a_file_is_refused_and_makes_nothing(tmp_path: Pat
 
 
 def test_a_path_with_a_name_that_is_too_long_is_refused_with_a_code(tmp_path: Path) -> None:
-    with pytest.raises(UnwritablePath, match="too long"):
-        SINKS["jsonl"].check({"path": str(tmp_path / ("a" * 300))})
+    path = str(tmp_path / ("a" * 300))
+    with pytest.raises(UnwritablePath) as caught:
+        SINKS["jsonl"].check({"path": path})
+    assert caught.value.params["path"] == path
 
 
 def digested(runner: Runner, epoch: int, digest: str) -> SinkKey:
@@ -307,12 +309,43 @@ def test_an_epoch_whose_manifest_is_long_gone_is_not_overwritten(tmp_path: Path)
     assert visible(tmp_path) == [0, 1, 2, 3]
 
 
+def promised(runner: Runner, parts: Sequence[Sequence[int]]) -> Path:
+    """The promise of an epoch: a manifest whose files are still staged."""
+    FileSink(runner.root, "s", "txt").promise(runner.key(0), runner.stage(0, parts))
+    (manifest,) = (runner.root / "_headrace" / "manifests").iterdir()
+    return manifest
+
+
+def test_no_changed_bit_of_a_manifest_leads_to_other_files_or_rows(tmp_path: Path) -> None:
+    manifest = promised(Runner(tmp_path), [[1, 2], [3]])
+    whole = manifest.read_bytes()
+    key = SinkKey("c", 1, 0)
+    for place, bit in itertools.product(range(len(whole)), range(0, 8, 3)):
+        manifest.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+        with pytest.raises(StateDamaged) as caught:
+            FileSink(tmp_path, "s", "txt").commit(key, [])
+        assert caught.value.params["path"] == str(manifest)
+    assert visible(tmp_path) == []
+    manifest.write_bytes(whole)
+    assert FileSink(tmp_path, "s", "txt").commit(key, []) == 3
+    assert visible(tmp_path) == [1, 2, 3]
+
+
+def test_a_manifest_of_an_earlier_version_has_no_checksum_and_is_taken(tmp_path: Path) -> None:
+    manifest = promised(Runner(tmp_path), [[1, 2], [3]])
+    facts = json.loads(manifest.read_text())
+    del facts["crc"]
+    manifest.write_text(json.dumps(facts))
+    assert FileSink(tmp_path, "s", "txt").commit(SinkKey("c", 1, 0), []) == 3
+    assert visible(tmp_path) == [1, 2, 3]
+
+
 def test_a_manifest_of_an_earlier_version_has_no_digest_and_is_taken(tmp_path: Path) -> None:
     runner, sink = Runner(tmp_path), FileSink(tmp_path, "s", "txt")
     runner.run(0, [[1]])
     (manifest,) = (tmp_path / "_headrace" / "manifests").iterdir()
     facts = json.loads(manifest.read_text())
-    del facts["digest"]
+    del facts["digest"], facts["crc"]
     manifest.write_text(json.dumps(facts))
     sink.verify(digested(runner, 0, "a"))
     assert sink.commit(digested(runner, 0, "a"), runner.stage(0, [[1]])) == 1

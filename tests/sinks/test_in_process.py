@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -88,7 +89,7 @@ def test_console_prints_the_first_rows_and_counts_the_rest() -> None:
     assert "epoch 7" in text
     assert all(str(n) in text for n in (101, 102, 103))
     assert "104" not in text
-    assert "2 more rows" in text
+    assert re.findall(r"\b\d+\b", text.splitlines()[-1]) == ["2"]
 
 
 def test_console_prints_nothing_for_an_epoch_without_rows() -> None:

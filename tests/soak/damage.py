@@ -46,7 +46,7 @@ def some_of_each(found: list[Target], oldest: bool) -> list[Target]:
 
 
 def damage(path: Path, fault: str, rng: random.Random) -> None:
-    """Do it to one file. `flipped` turns one bit somewhere."""
+    """Damage one file. `flipped` inverts one bit somewhere."""
     data = path.read_bytes()
     if fault == "removed":
         path.unlink()

@@ -42,7 +42,7 @@ GOES_ON, CODED = "goes on", "coded error"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a trial ended: `goes on`, `coded error`, or what was wrong; and the words that were said."""
+    """How a trial ended: `goes on`, `coded error`, or what was wrong; and the messages of the hub."""
 
     kind: str
     said: str = ""
@@ -107,9 +107,9 @@ class Template:
         self.feed.more(200)
 
     def keep(self) -> Template:
-        """What lies here now is the template."""
+        """Make the current directory the template."""
         for name in ("state", "out"):
-            shutil.copytree(self.root / name, self.kept / name, symlinks=True)
+            shutil.copytree(self.root / name, self.kept / name, symlinks=True, ignore=shutil.ignore_patterns("*.sock"))
         return self
 
     def _script(self) -> str:
@@ -131,7 +131,7 @@ class Template:
         """
 
     def send(self, count: int) -> bool:
-        """Send records; whether all were acknowledged."""
+        """Send records. True if all were acknowledged."""
         first = len(self.acknowledged) + len(self.doubtful)
         ids = range(first, first + count)
         data = "".join(json.dumps({"id": i}) + "\n" for i in ids).encode()
@@ -192,7 +192,7 @@ class _Trial:
         return outcome
 
     def _watch(self, hub: Driven) -> Outcome:
-        """Wait until both streams have brought everything, or what is damaged is named."""
+        """Wait until all rows of both streams are in the sinks, or the hub names the damage."""
         deadline = time.monotonic() + PATIENCE
         said = ""
         while True:
@@ -214,7 +214,7 @@ class _Trial:
         return judged if not judged.ok or others or stream is None else Outcome("OTHERS STOPPED", said)
 
     def _said(self, hub: Driven) -> str:
-        """What the hub tells of anything that is wrong."""
+        """The problems that the hub reports."""
         words = [f"{name}: {text}" for name, text in hub.problems().items() if text]
         words += [f"{name}: {text}" for name, text in hub.states().items() if ":" in text and name != "guilty"]
         return "\n".join(words)
@@ -242,7 +242,7 @@ class _Trial:
         return Outcome(CODED if self._names(said) else "FILE NOT NAMED", said)
 
     def _names(self, said: str) -> bool:
-        """Whether the words name the damaged file, or the directory that it was in."""
+        """True if the text names the damaged file or its directory."""
         if self.target is None:
             return False
         path = self.now.root / self.target.path

@@ -63,7 +63,7 @@ def damage_files(
 
 def full_disk(root: Path, spark: SparkSession, what: str) -> Outcome:
     """The disk of the state directory, or of the sinks, is full for a while, twice; the second time the hub is closed
-    meanwhile. Then there is room: everything goes on by itself."""
+    meanwhile. Then there is room, and everything continues by itself."""
     disk = SmallDisk(root / "disk", 64)
     try:
         places = {"state": root / "state", "out": root / "out"} | {what: disk.path / what}
@@ -203,7 +203,7 @@ def table(results: Results) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Damage what headrace stands on, and see that it is right or says so.")
+    parser = argparse.ArgumentParser(description="Damage files, disks and clocks, and check the results.")
     parser.add_argument("--seed", type=int, default=1, help="chooses which bit is flipped")
     parser.add_argument("--only", choices=["damage", "places"], help="a part of it")
     parser.add_argument("--match", default="", help="only files or places with this in their path or name")

@@ -105,14 +105,14 @@ def _files(directory: Path, wanted: Callable[[Path], bool]) -> list[tuple[Path, 
         try:
             if path.is_file() and wanted(path):
                 found.append((path, path.stat().st_size))
-        except OSError:  # removed while we looked
+        except OSError:  # removed meanwhile
             continue
     return found
 
 
 def rise(values: list[float]) -> float:
-    """By how much a straight line below the second half of `values` rises over that half. It goes through the smallest
-    of every few neighbours: Spark removes old state files once a minute, and collectors run when they like."""
+    """How much a straight line below the second half of `values` rises over that half. It goes through the smallest
+    of every few neighbours: Spark removes old state files once a minute, and garbage collectors run at any time."""
     half = values[len(values) // 2 :]
     each = max(1, len(half) // 6)
     lows = [min(half[at : at + each]) for at in range(0, len(half) - each + 1, each)]

@@ -81,7 +81,7 @@ class LocalHub:
         return {name: s.state + (f": {s.error}" if s.error else "") for name, s in found.items()}
 
     def problems(self) -> dict[str, str]:
-        """What is wrong with each stream, in its own words; empty when nothing is."""
+        """The problem of each stream, as its status shows it; empty if there is none."""
         with _ours():
             return {name: stream.status().problem for name, stream in self._hub.streams.items()}
 
@@ -268,7 +268,7 @@ class _Server:
 
 
 def wait_for(fact: Callable[[], object], seconds: float, every: float = 0.1) -> bool:
-    """Whether `fact` came true in time."""
+    """True if `fact` became true in time."""
     deadline = time.monotonic() + seconds
     while not fact():
         if time.monotonic() > deadline:

@@ -29,7 +29,7 @@ MEMORY = 400 << 20  # resident bytes of the gateway, the compiler's libraries in
 
 
 class Producer(threading.Thread):
-    """Sends rows at a rate until told to stop; then ends on a whole row."""
+    """Sends rows at a rate until a given time, and ends after a whole row."""
 
     def __init__(self, address: str, number: int, bytes_per_s: float, until: float) -> None:
         super().__init__(daemon=True)
@@ -54,7 +54,7 @@ class Producer(threading.Thread):
 
 
 def overload(root: Path, strategy: str, seconds: float) -> str:
-    """Run one strategy; what happened, in a line. Raises AssertionError when a bound or a count is wrong."""
+    """Run one strategy. Returns one line about the result. Raises AssertionError when a bound or a count is wrong."""
     spill = f", max_spill_bytes = '{SPILL}'" if strategy == "spill" else ""
     with headrace.connect(root / strategy) as hub:
         hub.sql(f"""
@@ -72,12 +72,10 @@ def overload(root: Path, strategy: str, seconds: float) -> str:
         for producer in producers:
             producer.start()
         most_disk = most_memory = 0
-        gateway = hub._reconciler.gateway._process
-        assert gateway is not None
         while any(p.is_alive() for p in producers):
             facts = hub.streams["s"].ingress()
             most_disk = max(most_disk, facts["disk_bytes"])
-            most_memory = max(most_memory, _resident(gateway.pid))
+            most_memory = max(most_memory, _resident(facts["gateway_pid"]))
             time.sleep(0.2)
         sent = sum(p.rows for p in producers)
         _until(lambda: hub.streams["s"].ingress()["journal_bytes"] == 0, 600)

@@ -346,7 +346,7 @@ def gone(hub: RemoteHub) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
+    """A port on which no process listens at the moment."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port: int = probe.getsockname()[1]
         return port

@@ -1,4 +1,4 @@
-"""A file system that is full, a directory that nobody can write to, a clock that jumps."""
+"""A full file system, a read-only directory, a clock that jumps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ time.time_ns = lambda: _time_ns() + _shift() * 10**9
 
 
 def can_mount() -> bool:
-    """Whether this process may mount file systems."""
+    """True if this process may mount file systems."""
     return os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 
 
@@ -66,7 +66,7 @@ class SmallDisk:
 
 @contextlib.contextmanager
 def read_only(path: Path) -> Iterator[None]:
-    """Nobody can write below `path` until the block ends. Files that are open stay so."""
+    """Make `path` read-only until the block ends. Open files stay open."""
     if can_mount():  # permissions do not bind root
         _run("mount", "--bind", str(path), str(path))
         try:

@@ -31,7 +31,7 @@ def below(root: int) -> list[Process]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
-        with contextlib.suppress(OSError):  # gone while we looked
+        with contextlib.suppress(OSError):  # it ended meanwhile
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
             if fields[0] != "Z":
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -46,7 +46,7 @@ def below(root: int) -> list[Process]:
 
 
 def victims(hub: int, target: str, rng: random.Random) -> list[int]:
-    """Whom to kill: one worker, planner, gateway or executor of a hub, or a daemon with all its workers. Empty when
+    """The processes to kill: one worker, planner, gateway or executor of a hub, or a daemon and its workers. Empty when
     there is none at the moment."""
     processes = below(hub)
     daemons = [p for p in processes if _DAEMON in p.command]
@@ -60,7 +60,7 @@ def victims(hub: int, target: str, rng: random.Random) -> list[int]:
 
 
 def kill(pids: list[int]) -> int:
-    """SIGKILL, all at once; how many of them were still there."""
+    """Send SIGKILL to all. Returns how many of them were still alive."""
     hit = 0
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):

@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def wait_for(log: Path, pattern: str) -> str:
-    """What the server says about itself in its log."""
+    """Wait for a line in the log of the server, and return what it says."""
     deadline = time.monotonic() + LIMIT
     while not (found := re.search(pattern, log.read_text())):
         assert time.monotonic() < deadline, log.read_text()

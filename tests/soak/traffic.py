@@ -48,7 +48,7 @@ class Feed:
         self.written += count
 
     def copy(self) -> Feed:
-        """A feed that goes on from here in the same directory."""
+        """A feed that continues from here in the same directory."""
         other = Feed(self.directory)
         other.written, other.bad, other._files = self.written, list(self.bad), self._files
         return other
@@ -85,7 +85,7 @@ class Sender(threading.Thread):
         self._answers = b""
 
     def finish(self) -> None:
-        """End after the request under way."""
+        """End after the current request."""
         self.stop()
         self.join()
 

@@ -19,8 +19,8 @@ from headrace.formats import FORMATS
 from headrace.model.program import StreamDef
 from headrace.model.schema import STRING, Field, Schema
 from headrace.sources import SOURCES, buffers, check_stream
-from headrace.sources.base import Offset
 from headrace.sources.buffers import Buffers
+from headrace.sources.source_kind import SourceOffset
 
 SCHEMA = Schema((Field("a", STRING), Field("b", STRING)))
 
@@ -35,7 +35,7 @@ def make(definition: StreamDef, state: Path) -> Buffers:
     return source
 
 
-def rows(definition: StreamDef, source: Buffers, start: Offset, end: Offset) -> list[tuple[object, ...]]:
+def rows(definition: StreamDef, source: Buffers, start: SourceOffset, end: SourceOffset) -> list[tuple[object, ...]]:
     fmt = FORMATS["csv"].make(SCHEMA, definition.options)
     found: list[tuple[object, ...]] = []
     for split in source.splits(start, end, 3):
@@ -139,7 +139,8 @@ def test_an_origin_that_has_ended_takes_no_more_and_a_restart_agrees(tmp_path: P
             with pytest.raises(BadSequence) as problem:
                 source.latest(end, None)
             source = make(definition, tmp_path / "state")
-            assert (problem.value.params["path"], "has ended" in problem.value.message) == (str(tmp_path / name), True)
+            found = problem.value.params
+            assert (found["path"], found["why"]) == (str(tmp_path / name), "its_origin_has_ended")
         (tmp_path / name).unlink()
     assert make(definition, tmp_path / "state").latest(end, None) == {"unit": 2}
 
@@ -212,7 +213,7 @@ def _forgetting(root: Path, rng: random.Random) -> None:
     assert Counter(found) == Counter(wanted)
 
 
-def total_bytes(source: Buffers, start: Offset, end: Offset) -> int:
+def total_bytes(source: Buffers, start: SourceOffset, end: SourceOffset) -> int:
     return sum(f.end - f.begin for s in source.splits(start, end, 2) for u in s.units for f in u.fragments)  # type: ignore[attr-defined]
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.sources.base import Offset
 from headrace.sources.filelog import FileLog
 from headrace.sources.files import Files
+from headrace.sources.source_kind import SourceOffset
 from tests.sources.test_files import Clock, make, rows, stream, write
 
 
@@ -55,7 +55,7 @@ def test_a_file_that_was_read_and_is_gone_is_remembered_for_a_week(
         assert (str(data / "old.json") in source.log.last) == known
         return make(stream(data), tmp_path / "state", clock)
 
-    def offset(source: Files) -> Offset:
+    def offset(source: Files) -> SourceOffset:
         extent, pos = source.log.place(source.log.total) if source.log.extents else (0, 0)
         return {"extent": extent, "pos": pos}
 

@@ -26,15 +26,15 @@ from headrace.errors import (
     UnreadableFile,
 )
 from headrace.formats import FORMATS
-from headrace.formats.base import Format
+from headrace.formats.format_kind import Format
 from headrace.formats.native import write_rows
 from headrace.model.program import StreamDef
 from headrace.model.schema import BIGINT, BINARY, BOOLEAN, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
-from headrace.sources.base import Offset, RawChunk
 from headrace.sources.extent import Extent
 from headrace.sources.files import FULL, Files
 from headrace.sources.reading import FileRange, RangeReader
+from headrace.sources.source_kind import RawChunk, SourceOffset
 
 SCHEMA = Schema((Field("a", BIGINT), Field("b", STRING)))
 
@@ -58,7 +58,7 @@ def make(definition: StreamDef, state: Path, clock: Clock | None = None) -> File
     return source
 
 
-def rows(source: Files, start: Offset, end: Offset, parallelism: int = 2) -> list[tuple[object, ...]]:
+def rows(source: Files, start: SourceOffset, end: SourceOffset, parallelism: int = 2) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
     for split in source.splits(start, end, parallelism):
         split = pickle.loads(pickle.dumps(split))

@@ -15,7 +15,7 @@ from headrace.formats import FORMATS
 from headrace.model.program import StreamDef
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES, check_stream
-from headrace.sources.base import StreamSource
+from headrace.sources.source_kind import StreamSource
 
 TYPES = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP",

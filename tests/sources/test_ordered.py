@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadOption, DamagedStream
 from headrace.formats import FORMATS
-from headrace.formats.base import Format
 from headrace.formats.codecs import codec_of, decompress
+from headrace.formats.format_kind import Format
 from headrace.formats.kernels.checksum import crc32c
 from headrace.model.program import StreamDef
 from headrace.model.schema import BINARY, Field, Schema

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import FileChanged, MissingFile
-from headrace.sources.base import Offset
+from headrace.sources.source_kind import SourceOffset
 from tests.sources.test_files import make, rows, stream
 
 
@@ -61,7 +61,7 @@ class Reader:
     def __init__(self, path: Path, state: Path, **options: str) -> None:
         self.definition, self.state = stream(path, tail="true", **options), state
         self.source = make(self.definition, state)
-        self.at: Offset = self.source.initial()
+        self.at: SourceOffset = self.source.initial()
         self.seen: list[object] = []
 
     def poll(self) -> None:

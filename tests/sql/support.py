@@ -12,13 +12,13 @@ from headrace.sql import (
     CreateSink,
     CreateStream,
     Planned,
-    ScriptNames,
     Select,
     define_sink,
     define_stream,
     parse_script,
     plan_pipeline,
 )
+from headrace.state.catalog import Catalog
 
 HERE = Path(__file__).parent
 REWRITE = os.environ.get("HEADRACE_REWRITE") == "1"
@@ -27,15 +27,15 @@ SEPARATOR = "----\n"
 
 
 @functools.cache
-def names() -> ScriptNames:
+def names() -> Catalog:
     """The streams and sinks of streams.sql."""
-    found = ScriptNames()
+    found = Catalog()
     for statement in parse_script((HERE / "streams.sql").read_text("utf-8")):
         if isinstance(statement, CreateStream):
-            found.add_stream(define_stream(statement))
+            found = found.with_stream(define_stream(statement))
         else:
             assert isinstance(statement, CreateSink)
-            found.add_sink(define_sink(statement))
+            found = found.with_sink(define_sink(statement))
     return found
 
 

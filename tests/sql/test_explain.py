@@ -17,7 +17,6 @@ from headrace.model.status import StreamStatus
 from headrace.sql import (
     CreateStream,
     LiveStream,
-    ScriptNames,
     Select,
     define_stream,
     explain,
@@ -26,6 +25,7 @@ from headrace.sql import (
     plan_pipeline,
 )
 from headrace.sql.explain.live_stream import batch_policy, impact_of
+from headrace.state.catalog import Catalog
 from tests.sql.support import MEANING, plan
 
 BY_K = "SELECT k, avg(temp) AS t FROM s WHERE ok GROUP BY window(ts, '1 minute'), k"
@@ -168,8 +168,7 @@ def test_explain_says_how_files_are_divided_among_tasks_and_why(fmt: str, option
     stream = StreamDef("s", Schema((Field("a", STRING),)), None, 0, "files", fmt, {"path": "in", **options})
     (select,) = parse_script("SELECT a FROM s")
     assert isinstance(select, Select)
-    declared = ScriptNames()
-    declared.add_stream(stream)
+    declared = Catalog().with_stream(stream)
     planned = plan_pipeline(select, declared, MEANING)
     text = explain(planned, None, False)
     assert f"  read: source files, format {fmt}; {said}" in text

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headrace.bridge.messages import STREAM_LANE, Kind, Receipt, Row, decode
+from headrace.bridge.messages import STREAM_LANE, MessageKind, Receipt, Row, decode
 from headrace.bridge.reports import TaskReport
 from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import schema_of
@@ -55,17 +55,17 @@ class Observed:
     from_lanes: list[Row] = field(default_factory=list)
     committed: int = 0
 
-    def to_lanes(self, kind: Kind) -> list[Row]:
+    def to_lanes(self, kind: MessageKind) -> list[Row]:
         return [m for m in self.from_tasks if m.instance == self.pipeline.lane and m.kind == kind]
 
     @property
     def decoded(self) -> int:
-        return sum(decode(TaskReport, m.payload).rows for m in self.from_tasks if m.kind == Kind.REPORT)
+        return sum(decode(TaskReport, m.payload).rows for m in self.from_tasks if m.kind == MessageKind.REPORT)
 
     @property
     def kept(self) -> int:
         """The rows that passed the filter: rows in the partial states, or rows that tasks staged for one sink."""
-        if events := self.to_lanes(Kind.EVENTS):
+        if events := self.to_lanes(MessageKind.EVENTS):
             table = decode_rows([m.payload for m in events], schema_of(self.pipeline.program.ring0))
             return sum(count or 0 for count in table.column("p0").to_pylist())
         return self.staged(self.from_tasks)["out"]
@@ -73,7 +73,7 @@ class Observed:
     def staged(self, messages: list[Row]) -> dict[str, int]:
         """The rows that the sender of `messages` staged, by sink."""
         found: dict[str, int] = defaultdict(int)
-        for receipt in (Receipt.decode(m.payload) for m in messages if m.kind == Kind.OUTPUT):
+        for receipt in (Receipt.decode(m.payload) for m in messages if m.kind == MessageKind.OUTPUT):
             if receipt.instance == self.pipeline.instance:
                 found[receipt.sink] += receipt.staged.rows
         return found
@@ -84,9 +84,9 @@ EVIDENCE: dict[str, Callable[[Observed], bool]] = {
     "PhysicalSharedStream": lambda run: run.decoded == ROWS,
     "PhysicalFilter": lambda run: run.kept < run.decoded,
     "PhysicalProject": lambda run: bool(run.staged(run.from_tasks)),
-    "PhysicalPartialAggregate": lambda run: bool(run.to_lanes(Kind.EVENTS)),
-    "PhysicalBridge": lambda run: bool(run.to_lanes(Kind.WATERMARK) and run.to_lanes(Kind.BARRIER)),
-    "PhysicalMergeAggregate": lambda run: any(m.kind == Kind.REPORT for m in run.from_lanes),
+    "PhysicalPartialAggregate": lambda run: bool(run.to_lanes(MessageKind.EVENTS)),
+    "PhysicalBridge": lambda run: bool(run.to_lanes(MessageKind.WATERMARK) and run.to_lanes(MessageKind.BARRIER)),
+    "PhysicalMergeAggregate": lambda run: any(m.kind == MessageKind.REPORT for m in run.from_lanes),
     "PhysicalSink": lambda run: bool(run.staged(run.from_tasks) or run.staged(run.from_lanes)),
     "PhysicalCommit": lambda run: run.committed > 0,
 }

@@ -10,13 +10,13 @@ from headrace.sql import (
     CreateSink,
     CreateStream,
     Explain,
-    ScriptNames,
     define_sink,
     define_stream,
     explain,
     parse_script,
     plan_pipeline,
 )
+from headrace.state.catalog import Catalog
 from tests.sql.support import MEANING
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
@@ -24,13 +24,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 
 def test_every_statement_of_the_page_can_be_planned() -> None:
     blocks = re.findall(r"^```sql\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    names = ScriptNames()
+    names = Catalog()
     planned = 0
     for statement in parse_script("\n".join(blocks)):
         if isinstance(statement, CreateStream):
-            names.add_stream(define_stream(statement))
+            names = names.with_stream(define_stream(statement))
         elif isinstance(statement, CreateSink):
-            names.add_sink(define_sink(statement))
+            names = names.with_sink(define_sink(statement))
         target = statement.target if isinstance(statement, Explain) else statement
         if isinstance(target, CreatePipeline):
             assert explain(plan_pipeline(target, names, MEANING), None, True)

@@ -59,6 +59,7 @@ def _token(file: Path | None, variable: str) -> str | None:
 
 
 _log = logging.getLogger(__name__)
+_PRINTED = frozenset({"serving"})  # on standard output, for the user and for programs that start the hub
 
 
 def serve_hub(
@@ -79,20 +80,23 @@ def serve_hub(
         check_script(text, state_dir, time_zone)
     with (
         Interrupts() as interrupts,
-        logging_to(log_format, log_level, timed=True) as logs,
+        logging_to(log_format, log_level, timed=True, hidden=_PRINTED) as logs,
         open_hub(state_dir, master=master, verbose=verbose, time_zone=time_zone) as hub,
     ):
         logs.keep(hub.directory)
         say = message_printer(logs)
-        server = HubServer(hub, hub.directory, endpoint.access, bind=(endpoint.host, endpoint.port))
+        startup = "the script is not applied yet" if text is not None else ""
+        server = HubServer(hub, hub.directory, endpoint.access, (endpoint.host, endpoint.port), startup)
         hub.on_close(server.close)
         print(f"serving {state_dir} on {server.address}", flush=True)
         _log.info("serving %s on %s", state_dir, server.address, extra=facts("serving", address=server.address))
         interrupts.install()  # opening the hub may have started Spark, which installs its own SIGINT handler
         if text is not None:
             apply_script(hub, text, interrupts)
+            server.startup = ""
         while not interrupts.asked.wait(1.0):
             interrupts.install()  # a client's statement may have started Spark
+        server.startup = "the hub is stopping"
         _log.info("stopping: running epochs have %g s to finish", stop_limit, extra=facts("stopping"))
         hub.drain(stop_limit, lambda waited: report_wait(waited, say))
         report_closing(hub, say)

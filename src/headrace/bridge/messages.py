@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from headrace.bridge import wire
 from headrace.errors import InternalError
-from headrace.sinks.base import Staged
+from headrace.sinks.sink_kind import Staged
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ BATCH_MESSAGES = 256
 BATCH_BYTES = 2 * 1024 * 1024
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """The kinds of message, in the order in which one task sends them to one lane."""
 
     EVENTS = 1  # partial aggregates

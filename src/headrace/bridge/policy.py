@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Trigger = Literal["urgent", "watermark", "rows", "latency"]
-Clock = Callable[[], float]  # seconds of a monotonic clock
+MonotonicClock = Callable[[], float]  # seconds of a monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class BatchPolicy:
 class Batcher:
     """Applies the policy to one stream. Call `cut` at every poll, from one thread."""
 
-    def __init__(self, policy: BatchPolicy, clock: Clock) -> None:
+    def __init__(self, policy: BatchPolicy, clock: MonotonicClock) -> None:
         self.policy = policy
         self._clock = clock
         self._since: float | None = None  # when waiting rows were first seen
@@ -70,7 +70,7 @@ class IdleAdvance:
     the clock, by one timeout at a time. None for `timeout` turns that off. Rows that arrive after an idle time may be
     late."""
 
-    def __init__(self, timeout: int | None, clock: Clock) -> None:
+    def __init__(self, timeout: int | None, clock: MonotonicClock) -> None:
         self._timeout, self._clock = timeout, clock
         self._since = clock()
         self._base: int | None = None

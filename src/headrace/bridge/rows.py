@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.base.arrays import Ints
 from headrace.bridge.kernels import blobs as k
 from headrace.errors import InternalError
 
@@ -35,7 +36,6 @@ _PREFIX = struct.Struct("<IIqQ")
 _BYTES_AT = bytes.__basicsize__ - 1  # offset of the data in a `bytes` object
 _NOTHING = np.empty(0, np.uint8)
 _PADDING = [bytes(-n & 7) for n in range(8)]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ KINDS = {kind.name: kind for kind in (EPOCH, SYNC_TEST, SAVEPOINT, GRACEFUL_END,
 
 
 @dataclass(frozen=True, slots=True)
-class _Signal:
+class _SignalBase:
     kind: str
     id: int
 
@@ -80,12 +80,12 @@ class _Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class Instant(_Signal):
+class Instant(_SignalBase):
     """A signal that takes effect where it arrives, without alignment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier(_Signal):
+class Barrier(_SignalBase):
     """A signal that a fan-in passes on when all its inputs have delivered it."""
 
 

@@ -20,6 +20,9 @@ from headrace.model.program import Expression, Meaning
 
 # DuckDB may spill, so the limit only has to be large enough to be reached rarely. 64 lanes of 100,000 groups fit.
 MEMORY_LIMIT = "512MB"
+# By default DuckDB measures the free space once, at its first spill. Above nine tenths of that it reports a lack of
+# memory, for as long as the process lives. No task reaches this limit, so a full disk is an error of the disk.
+SPILL_LIMIT = "1TiB"
 
 _connections: dict[tuple[int, Meaning], duckdb.DuckDBPyConnection] = {}
 
@@ -33,6 +36,7 @@ def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
         # when it spills, and removes it after use.
         spill = os.path.join(tempfile.gettempdir(), f"headrace-duck-{os.getpid()}-{secrets.token_hex(4)}")
         found = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill})
+        found.execute(f"SET max_temp_directory_size = {quoted(SPILL_LIMIT)}")  # ignored in `config`
         found.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
         install(found)
         _connections[key] = found

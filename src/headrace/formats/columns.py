@@ -22,7 +22,7 @@ from headrace.formats.kernels.numbers import FINE, NULL, REASON_BASE, SLOW
 from headrace.formats.values import BadValue, Rules, json_cell, text_cell, unscaled
 from headrace.model.schema import Array, DataType, Decimal, Map, Scalar, Struct
 
-Bytes = npt.NDArray[np.uint8]
+ByteArray = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int32]
 
 JSON, PLAIN, QUOTED = texts.JSON, texts.PLAIN, texts.QUOTED
@@ -44,7 +44,7 @@ class Fields:
     """The fields of one column: bytes [starts, ends) of `data` per row. A start of -1 means NULL. A negative end `e`
     means that the field ends at `~e` and has escapes."""
 
-    data: Bytes
+    data: ByteArray
     starts: Places
     ends: Places
     syntax: Syntax
@@ -63,7 +63,7 @@ class Parsed:
     """A column with a status for each cell. `odd` is the number of cells that are not FINE."""
 
     array: Any
-    status: Bytes
+    status: ByteArray
     odd: int
 
 
@@ -94,7 +94,7 @@ def status_of(reason: str) -> int:
     return VALUE_REASONS.index(reason) + REASON_BASE
 
 
-def _validity(status: Bytes, odd: int) -> Any:
+def _validity(status: ByteArray, odd: int) -> Any:
     return pa.py_buffer(np.packbits(status == FINE, bitorder="little").tobytes()) if odd else None
 
 
@@ -103,7 +103,7 @@ def _buffer(values: npt.NDArray[Any]) -> Any:
     return pa.py_buffer(whole.cast("B")) if len(values) else pa.py_buffer(b"")
 
 
-def _slow_cells(fields: Fields, kind: DataType, status: Bytes, store: Callable[[int, Any], None]) -> int:
+def _slow_cells(fields: Fields, kind: DataType, status: ByteArray, store: Callable[[int, Any], None]) -> int:
     """Parse the SLOW cells. Returns how many cells are not FINE afterwards."""
     for row in np.flatnonzero(status == SLOW).tolist():
         try:
@@ -138,10 +138,10 @@ def unquoted(raw: bytes, quote: int, escape: int) -> bytes:
 
 
 # A kernel: it fills the values and the status of fields, and returns how many are not FINE.
-Run = Callable[[Fields, npt.NDArray[Any], Bytes], int]
+FieldKernel = Callable[[Fields, npt.NDArray[Any], ByteArray], int]
 
 
-def _run(fields: Fields, kind: DataType, run: Run, values: npt.NDArray[Any]) -> tuple[Bytes, int]:
+def _run(fields: Fields, kind: DataType, run: FieldKernel, values: npt.NDArray[Any]) -> tuple[ByteArray, int]:
     """Run a kernel, then run it again on the unescaped text of fields with escapes. Returns (status, number of cells
     that are not FINE)."""
     status = np.empty(len(fields), np.uint8)
@@ -173,7 +173,7 @@ def plain_texts(fields: Fields) -> Fields:
     return Fields(out, offsets[:-1], offsets[1:], Syntax(PLAIN, rules=syntax.rules))
 
 
-def _no_json_string(kind: DataType, values: npt.NDArray[Any], status: Bytes) -> None:
+def _no_json_string(kind: DataType, values: npt.NDArray[Any], status: ByteArray) -> None:
     """Reject JSON strings as integers and booleans, and as FLOAT or DOUBLE except NaN and the infinities."""
     if kind.ddl in _WIDTHS or kind.ddl == "BOOLEAN":
         status[:] = status_of("bad_boolean" if kind.ddl == "BOOLEAN" else "bad_integer")
@@ -182,8 +182,8 @@ def _no_json_string(kind: DataType, values: npt.NDArray[Any], status: Bytes) -> 
 
 
 def _fixed(
-    fields: Fields, kind: DataType, run: Run, dtype: Any, fit: Callable[[Any], int | float]
-) -> tuple[npt.NDArray[Any], Bytes, int]:
+    fields: Fields, kind: DataType, run: FieldKernel, dtype: Any, fit: Callable[[Any], int | float]
+) -> tuple[npt.NDArray[Any], ByteArray, int]:
     """Run a kernel into a new value array, then parse its SLOW cells."""
     values = np.zeros(len(fields), dtype) if dtype == np.int64 else np.empty(len(fields), dtype)
     status, odd = _run(fields, kind, run, values)
@@ -197,7 +197,7 @@ def _fixed(
 
 
 def _boolean(fields: Fields, kind: DataType) -> Parsed:
-    def run(of: Fields, values: Any, status: Bytes) -> int:
+    def run(of: Fields, values: Any, status: ByteArray) -> int:
         values[:] = 0
         return numbers.parse_booleans(of.data, of.starts, of.ends, of.syntax.kind == JSON, values, status)
 
@@ -213,14 +213,14 @@ def _integer(fields: Fields, kind: DataType) -> Parsed:
     width = _WIDTHS[kind.ddl]
     limits = np.iinfo(width)
 
-    def run(of: Fields, values: Any, status: Bytes) -> int:
+    def run(of: Fields, values: Any, status: ByteArray) -> int:
         return numbers.parse_integers(of.data, of.starts, of.ends, int(limits.max), values, status)
 
     values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.int64, fit=int)
     return _primitive(kind, values.astype(width, copy=False), status, odd)
 
 
-def _primitive(kind: DataType, values: npt.NDArray[Any], status: Bytes, odd: int) -> Parsed:
+def _primitive(kind: DataType, values: npt.NDArray[Any], status: ByteArray, odd: int) -> Parsed:
     buffers = [_validity(status, odd), _buffer(values)]
     return Parsed(pa.Array.from_buffers(kind.arrow, len(values), buffers, odd), status, odd)
 
@@ -228,7 +228,7 @@ def _primitive(kind: DataType, values: npt.NDArray[Any], status: Bytes, odd: int
 def _double(fields: Fields, kind: DataType) -> Parsed:
     single = kind.ddl == "FLOAT"
 
-    def run(of: Fields, values: Any, status: Bytes) -> int:
+    def run(of: Fields, values: Any, status: ByteArray) -> int:
         return numbers.parse_doubles(of.data, of.starts, of.ends, single, of.syntax.kind == JSON, values, status)
 
     values, status, odd = _fixed(fields=fields, kind=kind, run=run, dtype=np.float64, fit=float)
@@ -242,7 +242,7 @@ def _decimal(fields: Fields, kind: DataType) -> Parsed:
     assert isinstance(kind, Decimal)
     wide: dict[int, int] = {}
 
-    def run(of: Fields, values: Any, status: Bytes) -> int:
+    def run(of: Fields, values: Any, status: ByteArray) -> int:
         return numbers.parse_decimals(
             of.data, of.starts, of.ends, kind.precision, kind.scale, of.syntax.kind == JSON, numbers.BAD_DECIMAL,
             values, status,
@@ -264,7 +264,7 @@ def _decimal(fields: Fields, kind: DataType) -> Parsed:
     return _primitive(kind, words.reshape(-1), status, odd) if not len(words) else _words(kind, words, status, odd)
 
 
-def _words(kind: DataType, words: npt.NDArray[np.int64], status: Bytes, odd: int) -> Parsed:
+def _words(kind: DataType, words: npt.NDArray[np.int64], status: ByteArray, odd: int) -> Parsed:
     buffers = [_validity(status, odd), _buffer(words.reshape(-1))]
     return Parsed(pa.Array.from_buffers(kind.arrow, len(words), buffers, odd), status, odd)
 
@@ -273,7 +273,7 @@ def _timestamp(fields: Fields, kind: DataType) -> Parsed:
     rules = fields.syntax.rules
     zoned = kind.ddl == "TIMESTAMP"
 
-    def run(of: Fields, values: Any, status: Bytes) -> int:
+    def run(of: Fields, values: Any, status: ByteArray) -> int:
         found, quoted = (of.data, of.starts, of.ends), of.syntax.kind == JSON
         if rules.epoch is not None:
             return numbers.parse_decimals(*found, 19, rules.epoch_scale, quoted, times.BAD_TIMESTAMP, values, status)
@@ -288,7 +288,7 @@ def _timestamp(fields: Fields, kind: DataType) -> Parsed:
     return _primitive(kind, values, status, odd)
 
 
-def mark_beyond(values: npt.NDArray[Any], limits: tuple[int, int], status: Bytes) -> int:
+def mark_beyond(values: npt.NDArray[Any], limits: tuple[int, int], status: ByteArray) -> int:
     """Mark values outside `limits` as out of range. Returns how many there are."""
     first, last = limits
     if not len(values) or (values.min() >= first and values.max() <= last):
@@ -301,7 +301,7 @@ def mark_beyond(values: npt.NDArray[Any], limits: tuple[int, int], status: Bytes
 def _date(fields: Fields, kind: DataType) -> Parsed:
     rules = fields.syntax.rules
 
-    def run(of: Fields, values: Any, status: Bytes) -> int:
+    def run(of: Fields, values: Any, status: ByteArray) -> int:
         found = (of.data, of.starts, of.ends, of.syntax.kind == JSON)
         if rules.date is not None:
             return times.parse_pattern(*found, rules.date.program, times.BAD_DATE, values, status)
@@ -350,7 +350,7 @@ def _texts(fields: Fields, kind: DataType, utf8: bool, wrong: int) -> Parsed:
     return _variable(fields=fields, kind=kind, out=out, offsets=offsets, status=status, odd=odd)
 
 
-def _variable(fields: Fields, kind: DataType, out: Bytes, offsets: Places, status: Bytes, odd: int) -> Parsed:
+def _variable(fields: Fields, kind: DataType, out: ByteArray, offsets: Places, status: ByteArray, odd: int) -> Parsed:
     changed: dict[int, Any] = {}
     if odd and (status == SLOW).any():
         odd = _slow_cells(fields, kind, status, changed.__setitem__)
@@ -363,7 +363,7 @@ def _variable(fields: Fields, kind: DataType, out: Bytes, offsets: Places, statu
     return Parsed(array, status, odd)
 
 
-def merge(status: Bytes, inner: Bytes) -> Bytes:
+def merge(status: ByteArray, inner: ByteArray) -> ByteArray:
     """Merge the status of parts into that of nested cells: a cell is bad if a part of it is."""
     return np.where((inner > NULL) & (status == FINE), inner, status).astype(np.uint8)
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from headrace.base.options import boolean, choice, option
 from headrace.errors import BadOption, HeaderMismatch
-from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import QUOTED, Syntax, unquoted
+from headrace.formats.format_kind import Decoded, FormatKind, Framed, Preamble
+from headrace.formats.format_settings import TextSettings
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
-from headrace.formats.settings import TextSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import Decimal, Scalar, Schema
 
@@ -170,17 +170,22 @@ class Csv:
             rows, count = scan_csv.scan_rows(buf, self._codes, *out)
         else:
             rows, count = scan_csv.scan_any(buf, self._codes, self._delimiter, self._ending, *out)
-        found = Scanned(rows=rows, begins=begins, stops=stops, starts=starts, ends=ends, wrong=wrong[:count].copy())
-        return found.indexed(
+        found = Scanned(
             data=buf,
+            origin=origin,
+            offset=offset,
+            rows=rows,
+            begins=begins,
+            stops=stops,
+            starts=starts,
+            ends=ends,
+            wrong=wrong[:count].copy(),
+        )
+        return found.indexed(
             schema=self.schema,
             wanted=wanted,
             syntax=self.syntax,
-            origin=origin,
-            offset=offset,
-            reasons=_REASONS,
-            longest=self.max_record_bytes,
-            permissive=self.permissive,
+            bad=found.take_bad(_REASONS, self.max_record_bytes, self.permissive),
             again=lambda data, columns: self.index(data, columns, origin, offset),
             joint=b"\r\n" if self.dialect.ending == b"" else self.delimiter,
         )

@@ -13,11 +13,11 @@ import numpy as np
 
 from headrace.base.options import choice, option
 from headrace.formats.bad import BadRecords, bad_frame
-from headrace.formats.base import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
 from headrace.formats.columns import PLAIN, Syntax
+from headrace.formats.format_kind import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
+from headrace.formats.format_settings import Utf8Settings
 from headrace.formats.index import FieldIndex, decode, view_of
 from headrace.formats.kernels.scan_frames import scan_frames
-from headrace.formats.settings import Utf8Settings
 from headrace.formats.text import one_column
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema

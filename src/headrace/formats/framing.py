@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import HeaderMismatch
-from headrace.formats.base import Format, Framed
+from headrace.formats.format_kind import Format, Framed
 
 BOM = b"\xef\xbb\xbf"
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.formats.bad import NOTHING_BAD, STRUCTURE_REASONS, TOO_LONG_KEPT, BadRecords
-from headrace.formats.base import Decoded
-from headrace.formats.columns import Bytes, Fields, Places, Syntax, at, parse_column
+from headrace.formats.columns import ByteArray, Fields, Places, Syntax, at, parse_column
+from headrace.formats.format_kind import Decoded
 from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
 from headrace.model.schema import DataType, Schema
@@ -32,7 +32,7 @@ class Reindex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FieldIndex:
-    """The records of one buffer; see `headrace.formats.base.Indexed`.
+    """The records of one buffer; see `headrace.formats.format_kind.Indexed`.
 
     Row r is bytes [begins[r], stops[r]) of `data`, without its delimiter. The field of the wanted column c is
     [starts[s, r], ends[s, r]) with s = slots[c]; `syntax` says how it is spelled. `again` locates other columns when
@@ -42,7 +42,7 @@ class FieldIndex:
     """
 
     schema: Schema
-    data: Bytes
+    data: ByteArray
     rows: int
     begins: Places
     stops: Places
@@ -59,7 +59,7 @@ class FieldIndex:
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         parsed: dict[int, Any] = {}
-        bad: list[tuple[int, Bytes]] = []
+        bad: list[tuple[int, ByteArray]] = []
         wanted = self._all_fields(columns, selection)
         for kind, group in _groups(self.schema, columns, wanted):
             fields = [wanted[i] for i in group]
@@ -119,8 +119,8 @@ class FieldIndex:
 
 
 def bad_cells(
-    found: Sequence[tuple[int, Bytes]],
-    data: Bytes,
+    found: Sequence[tuple[int, ByteArray]],
+    data: ByteArray,
     begins: npt.NDArray[Any],
     stops: npt.NDArray[Any],
     origin: str,
@@ -154,15 +154,19 @@ def bad_cells(
 
 @dataclass(slots=True)
 class Scanned:
-    """The output of a scanner: `rows` records with their fields, as in `FieldIndex`, and bad records as (begin, stop,
-    verdict)."""
+    """The output of a scanner: `rows` records of `data` with their fields, as in `FieldIndex`, and bad records as
+    (begin, stop, verdict)."""
 
+    data: ByteArray
+    origin: str
+    offset: int
     rows: int
     begins: Places
     stops: Places
     starts: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int32]
     wrong: npt.NDArray[np.int32]
+    blank: bool = False
 
     def keep_bad(self, but: int) -> npt.NDArray[np.int32]:
         """Insert each bad record as a row without fields, in the order of the buffer, except those with the verdict
@@ -182,29 +186,31 @@ class Scanned:
         self.rows = len(order)
         return found
 
+    def take_bad(self, reasons: Mapping[int, str], longest: int, permissive: bool) -> BadRecords:
+        """Collect the bad records. `reasons` maps verdicts to reasons. With `permissive`, bad records become rows
+        without fields, except those with more than `longest` bytes."""
+        rows = None
+        if permissive and len(self.wrong):
+            too_long = next(verdict for verdict, reason in reasons.items() if reason == "record_too_long")
+            rows, self.blank = self.keep_bad(too_long), True
+        return bad_structure(
+            self.data, self.origin, self.offset, self.wrong, reasons=reasons, longest=longest, rows=rows
+        )
+
     def indexed(
         self,
         *,
-        data: Bytes,
         schema: Schema,
         wanted: Sequence[int],
         syntax: Syntax,
-        origin: str,
-        offset: int,
-        reasons: Mapping[int, str],
-        longest: int,
-        permissive: bool,
+        bad: BadRecords,
         again: Reindex,
         joint: bytes,
     ) -> FieldIndex:
-        """The index of what was scanned. `reasons` maps verdicts to reasons. With `permissive`, bad records are rows
-        without fields, except those with more than `longest` bytes."""
-        blank = permissive and len(self.wrong) > 0
-        too_long = next(verdict for verdict, reason in reasons.items() if reason == "record_too_long")
-        bad_rows = self.keep_bad(too_long) if blank else None
+        """The index of what was scanned. Call `take_bad` before."""
         return FieldIndex(
             schema=schema,
-            data=data,
+            data=self.data,
             rows=self.rows,
             begins=self.begins,
             stops=self.stops,
@@ -212,25 +218,17 @@ class Scanned:
             ends=self.ends,
             slots={column: slot for slot, column in enumerate(wanted)},
             syntax=syntax,
-            origin=origin,
-            offset=offset,
-            bad=bad_structure(
-                data=data,
-                origin=origin,
-                offset=offset,
-                wrong=self.wrong,
-                reasons=reasons,
-                longest=longest,
-                rows=bad_rows,
-            ),
+            origin=self.origin,
+            offset=self.offset,
+            bad=bad,
             again=again,
             joint=joint,
-            blank=blank,
+            blank=self.blank,
         )
 
 
 def bad_structure(
-    data: Bytes,
+    data: ByteArray,
     origin: str,
     offset: int,
     wrong: npt.NDArray[np.int32],
@@ -282,7 +280,7 @@ def decode(index: FieldIndex, wanted: Sequence[int]) -> Decoded:
     return Decoded(parsed.rows, parsed.columns, index.bad.plus(parsed.bad))
 
 
-def view_of(data: bytes | memoryview) -> Bytes:
+def view_of(data: bytes | memoryview) -> ByteArray:
     """View a buffer as the array that kernels take, without a copy. Always read-only, so that the kernels are compiled
     for one kind of array."""
     view = np.frombuffer(data, np.uint8)

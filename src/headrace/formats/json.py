@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.base.options import boolean, option
-from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import JSON as JSON_TEXT
 from headrace.formats.columns import Syntax
+from headrace.formats.format_kind import Decoded, FormatKind, Framed, Preamble
+from headrace.formats.format_settings import TextSettings
 from headrace.formats.framing import bom_bytes, frame_lines
 from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_json
 from headrace.formats.nested import key_table
-from headrace.formats.settings import TextSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 
@@ -68,17 +68,22 @@ class JsonLines:
             buf, self.max_record_bytes, self.specials, table.keys, table.bounds, table.table, starts, ends, begins,
             stops, wrong,
         )  # fmt: skip
-        found = Scanned(rows=rows, begins=begins, stops=stops, starts=starts, ends=ends, wrong=wrong[:count].copy())
-        return found.indexed(
+        found = Scanned(
             data=buf,
+            origin=origin,
+            offset=offset,
+            rows=rows,
+            begins=begins,
+            stops=stops,
+            starts=starts,
+            ends=ends,
+            wrong=wrong[:count].copy(),
+        )
+        return found.indexed(
             schema=self.schema,
             wanted=wanted,
             syntax=self.syntax,
-            origin=origin,
-            offset=offset,
-            reasons=_REASONS,
-            longest=self.max_record_bytes,
-            permissive=self.permissive,
+            bad=found.take_bad(_REASONS, self.max_record_bytes, self.permissive),
             again=lambda data, columns: self.index(data, columns, origin, offset),
             joint=self.delimiter,
         )

@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from headrace.errors import BadOption
 from headrace.formats.bad import NOTHING_BAD, BadRecords, bad_frame
-from headrace.formats.base import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
-from headrace.formats.columns import PLAIN, Bytes, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
+from headrace.formats.columns import PLAIN, ByteArray, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
+from headrace.formats.format_kind import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
+from headrace.formats.format_settings import FormatSettings
 from headrace.formats.index import bad_cells, view_of
 from headrace.formats.kernels import times
 from headrace.formats.kernels.numbers import FINE, NULL, OUT_OF_RANGE
 from headrace.formats.kernels.scan_frames import scan_frames
-from headrace.formats.settings import FormatSettings
 from headrace.formats.values import Rules
 from headrace.model.schema import DataType, Decimal, Scalar, Schema
 
@@ -57,10 +57,11 @@ class NativeLayout:
 
 @dataclass(frozen=True, slots=True)
 class NativeIndex:
-    """The rows of one buffer; see `headrace.formats.base.Indexed`. The position of a row gives those of its fields."""
+    """The rows of one buffer; see `headrace.formats.format_kind.Indexed`. The position of a row gives those of its
+    fields."""
 
     schema: Schema
-    data: Bytes
+    data: ByteArray
     fixed: npt.NDArray[Any]
     begins: npt.NDArray[np.int64]
     stops: npt.NDArray[np.int64]
@@ -76,7 +77,7 @@ class NativeIndex:
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         rows = np.arange(self.rows) if selection is None else np.asarray(selection)
         parsed: dict[int, Any] = {}
-        bad: list[tuple[int, Bytes]] = []
+        bad: list[tuple[int, ByteArray]] = []
         for column in columns:
             array, status = self._column(column, rows)
             parsed[column] = array
@@ -97,7 +98,7 @@ class NativeIndex:
     def _nulls(self, column: int, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         return np.asarray(self.fixed["nulls"][rows, column // 8] >> (column % 8) & 1, bool)
 
-    def _column(self, column: int, rows: npt.NDArray[Any]) -> tuple[Any, Bytes | None]:
+    def _column(self, column: int, rows: npt.NDArray[Any]) -> tuple[Any, ByteArray | None]:
         kind = self.schema[column].type
         nulls = self._nulls(column, rows)
         cells = self.fixed[f"c{column}"][rows]
@@ -117,7 +118,7 @@ class NativeIndex:
         array = pa.array(np.ascontiguousarray(cells), width or kind.arrow, mask=nulls if nulls.any() else None)
         return array.view(kind.arrow), status
 
-    def _texts(self, kind: DataType, cells: Any, nulls: Any, rows: Any) -> tuple[Any, Bytes | None]:
+    def _texts(self, kind: DataType, cells: Any, nulls: Any, rows: Any) -> tuple[Any, ByteArray | None]:
         start = self.begins[rows] + cells[:, 0]
         fields = Fields(
             self.data,
@@ -129,7 +130,7 @@ class NativeIndex:
         return found.array, found.status if found.odd else None
 
 
-def _decimals(kind: Decimal, cells: Any, nulls: Any) -> tuple[Any, Bytes | None]:
+def _decimals(kind: Decimal, cells: Any, nulls: Any) -> tuple[Any, ByteArray | None]:
     words = np.ascontiguousarray(cells, dtype=np.int64)
     limit = 10**kind.precision
     status = np.where(nulls, NULL, 0).astype(np.uint8)
@@ -199,7 +200,7 @@ class Native:
             offset=offset,
         )
 
-    def _indexed(self, buf: Bytes, begins: Any, stops: Any, whole: int, origin: str, offset: int) -> NativeIndex:
+    def _indexed(self, buf: ByteArray, begins: Any, stops: Any, whole: int, origin: str, offset: int) -> NativeIndex:
         size, prefix = self.layout.row.itemsize, self.layout.prefix
         fits = stops - begins >= size
         fixed = self._gathered(buf, np.where(fits, begins, 0)) if prefix else buf[:whole].view(self.layout.row)
@@ -229,13 +230,13 @@ class Native:
             bad=BadRecords.of(bad),
         )
 
-    def _gathered(self, buf: Bytes, begins: Any) -> Any:
+    def _gathered(self, buf: ByteArray, begins: Any) -> Any:
         """Copy the fixed parts of rows of different sizes into one array. Rows of one size need no copy."""
         size = self.layout.row.itemsize
         rows = buf[begins[:, None] + np.arange(size)] if len(buf) >= size else np.zeros((len(begins), size), np.uint8)
         return np.ascontiguousarray(rows).view(self.layout.row).reshape(-1)
 
-    def _bad(self, buf: Bytes, begin: int, stop: int, origin: str, offset: int) -> BadRecord:
+    def _bad(self, buf: ByteArray, begin: int, stop: int, origin: str, offset: int) -> BadRecord:
         place = offset + begin - self.layout.prefix
         if stop - begin > self.max_record_bytes:
             return too_long(origin, place, buf[begin:stop][: self.max_record_bytes].tobytes(), self.max_record_bytes)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.formats import columns
-from headrace.formats.columns import Bytes, Fields, Parsed, Places, merge, parse_column, status_of
+from headrace.formats.columns import ByteArray, Fields, Parsed, Places, merge, parse_column, status_of
 from headrace.formats.kernels.numbers import FINE, NULL
 from headrace.formats.kernels.scan_json import scan_items, scan_objects
 from headrace.model.schema import Array, DataType, Map, Struct
@@ -28,7 +28,7 @@ class KeyTable:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         encoded = [name.encode() for name in names]
-        self.keys: Bytes = np.frombuffer(b"".join(encoded) + b"\0", np.uint8)
+        self.keys: ByteArray = np.frombuffer(b"".join(encoded) + b"\0", np.uint8)
         self.bounds: Places = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
         size = 8
         while size < 3 * len(encoded):
@@ -66,7 +66,7 @@ def parse_nested(fields: Fields, kind: DataType) -> Parsed:
     return _map(fields, kind, status)
 
 
-def _struct(fields: Fields, kind: Struct, status: Bytes) -> Parsed:
+def _struct(fields: Fields, kind: Struct, status: ByteArray) -> Parsed:
     rows = len(fields)
     table = key_table(tuple(f.name for f in kind.fields))
     starts = np.empty((len(kind.fields), rows), np.int32)
@@ -84,13 +84,13 @@ def _struct(fields: Fields, kind: Struct, status: Bytes) -> Parsed:
     return Parsed(array, status, odd)
 
 
-def _array(fields: Fields, kind: Array, status: Bytes) -> Parsed:
+def _array(fields: Fields, kind: Array, status: ByteArray) -> Parsed:
     counts, starts, ends, _, _ = _items(fields, _LIST, status)
     part = parse_column(Fields(fields.data, starts, ends, fields.syntax), kind.element)
     return _listed(kind=kind, status=status, counts=counts, children=[part.array], parts=[part])
 
 
-def _map(fields: Fields, kind: Map, status: Bytes) -> Parsed:
+def _map(fields: Fields, kind: Map, status: ByteArray) -> Parsed:
     counts, starts, ends, key_starts, key_ends = _items(fields, _OBJECT, status)
     values = parse_column(Fields(fields.data, starts, ends, fields.syntax), kind.value)
     if kind.key.ddl == "STRING":
@@ -129,7 +129,7 @@ def _last_of_each(rows: npt.NDArray[np.int64], keys: Any) -> npt.NDArray[np.int6
     return None if len(first) == len(both) else np.sort(len(both) - 1 - first)
 
 
-def _items(fields: Fields, opening: int, status: Bytes) -> tuple[Places, Places, Places, Places, Places]:
+def _items(fields: Fields, opening: int, status: ByteArray) -> tuple[Places, Places, Places, Places, Places]:
     """(items per row, their starts and ends, their keys' starts and ends)."""
     wrong = status_of("bad_nested")
     counts = np.empty(len(fields), np.int32)
@@ -141,14 +141,14 @@ def _items(fields: Fields, opening: int, status: Bytes) -> tuple[Places, Places,
     return counts, found[0], found[1], found[2], found[3]
 
 
-def _mark(status: Bytes, rows: npt.NDArray[np.int64], inner: Bytes) -> None:
+def _mark(status: ByteArray, rows: npt.NDArray[np.int64], inner: ByteArray) -> None:
     """Mark cells that have a bad item, with the reason of the first one."""
     bad = np.flatnonzero(inner > NULL)[::-1]
     fine = status[rows[bad]] == FINE
     status[rows[bad][fine]] = inner[bad][fine]
 
 
-def _listed(kind: DataType, status: Bytes, counts: Places, children: list[Any], parts: list[Parsed]) -> Parsed:
+def _listed(kind: DataType, status: ByteArray, counts: Places, children: list[Any], parts: list[Parsed]) -> Parsed:
     for part in parts:
         if part.odd:
             _mark(status, np.repeat(np.arange(len(counts)), counts), part.status)
@@ -164,5 +164,5 @@ def _listed(kind: DataType, status: Bytes, counts: Places, children: list[Any], 
     return Parsed(pa.Array.from_buffers(kind.arrow, len(counts), buffers, odd, children=[inner]), status, odd)
 
 
-def _validity(status: Bytes, odd: int) -> Any:
+def _validity(status: ByteArray, odd: int) -> Any:
     return pa.py_buffer(np.packbits(status == FINE, bitorder="little").tobytes()) if odd else None

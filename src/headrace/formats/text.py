@@ -9,13 +9,13 @@ import numpy as np
 
 from headrace.base.options import option
 from headrace.errors import BadOption
-from headrace.formats.base import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.csv import delimiter_option
+from headrace.formats.format_kind import Decoded, FormatKind, Framed, Preamble
+from headrace.formats.format_settings import Utf8Settings
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, bad_structure, decode, view_of
 from headrace.formats.kernels.tokens import count_tokens, split_tokens
-from headrace.formats.settings import Utf8Settings
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 
 from headrace.formats import FORMATS
-from headrace.formats.base import Format
+from headrace.formats.format_kind import Format
 from headrace.formats.kernels.jit import kernel_directory
 from headrace.model.schema import Field, Schema, parse_type
 

@@ -56,6 +56,10 @@ class Declarations:
         self.save(catalog)
         return True
 
+    def exits_published(self, stream: str) -> None:
+        """A plan version has the exits of this stream now, so the catalog need not keep them. Under the lock."""
+        self.save(self.catalog.without_ends(stream))
+
     # --- states of pipelines ----------------------------------------------------------------------
 
     def reopened(self) -> None:

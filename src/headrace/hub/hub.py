@@ -195,10 +195,10 @@ class Hub:
         """
         return self._shutdown.wait_until_end(timeout)
 
-    def drain(self, timeout: float = DRAIN_SECONDS, told: Callable[[Waited], None] = lambda waited: None) -> bool:
-        """Let every epoch in flight finish, then stop the queries. True if all finished in time. `told` is called for
-        each stream when it has stopped."""
-        return self._shutdown.drain(timeout, told)
+    def drain(self, timeout: float = DRAIN_SECONDS, on_waited: Callable[[Waited], None] | None = None) -> bool:
+        """Let every epoch in flight finish, then stop the queries. True if all finished in time. `on_waited` is called
+        for each stream when it has stopped."""
+        return self._shutdown.drain(timeout, on_waited)
 
     def close(self, drain: bool = True) -> None:
         """Stop everything that this hub started. Pipelines that run now continue when the directory is opened again."""

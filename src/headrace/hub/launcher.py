@@ -11,8 +11,11 @@ from headrace.errors import HubClosed, InternalError, SessionMismatch
 from headrace.hub.time_zone import session_meaning
 from headrace.model.program import Meaning
 from headrace.state.catalog import Catalog
+from headrace.state.plans import PlanStore
 from headrace.state.state_dir import StateDir
 from headrace.stream.host import Query, QueryRequest
+from headrace.stream.managed_query import ManagedQuery
+from headrace.stream.waiting import QueryWaits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +42,10 @@ class QueryLauncher(Protocol):
 
     def launch(self, request: QueryRequest) -> Query:
         """Start a query, after the engine if need be."""
+        ...
+
+    def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
+        """Waits for a query of this engine. An engine that runs no epoch by itself runs some meanwhile."""
         ...
 
     def session(self) -> SparkSession:
@@ -94,6 +101,9 @@ class SparkLauncher:
             planner=request.planner_pid,
             members=request.pipelines,
         )
+
+    def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
+        return QueryWaits(query, plans)
 
     def session(self) -> SparkSession:
         return self._running().spark

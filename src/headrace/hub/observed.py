@@ -9,16 +9,23 @@ from typing import Any, Protocol
 from headrace.errors import HeadraceError
 from headrace.model.program import PipelineDef, StreamDef
 from headrace.model.schema import View
-from headrace.model.status import PipelineStatus, StreamState, StreamStatus
+from headrace.model.status import PipelineStatus, ShownState, StreamState, StreamStatus
 from headrace.ring0.validity import policy_of
 from headrace.sql import LiveStream
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.plans import PlanStore
 from headrace.state.progress import PipelineProgress, Progress, read_applied
 
+_SHOULD_RUN = ("created", "starting", "running")
+
 
 class ObservedStream(Protocol):
     """A stream that can be described. It need not run."""
+
+    @property
+    def owned(self) -> bool:
+        """True if a hub is open on the state directory."""
+        ...
 
     @property
     def stream(self) -> StreamDef: ...
@@ -93,14 +100,13 @@ def pipeline_status(record: PipelineRecord, runtime: ObservedStream) -> Pipeline
         progress = runtime.progress
     except HeadraceError:  # the status of the stream shows the problem
         progress = Progress()
-    # The catalog has the state that the pipeline should be in. If the query does not run, the pipeline does not either.
-    ill = runtime.state in ("retrying", "dead") and record.state in ("created", "starting", "running")
+    ill = runtime.state in ("retrying", "dead") and record.state in _SHOULD_RUN
     counted = progress.pipelines.get(str(definition.instance), PipelineProgress())
     away = counted.epoch is not None and record.desired != "running"
     return PipelineStatus(
         name=definition.name,
         stream=runtime.stream.name,
-        state=runtime.state if ill else record.state,
+        state=_shown_state(record, runtime),
         instance=definition.instance,
         rows_out=counted.rows_out,
         late=counted.late,
@@ -118,3 +124,14 @@ def pipeline_status(record: PipelineRecord, runtime: ObservedStream) -> Pipeline
         rows_in=counted.rows_in,
         rejected=counted.bad if policy_of(runtime.stream) in ("skip", "dead_letter") else 0,
     )
+
+
+def _shown_state(record: PipelineRecord, runtime: ObservedStream) -> ShownState:
+    """The catalog has the state that the pipeline should be in. If the query does not run, the pipeline does not."""
+    if not runtime.owned and record.state == "stopping":  # its epoch was in flight when the hub ended
+        return "stopped"
+    if record.state not in _SHOULD_RUN:
+        return record.state
+    if not runtime.owned:
+        return "stopped, runs again with the next hub"
+    return runtime.state if runtime.state in ("retrying", "dead") else record.state

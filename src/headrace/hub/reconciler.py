@@ -11,40 +11,37 @@ the notice thread never take it: they leave their work to the background queue.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from headrace.base.background import BackgroundQueue
 from headrace.base.durable import state_errors
-from headrace.base.logs import code_of, facts
-from headrace.base.unknown import unknown
-from headrace.control.signals import GRACEFUL_END
-from headrace.errors import DiskFull, HeadraceError, HubClosed, StateUnavailable, StopTimeout, UnknownStream
+from headrace.errors import DiskFull, HeadraceError, StateUnavailable, StopTimeout, UnknownStream
+from headrace.hub.damage import DamagedStreams, stored_failures
 from headrace.hub.declarations import Declarations
 from headrace.hub.effects import DeclaredScript, ScriptEffects, StreamChange
+from headrace.hub.failure_records import FailureRecords
 from headrace.hub.launcher import QueryLauncher
 from headrace.hub.reservations import StreamReservations
 from headrace.hub.reserve import Reserve
 from headrace.hub.rollout import PublishedPlan, Rollout
-from headrace.ingress.service import GatewayService
+from headrace.hub.runtimes import Runtimes
+from headrace.ingress.gateway_service import GatewayService
 from headrace.model.program import StreamDef
 from headrace.sources import keeps_progress
-from headrace.state import savepoints, transitions
-from headrace.state.catalog import Catalog, PipelineRecord
+from headrace.state import savepoints
+from headrace.state.catalog import Catalog
 from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, SourceIdle
-from headrace.state.progress import read_progress
-from headrace.state.quarantine import read_quarantine
+from headrace.state.plans import PlanStore
 from headrace.state.sealing import seal_directory, seal_savepoints
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import StateDir
 from headrace.state.undo import take_back
-from headrace.state.wholeness import require_whole
 from headrace.stream.host import Query, QueryRequest, StreamFailures
+from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.runtime import StreamRuntime
-
-_log = logging.getLogger(__name__)
+from headrace.stream.waiting import QueryWaits
 
 
 class Reconciler:
@@ -71,11 +68,14 @@ class Reconciler:
             raise
         self.lock = self.declarations.lock
         self.reservations = StreamReservations(self.lock)
-        self._background = BackgroundQueue(self._task_done)
+        self._runtimes = Runtimes(self.declarations, self._state, self)
+        self._damaged = DamagedStreams(self.declarations, self._runtimes)
+        self._failures = FailureRecords(self.declarations)
+        self._background = BackgroundQueue(self._runtimes.show_trouble)
         self.reserve = Reserve(self._state.path, self._background)
-        self._rollout = Rollout(self.declarations, self._background, start_timeout)
-        self._runtimes: dict[str, StreamRuntime] = {}
-        self._damaged: dict[str, HeadraceError] = {}  # streams that could not be recovered
+        self._rollout = Rollout(
+            self.declarations, self._runtimes, self.reservations, self._background, start_timeout=start_timeout
+        )
         self._background.start()
 
     @property
@@ -104,7 +104,7 @@ class Reconciler:
             steps.callback(self._launcher.stop)
             steps.callback(self._background.close)
             steps.callback(self.gateway.stop)
-            for runtime in self._runtimes.values():
+            for runtime in self._runtimes.all():
                 steps.callback(runtime.close)
         self._background.join(timeout=5)
 
@@ -114,6 +114,10 @@ class Reconciler:
         """Start a query of a stream."""
         self.declarations.require_open()
         return self._launcher.launch(request)
+
+    def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
+        """Waits for a query of a stream."""
+        return self._launcher.waits(query, plans)
 
     def declared_instances(self) -> set[int]:
         """The pipeline instances in the catalog."""
@@ -132,38 +136,18 @@ class Reconciler:
 
     def drop_failed(self, failures: StreamFailures) -> None:
         """Drop failed pipelines from the next plan version. Their error is kept."""
-        before = self._not_ended(failures.stream)
-        if not self.declarations.failed(failures.stream, failures.failed):
-            return
-        for run, reason in failures.failed.items():
-            if run in before:  # the others had failed or stopped before
-                name = before[run].definition.name
-                noted = facts("pipeline_failed", code_of(reason), stream=failures.stream, pipeline=name)
-                _log.error("pipeline %s failed: %s", name, reason, extra=noted)
-        self._replan(failures.stream)
+        if self._failures.failed(failures):
+            self._replan(failures.stream)
 
     def _detach(self, failures: StreamFailures) -> None:
-        before = self._not_ended(failures.stream)
-        if not self.declarations.detached(failures.stream, failures.detached):
-            return
-        for run, record in before.items():
-            lost, name = failures.detached.get(run, {}), record.definition.name
-            for sink, reason in lost.items():
-                if sink not in record.detached:
-                    noted = facts("sink_detached", code_of(reason), stream=failures.stream, pipeline=name, sink=sink)
-                    _log.warning("pipeline %s goes on without sink %s: %s", name, sink, reason, extra=noted)
-        self._replan(failures.stream)
-
-    def _not_ended(self, stream: str) -> dict[str, PipelineRecord]:
-        """The pipelines of a stream that run or are stopping, by `PipelineDef.run`."""
-        found = (r for r in self.catalog.of_stream(stream) if r.desired == "running" or r.state == "stopping")
-        return {r.definition.run: r for r in found}
+        if self._failures.detached(failures):
+            self._replan(failures.stream)
 
     def _replan(self, stream: str) -> None:
         self.reconcile([StreamChange(stream.lower(), start=False)])
 
     def _on_notice(self, notice: Notice) -> None:
-        runtime = self._runtimes.get(notice.stream.lower())
+        runtime = self._runtimes.known(notice.stream)
         if runtime is None:
             return
         runtime.on_notice(notice)
@@ -171,38 +155,15 @@ class Reconciler:
         if isinstance(notice, EpochPlanned | SourceIdle) and self.declarations.awaits(name, notice.plan):
             self._background.put(name, partial(self.declarations.planned, name, notice.plan))
 
-    def _task_done(self, stream: str, problem: Exception | None) -> None:
-        """Show in the status of a stream what a background task failed to do for it."""
-        runtime = self._runtimes.get(stream.lower())
-        if runtime is not None:
-            text = problem.render() if isinstance(problem, HeadraceError) else f"{type(problem).__name__}: {problem}"
-            runtime.note_trouble("" if problem is None else text)
-
     # --- runtimes ---------------------------------------------------------------------------------
 
     def runtime(self, name: str) -> StreamRuntime:
-        """The runtime of a declared stream. Raises UnknownStream. If the stream has run, this does not wait for the
-        lock: a script holds it while it starts Spark or a query, and a status must not wait for that."""
-        known, declared = self._runtimes.get(name.lower()), self.catalog.stream(name)
-        if known is not None and known.stream is declared:
-            return known
-        with self.lock:
-            found, stream = self._runtimes.get(name.lower()), self.catalog.stream(name)
-            if found is not None:
-                if stream is not None:
-                    found.redeclare(stream)
-                return found
-            if stream is None:
-                raise unknown(UnknownStream, "stream", name, self.catalog.stream_names())
-            made = StreamRuntime(stream, self._state.stream(name.lower()), self)
-            self._runtimes[name.lower()] = made
-            return made
+        """The runtime of a declared stream. Raises UnknownStream."""
+        return self._runtimes.get(name)
 
     def started(self) -> list[StreamRuntime]:
-        """The streams whose query was started and not stopped. Dead ones are included, so that their failure is
-        raised."""
-        with self.lock:
-            return [r for r in self._runtimes.values() if r.started]
+        """The streams whose query was started and not stopped, dead ones included."""
+        return self._runtimes.started()
 
     # --- recovery ---------------------------------------------------------------------------------
 
@@ -215,7 +176,7 @@ class Reconciler:
         for stream in self.catalog.streams:
             self._read_failures(stream)
         self.reserve.with_room(self.declarations.reopened)
-        for stream in set(self.catalog.streams) - self._damaged.keys():
+        for stream in set(self.catalog.streams) - self._damaged.names():
             self._continue(stream)
 
     def _continue(self, stream: str) -> None:
@@ -227,13 +188,9 @@ class Reconciler:
     def _read_failures(self, stream: str) -> HeadraceError | None:
         """Add failures from the stream's directory that a crash kept from the catalog. Returns what makes the stream
         unusable, if anything does; then it is dead."""
-        self._damaged.pop(stream, None)
-        directory = self._state.stream(stream)
+        self._damaged.clear([stream])
         try:
-            require_whole(directory)
-            progress = read_progress(directory)
-            killers = {q.run: q.reason for q in read_quarantine(directory).out if q.until is None}
-            found = StreamFailures(stream, progress.failures | killers, progress.detached)
+            found = stored_failures(stream, self._state.stream(stream))
             self.drop_failed(found)
             self._detach(found)
         except HeadraceError as problem:
@@ -242,17 +199,8 @@ class Reconciler:
         return None
 
     def _give_up(self, stream: str, problem: HeadraceError) -> None:
-        """Mark a stream as dead until it is repaired and started, or dropped. Problems with the disk may pass, so those
-        are tried again."""
-        with self.lock:
-            if isinstance(problem, HubClosed):
-                return
-            self._damaged[stream] = problem
-            if self.catalog.running(stream):
-                self.runtime(stream).fail(problem.render())
-            else:
-                self.runtime(stream).note_trouble(problem.render())
-        if isinstance(problem, DiskFull | StateUnavailable):
+        """Mark a stream as dead. Problems with the disk may pass, so those are tried again."""
+        if self._damaged.give_up(stream, problem) and isinstance(problem, DiskFull | StateUnavailable):
             self._background.later(stream, partial(self._try_again, stream))
 
     def _try_again(self, stream: str) -> None:
@@ -312,26 +260,16 @@ class Reconciler:
                 runtime, pipelines, exits = self.runtime(name), catalog.running(name), catalog.ended_on(name)
                 try:
                     self.reserve.with_room(partial(runtime.publish, pipelines, exits, cancelled=cancelled))
-                    self.reserve.with_room(partial(self._exits_published, name))
+                    self.reserve.with_room(partial(self.declarations.exits_published, name))
                 except HeadraceError as problem:  # the failure of the script is raised; this one is shown in the status
                     runtime.note_trouble(problem.render())
                 if not pipelines:
                     runtime.stop()
 
-    def _exits_published(self, stream: str) -> None:
-        """A plan version has the exits of this stream now, so the catalog need not keep them. Under the lock."""
-        self.declarations.save(self.catalog.without_ends(stream))
-
     def _forget(self, streams: Collection[str]) -> None:
-        """Delete streams with their pipelines, first from the catalog and then from the disk. A crash in between leaves
-        directories without a name, never a new stream with the progress of an old one. Under the lock."""
-        runtimes = {name: self.runtime(name) for name in streams}
-        if streams:
-            self.declarations.save(transitions.without_streams(self.catalog, streams))
-        for name, runtime in runtimes.items():
-            runtime.forget()
-            del self._runtimes[name]
-            self._damaged.pop(name, None)
+        """Delete streams with their pipelines. Under the lock."""
+        self._runtimes.forget(streams)
+        self._damaged.clear(streams)
 
     # --- reconciling ------------------------------------------------------------------------------
 
@@ -343,7 +281,7 @@ class Reconciler:
         for change in sorted(changes, key=lambda c: c.stream):
             with _collecting(problems), state_errors(self._state.stream(change.stream)):
                 if change.stream not in self._damaged or self._repaired(change):
-                    publish = partial(self._publish, change)
+                    publish = partial(self._rollout.publish, change)
                     published += self.reserve.with_room(publish, needed=change.only_leaves)
         for plan in published:
             with _collecting(problems):
@@ -359,53 +297,8 @@ class Reconciler:
         if change.start and not change.only_leaves:
             raise problem
         self.declarations.stopped(change.graceful, "its stream cannot run")
-        self._stop_unneeded(change.stream)
+        self._runtimes.stop_unneeded(self.runtime(change.stream))
         return False
-
-    def _stop_unneeded(self, stream: str) -> None:
-        """Stop a stream that no pipeline needs. If its query is dead, its failure no longer matters."""
-        with self.lock:
-            if not self.catalog.running(stream):
-                self.runtime(stream).stop()
-
-    def _publish(self, change: StreamChange) -> list[PublishedPlan]:
-        """Publish a stream's plan and start its query if need be. Returns nothing when there is nothing to wait for."""
-        name = change.stream
-        with self.lock:
-            self.reservations.wait({name})
-            self.declarations.require_open()
-            runtime, ack = self.runtime(name), None
-            pipelines, exits = self.catalog.running(name), self.catalog.ended_on(name)
-            if not pipelines and not exits and not runtime.running:
-                self._stop_unneeded(name)
-                return []
-            if change.graceful and runtime.running:  # before the plan, whose first epoch must carry the barrier
-                ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
-            version = runtime.publish(pipelines, exits)
-            dropped = tuple(e.pipeline for e in exits if e.drop and not e.flush)
-            start = change.start and bool(pipelines)
-            if change.only_leaves and runtime.state == "dead":  # it stays dead
-                runtime.leave_out(dropped, version - 1)
-                start = False
-            if start:
-                self.declarations.starting(name, version)
-            if exits:
-                self._exits_published(name)
-            if start:
-                runtime.revive() if change.revive else runtime.start(change.patient)
-            elif not runtime.running:  # the exits wait in the plan for the stream's next epoch
-                self.declarations.stopped(change.graceful, "its stream was not running")
-                self._stop_unneeded(name)
-                return []
-            plan = PublishedPlan(
-                change=change,
-                runtime=runtime,
-                version=version,
-                needed=bool(pipelines),
-                ack=ack,
-                dropped=dropped,
-            )
-            return [plan]
 
     # --- savepoints -------------------------------------------------------------------------------
 

@@ -1,17 +1,21 @@
-"""Waits until a published plan is in force, and stops queries that no pipeline needs any more."""
+"""Publishes the plan of a stream, waits until it is in force, and stops queries that no pipeline needs any more."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
 from headrace.base.background import BackgroundQueue
 from headrace.control.acks import Ack
+from headrace.control.signals import GRACEFUL_END
 from headrace.errors import StartTimeout, StopTimeout, StreamFailed
 from headrace.hub.declarations import Declarations
 from headrace.hub.effects import StreamChange
-from headrace.model.program import PipelineDef
+from headrace.hub.reservations import StreamReservations
+from headrace.hub.runtimes import Runtimes
+from headrace.model.program import PipelineDef, PipelineExit
 from headrace.stream.runtime import StreamRuntime
 
 # How long a graceful end, a shutdown or a savepoint waits for the epochs in flight.
@@ -47,20 +51,60 @@ class PublishedPlan:
 
 
 class Rollout:
-    """Follows published plans. Never holds the hub's lock while it waits for an epoch.
+    """Publishes plans and follows them. Never holds the hub's lock while it waits for an epoch.
 
     `start_timeout` is how many seconds the first epoch with a plan may take to be planned.
     """
 
-    def __init__(self, declarations: Declarations, background: BackgroundQueue, start_timeout: float) -> None:
-        self._declarations, self._background, self._start_timeout = declarations, background, start_timeout
+    def __init__(
+        self,
+        declarations: Declarations,
+        runtimes: Runtimes,
+        reservations: StreamReservations,
+        background: BackgroundQueue,
+        *,
+        start_timeout: float,
+    ) -> None:
+        self._declarations, self._runtimes, self._reservations = declarations, runtimes, reservations
+        self._background, self._start_timeout = background, start_timeout
+
+    def publish(self, change: StreamChange) -> list[PublishedPlan]:
+        """Publish a stream's plan and start its query if need be. Returns nothing when there is nothing to wait for."""
+        name, declarations = change.stream, self._declarations
+        with declarations.lock:
+            self._reservations.wait({name})
+            declarations.require_open()
+            runtime, ack = self._runtimes.get(name), None
+            pipelines, exits = declarations.catalog.running(name), declarations.catalog.ended_on(name)
+            if not pipelines and not exits and not runtime.running:
+                self._runtimes.stop_unneeded(runtime)
+                return []
+            if change.graceful and runtime.running:  # before the plan, whose first epoch must carry the barrier
+                ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
+            version = runtime.publish(pipelines, exits)
+            dropped = _dropped(exits, pipelines)
+            start = change.start and bool(pipelines)
+            if change.only_leaves and runtime.state == "dead":  # it stays dead
+                runtime.leave_out(dropped, version - 1)
+                start = False
+            if start:
+                declarations.starting(name, version)
+            if exits:
+                declarations.exits_published(name)
+            if start:
+                runtime.revive() if change.revive else runtime.start(change.patient)
+            elif not runtime.running:  # the exits wait in the plan for the stream's next epoch
+                declarations.stopped(change.graceful, "its stream was not running")
+                self._runtimes.stop_unneeded(runtime)
+                return []
+            return [PublishedPlan(change, runtime, version, needed=bool(pipelines), ack=ack, dropped=dropped)]
 
     def follow(self, plan: PublishedPlan) -> None:
         """Wait until a plan is in force, as far as its change asks for that. With pipelines that end now, a query that
         no pipeline needs is stopped instead."""
         quick, wait = bool(plan.change.quick), plan.change.wait
         if quick and not plan.needed and plan.ack is None:
-            self._stop_unneeded(plan)
+            self._runtimes.stop_unneeded(plan.runtime)
             return
         if quick and not wait:
             self._background.later(plan.stream, partial(self._unstick, plan), STUCK_SECONDS)
@@ -139,11 +183,6 @@ class Rollout:
 
     # --- queries that no pipeline needs -----------------------------------------------------------
 
-    def _stop_unneeded(self, plan: PublishedPlan) -> None:
-        with self._declarations.lock:
-            if not self._declarations.catalog.running(plan.stream):
-                plan.runtime.stop()
-
     def _stop_when_in_force(self, plan: PublishedPlan) -> None:
         if plan.in_force:
             self._drain_and_stop(plan)
@@ -161,3 +200,10 @@ class Rollout:
                 runtime.release()
             else:
                 runtime.stop()
+
+
+def _dropped(exits: Sequence[PipelineExit], running: Sequence[PipelineDef]) -> tuple[PipelineDef, ...]:
+    """The pipelines that keep nothing and whose rows nobody needs. A pipeline that is replaced is not among them: its
+    successor is not in the epoch in flight, so without it the rows of that epoch would be in neither."""
+    names = {p.name for p in running}
+    return tuple(e.pipeline for e in exits if e.drop and not e.flush and e.pipeline.name not in names)

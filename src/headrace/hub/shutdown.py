@@ -68,7 +68,7 @@ class Shutdown:
                 reconciler.declarations.finished(pipelines)
         return True
 
-    def drain(self, timeout: float, on_waited: Callable[[Waited], None]) -> bool:
+    def drain(self, timeout: float, on_waited: Callable[[Waited], None] | None = None) -> bool:
         """Let every epoch in flight finish, then stop the queries. True if all finished in time. `on_waited` is called
         for each stream when it has stopped."""
         began = time.monotonic()
@@ -90,7 +90,8 @@ class Shutdown:
                 done = True
                 with contextlib.suppress(StreamFailed):  # a dead query has no epoch in flight
                     done = self._hold(runtime, max(0.0, began + timeout - time.monotonic()))
-                on_waited(Waited(runtime.stream.name, runtime.newest_epoch, time.monotonic() - began, done))
+                if on_waited is not None:
+                    on_waited(Waited(runtime.stream.name, runtime.newest_epoch, time.monotonic() - began, done))
                 runtime.stop()
                 in_time = in_time and done
         return in_time

@@ -1,7 +1,7 @@
 """Decides what happens to a batch of bytes when the reader of a bounded buffer is too slow.
 
-`Backpressure` counts bytes and never holds any. The owner of the buffer (`headrace.ingress.stream`) asks before each
-batch, does what the answer says, and reports what the reader has taken:
+`Backpressure` counts bytes and never holds any. The owner of the buffer (`headrace.ingress.stream_ingress`) asks before
+each batch, does what the answer says, and reports what the reader has taken:
 
     pressure = Backpressure(Limits("spill", max_bytes=64 << 20, max_spill_bytes=1 << 30))
     if not pressure.open: ...              # one attribute: may the source be read at all?

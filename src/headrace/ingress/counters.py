@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.ingress.shredder import Ints
+from headrace.base.arrays import Ints
 
 CLASSES = ("tcp", "tcp_client", "http")
 # opened, closed: connections. buffers, bytes: journaled. requests: answered with 2xx. refused: requests answered with

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.formats.base import Format
 from headrace.formats.csv import Csv
+from headrace.formats.format_kind import Format
 from headrace.formats.kernels.jit import kernel
 
 _ENDS = 128  # in a transition: this byte ends a record; the lower bits are the next state

@@ -21,9 +21,10 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
+from headrace.base.arrays import Ints
 from headrace.errors import JournalDamaged
 from headrace.ingress.kernels.layout import U_BYTES, UNIT_COLUMNS
-from headrace.ingress.shredder import Ints, Shredded
+from headrace.ingress.shredder import Shredded
 
 ENTRY = struct.Struct("<IIqqQ")
 ENTRY_MAGIC = 0x31524248

@@ -34,9 +34,10 @@ from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
 from headrace.ingress import delimiting, shredder
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.journal import Journal
-from headrace.ingress.settings import GATEWAY_SETTINGS, GatewaySettings, HttpSettings, TcpSettings
+from headrace.ingress.mark import note_begun, require_journal
+from headrace.ingress.settings import GATEWAY_SETTINGS, Address, GatewaySettings, HttpSettings, TcpSettings
 from headrace.ingress.site import Route, Site
-from headrace.ingress.stream import StreamIngress
+from headrace.ingress.stream_ingress import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
 from headrace.model.codec import load
 from headrace.model.program import StreamDef
@@ -44,7 +45,6 @@ from headrace.model.program import StreamDef
 BACKLOG = 4096  # connections waiting to be accepted
 OPENERS = 4  # journals opened at the same time
 PROGRESS_SECONDS = 1.0
-Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +195,19 @@ class Gateway:
 
 
 def _open_journal(directory: Path, segment_bytes: int) -> Journal:
-    """Open a journal and compile the kernels. Runs outside of the event loop, because both may take seconds."""
+    """Open a journal and compile the kernels. Runs outside of the event loop, because both may take seconds. Raises
+    JournalDamaged if the journal was removed; a new one must not hide that."""
     shredder.warm()
     delimiting.warm()
-    return Journal(directory, segment_bytes)
+    require_journal(directory)
+    journal = Journal(directory, segment_bytes)
+    try:
+        note_begun(directory)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            journal.close()
+        raise
+    return journal
 
 
 def _unwritable(stream: str, problem: OSError) -> JournalUnwritable:

@@ -2,7 +2,8 @@
 
 Sockets read directly into an *arena*. `flush` writes the arena to the segment as one block, asks the shredder which
 units the block completes, and writes these to the ready log. After `flush` the data survives the end of this process;
-after `sync` it also survives a crash of the machine. `headrace.ingress.recovery` opens the files of an earlier process.
+after `sync` it also survives a crash of the machine. `headrace.ingress.recovery` opens the files of an earlier process,
+and `headrace.ingress.journal_sync` syncs them.
 
 Origins end with the process, because their connections do. So the shredder starts empty, and unfinished records are
 discarded.
@@ -12,22 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
-import shutil
 import struct
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import xxhash
 
 from headrace.base.durable import fsync, private_directory
-from headrace.errors import JournalCut, StateInUse
+from headrace.errors import JournalCut, JournalDamaged
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
+from headrace.ingress.journal_files import copy_over, locked, write_at
+from headrace.ingress.journal_reserve import JournalReserve
+from headrace.ingress.journal_sync import Sync
 from headrace.ingress.kernels.layout import U_BYTES
 from headrace.ingress.losses import add_loss, read_losses
 from headrace.ingress.mark import JournalPosition, MarkFile, boot, read_consumer
@@ -36,10 +37,8 @@ from headrace.ingress.shredder import SequenceShredder
 
 ARENA = 1 << 20  # the largest block, unless one buffer is larger; small blocks spread well over tasks
 LARGEST_READ = 64 << 10
-LOCK_SECONDS = 10.0
 # A journal that may have lost its end continues this many addresses later: more than any disk has in its cache.
 JUMP = 1 << 40
-RESERVE = 256 << 10  # disk space that is freed when the disk is full, for positions and new files
 MARK_SECONDS = 1.0
 IDLE_SECONDS, IDLE_BYTES = (
     1.0,
@@ -47,32 +46,6 @@ IDLE_SECONDS, IDLE_BYTES = (
 )  # a segment of this size is freed when it was read completely and no data came for this long
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ARRIVAL = struct.Struct("<7q")
-
-
-@dataclass(slots=True)
-class Sync:
-    """Files to sync, and the position for the mark: everything before it is on disk after the sync. Sets `problem`
-    after a failure. Closes the handles in any case."""
-
-    place: JournalPosition
-    mark: MarkFile
-    files: list[tuple[Path, int]] = field(default_factory=list)
-    problem: OSError | None = None
-
-    def run(self, really: bool = True, mark: bool = True) -> None:
-        """Sync and close the files, then move the mark. Any thread may call it. A file whose sync failed must not be
-        synced again: the kernel may have dropped the dirty pages, and the second fsync would then succeed."""
-        for _, handle in self.files:
-            try:
-                if really and self.problem is None:
-                    os.fdatasync(handle)
-            except OSError as problem:
-                self.problem = problem
-            finally:
-                os.close(handle)
-        if really and mark and self.problem is None:
-            with contextlib.suppress(OSError):  # the mark is then older than the files, which is safe
-                self.mark.write(synced=self.place)
 
 
 class Journal:
@@ -98,7 +71,8 @@ class Journal:
         self._suspect: list[Path] = []  # files whose sync failed
         self._listed = True  # true if the directory entries of the newest files are synced
         self._unwritable = self._unsyncable = ""
-        self._reserved = False
+        self.damage: JournalDamaged | None = None  # why no flush can succeed, if files were removed
+        self._reserve = JournalReserve(directory)
         self._marked = self._written = 0.0  # when
         self.lost = self._lost_by_consumers = 0
         self._lock = locked(directory)
@@ -135,7 +109,7 @@ class Journal:
                 os.fdatasync(handle)
             self._mark.write(synced=self._end, boot=boot(), closed=False)
             with contextlib.suppress(OSError):  # the first flush reports it
-                self._keep_reserve()
+                self._reserve.keep()
         except BaseException:
             self._mark.close()
             raise
@@ -154,7 +128,7 @@ class Journal:
         try:
             for name in (disk.segment_path(self.directory, number), hidden):
                 handles.append(os.open(name, flags, 0o600))
-            _write(handles[1], memoryview(first), 0)
+            write_at(handles[1], memoryview(first), 0)
             os.rename(hidden, path)
         except OSError:
             for handle in handles:
@@ -253,23 +227,27 @@ class Journal:
             except OSError as problem:
                 if problem.errno not in _NO_ROOM:
                     raise
-                self._spend_reserve()
+                self._reserve.spend()
                 if self._unwritten:
                     self._write_ready()  # so that readers can finish these files, which can then be deleted
                 if not self._all_read():
                     raise
                 self._roll()  # the old segment can be deleted then
                 self._flush()
+            self._require_files()
         except OSError as problem:
             self._unwritable = f"the journal cannot be written: {problem.strerror or problem}"
             return False
-        self._unwritable = ""
+        except JournalDamaged as problem:
+            self.damage, self._unwritable = problem, f"{problem.code}: {problem.message}"
+            return False
+        self.damage, self._unwritable = None, ""
         return True
 
     def _flush(self) -> None:
         if self._suspect:
             raise OSError(self._unsyncable)
-        self._keep_reserve()  # new data must not use it up
+        self._reserve.keep()  # new data must not use it up
         self._list()  # before a reader can plan an epoch with these files
         if self._unwritten:
             self._write_ready()
@@ -279,9 +257,19 @@ class Journal:
         if self._segment_end and max(self._segment_end, self._ready_end) >= self.segment_bytes:
             self._roll()
 
+    def _require_files(self) -> None:
+        """Raise JournalDamaged unless the files that were written are still in the directory."""
+        for path, handle in self._current():
+            try:
+                there = os.path.samestat(os.stat(path), os.fstat(handle))
+            except FileNotFoundError:
+                there = False
+            if not there:
+                raise disk.damaged(path, 0, "was removed while it was written")
+
     def _write_block(self) -> None:
         with memoryview(self._arena)[: self._at] as block:
-            _write(self._segment, block, self._segment_end)
+            write_at(self._segment, block, self._segment_end)
             arrivals = np.frombuffer(self._arrivals, np.int64, 7 * self._count).reshape(-1, 7).copy()
             found = self.shredder.arrive(arrivals)
             self._block.update(block)
@@ -298,7 +286,7 @@ class Journal:
         self._write_ready()
 
     def _write_ready(self) -> None:
-        _write(self._ready, memoryview(self._unwritten), self._ready_end)
+        write_at(self._ready, memoryview(self._unwritten), self._ready_end)
         self._ready_end += len(self._unwritten)
         self._unwritten = b""
         self._dirty = True
@@ -330,27 +318,6 @@ class Journal:
         """True if every consumer has read all units, so that the files are only needed for unfinished records."""
         self._read_consumers()
         return self._segment_end > 0 and not self._unwritten and self._consumed.address >= self.address
-
-    def _reserve(self) -> Path:
-        return self.directory / "reserve"
-
-    def _spend_reserve(self) -> None:
-        """Free the reserved space, so that a consumer can write its position and a new file can be created."""
-        self._reserved = False
-        with contextlib.suppress(OSError):
-            self._reserve().unlink(missing_ok=True)
-
-    def _keep_reserve(self) -> None:
-        """Reserve disk space that is freed when the disk is full. Raises OSError if there is none."""
-        if self._reserved:
-            return
-        handle = os.open(self._reserve(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            if os.fstat(handle).st_size < RESERVE:
-                _write(handle, memoryview(os.urandom(RESERVE)), 0)  # random bytes, which no file system can compress
-        finally:
-            os.close(handle)
-        self._reserved = True
 
     # --- syncing ----------------------------------------------------------------------------------
 
@@ -395,7 +362,7 @@ class Journal:
         for path in dict.fromkeys(self._suspect):
             if path.exists():
                 self._verify(path)
-                _copy_over(path)
+                copy_over(path)
         fsync(self.directory)
         handles = [os.open(path, os.O_RDWR | os.O_CLOEXEC) for path, _ in self._current()]
         for handle in (self._segment, self._ready):
@@ -417,16 +384,20 @@ class Journal:
         """True if `rewrite` has files to copy."""
         return bool(self._suspect)
 
+    def mark_is_due(self) -> bool:
+        """True if the mark was not moved for a while. The caller moves it now."""
+        now = time.monotonic()
+        due = now - self._marked >= MARK_SECONDS
+        self._marked = now if due else self._marked
+        return due
+
     def sync(self) -> None:
         """Fsync everything that was flushed. Raises OSError if the disk fails."""
         self.rewrite()
         sync = self.unsynced()
         if sync is None:
             return
-        now = time.monotonic()
-        due = now - self._marked >= MARK_SECONDS
-        sync.run(mark=due)
-        self._marked = now if due else self._marked
+        sync.run(mark=self.mark_is_due())
         self.synced(sync)
         if sync.problem is not None:
             raise sync.problem
@@ -527,7 +498,7 @@ class Journal:
             with open(disk.segment_path(self.directory, segment), "rb") as file:
                 data = os.pread(file.fileno(), end - begin, place + begin)
             block = disk.entry_header(origin, 0, data) + data
-            _write(self._segment, memoryview(block), self._segment_end)
+            write_at(self._segment, memoryview(block), self._segment_end)
             self._block.update(block)
             moved.append(disk.reference(self.number, self._segment_end + disk.ENTRY.size))
             self._segment_end += len(block)
@@ -535,8 +506,11 @@ class Journal:
 
     @property
     def disk_bytes(self) -> int:
-        """The size of the journal on disk."""
-        return sum(p.stat().st_size for p in self.directory.iterdir() if p.is_file())
+        """The size of the journal on disk. 0 if its directory was removed."""
+        try:
+            return sum(p.stat().st_size for p in self.directory.iterdir() if p.is_file())
+        except FileNotFoundError:
+            return 0
 
 
 def _cut(directory: Path, lost: int) -> JournalCut:
@@ -546,46 +520,3 @@ def _cut(directory: Path, lost: int) -> JournalCut:
         path=str(directory),
         bytes=lost,
     )
-
-
-def _copy_over(path: Path) -> None:
-    """Replace a file by a synced copy of itself."""
-    temporary = path.with_name(f".{path.name}")
-    try:
-        shutil.copyfile(path, temporary)
-        os.chmod(temporary, 0o600)
-        handle = os.open(temporary, os.O_RDONLY)
-        try:
-            os.fdatasync(handle)
-        finally:
-            os.close(handle)
-        os.rename(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _write(handle: int, data: memoryview, at: int) -> None:
-    """Write all of `data` at an offset. If that fails, restore the length of the file."""
-    done = 0
-    try:
-        while done < len(data):
-            done += os.pwrite(handle, data[done:], at + done)
-    except OSError:
-        os.ftruncate(handle, at)
-        raise
-
-
-def locked(directory: Path) -> int:
-    """Take the writer's lock. Waits a while, because the gateway of a killed hub lives some moments longer."""
-    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
-        except OSError:
-            if time.monotonic() > end:
-                os.close(handle)
-                raise StateInUse(f"the journal {directory} is in use", path=str(directory)) from None
-            time.sleep(0.05)

@@ -17,6 +17,7 @@ import xxhash
 
 from headrace.base.durable import write_atomic
 from headrace.errors import JournalDamaged
+from headrace.ingress.entries import damaged, numbers
 
 _SLOT = 512
 _HEADER = struct.Struct("<QIQ")  # turn, length, checksum
@@ -105,6 +106,31 @@ def _slot(data: bytes, at: int) -> tuple[int, Mark | None]:
     return turn, Mark(
         JournalPosition(**values["synced"]), JournalPosition(**values["consumed"]), values["boot"], values["closed"]
     )
+
+
+def begun_path(directory: Path) -> Path:
+    """A file beside the journal. If it exists, there was a journal, even if its directory is gone."""
+    return directory.with_name(f"{directory.name}.begun")
+
+
+def note_begun(directory: Path) -> None:
+    """Store that the journal exists. Called before the first byte is taken."""
+    if not begun_path(directory).exists():
+        write_atomic(begun_path(directory), b"")
+
+
+def is_gone(directory: Path, read_to: JournalPosition) -> bool:
+    """True if nothing is left of a journal that was begun, or that epochs have read up to `read_to`."""
+    if not read_to.file and not begun_path(directory).exists():
+        return False
+    return not (numbers(directory) or (directory / MARK).exists() or any((directory / "consumers").glob("*.json")))
+
+
+def require_journal(directory: Path, read_to: JournalPosition = JournalPosition()) -> None:  # noqa: B008
+    """Raise JournalDamaged if the journal is gone. A new one would begin with address 0, so that its records would be
+    taken for those of the old one, and the loss of these would not be noticed."""
+    if is_gone(directory, read_to):
+        raise damaged(directory, 0, "is missing")
 
 
 def boot() -> str:

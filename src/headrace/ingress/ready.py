@@ -15,7 +15,7 @@ from typing import NamedTuple
 from headrace.errors import JournalUnwritable
 from headrace.ingress import entries as disk
 from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
-from headrace.ingress.mark import JournalPosition
+from headrace.ingress.mark import JournalPosition, require_journal
 
 _READ = 4 << 20
 
@@ -75,8 +75,19 @@ class ReadyLog:
                 self._end = JournalPosition(fresh[-1].number, fresh[-1].end, max(at.address, fresh[-1].address_end))
             elif later:
                 self._go_on(at, later[0])
+            elif self._is_missing(at):
+                raise disk.damaged(disk.ready_path(self.directory, at.file), 0, "is missing")
             else:
                 return
+
+    def _is_missing(self, at: JournalPosition) -> bool:
+        """True if the newest log was removed: a writer deletes a log only when there is a later one."""
+        if not at.file:
+            require_journal(self.directory)
+            return False
+        return not disk.ready_path(self.directory, at.file).exists() and not any(
+            n > at.file for n in disk.numbers(self.directory)
+        )
 
     def _go_on(self, at: JournalPosition, number: int) -> None:
         """Continue in the next log. Its head stores where the previous one ended."""

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import xxhash
 
+from headrace.base.arrays import Ints
 from headrace.base.durable import fsync
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
 from headrace.ingress.mark import JournalPosition, Mark, boot
-from headrace.ingress.shredder import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,16 @@ def _refuse_older(directory: Path, numbers: list[int], consumed: JournalPosition
                 )
 
 
+def lacks_newest(numbers: list[int], consumed: JournalPosition, mark: Mark) -> bool:
+    """True if the log that the mark names is missing, and may have had records that no consumer has read. Unless the
+    writer ended cleanly, it may have had more than was synced."""
+    unread = mark.synced.address > consumed.address or (mark.synced.pos > 0 and not mark.closed)
+    return unread and mark.synced.file > (numbers[-1] if numbers else 0)
+
+
 def _refuse_missing(directory: Path, numbers: list[int], consumed: JournalPosition, mark: Mark) -> None:
     """Raise JournalDamaged if a log is missing before the first or after the last."""
-    if mark.synced.file > (numbers[-1] if numbers else 0) and mark.synced.address > consumed.address:
+    if lacks_newest(numbers, consumed, mark):
         raise disk.damaged(disk.ready_path(directory, mark.synced.file), 0, "is missing")
     for path in directory.glob("segment-????????.raw"):
         number = int(path.name[8:16])

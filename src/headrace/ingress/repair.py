@@ -14,18 +14,22 @@ from pathlib import Path
 
 import xxhash
 
+from headrace.base.arrays import Ints
 from headrace.base.durable import fsync, private_directory, write_atomic
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
-from headrace.ingress.journal import JUMP, locked
+from headrace.ingress.journal import JUMP
+from headrace.ingress.journal_files import locked
 from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS
 from headrace.ingress.losses import add_loss
-from headrace.ingress.mark import JournalPosition, Mark, MarkFile, consumer_path, read_consumer
+from headrace.ingress.mark import JournalPosition, Mark, MarkFile, consumer_path, is_gone, read_consumer
 from headrace.ingress.ready import UnitReader
-from headrace.ingress.shredder import Ints, Shredded
+from headrace.ingress.recovery import lacks_newest
+from headrace.ingress.shredder import Shredded
 
 KEPT = "damaged"
+SKIPPED_LOGS = 10_000  # more than a journal can have between two commits
 _SMALLEST = disk.RECORD.size + disk.FIXED.size
 
 
@@ -43,13 +47,14 @@ def repair(directory: Path, read_to: JournalPosition = JournalPosition(), consum
     a process has the journal open."""
     lock = locked(directory)
     try:
+        gone = is_gone(directory, read_to)
         mark = _mark(directory)
         known = read_consumer(consumer_path(directory, consumer))
         consumed = max((known[0] if known else JournalPosition(), mark.consumed), key=lambda place: place.address)
         losses: list[Loss] = []
         before = disk.LogHead(address_end=consumed.address)
-        numbers = _wanted(directory, consumed, mark.synced)
-        if not numbers and consumed == JournalPosition() != read_to:
+        numbers = _wanted(directory, consumed, mark)
+        if gone:
             _begin_after(directory, read_to)
             losses.append(Loss(directory, 0))
         for number, following in pairwise([*numbers, 0]):
@@ -70,11 +75,12 @@ def repair(directory: Path, read_to: JournalPosition = JournalPosition(), consum
 
 
 def _begin_after(directory: Path, place: JournalPosition) -> None:
-    """Write a mark. The next writer continues after its number and address."""
+    """Write a mark. The next writer continues after its number and address. An epoch may have been planned with later
+    logs of the lost journal and will be run again: no new log may have the number of one of those."""
     mark = MarkFile(directory)
     mark.open()
     try:
-        mark.write(consumed=place)
+        mark.write(consumed=place, synced=JournalPosition(place.file + SKIPPED_LOGS, 0, place.address))
     finally:
         mark.close()
 
@@ -104,13 +110,13 @@ def _head(directory: Path, number: int) -> disk.LogHead | None:
         return None
 
 
-def _wanted(directory: Path, consumed: JournalPosition, synced: JournalPosition) -> list[int]:
+def _wanted(directory: Path, consumed: JournalPosition, mark: Mark) -> list[int]:
     """The logs that must exist: those on disk, and those that the mark and the heads of other logs name."""
     present = [n for n in disk.numbers(directory) if n >= consumed.file]
     heads = (_head(directory, number) for number in present)
     named = {head.number for head in heads if head is not None and head.address_end > consumed.address}
-    if synced.address > consumed.address:
-        named.add(synced.file)
+    if mark.synced.address > consumed.address or lacks_newest(present, consumed, mark):
+        named.add(mark.synced.file)
     return sorted(named.union(present) - {0})
 
 

@@ -55,7 +55,7 @@ class BodyStep(Enum):
     END = "the body is complete"
 
 
-class _Fields:
+class _HeaderFields:
     """The headers of one head that matter here, by lower-case name. llhttp calls the `on_` methods."""
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class RequestReader:
         if alone or (len(data) > at and not (65 <= data[at] <= 90) and data[at:] != b"\r"):
             raise Refused(refusals.BAD_REQUEST)
 
-    def _begin(self, fields: _Fields) -> RequestHead:
+    def _begin(self, fields: _HeaderFields) -> RequestHead:
         """Find out where the body ends."""
         transfer, lengths = fields.listed(b"transfer-encoding"), fields.all(b"content-length")
         modern = fields.parser.get_http_version() == "1.1"
@@ -246,9 +246,9 @@ class RequestReader:
         return line
 
 
-def _parse(text: bytes) -> _Fields:
+def _parse(text: bytes) -> _HeaderFields:
     """The fields of a complete head. Raises Refused."""
-    fields = _Fields()
+    fields = _HeaderFields()
     # llhttp accepts some single CRs and LFs as line ends. It could then see another end of the head than this module.
     if not text.count(b"\r") == text.count(b"\n") == text.count(b"\r\n"):
         raise Refused(refusals.BAD_REQUEST)

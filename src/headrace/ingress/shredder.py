@@ -33,11 +33,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.base.arrays import Ints
 from headrace.errors import BadSequence
 from headrace.ingress.kernels import layout as k
 from headrace.ingress.kernels import shred, tables
-
-Ints = npt.NDArray[np.int64]
 
 HIGHEST = 2**62
 GROW_AFTER = 8

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from headrace.ingress.counters import NAMES
 from headrace.ingress.peers import Origin
-from headrace.ingress.stream import StreamIngress
+from headrace.ingress.stream_ingress import StreamIngress
 
 # Bytes of unfinished bodies per stream. A single body may be larger if the options of the stream allow it.
 MAX_BODIES = 256 << 20

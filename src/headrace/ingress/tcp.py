@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from functools import partial
 from typing import cast
 
+from headrace.ingress.acks import Send
 from headrace.ingress.peers import Origin
-from headrace.ingress.stream import StreamIngress
+from headrace.ingress.stream_ingress import StreamIngress
 
 MAX_STRETCHES = 1000  # dropped ranges that wait until the peer reads its acknowledgements
 LINGER_SECONDS = 5.0  # for the peer to read its last acknowledgement
@@ -33,6 +35,7 @@ class TcpPeer(asyncio.BufferedProtocol):
         self._last_data = ingress.loop.time()
         self._admitted = self._ended = self._expired = self._peer_blocked = False
         self._acknowledged = (0, 0)
+        self._unreported: list[list[int]] = []  # dropped stretches, until the peer reads
         self._asked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -55,7 +58,9 @@ class TcpPeer(asyncio.BufferedProtocol):
         self.ingress.received(self.origin, nbytes)
         if self.ingress.paused:  # a new connection, or one whose socket had more data
             self.pause()
-        elif len(self.origin.stretches or ()) > MAX_STRETCHES:  # the peer does not read the reports of dropped records
+        elif (
+            len(self._unreported) + len(self.origin.stretches or ()) > MAX_STRETCHES
+        ):  # the peer does not read the reports of dropped records
             self._peer_blocked = True
             self.pause()
         self._ask()
@@ -64,14 +69,14 @@ class TcpPeer(asyncio.BufferedProtocol):
         """Request an acknowledgement after the next flush."""
         if self.acks and not self._asked:
             self._asked = True
-            self.ingress.when_flushed(self.flushed)
+            self.ingress.acknowledge(self._settle)
 
     def eof_received(self) -> bool:
         """The peer has sent everything. The connection closes when its bytes are in the journal."""
         self._ended = True
         if self._admitted:
             self.ingress.leave(self, clean=True)
-            self.ingress.when_flushed(self._finish)
+            self.ingress.acknowledge(self._settle_last)
         return True
 
     def resume_writing(self) -> None:
@@ -79,23 +84,37 @@ class TcpPeer(asyncio.BufferedProtocol):
         never reach the journal of a full disk."""
         self._ask()
 
-    def _finish(self) -> None:
-        self.flushed(last=True)
-        self.abort()
-
-    def flushed(self, last: bool = False) -> None:
-        """Acknowledge: everything received is in the journal or dropped."""
+    def _settle(self, last: bool = False) -> Send:
+        """Everything received is in the journal or dropped. Bytes that arrive from now on need another
+        acknowledgement."""
         self._asked = False
-        transport, origin = self._transport, self.origin
+        origin, dropped = self.origin, self.origin.stretches or []
+        if self.acks:
+            origin.stretches = []
+        return partial(self._acknowledge, (origin.settled, origin.dropped), dropped, last)
+
+    def _settle_last(self) -> Send:
+        acknowledge = self._settle(last=True)
+
+        def finish() -> None:
+            acknowledge()
+            self.abort()
+
+        return finish
+
+    def _acknowledge(self, settled: tuple[int, int], dropped: list[list[int]], last: bool) -> None:
+        """Send the acknowledgement of `settled` bytes and dropped records, after the stretches of the latter."""
+        self._unreported += dropped
+        transport = self._transport
         if not self.acks or transport is None or transport.is_closing():
             return
         if transport.get_write_buffer_size() and not last:
             return  # the peer does not read; a later line covers this one
-        before, self._acknowledged = self._acknowledged, (origin.settled, origin.dropped)
-        if self._acknowledged != before:
-            lines = [b"dropped %d %d %d\n" % tuple(stretch) for stretch in origin.stretches or ()]
-            origin.stretches = []
-            lines.append(b"%d %d\n" % self._acknowledged if origin.dropped else b"%d\n" % origin.settled)
+        if settled != self._acknowledged:
+            self._acknowledged = settled
+            lines = [b"dropped %d %d %d\n" % tuple(stretch) for stretch in self._unreported]
+            self._unreported = []
+            lines.append(b"%d %d\n" % settled if settled[1] else b"%d\n" % settled[0])
             transport.write(b"".join(lines))
         if self._peer_blocked and not self.ingress.paused and not transport.get_write_buffer_size():
             self._peer_blocked = False

@@ -10,7 +10,8 @@ import dataclasses
 import json
 import types
 import typing
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache, partial
 from typing import Any, TypeVar
 
 from headrace.model.schema import DataType, parse_type
@@ -26,7 +27,7 @@ def dump(value: object) -> str:
 
 def load(kind: type[T], text: str | bytes) -> T:
     """The value that `dump` wrote. Raises ValueError, TypeError or UnknownType for any other text."""
-    return typing.cast(T, _build(kind, json.loads(text)))
+    return typing.cast(T, _builder(typing.cast(Any, kind))(json.loads(text)))
 
 
 def _plain(value: Any) -> Any:
@@ -66,21 +67,38 @@ def _require(data: Any, kind: type[T]) -> T:
     return data
 
 
-def _build(kind: Any, data: Any) -> Any:
+@lru_cache(maxsize=4096)
+def _type(ddl: str) -> DataType:
+    return parse_type(ddl)
+
+
+@cache
+def _builder(kind: Any) -> Callable[[Any], Any]:
+    """The function that builds a value of `kind` from plain JSON. Made once per type: plans have many small objects."""
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
-        inner = [a for a in typing.get_args(kind) if a is not type(None)]
-        return None if data is None else _build(inner[0], data)
-    if origin is tuple:
-        return tuple(_build(typing.get_args(kind)[0], v) for v in data)
-    if origin is frozenset:
-        return frozenset(_build(typing.get_args(kind)[0], v) for v in data)
+        inner = _builder(next(a for a in typing.get_args(kind) if a is not type(None)))
+        return lambda data: None if data is None else inner(data)
+    if origin in (tuple, frozenset):
+        item = _builder(typing.get_args(kind)[0])
+        return lambda data: origin([item(v) for v in data])
     if origin is dict:
-        return {k: _build(typing.get_args(kind)[1], v) for k, v in _require(data, dict).items()}
+        value = _builder(typing.get_args(kind)[1])
+        return lambda data: {k: value(v) for k, v in _require(data, dict).items()}
     if isinstance(kind, type) and issubclass(kind, DataType):
-        return parse_type(_require(data, str))
+        return lambda data: _type(_require(data, str))
     if dataclasses.is_dataclass(kind):
-        names, hints = _names(typing.cast(type, kind)), _hints(typing.cast(type, kind))
-        given = {names[k]: v for k, v in _require(data, dict).items() if k in names}
-        return typing.cast(type, kind)(**{name: _build(hints[name], v) for name, v in given.items()})
-    return data
+        return partial(_build_dataclass, kind, dict[str, tuple[str, Callable[[Any], Any]]]())
+    return lambda data: data
+
+
+def _build_dataclass(kind: Any, fields: dict[str, tuple[str, Callable[[Any], Any]]], data: Any) -> Any:
+    if not fields:  # filled at the first value, because a type may refer to itself
+        hints = _hints(kind)
+        fields.update({key: (name, _builder(hints[name])) for key, name in _names(kind).items()})
+    given = {}
+    for key, value in _require(data, dict).items():
+        if key in fields:  # a key of another version is ignored
+            name, build = fields[key]
+            given[name] = build(value)
+    return kind(**given)

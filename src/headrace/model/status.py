@@ -11,8 +11,10 @@ from typing import Literal
 
 State = Literal["created", "starting", "running", "stopping", "stopped", "failed", "finished"]
 
-# The state of a pipeline as its status shows it. A pipeline does not run while its stream restarts or is dead.
-ShownState = Literal["created", "starting", "running", "stopping", "stopped", "failed", "finished", "retrying", "dead"]
+# The state of a pipeline as a status shows it. A pipeline does not run while its stream restarts or is dead, nor while
+# no hub is open.
+Resumes = Literal["stopped, runs again with the next hub"]
+ShownState = Literal[State, "retrying", "dead", Resumes]
 StreamState = Literal["stopped", "running", "retrying", "dead"]
 
 
@@ -247,7 +249,8 @@ class PipelineStatus(HtmlTable):
     - `groups` and `state_bytes` measure its state. `sent` and `received` count the messages from Ring 0 to Ring 1.
     - `missed_rows` counts the stream's rows that went by while it was stopped or failed. Each of `gaps` is a run of
       epochs that it missed.
-    - `state` is retrying or dead when its stream is. `changes` lists its newest states with reason and time.
+    - `state` is retrying or dead when its stream is. If no hub is open, a pipeline that should run is "stopped, runs
+      again with the next hub". `changes` lists its newest states with reason and time.
     - `detached` lists sinks that failed and get no more rows, with the reason.
     """
 

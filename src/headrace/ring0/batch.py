@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.formats.base import Decoded
+from headrace.formats.format_kind import Decoded
 from headrace.model.schema import DataType, Schema
 
 

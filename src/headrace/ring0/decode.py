@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from headrace.exec import duck
 from headrace.exec.aggregates import where
 from headrace.formats.bad import NOTHING_BAD, BadRecords
-from headrace.formats.base import Decoded
 from headrace.formats.columns import cells_parsed
+from headrace.formats.format_kind import Decoded
 from headrace.model.program import PlanVersion
 from headrace.ring0.batch import to_rows
 from headrace.ring0.projection import projection_of
 from headrace.ring0.validity import policy_of
-from headrace.sources.base import RawChunk
+from headrace.sources.source_kind import RawChunk
 
 # Late materialisation stops for the rest of a task when the filters keep more than this share of a chunk.
 WORTH_WHILE = 0.5

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import SinkFailed, SinkUnavailable
-from headrace.formats.base import BadRecord
+from headrace.formats.format_kind import BadRecord
 from headrace.model.program import DEAD_LETTER, SinkDef, StreamDef
 from headrace.sinks import SINKS
-from headrace.sinks.base import SinkKey, Staged
+from headrace.sinks.sink_kind import SinkKey, Staged
 
 # Letters are staged in pieces of about this many bytes. That bounds a task's memory when every record is bad.
 STAGE_BYTES = 8 * 1024 * 1024

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 
 from headrace.base.faults import fault_chosen
-from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, LaneEpoch, Receipt, Row, encode
+from headrace.bridge.messages import STREAM_LANE, LaneEnd, LaneEpoch, MessageKind, Receipt, Row, encode
 from headrace.bridge.reports import Failure, TaskReport
 from headrace.model.codec import dump
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
 from headrace.ring0.task_input import TaskInput
-from headrace.sinks.base import Staged
+from headrace.sinks.sink_kind import Staged
 
 
 class Outbox:
@@ -23,24 +23,24 @@ class Outbox:
         self.seq = 0
         self.sent: dict[int, Traffic] = defaultdict(Traffic)
 
-    def row(self, instance: int, bucket: int, kind: Kind, payload: bytes) -> Row:
+    def row(self, instance: int, bucket: int, kind: MessageKind, payload: bytes) -> Row:
         """The next message, to one lane."""
         self.seq += 1
         return Row(instance, bucket, self.given.task, self.seq, int(kind), payload)
 
     def report(self, report: TaskReport) -> Row:
         """The task's report to the driver."""
-        return self._to_driver(Kind.REPORT, encode(report))
+        return self._to_driver(MessageKind.REPORT, encode(report))
 
     def failure(self, failure: Failure) -> Row:
         """Tells the driver that a pipeline or one of its sinks failed."""
-        return self._to_driver(Kind.ERROR, encode(failure))
+        return self._to_driver(MessageKind.ERROR, encode(failure))
 
     def receipt(self, instance: int, sink: str, staged: Staged) -> Row:
         """Tells the driver what a sink has staged."""
-        return self._to_driver(Kind.OUTPUT, Receipt(instance, sink, staged).encode())
+        return self._to_driver(MessageKind.OUTPUT, Receipt(instance, sink, staged).encode())
 
-    def _to_driver(self, kind: Kind, payload: bytes) -> Row:
+    def _to_driver(self, kind: MessageKind, payload: bytes) -> Row:
         return self.row(STREAM_LANE, self.given.task, kind, payload)
 
     def watermarks(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None) -> list[Row]:
@@ -58,11 +58,11 @@ class Outbox:
         rows, barrier = [], encode(planned.barrier)
         ending = encode(end) if end is not None and given.task == 0 else None
         for bucket in range(pipeline.buckets):
-            rows.append(self.row(pipeline.lane, bucket, Kind.WATERMARK, message))
+            rows.append(self.row(pipeline.lane, bucket, MessageKind.WATERMARK, message))
             if not fault_chosen("drop-barrier-row"):
-                rows.append(self.row(pipeline.lane, bucket, Kind.BARRIER, barrier))
+                rows.append(self.row(pipeline.lane, bucket, MessageKind.BARRIER, barrier))
             if ending is not None:
-                rows.append(self.row(pipeline.lane, bucket, Kind.EOF, ending))
+                rows.append(self.row(pipeline.lane, bucket, MessageKind.EOF, ending))
         count = pipeline.buckets
         self.sent[pipeline.instance] += Traffic(watermarks=count, barriers=count, ends=count if ending else 0)
         return rows

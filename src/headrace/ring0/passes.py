@@ -18,7 +18,7 @@ from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
 from headrace.ring0.task_input import TaskInput
-from headrace.sinks.base import SinkKey
+from headrace.sinks.sink_kind import SinkKey
 
 # Batches are folded together, because DuckDB takes milliseconds to plan a pass however few rows it has. With 32
 # pipelines 250,000 rows took 0.93 s in batches of 4 MB of input, 0.32 s in four batches, 0.22 s in one.

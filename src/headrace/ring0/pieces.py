@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.formats.base import Format
-from headrace.sources.base import RawChunk
+from headrace.formats.format_kind import Format
+from headrace.sources.source_kind import RawChunk
 
 # Bytes for the index, the columns and the bad records of a piece. A task may use 64 MB beside the interpreter. Reading,
 # DuckDB's view of the rows and memory that Python's allocator does not return need the rest.

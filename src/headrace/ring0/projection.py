@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.formats import FORMATS
-from headrace.formats.base import Format
+from headrace.formats.format_kind import Format
 from headrace.model.program import Meaning, PlanVersion
 
 # With many filters nearly every row passes one of them, and looking for the others costs as much as it saves.

@@ -18,8 +18,8 @@ from headrace.exec.sizing import in_pieces, require_memory
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
-from headrace.sinks.base import SinkKey, Staged
 from headrace.sinks.delivery import stage
+from headrace.sinks.sink_kind import SinkKey, Staged
 
 # Output of a stateless pipeline is staged in pieces of about this size. That bounds a task's memory.
 STAGE_BYTES = 32 * 1024 * 1024

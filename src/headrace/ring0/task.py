@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.base.faults import crash_point
-from headrace.bridge.messages import STREAM_LANE, Kind, LaneEnd, Row
+from headrace.bridge.messages import STREAM_LANE, LaneEnd, MessageKind, Row
 from headrace.bridge.reports import Failure, PipelineCounts, TaskReport
 from headrace.bridge.rows import payloads
 from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
-from headrace.formats.base import Decoded
+from headrace.formats.format_kind import Decoded
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
 from headrace.model.stream_options import stream_settings
@@ -33,9 +33,9 @@ from headrace.ring0.pieces import pieces
 from headrace.ring0.runner import Runner
 from headrace.ring0.task_input import TaskInput
 from headrace.ring0.validity import Judge, policy_of
-from headrace.sinks.base import SinkKey
+from headrace.sinks.sink_kind import SinkKey
 from headrace.sources.badfiles import BadRange
-from headrace.sources.base import InputSplit, LocatesLines, RawChunk
+from headrace.sources.source_kind import InputSplit, LocatesLines, RawChunk
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
@@ -164,7 +164,7 @@ class _Task:
                 runner.end_of_input(to_rows(Decoded(0, {}), self.plan.stream.schema, None))
             for bucket, table in runner.finish():
                 batches = list(payloads(table, self.max_rows))
-                messages += [self.outbox.row(pipeline.lane, bucket, Kind.EVENTS, payload) for payload in batches]
+                messages += [self.outbox.row(pipeline.lane, bucket, MessageKind.EVENTS, payload) for payload in batches]
                 self.outbox.sent[pipeline.instance] += Traffic(batches=len(batches), rows=table.num_rows)
         except Exception as problem:  # the pipeline's own failure must not stop the others
             self.passes.fail(pipeline.instance, problem)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.bridge.reports import PlannedEpoch
 from headrace.model.program import PipelineExit, PlanVersion
-from headrace.sources.base import InputSplit
+from headrace.sources.source_kind import InputSplit
 
 
 @dataclass(frozen=True, slots=True)

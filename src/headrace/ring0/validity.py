@@ -22,7 +22,7 @@ from headrace.exec.aggregates import where
 from headrace.exec.sizing import in_pieces
 from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords
-from headrace.formats.settings import FormatSettings, Policy
+from headrace.formats.format_settings import FormatSettings, Policy
 from headrace.model.program import Condition, PipelineDef, Ring0Program, StreamDef
 from headrace.model.schema import Schema
 

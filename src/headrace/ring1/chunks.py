@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.base.arrays import Ints
 from headrace.bridge.buckets import hashes
 from headrace.bridge.rows import decode_counted, encode_runs
 from headrace.errors import InternalError, StateDamaged
 from headrace.exec.aggregates import closed_among, schema_of
 from headrace.model.program import Ring1Program, Window
-from headrace.ring1.state import NO_END, BlobKey, Store, TableEntry
+from headrace.ring1.lane_state import NO_END, BlobKey, Store, TableEntry
 
-Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 SMALL_CHUNK = 32  # groups

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from headrace.model.program import Meaning, Ring1Program
 from headrace.ring1 import log_lane, table_lane
-from headrace.ring1.state import NOTHING, LaneHeader, LaneStep, Outcome, Store
+from headrace.ring1.lane_state import NOTHING, LaneHeader, LaneStep, Outcome, Store
 
 
 def advance(program: Ring1Program, meaning: Meaning, store: Store, step: LaneStep) -> Outcome:

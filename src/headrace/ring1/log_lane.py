@@ -15,8 +15,7 @@ from headrace.bridge.rows import decode_counted, encode_rows
 from headrace.errors import InternalError, StateDamaged
 from headrace.exec.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
 from headrace.model.program import Meaning, Ring1Program, Window
-from headrace.ring1.split import by_window
-from headrace.ring1.state import (
+from headrace.ring1.lane_state import (
     BlobKey,
     LaneHeader,
     LaneStep,
@@ -27,6 +26,7 @@ from headrace.ring1.state import (
     outcome,
     require_group_limit,
 )
+from headrace.ring1.split import by_window
 
 # A merge takes a DuckDB call (1-2 ms) and reads its segments. With 8, a segment is rewritten log8(epochs) times.
 FAN_IN = 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from headrace.ring1.state import BlobKey, Store
+from headrace.ring1.lane_state import BlobKey, Store
 
 INLINE_BLOB = 4 * 1024
 INLINE_TOTAL = 16 * 1024

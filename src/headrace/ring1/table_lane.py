@@ -14,8 +14,17 @@ from headrace.exec import duck
 from headrace.exec.aggregates import BOUNDS, finish, is_closed, merge, split_closed
 from headrace.model.program import Meaning, Ring1Program
 from headrace.ring1.chunks import Chunks
+from headrace.ring1.lane_state import (
+    NO_END,
+    LaneHeader,
+    LaneStep,
+    Outcome,
+    Store,
+    TableEntry,
+    outcome,
+    require_group_limit,
+)
 from headrace.ring1.split import by_window
-from headrace.ring1.state import NO_END, LaneHeader, LaneStep, Outcome, Store, TableEntry, outcome, require_group_limit
 
 ALL_TIME = (0, 0)
 

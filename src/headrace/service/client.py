@@ -35,7 +35,8 @@ from headrace.model.status import (
     StreamTotals,
     Traffic,
 )
-from headrace.service.server import SOCKET_NAME, SocketPath
+from headrace.service.server import SocketPath
+from headrace.state.state_dir import SOCKET_NAME
 
 ARROW = "application/vnd.apache.arrow.stream"
 _T = TypeVar("_T")

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from headrace.hub.hub import Hub, open_hub
-from headrace.service.server import SOCKET_NAME, HubServer
+from headrace.service.server import HubServer
+from headrace.state.state_dir import SOCKET_NAME
 from headrace.stream.runtime import START_LIMIT_SECONDS
 
 if TYPE_CHECKING:

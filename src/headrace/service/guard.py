@@ -36,8 +36,10 @@ App = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These routes only read. They use POST because SQL text does not fit into a URL.
 _READ_ONLY_POSTS = frozenset({"/api/v1/validate", "/api/v1/explain"})
+# A busy process is up, so no limit applies to this path.
+_ALIVE_PATH = "/health"
 # The page holds no data; it asks the user for the token.
-_OPEN_PATHS = frozenset({"/health", "/", "/page.css", "/page.js"})
+_OPEN_PATHS = frozenset({_ALIVE_PATH, "/", "/page.css", "/page.js"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,16 @@ class AccessPolicy:
     max_requests: int = 64
     max_statements: int = 32
     max_readers: int = 128
+    # Open connections. More than readers and requests together, because browsers keep idle ones open.
+    max_connections: int = 256
 
 
 class Guard:
     """ASGI middleware that applies an `AccessPolicy`. Limits apply to all requests, other checks only over TCP."""
 
-    def __init__(self, app: App, access: AccessPolicy) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: App, access: AccessPolicy, connections: Callable[[], int]) -> None:
+        """`connections` returns the number of open connections, with that of the current request."""
+        self._app, self._access, self._connections = app, access, connections
         self._active = {"requests": 0, "statements": 0, "readers": 0}
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -68,7 +73,7 @@ class Guard:
             return
         refused = self._refusal(scope)
         kind = "readers" if _is_stream(scope) else "requests" if _reads(scope) else "statements"
-        if refused is None:
+        if refused is None and scope["path"] != _ALIVE_PATH:
             refused = self._over_limit(kind)
         if refused is not None:
             await _answer(send, refused)
@@ -80,12 +85,13 @@ class Guard:
             self._active[kind] -= 1
 
     def _over_limit(self, kind: str) -> HeadraceError | None:
+        if self._connections() > self._access.max_connections:
+            return _too_many(self._access.max_connections, "connections")
         limit: int = getattr(self._access, f"max_{kind}")
         others = self._active["statements"] if kind == "requests" else 0
         if self._active[kind] + others < limit:
             return None
-        what = "readers of live status" if kind == "readers" else kind
-        return TooManyRequests(f"the hub serves at most {limit} {what} at once", advice="Try again in a second.")
+        return _too_many(limit, "readers of live status" if kind == "readers" else kind)
 
     def _refusal(self, scope: AsgiScope) -> HeadraceError | None:
         headers = _headers(scope)
@@ -167,6 +173,10 @@ class Guard:
 
 class _TooLarge(Exception):
     pass
+
+
+def _too_many(limit: int, what: str) -> HeadraceError:
+    return TooManyRequests(f"the hub serves at most {limit} {what} at once", advice="Try again in a second.")
 
 
 def is_unix(scope: AsgiScope) -> bool:

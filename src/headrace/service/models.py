@@ -124,10 +124,9 @@ class SavepointRequest(BaseModel):
 
 
 class Ready(BaseModel):
-    """`ready` is false if a stream or a pipeline that should run does not. `problems` has a line for each of them."""
+    """Every stream and pipeline that should run does. Otherwise the answer is a problem with code NOT_READY."""
 
-    ready: bool
-    problems: list[str]
+    ready: Literal[True] = True
 
 
 class Health(BaseModel):

@@ -24,7 +24,7 @@ _READING = (Show, ShowCreate, Describe, Explain)
 
 
 class OfflineHub:
-    """Reads a state directory without owning it. Statuses are those of the last run."""
+    """Reads a state directory without owning it. Counters are those of the last run; no pipeline runs."""
 
     def __init__(self, directory: Path) -> None:
         """Raises MissingFile if `directory` is not a state directory."""
@@ -66,7 +66,7 @@ class OfflineHub:
 class OfflineRuntime:
     """A stream that does not run: the parts of a stream's runtime that SHOW and DESCRIBE need."""
 
-    running = False
+    owned = running = False
     state: StreamState = "stopped"
     problem = ""
 

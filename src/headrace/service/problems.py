@@ -13,6 +13,7 @@ from headrace.errors import (
     InUse,
     MethodNotAllowed,
     NoSuchAddress,
+    NotReady,
     ReadOnlyToken,
     RequestTooLarge,
     ScriptErrors,
@@ -64,7 +65,8 @@ class Problem(BaseModel):
     advice: str = ""
     place: SqlPosition | None = None
     errors: list[Problem] = Field(
-        default_factory=list, description="one entry per statement of a script that has an error"
+        default_factory=list,
+        description="one entry per statement of a script that has an error, or per object that is not ready",
     )
 
 
@@ -91,7 +93,7 @@ def problem_of(error: HeadraceError) -> Problem:
         place = SqlPosition(
             statement=span.statement, line=span.line, column=span.column, length=max(1, span.end - span.start)
         )
-    inner = [problem_of(e) for e in error.errors] if isinstance(error, ScriptErrors) else []
+    inner = [problem_of(e) for e in error.errors] if isinstance(error, ScriptErrors | NotReady) else []
     return Problem(
         type="about:blank",
         title=error.message,

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import AddressInUse, TokenRequired
 from headrace.service.guard import AccessPolicy
+from headrace.state.state_dir import SOCKET_NAME
 
 if TYPE_CHECKING:
     import uvicorn
 
     from headrace.hub.hub import Hub
 
-SOCKET_NAME = "hub.sock"
 STOP_SECONDS = 5.0
-MAX_CONNECTIONS = 256
 SAMPLING_THREADS = 8
 
 
@@ -34,11 +33,18 @@ class HubServer:
     """The server of one hub. Call `close` from any thread to stop it and remove the socket."""
 
     def __init__(
-        self, hub: Hub, directory: Path, access: AccessPolicy | None = None, bind: tuple[str, int] | None = None
+        self,
+        hub: Hub,
+        directory: Path,
+        access: AccessPolicy | None = None,
+        bind: tuple[str, int] | None = None,
+        startup: str = "",
     ):
         """Listen on the Unix socket in `directory`, and on the TCP address `bind` if it is given. Raises AddressInUse,
-        and TokenRequired if `bind` is not a loopback address and `access` has no token."""
+        and TokenRequired if `bind` is not a loopback address and `access` has no token. `startup` is what the owner
+        still has to do: the hub is not ready until the owner sets it to an empty text."""
         self._hub, self._access = hub, access or AccessPolicy()
+        self.startup = startup
         if bind is not None and self._access.token is None and not _is_loopback(bind[0]):
             raise TokenRequired(
                 f"serving on {bind[0]} needs a token",
@@ -101,12 +107,11 @@ class HubServer:
         from headrace.service.guard import Guard
 
         config = uvicorn.Config(
-            Guard(make_app(self._hub), self._access),
+            Guard(make_app(self._hub, lambda: self.startup), self._access, self._connections),
             log_config=None,
             access_log=False,
             log_level="critical",  # the API logs failed requests itself
             lifespan="off",
-            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(STOP_SECONDS),
             h11_max_incomplete_event_size=64 << 10,
@@ -119,6 +124,11 @@ class HubServer:
                 return
             self._server = uvicorn.Server(config)
         asyncio.run(self._serve(self._server, listeners))
+
+    def _connections(self) -> int:
+        """The number of open connections. The guard refuses requests above the limit: uvicorn's own limit answers with
+        a text that has no code."""
+        return 0 if self._server is None else len(self._server.server_state.connections)
 
     async def _serve(self, server: uvicorn.Server, listeners: list[socket.socket]) -> None:
         from anyio.to_thread import current_default_thread_limiter

@@ -1,4 +1,5 @@
-"""The prompt of `headrace sql`: reads statements and sends them to a hub. Completes words and keeps a history.
+"""The prompt of `headrace sql`: reads statements and sends them to a hub, and keeps a history. The module
+`completion` completes words.
 
 A statement ends with a semicolon and may span lines. A line that begins with a backslash is a command of the prompt:
 see `COMMANDS`.
@@ -9,25 +10,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from headrace.base.cache import cache_directory
 from headrace.errors import HeadraceError, HubUnreachable
-from headrace.hub.results import Result
+from headrace.service.completion import Target, Words
 from headrace.service.printing import OutputFormat, printed
 from headrace.sql import statement_ends
 
-_KEYWORDS = """
-AS BY CHANGES CLOSE CREATE DESCRIBE DROP EMIT EXISTS EXPLAIN FOR FROM GRACEFUL GROUP HAVING IF INTO KEEP NOT NOW OF OR
-PIPELINE PIPELINES REPLACE SAVEPOINT SELECT SHOW SINK SINKS START STOP STREAM STREAMS VERBOSE WATERMARK WHERE WINDOWS
-WITH window session_window count sum avg min max
-"""
-KEYWORDS = tuple(_KEYWORDS.split())
 COMMANDS = {
     r"\d": (r"\d [NAME]", "list streams, sinks and pipelines, or describe one"),
     r"\s": (r"\s", "list streams"),
@@ -37,40 +29,6 @@ COMMANDS = {
     r"\?": (r"\?", "show this list"),
     r"\q": (r"\q", "quit; so does Ctrl-D"),
 }
-
-
-class Target(Protocol):
-    """A hub that runs statements: local, remote or offline."""
-
-    def sql(self, text: str) -> list[Result]: ...
-
-
-class Words(Completer):
-    """Completes keywords and declared names. Fetches the names every five seconds at most."""
-
-    def __init__(self, target: Target, clock: Callable[[], float] = time.monotonic) -> None:
-        self._target, self._clock = target, clock
-        self._names: tuple[str, ...] = ()
-        self._until = 0.0
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        word = document.get_word_before_cursor(WORD=False)
-        if not word:
-            return
-        for candidate in (*self.names(), *KEYWORDS):
-            if candidate.lower().startswith(word.lower()) and candidate != word:
-                yield Completion(candidate, -len(word))
-
-    def names(self) -> tuple[str, ...]:
-        """The declared names; empty if the hub does not answer."""
-        if self._clock() >= self._until:
-            self._until = self._clock() + 5
-            try:
-                tables = [r.table for r in self._target.sql("SHOW STREAMS; SHOW SINKS; SHOW PIPELINES")]
-            except HeadraceError:
-                tables = []
-            self._names = tuple(str(n) for t in tables if t is not None for n in t.column("name").to_pylist())
-        return self._names
 
 
 class Shell:
@@ -140,26 +98,34 @@ class Shell:
 
 
 def interactive(target: Target, how: OutputFormat) -> None:
-    """Run the prompt until Ctrl-D or `\\q`. Ctrl-C clears the line."""
+    """Run the prompt until Ctrl-D or `\\q`. Ctrl-C discards what is typed."""
+    words = Words(target)
     session: PromptSession[str] = PromptSession(
-        history=_history(), completer=Words(target), complete_while_typing=False, enable_history_search=True
+        history=_history(), completer=words, complete_while_typing=False, enable_history_search=True
     )
     shell = Shell(target, how, terminal=sys.stdout.isatty())
-    shell.run(_typed(session))
+    shell.run(typed(session, words))
 
 
-def _typed(session: PromptSession[str]) -> Iterator[str]:
-    pending = ""
+def typed(session: PromptSession[str], words: Words) -> Iterator[str]:
+    """The statements and commands that the user types, until Ctrl-D. Ctrl-C discards an unfinished statement. `words`
+    gets its earlier lines."""
     while True:
         try:
-            line = session.prompt("headrace> " if not pending else "     ...> ")
+            line = session.prompt("headrace> " if not words.earlier else "     ...> ")
         except KeyboardInterrupt:
-            pending = ""
+            words.earlier = ""
             continue
         except EOFError:
             return
-        pending = "" if statement_ends(pending + line) or line.startswith("\\") else pending + line + "\n"
-        yield line
+        if not words.earlier and line.lstrip().startswith("\\"):
+            yield line
+            continue
+        text = words.earlier + line + "\n"
+        end = statement_ends(text)
+        words.earlier = text[end:].lstrip()
+        if end:
+            yield text[:end]
 
 
 def _history() -> History:

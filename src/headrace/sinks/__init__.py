@@ -1,4 +1,4 @@
-"""Sinks: where a pipeline writes its rows. `SINKS` is the registry; the interface is in `headrace.sinks.base`."""
+"""Sinks: where a pipeline writes its rows. `SINKS` is the registry; the interface is in `headrace.sinks.sink_kind`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from headrace.base.unknown import unknown
 from headrace.errors import UnknownSinkKind
 from headrace.model.program import SinkDef
-from headrace.sinks.base import DriverSink, SinkKey, SinkKind, Staged, TaskSink
 from headrace.sinks.console import CONSOLE
 from headrace.sinks.jsonl import JSONL
 from headrace.sinks.memory import MEMORY
 from headrace.sinks.parquet import PARQUET
+from headrace.sinks.sink_kind import DriverSink, SinkKey, SinkKind, Staged, TaskSink
 
 SINKS: dict[str, SinkKind[Any]] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQUET, JSONL)}
 

@@ -16,9 +16,9 @@ from headrace.base.options import integer, option
 from headrace.base.text_tables import table_of
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sinks.in_process import InProcessSink, joined, oldest_within, pack, unpack
 from headrace.sinks.printer import Printer
+from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings, Staged
 
 # Width in characters if standard output is not a terminal.
 _PIPE_WIDTH = 200

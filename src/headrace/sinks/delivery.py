@@ -27,7 +27,7 @@ from headrace.errors import DiskFull, EpochMismatch, HeadraceError, SinkUnavaila
 from headrace.exec.failures import failure_text, waited_for
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.sinks import SINKS
-from headrace.sinks.base import DriverSink, SinkKey, SinkSettings, Staged
+from headrace.sinks.sink_kind import DriverSink, SinkKey, SinkSettings, Staged
 
 T = TypeVar("T")
 LONGEST_WAIT = 10.0

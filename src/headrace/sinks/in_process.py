@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from headrace.errors import EpochMismatch
-from headrace.sinks.base import SinkKey, Staged
+from headrace.sinks.sink_kind import SinkKey, Staged
 
 # The most bytes of rows that one task sends, whatever `max_rows` is. One row is always sent.
 SENT_BYTES = 64 * 1024 * 1024

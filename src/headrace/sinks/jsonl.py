@@ -3,7 +3,7 @@
 NULL fields are left out (`ignore_nulls = false` keeps them). Timestamps are ISO 8601 with milliseconds, or with
 microseconds if they have any (Spark's writer would truncate them). Binary is base64. NaN and infinities are strings.
 
-Unit of commit: the epoch (see `headrace.sinks.files`). Guarantee: exactly once per epoch.
+Unit of commit: the epoch (see `headrace.sinks.file_sink`). Guarantee: exactly once per epoch.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headrace.base.options import boolean, choice, option
 from headrace.exec.duck import quoted, run
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.base import SinkKind
-from headrace.sinks.files import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
+from headrace.sinks.file_sink import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
 from headrace.sinks.in_process import oldest_within
+from headrace.sinks.sink_kind import SinkKind
 
 # Rows, and bytes of rows, that are converted to text at once: this bounds the memory of a large epoch.
 _CHUNK = 65_536

@@ -14,8 +14,8 @@ import pyarrow as pa
 from headrace.base.options import integer, option, size
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.base import SinkKey, SinkKind, SinkSettings, Staged
 from headrace.sinks.in_process import InProcessSink, joined, newest_within, pack, unpack
+from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings, Staged
 
 _GUARANTEE = "exactly once while the process lives; kept in memory only"
 

@@ -1,6 +1,6 @@
 """The parquet sink: writes a directory of Parquet files.
 
-Unit of commit: the epoch (see `headrace.sinks.files`). Guarantee: exactly once per epoch.
+Unit of commit: the epoch (see `headrace.sinks.file_sink`). Guarantee: exactly once per epoch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from headrace.base.options import choice, option
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.base import SinkKind
-from headrace.sinks.files import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
+from headrace.sinks.file_sink import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
+from headrace.sinks.sink_kind import SinkKind
 
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 

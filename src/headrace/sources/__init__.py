@@ -1,4 +1,4 @@
-"""Sources: where a stream's bytes come from. `SOURCES` is the registry; the interface is in `headrace.sources.base`."""
+"""Sources: where a stream's bytes come from. `SOURCES` is the registry. See `headrace.sources.source_kind`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headrace.base.unknown import unknown
 from headrace.errors import UnknownFormat, UnknownSource
 from headrace.formats import FORMATS
 from headrace.model.program import StreamDef
-from headrace.sources.base import SourceKind
 from headrace.sources.buffers import BUFFERS
 from headrace.sources.files import FILES
 from headrace.sources.generator import GENERATOR
 from headrace.sources.push import HTTP, TCP
+from headrace.sources.source_kind import SourceKind
 
 SOURCES: dict[str, SourceKind[Any]] = {kind.name: kind for kind in (FILES, GENERATOR, TCP, HTTP, BUFFERS)}
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 
 from headrace.errors import FileChanged, MissingFile
-from headrace.formats.base import Format
 from headrace.formats.codecs import Decompressor, codec_of
+from headrace.formats.format_kind import Format
 from headrace.sources.badfiles import BadFile, in_short
 from headrace.sources.extent import (
     BAD_FILE,

@@ -30,17 +30,17 @@ import numpy as np
 from headrace.base.options import choice, option, text
 from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDirectory
 from headrace.formats import FORMATS
-from headrace.formats.base import Format
+from headrace.formats.format_kind import Format
 from headrace.ingress.delimiting import Delimiting, finder_of
 from headrace.ingress.kernels.layout import U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.ingress.shredder import SequenceShredder, Shredded, bad_sequence
 from headrace.model.program import StreamDef
-from headrace.sources.base import Clock, InputSplit, Offset, RawChunk, SourceKind
 from headrace.sources.bufferlog import BufferLog, Forgotten
 from headrace.sources.extent import look_at
 from headrace.sources.listing import Listing
 from headrace.sources.push import verify_delimited
 from headrace.sources.reading import CHUNK
+from headrace.sources.source_kind import InputSplit, RawChunk, SourceKind, SourceOffset, WallClock
 
 NAME = re.compile(r"(?P<origin>.+)\.(?P<sequence>\d+)\.(?P<kind>buf|end)")
 POLL = 0.1  # minimum seconds between two checks of the directory
@@ -119,9 +119,9 @@ class BufferSettings:
 
 
 class Buffers:
-    """Plans the epochs of a stream of buffers. `headrace.sources.base.StreamSource` states the promises."""
+    """Plans the epochs of a stream of buffers. `headrace.sources.source_kind.StreamSource` states the promises."""
 
-    def __init__(self, stream: StreamDef, settings: BufferSettings, state_dir: Path, clock: Clock) -> None:
+    def __init__(self, stream: StreamDef, settings: BufferSettings, state_dir: Path, clock: WallClock) -> None:
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
         finder = finder_of(fmt)
         assert finder is not None, "CREATE STREAM rejects such formats"
@@ -155,10 +155,10 @@ class Buffers:
         self._first, self._begin = head.unit, head.address
         self._ends = [end + moved for end in self._ends]
 
-    def initial(self) -> Offset:
+    def initial(self) -> SourceOffset:
         return {"unit": 0}
 
-    def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+    def latest(self, start: SourceOffset, max_bytes: int | None) -> SourceOffset:
         self._poll()
         at: int = start["unit"]
         if at > self._end:
@@ -174,7 +174,7 @@ class Buffers:
             end = min(end, max(at + 1, self._unit_at(self._address(at) + max_bytes + 1)))
         return {"unit": end}
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
+    def splits(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[InputSplit]:
         low, high = start["unit"], end["unit"]
         begin, total = self._address(low), self._address(high) - self._address(low)
         count = max(1, min(parallelism, -(-total // SMALLEST_SPLIT)))
@@ -186,14 +186,14 @@ class Buffers:
             if b > a
         ]
 
-    def exhausted(self, at: Offset) -> bool:
+    def exhausted(self, at: SourceOffset) -> bool:
         self._poll(force=True)
         return int(at["unit"]) >= self._end and not self._unsettled
 
-    def backlog(self, at: Offset) -> int:
+    def backlog(self, at: SourceOffset) -> int:
         return self._address(self._end) - self._address(at["unit"])
 
-    def commit(self, end: Offset) -> None:
+    def commit(self, end: SourceOffset) -> None:
         count = end["unit"] - self._first
         if count > 0:
             self._begin = self._address(end["unit"])

@@ -25,10 +25,10 @@ from headrace.model.program import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.arrivals import Arrivals
 from headrace.sources.badfiles import BadFile, BadRange, handed_over, taken, write_summary
-from headrace.sources.base import Clock, InputSplit, Offset, SourceKind
 from headrace.sources.filelog import FileLog
 from headrace.sources.listing import Listing
 from headrace.sources.reading import FileRange, FileSplit
+from headrace.sources.source_kind import InputSplit, SourceKind, SourceOffset, WallClock
 
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 POLL = 0.1  # minimum seconds between two checks of the directory
@@ -65,9 +65,9 @@ class FileSettings:
 
 
 class Files:
-    """Plans the epochs of a file stream. `headrace.sources.base.StreamSource` states the promises."""
+    """Plans the epochs of a file stream. `headrace.sources.source_kind.StreamSource` states the promises."""
 
-    def __init__(self, stream: StreamDef, settings: FileSettings, state_dir: Path, clock: Clock) -> None:
+    def __init__(self, stream: StreamDef, settings: FileSettings, state_dir: Path, clock: WallClock) -> None:
         self.format = FORMATS[stream.format].make(stream.schema, stream.options)
         self.tail = settings.tail
         self.listing = Listing(settings.path, may_be_away=self.tail)
@@ -90,7 +90,7 @@ class Files:
         self._present: set[str] | None = None
         self._take_over()
 
-    def initial(self) -> Offset:
+    def initial(self) -> SourceOffset:
         """With start = 'latest', the end of the files that exist at the first call. Later calls return the same offset:
         Spark may ask again after a crash, and files that came in between must not be skipped."""
         if self.start == "earliest":
@@ -102,7 +102,7 @@ class Files:
             store_text(self._start_file, json.dumps({"extent": extent, "pos": pos}))
         return parsed(self._start_file, _place) or {"extent": 0, "pos": 0}
 
-    def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+    def latest(self, start: SourceOffset, max_bytes: int | None) -> SourceOffset:
         if self.log.empty:
             self._address(start)  # a lost log cannot be rebuilt from a listing: files might get another order
         self._looked = self._poll()
@@ -115,7 +115,7 @@ class Files:
             pos = self.log.extent(extent).end
         return {"extent": extent, "pos": pos}
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
+    def splits(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[InputSplit]:
         low, high = self._address(start), self._address(end)
         count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
         cuts = [low + (high - low) * i // count for i in range(count + 1)]
@@ -123,7 +123,7 @@ class Files:
         splits = (FileSplit(tuple(self._ranges(a, b)), self.skip) for a, b in pairwise(cuts))
         return [s for s in splits if s.ranges]
 
-    def exhausted(self, at: Offset) -> bool:
+    def exhausted(self, at: SourceOffset) -> bool:
         """True only after a check of the directory, now or in the call of `latest` just before. False if a check would
         take too much of a core."""
         if self._address(at) < self.log.total:
@@ -131,16 +131,16 @@ class Files:
         looked, self._looked = self._poll(force=True) or self._looked, False
         return looked and self._address(at) >= self.log.total
 
-    def backlog(self, at: Offset) -> int:
+    def backlog(self, at: SourceOffset) -> int:
         self._poll()
         return self.log.total - self._address(at)
 
-    def commit(self, end: Offset) -> None:
+    def commit(self, end: SourceOffset) -> None:
         """Compact the log if it has grown: no epoch will read the committed extents again."""
         if self.log.grown and self._present is not None:
             self.log.compact(end["extent"], self._present, self.clock())
 
-    def _address(self, offset: Offset) -> int:
+    def _address(self, offset: SourceOffset) -> int:
         return self.log.address(offset["extent"], offset["pos"])
 
     def _movable(self, address: int) -> int:
@@ -224,7 +224,7 @@ class Files:
             self._publish_bad()
 
 
-def _place(text: str) -> Offset:
+def _place(text: str) -> SourceOffset:
     found = json.loads(text)
     return {"extent": int(found["extent"]), "pos": int(found["pos"])}
 

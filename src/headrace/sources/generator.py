@@ -18,12 +18,12 @@ from pathlib import Path
 from headrace.base.options import duration, integer, number, option
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
-from headrace.formats.base import Format
 from headrace.formats.csv import Csv
+from headrace.formats.format_kind import Format
 from headrace.model.program import StreamDef
 from headrace.model.schema import Schema
-from headrace.sources.base import Clock, InputSplit, Offset, RawChunk, SourceKind
 from headrace.sources.shapes import RowMaker
+from headrace.sources.source_kind import InputSplit, RawChunk, SourceKind, SourceOffset, WallClock
 
 CHUNK_BYTES = 1 << 20  # size of a chunk: small enough to stay in the CPU cache
 SLOT = 1 << 16  # rows have no byte offset; row k is reported at offset k * SLOT
@@ -104,7 +104,7 @@ class Generator:
     """Plans the epochs of a generated stream. The rate counts from the first call after a start, so a stream does not
     make up for the time in which it was stopped."""
 
-    def __init__(self, stream: StreamDef, settings: GeneratorSettings, state_dir: Path, clock: Clock) -> None:
+    def __init__(self, stream: StreamDef, settings: GeneratorSettings, state_dir: Path, clock: WallClock) -> None:
         fmt = FORMATS[stream.format].make(stream.schema, stream.options)
         delimiter = fmt.dialect.delimiter.decode() if isinstance(fmt, Csv) else ","
         self.recipe = Recipe(
@@ -127,10 +127,10 @@ class Generator:
         self.row_bytes = RowMaker(self.recipe).row_bytes
         self._from: tuple[int, float] | None = None
 
-    def initial(self) -> Offset:
+    def initial(self) -> SourceOffset:
         return {"row": 0}
 
-    def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+    def latest(self, start: SourceOffset, max_bytes: int | None) -> SourceOffset:
         at: int = start["row"]
         due = self._due(at)
         # Without a rate, a number of rows or a limit the backlog is endless. A million rows is an arbitrary epoch size.
@@ -150,20 +150,20 @@ class Generator:
         due = row + int((now - since) * self.rate)
         return due if self.rows is None else min(due, self.rows)
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
+    def splits(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[InputSplit]:
         low, high = start["row"], end["row"]
         count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
         cuts = [low + (high - low) * i // count for i in range(count + 1)]
         return [RowSplit(self.recipe, self.name, a, b) for a, b in pairwise(cuts) if b > a]
 
-    def exhausted(self, at: Offset) -> bool:
+    def exhausted(self, at: SourceOffset) -> bool:
         return self.rows is not None and at["row"] >= self.rows
 
-    def backlog(self, at: Offset) -> int:
+    def backlog(self, at: SourceOffset) -> int:
         due = self._due(at["row"])
         return (1 << 40) if due is None else max(0, due - at["row"]) * self.row_bytes
 
-    def commit(self, end: Offset) -> None:
+    def commit(self, end: SourceOffset) -> None:
         """Nothing to release: rows are made when they are read."""
 
 

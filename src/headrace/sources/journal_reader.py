@@ -14,14 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.formats.base import Format
-from headrace.ingress.entries import damaged, numbers
-from headrace.ingress.mark import MARK, JournalPosition, commit, consumer_path, read_consumer
+from headrace.formats.format_kind import Format
+from headrace.ingress.mark import JournalPosition, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
 from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
-from headrace.sources.base import Clock, InputSplit, Offset, RawChunk
 from headrace.sources.reading import CHUNK
+from headrace.sources.source_kind import InputSplit, RawChunk, SourceOffset, WallClock
 
 JOURNAL = "journal"  # the directory of the journal in the source's state directory
 CONSUMER = "stream"
@@ -32,14 +31,6 @@ def place_of(offset: Any) -> JournalPosition:
     """The place of an offset of this source; the beginning for an offset of another source."""
     ours = isinstance(offset, dict) and offset.keys() == asdict(JournalPosition()).keys()
     return JournalPosition(**offset) if ours else JournalPosition()
-
-
-def require_journal(directory: Path, read_to: JournalPosition) -> None:
-    """Raise JournalDamaged if epochs have read up to `read_to` and the journal is gone. A new journal would begin with
-    address 0, and no epoch would ever read it."""
-    left = numbers(directory) or (directory / MARK).exists() or consumer_path(directory, CONSUMER).exists()
-    if read_to.file and not left:
-        raise damaged(directory, 0, "is missing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +49,9 @@ class JournalSplit:
 
 
 class JournalSource:
-    """Plans the epochs of a pushed stream. `headrace.sources.base.StreamSource` states the promises."""
+    """Plans the epochs of a pushed stream. `headrace.sources.source_kind.StreamSource` states the promises."""
 
-    def __init__(self, stream: StreamDef, settings: PushSettings, state_dir: Path, clock: Clock) -> None:
+    def __init__(self, stream: StreamDef, settings: PushSettings, state_dir: Path, clock: WallClock) -> None:
         self.directory = state_dir / JOURNAL
         self.origin = f"{stream.source}:{stream.name}"
         self.log = ReadyLog(self.directory)
@@ -69,10 +60,10 @@ class JournalSource:
         self._lost = known[1] if known is not None else 0  # bytes lost before this planning process started
         self._committed = JournalPosition()
 
-    def initial(self) -> Offset:
+    def initial(self) -> SourceOffset:
         return asdict(JournalPosition())
 
-    def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+    def latest(self, start: SourceOffset, max_bytes: int | None) -> SourceOffset:
         place = JournalPosition(**start)
         self._release(place)
         self.log.follow(place)
@@ -83,20 +74,20 @@ class JournalSource:
             sync_files(self.directory, place.file, found.file)
         return asdict(found)
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
+    def splits(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[InputSplit]:
         begin, stop = JournalPosition(**start), JournalPosition(**end)
         self.log.follow(begin)
         count = max(1, min(parallelism, -(-(stop.address - begin.address) // SMALLEST_SPLIT)))
         groups = self.log.stretches(begin, stop, count)
         return [JournalSplit(str(self.directory), self.origin, tuple(group)) for group in groups]
 
-    def exhausted(self, at: Offset) -> bool:
+    def exhausted(self, at: SourceOffset) -> bool:
         return False  # a client may connect at any time
 
-    def backlog(self, at: Offset) -> int:
+    def backlog(self, at: SourceOffset) -> int:
         return self.log.backlog(JournalPosition(**at))
 
-    def commit(self, end: Offset) -> None:
+    def commit(self, end: SourceOffset) -> None:
         self._release(JournalPosition(**end))
 
     def _release(self, place: JournalPosition) -> None:

@@ -16,7 +16,7 @@ from headrace.errors import MissingFile, UnreadableDirectory
 from headrace.sources.extent import SETTLED_NS
 
 _WILD = frozenset("*?[")
-_Mark = tuple[int, int, int]
+_DirectoryStamp = tuple[int, int, int]
 
 
 class Listing:
@@ -28,7 +28,7 @@ class Listing:
         self.path = os.path.abspath(path)
         self.is_glob = not os.path.exists(self.path) and bool(_WILD & set(path))
         self._may_be_away = may_be_away
-        self._marks: dict[str, _Mark | None] = {}
+        self._marks: dict[str, _DirectoryStamp | None] = {}
         self._settled = False
 
     @property
@@ -120,7 +120,7 @@ class Listing:
             ) from problem
 
 
-def _mark(path: str) -> _Mark | None:
+def _mark(path: str) -> _DirectoryStamp | None:
     """The times and the inode of a directory; None if it does not exist."""
     try:
         stat = os.stat(path)

@@ -10,8 +10,8 @@ from headrace.formats import FORMATS
 from headrace.ingress.delimiting import finder_of
 from headrace.ingress.settings import HttpSettings, TcpSettings
 from headrace.model.program import StreamDef
-from headrace.sources.base import SourceKind
 from headrace.sources.journal_reader import JournalSource
+from headrace.sources.source_kind import SourceKind
 
 
 def verify_delimited(stream: StreamDef) -> None:

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.errors import HeaderMismatch, HeadraceError
-from headrace.formats.base import Format, too_long
 from headrace.formats.codecs import Decompressor
+from headrace.formats.format_kind import Format, too_long
 from headrace.formats.framing import first_record
 from headrace.sources.badfiles import BadRange, in_short
-from headrace.sources.base import RawChunk
 from headrace.sources.extent import BAD_FILE, SKIP_ADVICE, Extent, changed, stamp_at
+from headrace.sources.source_kind import RawChunk
 
 # How much a task decodes at a time. JSON with 20 columns decodes at 293, 377, 370 and 272 MB/s with 256 KiB, 1, 2 and
 # 8 MiB: index and columns must stay near the CPU cache. A filter that keeps 1 % of the rows makes it 1.9 times as fast

@@ -1,4 +1,4 @@
-"""Decides what generated rows look like: turns a schema and a format into a program for `headrace.sources.render`.
+"""Decides what generated rows look like: turns a schema and a format into a program for `headrace.sources.row_kernel`.
 
 The values of a column depend on its type and, for known names (`temp`, `hum`, `device`, ...), on its name.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.model.schema import Array, DataType, Decimal, Map, Scalar, Struct
-from headrace.sources import render
+from headrace.sources import row_kernel
 
 if TYPE_CHECKING:
     from headrace.sources.generator import Recipe
@@ -45,10 +45,10 @@ class RowMaker:
             self._value(field.type, field.name.lower(), i + 1, i == recipe.event_time)
             if recipe.nulls and i != recipe.event_time:
                 begin, end = self._text("null" if self.json else "")
-                self._pieces.insert(mark, (render.MAYBE, begin, end, len(self._pieces) - mark, 500 + i))
+                self._pieces.insert(mark, (row_kernel.MAYBE, begin, end, len(self._pieces) - mark, 500 + i))
         self._constant("}\n" if self.json and len(recipe.schema) else "\n")
         self._program = np.array(self._merged(), np.int64).reshape(-1, 5)
-        self._room = sum(b - a if code == render.CONSTANT else _WIDEST for code, a, b, _, _ in self._pieces)
+        self._room = sum(b - a if code == row_kernel.CONSTANT else _WIDEST for code, a, b, _, _ in self._pieces)
         self._table = np.frombuffer(bytes(self._texts) + b"\0", np.uint8)
         self._places = np.array([*self._bounds, 0], np.int32)
         self.row_bytes = max(1, len(self.text(0, 64)) // 64)
@@ -61,7 +61,7 @@ class RowMaker:
         """Records [begin, end), each with its newline."""
         recipe = self.recipe
         out = np.empty((end - begin) * self._room, np.uint8)
-        _, size = render.render(
+        _, size = row_kernel.render(
             self._program, self._table, self._places, np.uint64(recipe.seed), begin, end, recipe.start_us,
             float(recipe.step_us), float(recipe.disorder), recipe.spread_us, float(recipe.nulls), self._room, out,
         )  # fmt: skip
@@ -73,9 +73,9 @@ class RowMaker:
             return self._pieces  # MAYBE counts pieces
         out: list[tuple[int, int, int, int, int]] = []
         for piece in self._pieces:
-            constant = piece[0] == render.CONSTANT
-            if constant and out and out[-1][0] == render.CONSTANT and out[-1][2] == piece[1]:
-                out[-1] = (render.CONSTANT, out[-1][1], piece[2], 0, 0)
+            constant = piece[0] == row_kernel.CONSTANT
+            if constant and out and out[-1][0] == row_kernel.CONSTANT and out[-1][2] == piece[1]:
+                out[-1] = (row_kernel.CONSTANT, out[-1][1], piece[2], 0, 0)
             elif not constant or piece[1] < piece[2]:
                 out.append(piece)
         return out
@@ -86,7 +86,7 @@ class RowMaker:
         return begin, len(self._texts)
 
     def _constant(self, text: str) -> None:
-        self._add(render.CONSTANT, *self._text(text))
+        self._add(row_kernel.CONSTANT, *self._text(text))
 
     def _add(self, code: int, a: int = 0, b: int = 0, salt: int = 0) -> None:
         self._pieces.append((code, a, b, 0, salt))
@@ -107,7 +107,7 @@ class RowMaker:
             self._value(kind.value, name, salt * 31 + 1)
             self._constant("}")
         elif isinstance(kind, Decimal):
-            self._add(render.DECIMAL, min(kind.precision - kind.scale, 4), min(kind.scale, 6), salt)
+            self._add(row_kernel.DECIMAL, min(kind.precision - kind.scale, 4), min(kind.scale, 6), salt)
         else:
             assert isinstance(kind, Scalar)
             self._scalar(kind.name, name, salt, timed)
@@ -117,28 +117,28 @@ class RowMaker:
         self._constant(quote)
         if kind == "STRING" and name.endswith(_KEYS):
             self._constant(f"{name}-")
-            self._add(render.NUMBERED, self.recipe.cardinality, len(str(self.recipe.cardinality - 1)), salt)
+            self._add(row_kernel.NUMBERED, self.recipe.cardinality, len(str(self.recipe.cardinality - 1)), salt)
         elif kind == "STRING":
             self._words(_WORDS, salt)
         elif kind == "BINARY":
             self._words(tuple(base64.b64encode(i.to_bytes(4, "big")).decode() for i in range(256)), salt)
         elif kind == "BOOLEAN":
-            self._add(render.TRUTH, self._text("truefalse")[0], 0, salt)
+            self._add(row_kernel.TRUTH, self._text("truefalse")[0], 0, salt)
         elif kind in ("FLOAT", "DOUBLE"):
             low, high = next((r for part, r in _RANGES.items() if part in name), (0.0, 100.0))
-            self._add(render.HUNDREDTHS, round(low * 100), round(high * 100), salt)
+            self._add(row_kernel.HUNDREDTHS, round(low * 100), round(high * 100), salt)
         elif kind == "DATE":
-            self._add(render.DAY)
+            self._add(row_kernel.DAY)
         elif kind in ("TIMESTAMP", "TIMESTAMP_NTZ"):
-            self._add(render.MOMENT, 0 if timed else 1, int(kind == "TIMESTAMP"), salt)
+            self._add(row_kernel.MOMENT, 0 if timed else 1, int(kind == "TIMESTAMP"), salt)
         elif kind == "BIGINT" and name in _SERIAL:
-            self._add(render.SERIAL)
+            self._add(row_kernel.SERIAL)
         else:
-            self._add(render.WHOLE, {"TINYINT": 100, "SMALLINT": 10_000}.get(kind, 1000), 0, salt)
+            self._add(row_kernel.WHOLE, {"TINYINT": 100, "SMALLINT": 10_000}.get(kind, 1000), 0, salt)
         self._constant(quote)
 
     def _words(self, words: tuple[str, ...], salt: int) -> None:
         first = len(self._bounds)
         self._bounds += [self._text(word)[0] for word in words]
         self._bounds.append(len(self._texts))
-        self._add(render.WORD, first, len(words), salt)
+        self._add(row_kernel.WORD, first, len(words), salt)

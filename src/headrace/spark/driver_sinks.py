@@ -9,7 +9,7 @@ from headrace.bridge.messages import STREAM_LANE
 from headrace.errors import HeadraceError
 from headrace.model.program import DEAD_LETTER, PipelineDef, SinkDef
 from headrace.sinks import SINKS
-from headrace.sinks.base import DriverSink, SinkKey
+from headrace.sinks.sink_kind import DriverSink, SinkKey
 from headrace.state.progress import Debt
 
 

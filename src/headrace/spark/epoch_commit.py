@@ -12,9 +12,9 @@ from headrace.errors import DiskFull, HeadraceError, SinkFailed, SinkUnavailable
 from headrace.exec.failures import failure_text
 from headrace.model.program import PipelineDef
 from headrace.ring0.letters import for_stream
-from headrace.ring1.state import require_group_limit
-from headrace.sinks.base import SinkKey
+from headrace.ring1.lane_state import require_group_limit
 from headrace.sinks.delivery import Delivered, Delivery
+from headrace.sinks.sink_kind import SinkKey
 from headrace.spark.counting import FinishedEpoch
 from headrace.spark.driver_sinks import DriverSinks
 from headrace.spark.epoch_reports import EpochReports, Failures, members_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from headrace.bridge.messages import STREAM_LANE, Kind, Receipt, Row, decode
+from headrace.bridge.messages import STREAM_LANE, MessageKind, Receipt, Row, decode
 from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, TaskReport
 from headrace.control.signals import Barrier
 from headrace.model.program import PipelineDef, PlanVersion
-from headrace.sinks.base import Staged
+from headrace.sinks.sink_kind import Staged
 
 Failures = dict[int, str]
 Detached = dict[int, dict[str, str]]
@@ -48,12 +48,12 @@ class EpochReports:
 
     def add(self, row: Row) -> None:
         """Take one message. Of several failures of an instance or a sink, the first one counts."""
-        if row.kind == Kind.OUTPUT:
+        if row.kind == MessageKind.OUTPUT:
             receipt = Receipt.decode(row.payload)
             self.receipts[receipt.instance].setdefault(receipt.sink, []).append(receipt.staged)
-        elif row.kind == Kind.ERROR:
+        elif row.kind == MessageKind.ERROR:
             self._add_failure(decode(Failure, row.payload))
-        elif row.kind == Kind.NO_EPOCH:
+        elif row.kind == MessageKind.NO_EPOCH:
             self.nothing = True
         elif row.instance == STREAM_LANE:
             self._add_task(decode(TaskReport, row.payload))

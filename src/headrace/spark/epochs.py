@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from headrace.base.faults import fault_point
-from headrace.bridge.messages import STREAM_LANE, Kind, Row, batches
+from headrace.bridge.messages import STREAM_LANE, MessageKind, Row, batches
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.bridge.reports import PlannedEpoch
 from headrace.control.log import SignalLog, next_cut
@@ -30,7 +30,7 @@ from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources import SOURCES
-from headrace.sources.base import InputSplit, StreamSource
+from headrace.sources.source_kind import InputSplit, StreamSource
 from headrace.spark.offset import Offset
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
@@ -202,21 +202,11 @@ class EpochPlanner:
         chosen = self._plan_of(begin, until, quarantine)
         found = self.source.splits(begin.source, until.source, self.parallelism)
         splits: list[InputSplit | None] = [*found] or [None]
-        if not probing:
-            self._write_applied(until, chosen)
-            backlog = self.source.backlog(end["source"])
-            took = round((time.monotonic() - began) * 1000, 3)
-            notice: Notice = EpochPlanned(
-                stream=self.stream.name,
-                pid=os.getpid(),
-                plan=chosen.plan.version,
-                epoch=until.epoch,
-                backlog=backlog,
-                planning_ms=took,
-            )
+        if probing:
+            self._notify(ProbePlanned(stream=self.stream.name, pid=os.getpid(), epoch=until.epoch))
         else:
-            notice = ProbePlanned(stream=self.stream.name, pid=os.getpid(), epoch=until.epoch)
-        self._notify(notice)
+            self._write_applied(until, chosen)
+            self._notify(self._epoch_planned(until, chosen, began))
         planned = PlannedEpoch(
             epoch=until.epoch,
             tasks=len(splits),
@@ -231,6 +221,18 @@ class EpochPlanner:
         return [
             EpochPartition(chosen.text, split, i, planned, leaving=chosen.leaving) for i, split in enumerate(splits)
         ]
+
+    def _epoch_planned(self, until: Offset, chosen: EpochPlan, began: float) -> EpochPlanned:
+        """The notice of a planned epoch. Planning it began at `began`, on the monotonic clock."""
+        backlog = self.source.backlog(until.source)
+        return EpochPlanned(
+            stream=self.stream.name,
+            pid=os.getpid(),
+            plan=chosen.plan.version,
+            epoch=until.epoch,
+            backlog=backlog,
+            planning_ms=round((time.monotonic() - began) * 1000, 3),
+        )
 
     def _plan_of(self, begin: Offset, until: Offset, quarantine: Quarantine) -> EpochPlan:
         """The plan that the tasks of an epoch get, without the instances that are in quarantine."""
@@ -277,7 +279,7 @@ class EpochPlanner:
 def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.RecordBatch]:
     """Ring 0 for one task: its bridge messages."""
     if isinstance(partition, NothingPlanned):
-        yield from batches(iter([[Row(STREAM_LANE, 0, 0, 1, int(Kind.NO_EPOCH), b"")]]))
+        yield from batches(iter([[Row(STREAM_LANE, 0, 0, 1, int(MessageKind.NO_EPOCH), b"")]]))
         return
     plan = parse_plan(partition.plan)
     given = TaskInput(plan, partition.split, partition.task, partition.planned, leaving=partition.leaving)

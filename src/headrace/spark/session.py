@@ -89,12 +89,16 @@ class Engine:
         """Stop Spark and its JVM within a bounded time, if we started them."""
         if not self.owned:
             return
-        gateway: Any = self.spark.sparkContext._gateway
+        context: Any = self.spark.sparkContext
+        gateway = context._gateway
         # In a thread, because stopping waits for tasks and for the JVM, and either may hang.
         stopping = threading.Thread(target=self._stop, name="headrace-stop-spark", daemon=True)
         stopping.start()
         stopping.join(STOP_SECONDS)
         _shut_down(gateway)
+        updates = getattr(context, "_accumulatorServer", None)
+        if updates is not None:  # Spark leaves this thread running if the JVM does not answer
+            updates.shutdown()
 
     def _stop(self) -> None:
         try:

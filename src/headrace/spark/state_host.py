@@ -23,9 +23,9 @@ from headrace.base.faults import crash_point
 from headrace.bridge.alignment import align_tasks
 from headrace.bridge.messages import (
     STREAM_LANE,
-    Kind,
     LaneEnd,
     LaneEpoch,
+    MessageKind,
     Receipt,
     Row,
     decode,
@@ -42,10 +42,10 @@ from headrace.model.codec import load
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
 from headrace.ring1.lane import advance
+from headrace.ring1.lane_state import NOTHING, BlobKey, LaneStep, Outcome
 from headrace.ring1.packed import PackedStore
-from headrace.ring1.state import NOTHING, BlobKey, LaneStep, Outcome
-from headrace.sinks.base import SinkKey
 from headrace.sinks.delivery import stage
+from headrace.sinks.sink_kind import SinkKey
 from headrace.spark.state_calls import get_many, update_many
 from headrace.spark.worker_memory import keep_freed_memory
 
@@ -117,7 +117,7 @@ class LaneInput:
     @staticmethod
     def read(lane: int, bucket: int, messages: list[Row]) -> LaneInput:
         """Raises MissingInput when a task's messages are missing."""
-        epochs = {m.task: LaneEpoch.decode(m.payload) for m in messages if m.kind == Kind.WATERMARK}
+        epochs = {m.task: LaneEpoch.decode(m.payload) for m in messages if m.kind == MessageKind.WATERMARK}
         barrier = align_tasks(f"lane {lane}/{bucket}", epochs, messages)
         first = epochs[0]
         pipeline = _pipeline(first.program)
@@ -127,9 +127,9 @@ class LaneInput:
             barrier=barrier,
             watermark=watermark_after(epochs),
             tasks=len(epochs),
-            barriers=sum(m.kind == Kind.BARRIER for m in messages),
-            events=[m.payload for m in messages if m.kind == Kind.EVENTS],
-            ends=[decode(LaneEnd, m.payload) for m in messages if m.kind == Kind.EOF],
+            barriers=sum(m.kind == MessageKind.BARRIER for m in messages),
+            events=[m.payload for m in messages if m.kind == MessageKind.EVENTS],
+            ends=[decode(LaneEnd, m.payload) for m in messages if m.kind == MessageKind.EOF],
         )
 
     def received(self, rows: int) -> Traffic:
@@ -177,7 +177,7 @@ class LaneProcessor(StatefulProcessor):
         began = time.perf_counter()
         given = LaneInput.read(lane, bucket, messages)
         instance, rows, outcome = given.pipeline.instance, 0, NOTHING
-        out: list[tuple[Kind, bytes]] = []
+        out: list[tuple[MessageKind, bytes]] = []
         try:
             program = given.pipeline.program
             if program.ring1 is None:
@@ -193,7 +193,7 @@ class LaneProcessor(StatefulProcessor):
         except (PySparkException, OSError, EOFError):
             raise
         except Exception as problem:  # the pipeline's own failure must not stop the others
-            out = [(Kind.ERROR, encode(Failure(instance, failure_text(problem))))]
+            out = [(MessageKind.ERROR, encode(Failure(instance, failure_text(problem))))]
         report = LaneReport(
             instance=instance,
             bucket=bucket,
@@ -206,19 +206,19 @@ class LaneProcessor(StatefulProcessor):
             groups=outcome.groups,
             ms=round((time.perf_counter() - began) * 1000, 3),
         )
-        out.append((Kind.REPORT, encode(report)))
+        out.append((MessageKind.REPORT, encode(report)))
         return [Row(instance, bucket, 0, i, int(kind), payload) for i, (kind, payload) in enumerate(out)]
 
 
-def _staged(given: LaneInput, outcome: Outcome) -> list[tuple[Kind, bytes]]:
+def _staged(given: LaneInput, outcome: Outcome) -> list[tuple[MessageKind, bytes]]:
     """Stage the lane's output in the pipeline's sinks. The receipts, and the sinks that failed."""
     if outcome.output is None:
         return []
     instance, lost = given.pipeline.instance, dict[str, str]()
     staged = stage(given.pipeline.sinks, outcome.output, given.key, lost)
     return [
-        *((Kind.OUTPUT, Receipt(instance, sink, receipt).encode()) for sink, receipt in staged),
-        *((Kind.ERROR, encode(Failure(instance, reason, sink))) for sink, reason in lost.items()),
+        *((MessageKind.OUTPUT, Receipt(instance, sink, receipt).encode()) for sink, receipt in staged),
+        *((MessageKind.ERROR, encode(Failure(instance, reason, sink))) for sink, reason in lost.items()),
     ]
 
 

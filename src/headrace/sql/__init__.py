@@ -11,7 +11,7 @@ from headrace.sql.define import define_sink, define_stream
 from headrace.sql.explain.as_json import explain_json
 from headrace.sql.explain.explain_text import explain
 from headrace.sql.explain.live_stream import LiveStream
-from headrace.sql.names import Names, ScriptNames
+from headrace.sql.names import Names
 from headrace.sql.parse.dialect import statement_ends
 from headrace.sql.parse.script import parse_script
 from headrace.sql.parse.statements import (
@@ -41,7 +41,6 @@ __all__ = [
     "LiveStream",
     "Names",
     "Planned",
-    "ScriptNames",
     "Select",
     "Show",
     "ShowCreate",

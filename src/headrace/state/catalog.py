@@ -229,6 +229,8 @@ class CatalogFile:
                 directory = stream_directory(self._root, name)
                 if directory.is_dir():
                     write_atomic(directory / DROPPED, b"")
+        if not self._path.exists():  # the previous one alone means that the catalog was lost
+            store_text(self._path, before)
         store_text(self._previous, before)
         store_text(self._path, text)
         self.catalog, self._text = catalog, text

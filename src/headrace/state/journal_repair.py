@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headrace.base.durable import private_directory
 from headrace.errors import UnknownStream
+from headrace.ingress.mark import is_gone
 from headrace.ingress.repair import repair
 from headrace.sources.journal_reader import JOURNAL, place_of
 from headrace.state.progress import read_progress
@@ -22,7 +23,7 @@ def repair_journal(state_dir: Path, stream: str) -> dict[str, int]:
     try:
         own = state.stream(stream.lower())
         directory, read_to = own / "source" / JOURNAL, place_of((read_progress(own).end or {}).get("source"))
-        if not directory.is_dir() and not read_to.file:
+        if not directory.is_dir() and not is_gone(directory, read_to):
             raise _unknown(state_dir, stream)
         private_directory(directory)
         losses: Counter[str] = Counter()

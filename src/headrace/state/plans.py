@@ -41,12 +41,8 @@ class PlanStore:
         return found or 0
 
     def load(self, version: int) -> PlanVersion:
-        """One version. Raises StateDamaged if it is missing: versions are kept while an uncommitted epoch names
-        them."""
-        return self._loaded(version, lambda text: load(PlanVersion, text))
-
-    def parsed(self, version: int) -> PlanVersion:
-        """One version, parsed once per process. Raises StateDamaged."""
+        """One version, parsed once per process. Raises StateDamaged if it is missing: versions are kept while an
+        uncommitted epoch names them."""
         return self._loaded(version, parse_plan)
 
     def text(self, version: int) -> str:
@@ -63,7 +59,7 @@ class PlanStore:
     def forgettable(self, before: int, now: int) -> dict[int, PipelineDef]:
         """The pipelines, by instance, that only old versions name. No epoch can name them again: neither the newest
         committed epoch, if it runs again from plan `before` to plan `now`, nor a later one."""
-        plans = {version: self.parsed(version) for version in self._versions()}
+        plans = {version: self.load(version) for version in self._versions()}
         told = {version: {left.key for left in plan.left} for version, plan in plans.items()}
         named: set[int] = set()
         for version, plan in plans.items():
@@ -76,12 +72,12 @@ class PlanStore:
 
     def all(self) -> list[PipelineDef]:
         """All pipelines that a version on disk names, each instance once."""
-        plans = [self.parsed(version) for version in self._versions()]
+        plans = [self.load(version) for version in self._versions()]
         return list({instance: p for plan in plans for instance, p in plan.known.items()}.values())
 
     def names(self, instance: int) -> bool:
         """True if a version on disk names the instance."""
-        return any(instance in self.parsed(version).known for version in self._versions())
+        return any(instance in self.load(version).known for version in self._versions())
 
     def prune(self, oldest_needed: int) -> None:
         """Delete the versions that no uncommitted epoch can name."""

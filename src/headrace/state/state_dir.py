@@ -39,6 +39,7 @@ from headrace.state.checkpoint import CHECKPOINT, misplaced, settle_checkpoint
 # 2: tokens are in secrets.json, and the catalog names them.
 FORMAT = 2
 SAVEPOINTS = "savepoints"
+SOCKET_NAME = "hub.sock"  # the Unix socket on which the owner serves clients
 STREAMS = "streams"
 # The hub writes a file of this name into a stream's directory before it removes the stream from the catalog.
 DROPPED = "dropped"
@@ -180,8 +181,8 @@ def tighten(root: Path) -> None:
 def _in_use(path: Path, pid: object) -> StateInUse:
     return StateInUse(
         f"the state directory {path} is in use" + (f" by process {pid}" if pid else ""),
-        advice="Use headrace sql, headrace status or headrace top with the same --state-dir to reach it. Or stop that "
-        "process, or name another directory.",
+        advice="To reach that hub, use headrace sql, headrace status or headrace top with the same --state-dir, or "
+        f"headrace.connect({str(path / SOCKET_NAME)!r}) in Python. Or stop that process, or name another directory.",
         path=str(path),
         pid=pid,
     )
@@ -209,7 +210,12 @@ def _await_jvm(path: Path, owner: dict[str, int], sleep: Callable[[float], None]
     waited = 0.0
     while jvm is not None and _started(jvm) is not None and _started(jvm) == owner.get("jvm_started"):
         if waited >= JVM_GRACE_SECONDS:
-            raise _in_use(path, jvm)
+            raise StateInUse(
+                f"Spark of a hub that was killed still runs on the state directory {path}, as process {jvm}",
+                advice="Wait until it ends, or kill it. Or name another directory.",
+                path=str(path),
+                pid=jvm,
+            )
         sleep(0.1)
         waited += 0.1
 

@@ -78,21 +78,27 @@ class EpochLog:
                 self._warn(str(instance), text)
         self._warn_of_files()
         if _log.isEnabledFor(logging.INFO):
-            noted = facts(
-                "epoch",
-                stream=name,
-                epoch=summary.epoch,
-                plan=summary.plan,
-                rows=summary.rows,
-                bytes=summary.bytes,
-                tasks=summary.tasks,
-                pipelines=len(known),
-                rejected=progress.rejected,
-                ms=round(sum(phases.values()), 1),
-                phases=dict(phases),
-            )
-            words, took = "; ".join(_words(summary, known, dropped(), self._rejects)), sum(phases.values())
-            _log.info("stream %s, epoch %d in %.0f ms: %s", name, summary.epoch, took, words, extra=noted)
+            self._log_epoch(summary, known, dropped(), phases)
+
+    def _log_epoch(
+        self, summary: EpochSummary, names: Mapping[int, str], dropped: int, phases: Mapping[str, float]
+    ) -> None:
+        name, took = self._stream.name, sum(phases.values())
+        noted = facts(
+            "epoch",
+            stream=name,
+            epoch=summary.epoch,
+            plan=summary.plan,
+            rows=summary.rows,
+            bytes=summary.bytes,
+            tasks=summary.tasks,
+            pipelines=len(names),
+            rejected=summary.progress.rejected,
+            ms=round(took, 1),
+            phases=dict(phases),
+        )
+        words = "; ".join(_words(summary, names, dropped, self._rejects))
+        _log.info("stream %s, epoch %d in %.0f ms: %s", name, summary.epoch, took, words, extra=noted)
 
     def _warn(self, subject: str, text: str) -> None:
         if text and subject not in self._warned:

@@ -59,7 +59,7 @@ class History:
         """Which pipelines cost too much after this epoch. An epoch without rows changes nothing."""
         if not summary.rows or self._accounts.budget == Budget():
             return BudgetVerdict({}, self.alone)
-        shared = self._plans.parsed(summary.plan).families
+        shared = self._plans.load(summary.plan).families
         return self._accounts.charge(summary.pipeline_ms, summary.state_bytes, shared)
 
     def measure_alone(self, instances: frozenset[int]) -> None:

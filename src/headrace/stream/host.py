@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from headrace.ingress.service import GatewayService
+    from headrace.ingress.gateway_service import GatewayService
     from headrace.spark.committer import EpochCommitter
     from headrace.state.notices import NoticeBoard
+    from headrace.state.plans import PlanStore
+    from headrace.stream.managed_query import ManagedQuery
+    from headrace.stream.waiting import QueryWaits
 
 OnEnd = Callable[[str | None], None]
 
@@ -71,6 +74,10 @@ class StreamHost(Protocol):
 
     def launch(self, request: QueryRequest) -> Query:
         """Start a query. Starts Spark first, if it does not run."""
+        ...
+
+    def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
+        """Waits for this query, as its engine allows."""
         ...
 
     def declared_instances(self) -> set[int]:

@@ -13,6 +13,7 @@ from headrace.model.status import StreamState, StreamStatus, to_datetime
 from headrace.sources.badfiles import read_summary
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Applied, Progress, ProgressView, read_applied
+from headrace.stream.host import Query
 from headrace.stream.inflight import InFlight
 from headrace.stream.retries import Retrying
 
@@ -40,6 +41,24 @@ class QueryFacts:
     barrier: str = ""
 
 
+class SparkEpochTime:
+    """How long Spark's newest epoch took. Asks Spark once per committed epoch: the JVM builds the answer and this
+    process parses it, every time."""
+
+    def __init__(self) -> None:
+        self._newest: tuple[Query, int, float] | None = None  # a query, its newest epoch and the milliseconds it took
+
+    def read(self, query: Query, committed: int | None) -> float | None:
+        """The milliseconds; None before the first epoch. `committed` is the newest committed epoch."""
+        newest = self._newest
+        if newest is None or newest[0] is not query or newest[1] != committed:
+            found = query.last_epoch()
+            if found is None:
+                return None
+            newest = self._newest = (query, *found)
+        return newest[2]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredStream:
     """A declared stream and its directory. Reads files only, so it also works while no process runs the stream."""
@@ -51,11 +70,7 @@ class StoredStream:
 
     def status(self, query: QueryFacts) -> StreamStatus:
         """The stream's status. A stream with a damaged file has one too, and its `problem` names the file."""
-        problem = query.problem
-        try:
-            progress = self.progress.read()
-        except HeadraceError as damage:
-            progress, problem = Progress(), problem or damage.render()
+        progress, damage = self._readable()
         schema, running = self.stream.schema, query.state == "running"
         applied = read_applied(self.directory)
         skipped = read_summary(self.directory / "source")
@@ -78,7 +93,7 @@ class StoredStream:
             epoch_ms=query.epoch_ms,
             rows_per_s=query.rows_per_s,
             mb_per_s=query.mb_per_s,
-            problem=problem,
+            problem=query.problem or damage,
             state=query.state,
             since=_moment(query.since),
             attempt=retrying.attempt if retrying is not None else 0,
@@ -94,10 +109,17 @@ class StoredStream:
             barrier=query.barrier,
         )
 
+    def _readable(self) -> tuple[Progress, str]:
+        """The progress; or an empty one, and what is damaged."""
+        try:
+            return self.progress.read(), ""
+        except HeadraceError as damage:
+            return Progress(), damage.render()
+
     def _subscribers(self, applied: Applied) -> dict[str, list[str]]:
         """The pipelines in the newest planned epoch, with the columns that each needs."""
         schema = self.stream.schema
-        plan = self.plans.parsed(applied.version)
+        plan = self.plans.load(applied.version)
         views = {p.name: p.program.view for p in plan.pipelines if p.instance not in applied.out}
         return {
             name: ["*"] if view.kind == "ALL" else [schema[i].name for i in view.indexes(len(schema))]
@@ -117,7 +139,8 @@ class StoredStream:
         return StartTimeout(
             f"{waited} {timeout:g} s for an epoch of stream {self.stream.name} with plan version {version}{wanted}; "
             f"{instead}",
-            advice="The machine may be busy with a long epoch: try again, or make max_epoch_bytes smaller.",
+            advice="The machine may be busy with a long epoch: try again, or make max_epoch_bytes smaller. If a "
+            "pipeline keeps the epoch from ending, DROP PIPELINE gets through.",
             stream=self.stream.name,
             version=version,
             pipelines=names,

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from headrace.model.program import StreamDef
 from headrace.model.schema import INT, TIMESTAMP, Field, Schema, parse_type
-from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_pipeline
 from headrace.sql.functions.aggregate_functions import AGGREGATES, AggregateFunction
+from headrace.state.catalog import Catalog
 from tests.sql.execute import plain, run_program
 from tests.sql.functions.edges import NAN, values_of
 from tests.sql.functions.harness import MEANING
@@ -93,8 +94,7 @@ def table(kind: str) -> pa.Table:
 def ours(kind: str, text: str, rows: pa.Table, seed: int) -> tuple[str, dict[int, Any]]:
     """Our result type, and the value per group, of rows cut and merged at random."""
     fields = (Field("g", INT), Field("t", TIMESTAMP), Field("a", parse_type(kind)), Field("b", INT))
-    names = ScriptNames()
-    names.add_stream(StreamDef("v", Schema(fields), 1, 0, "generator", "json", {}))
+    names = Catalog().with_stream(StreamDef("v", Schema(fields), 1, 0, "generator", "json", {}))
     (statement,) = parse_script(f"SELECT g, {text} AS r FROM v GROUP BY g")
     assert isinstance(statement, Select)
     program = plan_pipeline(statement, names, MEANING).program

@@ -23,7 +23,8 @@ from headrace.exec.kernels import install
 from headrace.model.program import Meaning, StreamDef
 from headrace.model.schema import Array, DataType, Field, Schema, parse_type
 from headrace.model.schema import Decimal as DecimalType
-from headrace.sql import ScriptNames, Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.state.catalog import Catalog
 
 TIME_ZONE = "America/New_York"
 MEANING = Meaning(time_zone=TIME_ZONE)
@@ -42,8 +43,7 @@ class Outcome:
 def plan_expressions(kinds: tuple[str, ...], texts: list[str]) -> list[tuple[DataType, str] | HeadraceError]:
     """Our planner's result type and DuckDB text for each expression, or its refusal."""
     fields = tuple(Field("abcdef"[i], parse_type(kind.removeprefix("SMALL "))) for i, kind in enumerate(kinds))
-    names = ScriptNames()
-    names.add_stream(StreamDef("v", Schema(fields), None, 0, "generator", "json", {}))
+    names = Catalog().with_stream(StreamDef("v", Schema(fields), None, 0, "generator", "json", {}))
     found: list[tuple[DataType, str] | HeadraceError] = []
     for text in texts:
         try:

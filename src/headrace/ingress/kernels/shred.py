@@ -1,10 +1,10 @@
 """The sequence shredder's inner loop: bitmaps, waiting buffers and the records they complete, all in arrays.
 
-What the arrays are is said in `headrace.ingress.shredder`, which owns them. Positions are sequence numbers that never
+`headrace.ingress.shredder` owns the arrays and explains them. Positions are sequence numbers that never
 wrap: position 0 stands for the beginning of the origin and counts as a buffer that ends with a delimiter.
 """
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment,arg-type"
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ONE = np.uint64(1)
 
 @helper
 def back_to_delimiter(delimiters: Any, used: Any, offset: int, mask: int, tail: int, position: int) -> int:
-    """The nearest buffer before `position` that holds a delimiter, if all between are here and hold none; else -1."""
+    """The nearest buffer before `position` that holds a delimiter, if all between arrived and hold none; else -1."""
     at = position - 1
     while at >= tail:
         word = offset + ((at >> 6) & mask)
@@ -92,7 +92,7 @@ def back_to_delimiter(delimiters: Any, used: Any, offset: int, mask: int, tail: 
 
 @helper
 def on_to_delimiter(delimiters: Any, used: Any, offset: int, mask: int, tail: int, position: int) -> int:
-    """The nearest buffer after `position` that holds a delimiter, if all between are here and hold none; else -1."""
+    """The nearest buffer after `position` that holds a delimiter, if all between arrived and hold none; else -1."""
     at = position + 1
     stop = tail + ((mask + 1) << 6)
     while at < stop:
@@ -109,7 +109,7 @@ def on_to_delimiter(delimiters: Any, used: Any, offset: int, mask: int, tail: in
 
 @helper
 def add_fragment(fragments: Any, totals: Any, ref: int, begin: int, end: int) -> int:
-    """Append a fragment unless it is empty; its bytes."""
+    """Append a fragment unless it is empty. Returns its bytes."""
     if end > begin:
         at = totals[T_FRAGMENTS]
         fragments[at, 0] = ref
@@ -205,7 +205,7 @@ def hand_on(
     heads: Any, delimiters: Any, used: Any, offset: int, mask: int, nodes: Any, index: Any, free: Any, totals: Any,
     units: Any, fragments: Any, maybe: Any, slot: int, position: int, state: int,
 ) -> None:  # fmt: skip
-    """A buffer's end state is known: tell the next one, which may resolve it, and so on."""
+    """A buffer's end state is known: pass it to the next one, which may resolve that one, and so on."""
     while True:
         cell = find_cell(nodes, index, slot, position)
         node = find_node(nodes, index, slot, position + 1)
@@ -232,7 +232,7 @@ def hand_on(
                 maybe[node, state, 0] >= 0,
             )  # fmt: skip
         if was_ended:
-            return  # the one after it knew already
+            return  # the next one was resolved before
         position += 1
         state = next_state
 
@@ -273,7 +273,7 @@ def shred(
         ahead = (sequence - 1 - ((tail - 1) % highest)) % highest
         if ahead >= (mask + 1) << 6 or tail + ahead == 0:
             if ahead > highest // 2:
-                return i, DUPLICATE  # behind the tail
+                return i, DUPLICATE  # before the tail
             heads[slot, REFUSED] += 1
             return i, OUT_OF_RANGE
         position = tail + ahead

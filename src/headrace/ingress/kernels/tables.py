@@ -1,6 +1,6 @@
 """The shredder's tables: origins by their number, and the buffers that wait by origin and position."""
 
-# Numba wants plain comparisons and its own integers, so some lints and checks do not apply.
+# Numba needs plain comparisons and its own integer types, so some lints and type checks do not apply.
 # mypy: disable-error-code="no-any-return,return-value,assignment,arg-type"
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mixed(value: int) -> int:
 
 @helper
 def find_origin(keys: Any, origin: int) -> int:
-    """Where `origin` stands in the map, or the free place for it."""
+    """The place of `origin` in the map, or the free place for it."""
     mask = len(keys) - 1
     at = mixed(origin) & mask
     while keys[at] != -1 and keys[at] != origin:
@@ -34,7 +34,7 @@ def node_hash(slot: int, position: int) -> int:
     return (mixed((position >> 3) * 0x100000001B3 + slot) << 3 | (position + slot & 7)) & 0x7FFFFFFF
 
 
-# A cell of the index is (hash << 32 | row + 1), 0 for none: the hash saves looking at rows that are not meant.
+# A cell of the index is (hash << 32 | row + 1), 0 for none: the hash avoids reading rows of other buffers.
 
 
 @helper
@@ -61,7 +61,7 @@ def find_node(nodes: Any, index: Any, slot: int, position: int) -> int:
 
 @helper
 def enter(index: Any, code: int, node: int) -> None:
-    """A cell for a buffer that has none."""
+    """Add a cell for a buffer that has none."""
     mask = len(index) - 1
     at = code & mask
     while index[at] != 0:
@@ -71,7 +71,7 @@ def enter(index: Any, code: int, node: int) -> None:
 
 @helper
 def add_node(nodes: Any, index: Any, free: Any, totals: Any, slot: int, position: int) -> int:
-    """A row for the buffer at a position, which has none."""
+    """Add a row for the buffer at a position that has none."""
     totals[T_FREE_NODES] -= 1
     node = free[totals[T_FREE_NODES]]
     nodes[node, OWNER] = slot + 1
@@ -85,7 +85,7 @@ def remove_cell(nodes: Any, index: Any, free: Any, totals: Any, at: int) -> None
     """Free a cell and the row of its buffer."""
     mask = len(index) - 1
     node = (index[at] & 0xFFFFFFFF) - 1
-    # Close the gap: whatever could stand here moves up, so that no search stops too early.
+    # Close the gap: entries that may be stored here move up, so that no search stops too early.
     hole = at
     while True:
         at = (at + 1) & mask
@@ -128,7 +128,7 @@ def length_of(nodes: Any, node: int) -> int:
 
 @helper
 def release(nodes: Any, index: Any, free: Any, totals: Any, cell: int) -> None:
-    """Forget a buffer that nobody needs any more."""
+    """Free a buffer that no record needs any more."""
     needed = HEAD_DONE | TAIL_DONE | PASSED
     if (nodes[(index[cell] & 0xFFFFFFFF) - 1, REST] >> 8) & needed == needed:
         remove_cell(nodes, index, free, totals, cell)

@@ -52,6 +52,11 @@ def planning_time(span: Span, seconds: float | None = None) -> Iterator[None]:
         _deadline.reset(token)
 
 
+def time_left() -> float:
+    """Seconds until the time limit; infinite without one."""
+    return _deadline.get() - time.monotonic()
+
+
 def check_time() -> None:
     """Raises TooSlow after the time limit. Traversals call it for every part of an expression."""
     if time.monotonic() > _deadline.get():

@@ -34,12 +34,12 @@ def split_aggregates(plan: Physical, ctx: PlanContext) -> Physical:
     there is no aggregate."""
 
     def split(node: Physical) -> Physical:
-        return _Splitter(node, ctx).split() if isinstance(node, PhysicalAggregate) else node
+        return _AggregateSplitter(node, ctx).split() if isinstance(node, PhysicalAggregate) else node
 
     return rewrite_physical(plan, split)
 
 
-class _Splitter:
+class _AggregateSplitter:
     """Splits one aggregate. `texts` has the Ring 1 expression of each column of the logical aggregate."""
 
     def __init__(self, node: PhysicalAggregate, ctx: PlanContext) -> None:

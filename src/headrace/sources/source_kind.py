@@ -13,12 +13,12 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from headrace.base.durable import private_directory
 from headrace.base.options import Option, declared, read_settings
-from headrace.formats.base import BadRecord, Format
+from headrace.formats.format_kind import BadRecord, Format
 from headrace.model.program import StreamDef
 from headrace.sources.badfiles import BadRange
 
-Offset = dict[str, Any]
-Clock = Callable[[], float]  # seconds since 1970
+SourceOffset = dict[str, Any]
+WallClock = Callable[[], float]  # seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +61,29 @@ class StreamSource(Protocol):
     Unit of parallelism: the split. Delivery: replayable from any offset that was not committed.
     """
 
-    def initial(self) -> Offset:
+    def initial(self) -> SourceOffset:
         """The offset before the first record."""
         ...
 
-    def latest(self, start: Offset, max_bytes: int | None) -> Offset:
+    def latest(self, start: SourceOffset, max_bytes: int | None) -> SourceOffset:
         """The end of the next epoch, about `max_bytes` after `start` at most. Returns an equal offset if there is
         nothing new."""
         ...
 
-    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[InputSplit]:
+    def splits(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[InputSplit]:
         """Divide (start, end] into splits of similar size for `parallelism` tasks; into fewer if there is little
         data."""
         ...
 
-    def exhausted(self, at: Offset) -> bool:
+    def exhausted(self, at: SourceOffset) -> bool:
         """True if there is nothing after `at` and the source is finite, or finite for now (all files that exist)."""
         ...
 
-    def backlog(self, at: Offset) -> int:
+    def backlog(self, at: SourceOffset) -> int:
         """About how many bytes there are after `at`."""
         ...
 
-    def commit(self, end: Offset) -> None:
+    def commit(self, end: SourceOffset) -> None:
         """Everything up to `end` is committed and will never be read again."""
         ...
 
@@ -95,7 +95,7 @@ S_in = TypeVar("S_in", contravariant=True)
 class SourceFactory(Protocol[S_in]):
     """Makes a source. `state_dir` is durable and belongs to this stream alone."""
 
-    def __call__(self, stream: StreamDef, settings: S_in, state_dir: Path, clock: Clock) -> StreamSource: ...
+    def __call__(self, stream: StreamDef, settings: S_in, state_dir: Path, clock: WallClock) -> StreamSource: ...
 
 
 def no_more_checks(stream: StreamDef, settings: object) -> None:
@@ -136,7 +136,7 @@ class SourceKind(Generic[S]):
         """Raise what CREATE STREAM should reject now rather than when the stream runs, such as a missing directory."""
         self.check_settings(stream, self.settings_of(stream))
 
-    def make(self, stream: StreamDef, state_dir: Path, clock: Clock) -> StreamSource:
+    def make(self, stream: StreamDef, state_dir: Path, clock: WallClock) -> StreamSource:
         """The source of `stream`. Its durable files are in `state_dir`, which is created if missing."""
         private_directory(state_dir)
         return self.build(stream, self.settings_of(stream), state_dir, clock)

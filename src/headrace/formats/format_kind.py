@@ -23,7 +23,7 @@ from headrace.base.options import Option, declared, read_settings
 from headrace.formats.bad import NOTHING_BAD, BadRecords
 from headrace.formats.bad import BadRecord as BadRecord
 from headrace.formats.bad import too_long as too_long
-from headrace.formats.settings import FormatSettings
+from headrace.formats.format_settings import FormatSettings
 from headrace.model.schema import Schema
 
 

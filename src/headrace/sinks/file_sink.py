@@ -5,6 +5,8 @@
     <path>/_headrace/manifests/<writer>-<instance>-<epoch>.promise        the files of a promised epoch
     <path>/_headrace/manifests/<writer>-<instance>-<epoch>.json           the files of a committed epoch
 
+A manifest has a checksum. One that does not match it is StateDamaged with its path, and nothing is renamed or deleted.
+
 `writer` identifies (checkpoint, sink name), so pipelines, sinks and hubs may share a directory.
 
 **The protocol, and why it is exactly once.** Tasks write files under `staging`, with names that are unique per attempt,
@@ -38,6 +40,7 @@ import json
 import os
 import re
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,10 +53,12 @@ from headrace.base.durable import fsync, write_atomic
 from headrace.base.faults import fault_point
 from headrace.base.options import option, text
 from headrace.errors import EpochMismatch, SinkFailed, SinkUnavailable, StateDamaged, UnwritablePath
-from headrace.sinks.base import SinkKey, SinkSettings, Staged
+from headrace.sinks.sink_kind import SinkKey, SinkSettings, Staged
 
 GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
+# Earlier versions wrote no `digest` and no `crc`. No other field is known, so that a damaged name is noticed.
+_FIELDS = {"version", "checkpoint", "sink", "instance", "epoch", "digest", "rows", "files", "crc"}
 # A staging directory, a manifest, or the temporary file that a crash left instead of a manifest.
 _TAG = re.compile(r"\.?(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.(?:json|promise)(?:\.\w+)?)?")
 
@@ -224,6 +229,8 @@ class FileSink:
             raise _damaged(path, f"its version is {version}, not {_MANIFEST_VERSION}")
         if not manifest.keys() >= {"checkpoint", "sink", "rows", "files"}:
             raise _damaged(path, "it lacks fields that a manifest has")
+        if manifest.keys() - _FIELDS or manifest.get("crc", _checksum(manifest)) != _checksum(manifest):
+            raise _damaged(path, "it does not match its checksum")
         if (manifest["checkpoint"], manifest["sink"]) != (key.checkpoint, self.paths.sink):
             raise _damaged(path, "it belongs to another checkpoint or sink")
         if key.digest and manifest.get("digest", "") not in ("", key.digest):  # older versions wrote no digest
@@ -258,7 +265,7 @@ class FileSink:
                 raise self._mismatch(key, self.paths.root / final)
         self.paths.manifests.mkdir(parents=True, exist_ok=True)
         fsync(self.paths.staging / self.paths.tag(key))
-        write_atomic(path, json.dumps(manifest).encode())
+        write_atomic(path, json.dumps({**manifest, "crc": _checksum(manifest)}).encode())
         return manifest
 
     def _roll_forward(self, key: SinkKey, files: Mapping[str, str]) -> None:
@@ -341,6 +348,12 @@ def _writing(paths: SinkPaths) -> Iterator[None]:
             sink=paths.sink,
             path=str(paths.root),
         ) from problem
+
+
+def _checksum(manifest: Mapping[str, Any]) -> int:
+    """The checksum of a manifest's fields, which is one of them itself."""
+    covered = {name: value for name, value in manifest.items() if name != "crc"}
+    return zlib.crc32(json.dumps(covered, sort_keys=True).encode())
 
 
 def _damaged(path: Path, reason: str) -> StateDamaged:

@@ -81,13 +81,16 @@ class GatewayService:
 
     def metrics(self, name: str) -> dict[str, Any] | None:
         """The metrics of a stream, or None if it is not open. If a restarted gateway has not reopened it yet, its state
-        is closed and `problem` says why. `gateway_restarts` counts the restarts since the hub was opened."""
+        is closed and `problem` says why. `gateway_restarts` counts the restarts since the hub was opened, and
+        `gateway_pid` is the process."""
         if name.lower() not in self._orders:
             return None
         found: dict[str, Any] | None = self._ask_about(name, "metrics")["metrics"]
         if found is None and name.lower() in self._orders:
             found = {"state": "closed", "problem": self._lost.get(name.lower(), "")}
-        return None if found is None else {**found, "gateway_restarts": self._restarts}
+        process = self._process
+        pid = None if process is None else process.pid
+        return None if found is None else {**found, "gateway_restarts": self._restarts, "gateway_pid": pid}
 
     def sync(self, name: str) -> None:
         """Sync everything that the gateway has taken for a stream."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 from headrace.formats import FORMATS
+from headrace.ingress.acks import PendingAcks, Send, Settle, send
 from headrace.ingress.backpressure import Admission, Backpressure, Limits
 from headrace.ingress.delimiting import Delimiting, Found, finder_of
-from headrace.ingress.journal import Journal, Sync
+from headrace.ingress.journal import Journal
+from headrace.ingress.journal_sync import Sync
 from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer
 from headrace.ingress.settings import PushSettings
 from headrace.model.program import StreamDef
@@ -49,7 +50,7 @@ class StreamIngress:
         self.counters = self.journal.counters
         self.pressure = Backpressure(Limits(settings.backpressure, limit, settings.spill_bytes), size=self.journal.held)
         self.peers: set[Peer] = set()
-        self._waiting: list[Callable[[], None]] = []
+        self._acks = PendingAcks()
         self._closing: list[int] = []
         self._next, self._first = 0, self.journal.number  # a journal gets a new number each time it is opened
         self.paused = self._scheduled = self._closed = False
@@ -192,13 +193,13 @@ class StreamIngress:
         origin.open = origin.state = 0
 
     def take_body(self, origin: Origin, body: bytes | bytearray, done: Callable[[], None]) -> bool:
-        """Take a complete request, whose end ends its last record. Calls `done` when it is in the journal. Returns
+        """Take a complete request, whose end ends its last record. Calls `done` when it is safe in the journal. Returns
         False, without effect, if there is no space."""
         if not self.open or self.pressure.offer(len(body)) in (Admission.DROP, Admission.PAUSE):
             return False
         self._arrived += 1
         self.whole(origin, body)
-        self.when_flushed(done)
+        self.acknowledge(lambda: done)
         return True
 
     def whole(self, origin: Origin, body: bytes | bytearray) -> None:
@@ -222,10 +223,10 @@ class StreamIngress:
             self._scheduled = True
             self._timer = self.loop.call_later(FLUSH_SECONDS, self._flush)
 
-    def when_flushed(self, done: Callable[[], None]) -> None:
-        """Call `done` when everything received so far is in the journal. A client waits for that, so flush as soon as
-        no more bytes arrive."""
-        self._waiting.append(done)
+    def acknowledge(self, settle: Settle) -> None:
+        """Call `settle` when everything received so far is in the journal, and what it returns when that is safe. A
+        client waits for that, so flush as soon as no more bytes arrive."""
+        self._acks.ask(settle)
         self.schedule()
         if not self._watching and not self.journal.problem:
             self._watching = True
@@ -234,7 +235,7 @@ class StreamIngress:
     def _flush_when_quiet(self, arrived: int) -> None:
         """Flush if the last iteration of the loop brought no bytes. The timer of `schedule` limits the wait."""
         self._watching = False
-        if not self._waiting or self._closed:
+        if not self._acks.asked or self._closed:
             return
         if self._arrived == arrived:
             self._flush()
@@ -249,25 +250,49 @@ class StreamIngress:
         self._scheduled = False
         if self._closed:
             return
-        if self.journal.flush() and self.settings.fsync == "always":
-            try:
-                self.journal.sync()
-            except OSError as problem:
-                if not self.journal.problem:  # no file handle was left
-                    self.journal.not_synced(problem)
-        if self.journal.problem:  # acknowledge nothing
+        if not self.journal.flush():  # acknowledge nothing
             self._flush_later()
             return
         closing, self._closing = self._closing, []
         lost = sum(map(self.journal.close_origin, closing))
         if lost:
             self.pressure.release(lost)
-        waiting, self._waiting = self._waiting, []
-        for done in waiting:
-            try:
-                done()
-            except Exception:  # the others still get their responses
-                traceback.print_exc()
+        self._acks.written()
+        if self.settings.fsync == "always":
+            self._sync_for_acks()
+        else:
+            send(self._acks.take())
+            self._go_on()
+
+    def _sync_for_acks(self) -> None:
+        """Sync what clients wait for, in another thread. What is written meanwhile waits for the next sync, which
+        begins when this one ends: so one sync serves many clients when there are many."""
+        if self._syncing is not None:
+            return
+        try:
+            sync = None if self.journal.suspect else self.journal.unsynced()
+        except OSError as problem:  # no file handle was left
+            self.journal.not_synced(problem)
+        if self.journal.problem:
+            self._flush_later()
+            return
+        taken = self._acks.take()
+        if sync is None:  # another sync has covered them
+            self._safe(taken)
+        else:
+            mark = self.journal.mark_is_due()
+            self._begin_sync(sync.run, lambda: self._synced_for_acks(sync, taken), True, mark)
+
+    def _synced_for_acks(self, sync: Sync, taken: list[Send]) -> None:
+        self.journal.synced(sync)
+        if self.journal.problem:
+            self._acks.put_back(taken)
+            self._flush_later()
+        else:
+            self._safe(taken)
+
+    def _safe(self, acks: list[Send]) -> None:
+        send(acks)
         self._go_on()
 
     def _flush_later(self) -> None:
@@ -309,10 +334,11 @@ class StreamIngress:
             peer.expire(now)
 
     async def sync(self) -> None:
-        """Write and sync everything received so far. Raises OSError if the disk fails."""
+        """Write and sync everything received so far. Raises OSError if the disk fails, and JournalDamaged if files of
+        the journal were removed."""
         await self._wait_for_sync()
         if not self.journal.flush():
-            raise OSError(self.journal.problem)
+            raise self.journal.damage or OSError(self.journal.problem)
         self._sync(really=True)
         await self._wait_for_sync()
         if self.journal.problem:
@@ -343,6 +369,8 @@ class StreamIngress:
             self._syncing = None
             if future.exception() is None:  # otherwise the journal keeps its problem, and the next turn retries
                 done()
+            if self._acks.unsafe:
+                self._sync_for_acks()
 
         self._syncing = self.loop.run_in_executor(None, work, *given)
         self._syncing.add_done_callback(ended)
@@ -392,6 +420,7 @@ class StreamIngress:
             timer.cancel()
         await self._wait_for_sync()
         self._flush()
+        await self._wait_for_sync()
         self._closed = True
         with contextlib.suppress(OSError):  # data that the disk refused was never acknowledged
             await self.loop.run_in_executor(None, self.journal.close)

@@ -1,0 +1,245 @@
+"""The query of one stream, and what lives as long as it: supervisor, planner watch, gateway intake, hold, committer.
+
+`headrace.stream.runtime` starts and stops it, and `headrace.stream.waiting` waits for it. No thread holds the condition
+variable of the planner watch while it waits for Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.base.durable import is_of_state, state_error
+from headrace.control.acks import Acks
+from headrace.errors import ExternalError, HeadraceError, StreamFailed
+from headrace.model.program import PipelineDef, StreamDef
+from headrace.model.stream_options import StreamSettings, stream_settings
+from headrace.state.checkpoint import checkpoint_id
+from headrace.state.notices import Notice
+from headrace.state.plans import PlanStore
+from headrace.state.progress import ProgressView
+from headrace.state.wholeness import require_whole
+from headrace.stream.epoch_log import EpochLog
+from headrace.stream.hold import Hold
+from headrace.stream.host import OnEnd, Query, QueryRequest, StreamFailures, StreamHost
+from headrace.stream.inflight import InFlight, epoch_limit, too_long
+from headrace.stream.intake import Intake
+from headrace.stream.planner_watch import PlannerWatch
+from headrace.stream.supervisor import QuerySupervisor
+
+if TYPE_CHECKING:
+    from headrace.spark.committer import EpochCommitter
+    from headrace.spark.summary import EpochSummary
+
+LOOK_SECONDS = 0.5  # how often the age of an epoch with a time limit is checked
+
+
+class ManagedQuery:
+    """Starts, stops and limits the query of one stream. Any thread may call.
+
+    The supervisor calls `launch_query`, `blame` and `query_changed`. The committer calls `on_commit`, in Spark's
+    streaming thread. `acks` fail when the query ends.
+    """
+
+    def __init__(
+        self,
+        stream: StreamDef,
+        directory: Path,
+        host: StreamHost,
+        *,
+        plans: PlanStore,
+        progress: ProgressView,
+        acks: Acks,
+        on_commit: Callable[[EpochSummary], None],
+    ) -> None:
+        self.stream, self.directory, self._host = stream, directory, host
+        self._plans, self._progress, self._acks, self._on_commit = plans, progress, acks, on_commit
+        self.watch, self.planning_hold, self.log = PlannerWatch(), Hold(directory), EpochLog(stream, directory)
+        self.intake = Intake(host.gateway, stream, directory)
+        self.supervisor = QuerySupervisor(directory, plans, self)
+        self._committer: EpochCommitter | None = None
+        self._trouble = ""
+
+    def redeclare(self, stream: StreamDef) -> None:
+        """Take the declaration as it is now. Only its changeable options can differ."""
+        self.stream = stream
+
+    @property
+    def settings(self) -> StreamSettings:
+        """The options of the stream as it is declared now."""
+        return stream_settings(self.stream)
+
+    @property
+    def problem(self) -> str:
+        """Why the query is dead or retrying; otherwise what the hub last failed to do for the stream."""
+        retrying = self.supervisor.retrying
+        return self.supervisor.problem or (retrying.problem if retrying is not None else "") or self._trouble
+
+    def note_trouble(self, problem: str) -> None:
+        """Remember what the hub failed to do for this stream; empty when all is well."""
+        self._trouble = problem
+
+    def error(self, how: str) -> StreamFailed:
+        """The error for a query that failed or does not run."""
+        return StreamFailed(
+            f"the query of stream {self.stream.name} {how}",
+            advice="Nothing committed is lost; starting again continues from the last epoch.",
+            stream=self.stream.name,
+        )
+
+    def raise_failure(self) -> None:
+        """Raise StreamFailed if the query has died."""
+        problem = self.supervisor.problem
+        if self.supervisor.started and problem is not None:
+            raise self.error(f"failed: {problem}")
+
+    # --- starting and stopping --------------------------------------------------------------------
+
+    def start(self, patient: bool = False) -> None:
+        """Start the query unless it runs. A failure to start is raised, or, with `patient`, retried."""
+        if self.supervisor.running:
+            return
+        try:
+            self.planning_hold.lift()
+            self.supervisor.start(patient)
+        except HeadraceError:
+            raise
+        except Exception as problem:
+            if is_of_state(problem):
+                raise state_error(problem, self.directory) from problem
+            raise self.error(f"failed: {type(problem).__name__}: {problem}") from problem
+
+    def stop(self) -> None:
+        """End the query at once. The next start runs an epoch in flight again. Bytes that a pushed stream has taken and
+        not read wait in its journal."""
+        self.intake.close()
+        self.supervisor.stop()
+        self.query_changed()
+        self._acks.fail(self.error("was stopped"))
+        with contextlib.suppress(ExternalError):  # the next start lifts the hold
+            self.planning_hold.lift()
+
+    def close(self) -> None:
+        """End the query and release the sinks."""
+        self.stop()
+        if self._committer is not None:
+            self._committer.close()
+
+    def ask_to_hold(self) -> None:
+        """Plan no epoch from now on. The epoch in flight goes on."""
+        if self.supervisor.running and not self.planning_hold.requested:
+            self.planning_hold.request()
+
+    def release(self) -> None:
+        """Plan epochs again."""
+        self.watch.hold_released()
+        self.planning_hold.lift()
+
+    # --- for the supervisor -----------------------------------------------------------------------
+
+    def launch_query(self, on_end: OnEnd) -> Query:
+        """Start a query, for the first time or again."""
+        require_whole(self.directory)
+        self.watch.query_starting()
+        self.intake.open(self._progress.read().end)
+        options = {
+            "directory": str(self.directory),
+            "checkpoint": self.checkpoint_id(),
+            "port": str(self._host.board.port),
+            "token": self._host.board.token,
+        }
+        query = self._host.launch(
+            QueryRequest(
+                stream=self.stream.name,
+                directory=self.directory,
+                committer=self.committer,
+                options=options,
+                on_end=on_end,
+                planner_pid=self._planner_pid,
+                pipelines=self._planned_names,
+            )
+        )
+        if epoch_limit(self.settings, 0) is not None:
+            threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
+        return query
+
+    def query_changed(self) -> None:
+        """The query changed its state."""
+        supervisor = self.supervisor
+        problem, retrying = supervisor.problem, supervisor.retrying
+        self.log.query(supervisor.state, self.problem, 0 if retrying is None else retrying.attempt)
+        if problem is not None:
+            self._acks.fail(self.error(f"failed: {problem}"))
+        self.watch.wake()
+
+    def blame(self, failed: Mapping[str, str], detached: Mapping[str, dict[str, str]] | None = None) -> None:
+        """Report failed pipelines and lost sinks to the hub; see `StreamFailures`."""
+        self._host.report(StreamFailures(self.stream.name, failed, detached or {}))
+
+    def _planner_pid(self) -> int | None:
+        return self.watch.planner
+
+    def _planned_names(self) -> list[str]:
+        return [p.name for p in self._current_pipelines()]
+
+    def _current_pipelines(self) -> tuple[PipelineDef, ...]:
+        return self._plans.load(self._plans.current()).pipelines
+
+    def _limit_epochs(self, query: Query) -> None:
+        """Abort the query when an epoch takes too long. Ends with the query."""
+        while True:
+            time.sleep(LOOK_SECONDS)
+            if self.supervisor.query is not query:
+                return
+            found = self.in_flight()
+            if found is None:
+                continue
+            limit = epoch_limit(self.settings, len(self._current_pipelines()))
+            if limit is not None and found.age > limit:
+                self.supervisor.abort(too_long(self.stream.name, found, limit).render())
+                return
+
+    # --- epochs -----------------------------------------------------------------------------------
+
+    def on_notice(self, notice: Notice) -> None:
+        """Take a notice from the planning process."""
+        self.watch.on_notice(notice)
+        self.supervisor.well()
+        if self.supervisor.state == "running":
+            self.log.query("running", "", 0)
+
+    def in_flight(self) -> InFlight | None:
+        """The epoch that is being planned or run, if there is one."""
+        if not self.supervisor.up:
+            return None
+        doing = self._committer.doing if self._committer is not None else ""
+        return self.watch.in_flight(doing, self.settings.max_latency / 1e6)
+
+    @property
+    def committer(self) -> EpochCommitter:
+        """Commits the stream's epochs. One object for as long as the hub is open."""
+        if self._committer is None:
+            from headrace.spark.committer import EpochCommitter
+
+            self._committer = EpochCommitter(
+                self.directory,
+                self.checkpoint_id(),
+                self._plans,
+                done=self._on_commit,
+                known=self._host.declared_instances,
+                probe_lived=self.supervisor.probe_lived,
+                run_again=self.supervisor.run_again,
+            )
+        return self._committer
+
+    def notes(self, pipeline: PipelineDef) -> dict[str, str]:
+        """Problems of sinks that fail no epoch, such as a console that nobody reads."""
+        return self._committer.notes(pipeline) if self._committer is not None else {}
+
+    def checkpoint_id(self) -> str:
+        """The id of the stream's checkpoint; see `headrace.state.checkpoint`."""
+        return checkpoint_id(self.directory, self.stream.name)
