@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+
+ArrowColumn: TypeAlias = Any  # an Arrow array: its stubs do not know which functions take which
 
 
 class KernelError(ValueError):

@@ -1,22 +1,21 @@
-"""Numbers as texts, in Java's spelling."""
+"""Int64s as texts, in Java's spelling."""
 
 from __future__ import annotations
 
 import decimal
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from headrace.exec.kernels.kernel import Kernel, KernelError
+from headrace.exec.kernels.kernel import ArrowColumn, Kernel, KernelError
 
 pc: Any = pyarrow.compute
-Column: TypeAlias = Any  # an Arrow array
 _HEX = r"(?i)^[+-]?0x([0-9a-f]+\.?|[0-9a-f]*\.[0-9a-f]+)p[+-]?[0-9]+[df]?$"
 
 
-def _scientific(texts: Column, numbers: Column) -> Column:
+def _scientific(texts: ArrowColumn, numbers: ArrowColumn) -> ArrowColumn:
     """The shortest digits of a number as `d.dddE±n`, Java's form below 0.001 and from 10 million on. `texts` are
     DuckDB's or Arrow's spelling of `numbers`, which are finite and not 0."""
     parts = pc.extract_regex(
@@ -37,7 +36,7 @@ def _scientific(texts: Column, numbers: Column) -> Column:
     return _smallest(found, numbers)
 
 
-def _smallest(texts: Column, numbers: Column) -> Column:
+def _smallest(texts: ArrowColumn, numbers: ArrowColumn) -> ArrowColumn:
     """Java writes at least two digits, and of all such texts the nearest. That matters for numbers near the smallest
     one: 4.9E-324, not 5.0E-324."""
     limit = 1e-322 if numbers.type == pa.float64() else 1e-43
@@ -52,11 +51,11 @@ def _smallest(texts: Column, numbers: Column) -> Column:
     return pa.array(found, pa.string())
 
 
-def _float_text(numbers: Column) -> Column:
+def _float_text(numbers: ArrowColumn) -> ArrowColumn:
     return _scientific(pc.cast(numbers, pa.string()), numbers)
 
 
-def _hex_number(texts: Column, attempt: Column) -> Column:
+def _hex_number(texts: ArrowColumn, attempt: ArrowColumn) -> ArrowColumn:
     """Texts such as 0x1.8p1, which hardly occur."""
     found: list[float | None] = []
     matched = pc.match_substring_regex(texts, _HEX)

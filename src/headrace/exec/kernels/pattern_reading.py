@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from headrace.exec.kernels.dates import Flags, Numbers, civil, days_of, exists
+from headrace.exec.kernels.dates import Int64s, RowFlags, civil, days_of, exists
+from headrace.exec.kernels.kernel import ArrowColumn
 from headrace.exec.kernels.patterns import MONTHS, BadPattern, Element, check_letters, compile_pattern
 from headrace.exec.kernels.zones import DAY, SECOND
 
 pc: Any = pyarrow.compute
-Column: TypeAlias = Any  # an Arrow array
 
 # How often a letter may repeat.
 _READ = {"y": 6, "M": 4, "L": 4, "d": 2, "D": 3, "a": 1, "h": 2, "H": 2, "k": 2, "K": 2, "m": 2, "s": 2, "S": 9,
@@ -36,7 +36,7 @@ _OFFSETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class PatternReader:
     """A pattern as a regular expression. `fields` has a letter for each kind of element that it reads."""
 
     expression: str
@@ -44,7 +44,7 @@ class Reader:
 
 
 @lru_cache(maxsize=1024)
-def reader(pattern: str) -> Reader:
+def reader(pattern: str) -> PatternReader:
     """How texts of `pattern` are read. Raises BadPattern."""
     elements = compile_pattern(pattern)
     check_letters(elements, _READ)
@@ -73,7 +73,7 @@ def reader(pattern: str) -> Reader:
     if "D" in fields and (fields.keys() & {"M", "d"} or "y" not in fields):
         raise BadPattern("the letter 'D' with a month or without a year")
     expression += ")?" * depth  # brackets that stay open end with the pattern
-    return Reader(f"(?is)^{expression}$", fields)
+    return PatternReader(f"(?is)^{expression}$", fields)
 
 
 def _digits_of(element: Element) -> str:
@@ -129,12 +129,12 @@ def _number_kind(element: Element) -> str:
 class Read:
     """Wall-clock readings, which of them are good, and the offsets from UTC if the pattern has them."""
 
-    micros: Numbers
-    good: Flags
-    offset: Numbers | None
+    micros: Int64s
+    good: RowFlags
+    offset: Int64s | None
 
 
-def read(pattern: str, texts: Column) -> Read:
+def read(pattern: str, texts: ArrowColumn) -> Read:
     """Reads texts. NULL and texts that do not match are not good."""
     found = reader(pattern)
     parts = pc.extract_regex(texts, found.expression) if found.fields else None
@@ -142,8 +142,8 @@ def read(pattern: str, texts: Column) -> Read:
         good = np.asarray(pc.fill_null(pc.match_substring_regex(texts, found.expression), False))
         return Read(np.zeros(len(texts), np.int64), good, None)
     good = np.asarray(parts.is_valid()).copy()
-    values: dict[str, Numbers] = {}
-    present: dict[str, Flags] = {}
+    values: dict[str, Int64s] = {}
+    present: dict[str, RowFlags] = {}
     for field, element in found.fields.items():
         text = pc.coalesce(parts.field(field), "")
         present[field] = np.asarray(pc.not_equal(text, ""))
@@ -154,7 +154,7 @@ def read(pattern: str, texts: Column) -> Read:
     return _resolved(found, values, present, good, len(texts))
 
 
-def _value(element: Element, text: Column) -> Numbers:
+def _value(element: Element, text: ArrowColumn) -> Int64s:
     """The numbers of an element's texts; 0 for none."""
     letter, count = element.letter, element.count
     if letter in "ML" and count > 2:
@@ -170,13 +170,13 @@ def _value(element: Element, text: Column) -> Numbers:
     return number + 2000 if letter == "y" and count == 2 else number
 
 
-def _whole(text: Column) -> Numbers:
+def _whole(text: ArrowColumn) -> Int64s:
     filled = pc.if_else(pc.equal(text, ""), "0", pc.utf8_ltrim(text, "+"))
-    found: Numbers = filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    found: Int64s = filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return found
 
 
-def _offset_value(text: Column) -> Numbers:
+def _offset_value(text: ArrowColumn) -> Int64s:
     """Seconds from UTC, or a number out of range for an offset that does not exist."""
     encoded = text.dictionary_encode()
     values = []
@@ -186,12 +186,14 @@ def _offset_value(text: Column) -> Numbers:
         total = hours * 3600 + minutes * 60 + seconds
         bad = minutes > 59 or seconds > 59 or total > 18 * 3600
         values.append(10**6 if bad else -total if name.startswith("-") else total)
-    found: Numbers = np.array(values, np.int64)[np.asarray(encoded.indices)]
+    found: Int64s = np.array(values, np.int64)[np.asarray(encoded.indices)]
     return found
 
 
-def _resolved(found: Reader, values: dict[str, Numbers], present: dict[str, Flags], good: Flags, count: int) -> Read:
-    def value(field: str, default: int) -> Numbers:
+def _resolved(
+    found: PatternReader, values: dict[str, Int64s], present: dict[str, RowFlags], good: RowFlags, count: int
+) -> Read:
+    def value(field: str, default: int) -> Int64s:
         if field not in values:
             return np.full(count, default, np.int64)
         return np.where(present[field], values[field], default)

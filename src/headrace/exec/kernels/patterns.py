@@ -10,17 +10,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from headrace.exec.kernels.dates import Civil, Numbers, civil, day_of_year, weekday
+from headrace.exec.kernels.dates import Civil, Int64s, civil, day_of_year, weekday
+from headrace.exec.kernels.kernel import ArrowColumn
 from headrace.exec.kernels.zones import DAY, SECOND
 
 pc: Any = pyarrow.compute
-Column: TypeAlias = Any  # an Arrow array
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -96,7 +96,7 @@ def check_written(pattern: str) -> None:
     check_letters(compile_pattern(pattern), _WRITTEN)
 
 
-def write(pattern: str, local: Numbers, offset: Numbers, zone: str) -> Column:
+def write(pattern: str, local: Int64s, offset: Int64s, zone: str) -> ArrowColumn:
     """The texts of wall-clock readings. `offset` is the distance to UTC in microseconds."""
     check_written(pattern)
     elements = compile_pattern(pattern)
@@ -118,16 +118,16 @@ def write(pattern: str, local: Numbers, offset: Numbers, zone: str) -> Column:
 @dataclass(frozen=True, slots=True)
 class _Moment:
     date: Civil
-    days: Numbers
-    clock: Numbers
-    offset: Numbers
+    days: Int64s
+    clock: Int64s
+    offset: Int64s
     zone: str
     with_era: bool
 
     def text(self, element: Element) -> Any:
         letter, count = element.letter, element.count
         hour = self.clock // (3600 * SECOND)
-        plain: dict[str, Callable[[], Numbers]] = {
+        plain: dict[str, Callable[[], Int64s]] = {
             "d": lambda: self.date.day,
             "D": lambda: day_of_year(self.date),
             "H": lambda: hour,
@@ -158,7 +158,7 @@ class _Moment:
             return self.zone
         return self._offset(letter, count)
 
-    def _year(self, count: int) -> Column:
+    def _year(self, count: int) -> ArrowColumn:
         year = np.where(self.date.year > 0, self.date.year, 1 - self.date.year) if self.with_era else self.date.year
         size = np.abs(year)
         if count == 2:
@@ -168,13 +168,13 @@ class _Moment:
         sign = _chosen(np.where(year < 0, 1, np.where(plus, 2, 0)), ("", "-", "+"), 4)
         return pc.binary_join_element_wise(sign, digits, "")
 
-    def _quarter(self, count: int) -> Column:
+    def _quarter(self, count: int) -> ArrowColumn:
         quarter = (self.date.month + 2) // 3
         if count <= 2:
             return _padded(quarter, count)
         return _chosen(quarter - 1, ("Q1", "Q2", "Q3", "Q4") if count == 3 else _QUARTERS, 4)
 
-    def _offset(self, letter: str, count: int) -> Column:
+    def _offset(self, letter: str, count: int) -> ArrowColumn:
         offsets, which = np.unique(self.offset, return_inverse=True)
         texts = tuple(offset_text(letter, count, int(seconds)) for seconds in offsets)
         return _chosen(which.astype(np.int64), texts, 4)
@@ -183,12 +183,12 @@ class _Moment:
 _ERAS = (("BC", "AD"), ("Before Christ", "Anno Domini"))
 
 
-def _padded(values: Numbers, width: int) -> Column:
+def _padded(values: Int64s, width: int) -> ArrowColumn:
     text = pc.cast(pa.array(values), pa.string())
     return pc.utf8_lpad(text, width, "0") if width > 1 else text
 
 
-def _chosen(which: Numbers, names: tuple[str, ...], count: int) -> Column:
+def _chosen(which: Int64s, names: tuple[str, ...], count: int) -> ArrowColumn:
     """The names at `which`, in short form for a count of 3."""
     texts = pa.array([name if count == 4 else name[:3] for name in names], pa.string())
     return texts.take(which)

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
-from headrace.exec.kernels.dates import Flags, Numbers, days_of, exists
+from headrace.exec.kernels.dates import Int64s, RowFlags, days_of, exists
+from headrace.exec.kernels.kernel import ArrowColumn
 from headrace.exec.kernels.zones import DAY, SECOND, UnknownZone, zone
 
 pc: Any = pyarrow.compute
-Column: TypeAlias = Any  # an Arrow array
 _BLANK = r"[\x00-\x20\x7f]*"
 _DAY_PART = r"(?P<sign>[+-]?)(?P<year>[0-9]{4,%d})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})%s)?)?"
 _CLOCK_PART = (
@@ -37,12 +37,12 @@ class Moments:
     """Wall-clock readings in microseconds. `good` is False for texts that are none, and for NULL. `zones` holds the
     names of the zones in the texts; `zone_of` is the index of a row's zone, or -1."""
 
-    micros: Numbers
-    good: Flags
-    zone_of: Numbers
+    micros: Int64s
+    good: RowFlags
+    zone_of: Int64s
     zones: list[str]
 
-    def instants(self, default: str) -> tuple[Numbers, Flags]:
+    def instants(self, default: str) -> tuple[Int64s, RowFlags]:
         """Instants, and which are good, with `default` for texts without a zone."""
         found = zone(default).instant(self.micros)
         good = self.good.copy()
@@ -57,12 +57,12 @@ class Moments:
                 good[rows] = False
         return found, good
 
-    def readings(self) -> tuple[Numbers, Flags]:
+    def readings(self) -> tuple[Int64s, RowFlags]:
         """The readings, and which are good. A zone is ignored, but must exist."""
         return self.micros, self.instants("UTC")[1]
 
 
-def text_bytes(texts: Column) -> tuple[npt.NDArray[np.uint8], Numbers, Numbers]:
+def text_bytes(texts: ArrowColumn) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
     """The bytes of all texts, and where each begins and ends."""
     large = texts.cast(pa.large_string())
     buffers: Any = large.buffers()
@@ -71,7 +71,7 @@ def text_bytes(texts: Column) -> tuple[npt.NDArray[np.uint8], Numbers, Numbers]:
     return data, offsets[:-1], offsets[1:]
 
 
-def parse_dates(texts: Column) -> tuple[Numbers, Flags]:
+def parse_dates(texts: ArrowColumn) -> tuple[Int64s, RowFlags]:
     """Days since 1970, and which texts are dates."""
     count = len(texts)
     days, good = np.zeros(count, np.int64), np.zeros(count, bool)
@@ -89,7 +89,7 @@ def parse_dates(texts: Column) -> tuple[Numbers, Flags]:
     return days, good
 
 
-def parse_moments(texts: Column) -> Moments:
+def parse_moments(texts: ArrowColumn) -> Moments:
     """Reads timestamps. A time without a date is none: Spark would take today's date."""
     count = len(texts)
     found = Moments(np.zeros(count, np.int64), np.zeros(count, bool), np.full(count, -1, np.int64), [])
@@ -115,7 +115,7 @@ def parse_moments(texts: Column) -> Moments:
     return found
 
 
-def _rest(texts: Column, done: Flags) -> npt.NDArray[np.intp]:
+def _rest(texts: ArrowColumn, done: RowFlags) -> npt.NDArray[np.intp]:
     """The rows that are neither done nor NULL."""
     return np.flatnonzero(~done & np.asarray(texts.is_valid()))
 
@@ -123,7 +123,7 @@ def _rest(texts: Column, done: Flags) -> npt.NDArray[np.intp]:
 Letters: TypeAlias = npt.NDArray[np.uint8]
 
 
-def _date_letters(letters: Letters) -> tuple[Numbers, Flags]:
+def _date_letters(letters: Letters) -> tuple[Int64s, RowFlags]:
     """Days, and which texts begin with `yyyy-MM-dd`. All have the same length."""
     digits = letters[:, :_DATE_LENGTH] - np.uint8(ord("0"))
     good = (digits[:, [0, 1, 2, 3, 5, 6, 8, 9]] <= 9).all(axis=1)
@@ -134,7 +134,7 @@ def _date_letters(letters: Letters) -> tuple[Numbers, Flags]:
     return days_of(year, np.clip(month, 1, 12), day), good
 
 
-def _clock_letters(letters: Letters, good: Flags) -> Numbers:
+def _clock_letters(letters: Letters, good: RowFlags) -> Int64s:
     """Microseconds of the day. Clears `good` where ` HH:mm:ss` does not follow the date."""
     digits = letters - np.uint8(ord("0"))
     good &= (digits[:, [11, 12, 14, 15, 17, 18]] <= 9).all(axis=1)
@@ -142,27 +142,27 @@ def _clock_letters(letters: Letters, good: Flags) -> Numbers:
     good &= (letters[:, 10] == ord(" ")) | (letters[:, 10] == ord("T"))
     hour, minute, second = _two(digits, 11), _two(digits, 14), _two(digits, 17)
     good &= (hour < 24) & (minute < 60) & (second < 60)
-    clock: Numbers = (hour * 3600 + minute * 60 + second) * SECOND
+    clock: Int64s = (hour * 3600 + minute * 60 + second) * SECOND
     if letters.shape[1] > _SECOND_LENGTH:
         good &= (letters[:, 19] == ord(".")) & (digits[:, 20:] <= 9).all(axis=1)
         clock += _two(digits, 20) * 10_000 + _two(digits, 22) * 100 + _two(digits, 24)
     return clock
 
 
-def _two(digits: Letters, at: int) -> Numbers:
+def _two(digits: Letters, at: int) -> Int64s:
     """The number of two digits."""
-    found: Numbers = digits[:, at].astype(np.int64) * 10 + digits[:, at + 1]
+    found: Int64s = digits[:, at].astype(np.int64) * 10 + digits[:, at + 1]
     return found
 
 
-def _number(texts: Column, default: int) -> Numbers:
+def _number(texts: ArrowColumn, default: int) -> Int64s:
     """Digits as numbers. `default` for none."""
     filled = pc.if_else(pc.equal(pc.coalesce(texts, ""), ""), str(default), texts)
-    found: Numbers = filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    found: Int64s = filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return found
 
 
-def _date_of(parts: Column) -> tuple[Numbers, Flags]:
+def _date_of(parts: ArrowColumn) -> tuple[Int64s, RowFlags]:
     matched = np.asarray(parts.is_valid())
     year = _number(parts.field("year"), 1)
     year = np.where(np.asarray(pc.equal(pc.coalesce(parts.field("sign"), ""), "-")), -year, year)
@@ -172,7 +172,7 @@ def _date_of(parts: Column) -> tuple[Numbers, Flags]:
     return days, good & (days < 2**31) & (days >= -(2**31))
 
 
-def _match(texts: Column, rows: npt.NDArray[np.intp], found: Moments) -> None:
+def _match(texts: ArrowColumn, rows: npt.NDArray[np.intp], found: Moments) -> None:
     parts = pc.extract_regex(texts, _MOMENT)
     days, good = _date_of(parts)
     hour, minute, second = (_number(parts.field(name), 0) for name in ("hour", "minute", "second"))
@@ -186,7 +186,7 @@ def _match(texts: Column, rows: npt.NDArray[np.intp], found: Moments) -> None:
         pc.coalesce(parts.field("zone"), ""), pc.coalesce(parts.field("zone2"), ""), ""
     ).dictionary_encode()
     found.zones = named.dictionary.to_pylist()
-    indexes: Numbers = np.asarray(named.indices).astype(np.int64)
+    indexes: Int64s = np.asarray(named.indices).astype(np.int64)
     if "" in found.zones:
         indexes[indexes == found.zones.index("")] = -1
     found.zone_of[rows] = indexes

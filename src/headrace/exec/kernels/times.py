@@ -2,62 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from headrace.exec.kernels.dates import Flags, Numbers, add_months, civil, days_of, exists, month_length
-from headrace.exec.kernels.kernel import Kernel, KernelError
+from headrace.exec.kernels.dates import Int64s, RowFlags, add_months, civil, days_of, exists, month_length
+from headrace.exec.kernels.kernel import ArrowColumn, Kernel, KernelError
 from headrace.exec.kernels.pattern_reading import read
 from headrace.exec.kernels.patterns import write
 from headrace.exec.kernels.time_texts import parse_dates, parse_moments
 from headrace.exec.kernels.zones import DAY, SECOND, UnknownZone, Zone, zone
 
 pc: Any = pyarrow.compute
-Column: TypeAlias = Any  # an Arrow array
 
 
-def numbers(column: Column) -> Numbers:
+def numbers(column: ArrowColumn) -> Int64s:
     """The values of a column as 64-bit numbers, 0 for NULL."""
-    found: Numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    found: Int64s = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return found
 
 
-def valid(*columns: Column) -> Flags:
+def valid(*columns: ArrowColumn) -> RowFlags:
     """Which rows are NULL in no column."""
-    found: Flags = np.ones(len(columns[0]), bool)
+    found: RowFlags = np.ones(len(columns[0]), bool)
     for column in columns:
         if column.null_count:
             found &= np.asarray(column.is_valid())
     return found
 
 
-def whole(values: Numbers, known: Flags) -> Column:
+def whole(values: Int64s, known: RowFlags) -> ArrowColumn:
     """A BIGINT column with NULL where `known` is False."""
     return pa.array(values, pa.int64(), mask=None if known.all() else ~known)
 
 
-def one(column: Column) -> Any:
+def one(column: ArrowColumn) -> Any:
     """The value of a column that has the same value in all rows. None without rows."""
     return column[0].as_py() if len(column) else None
 
 
-def checked(good: Flags, given: Flags, attempt: Column, condition: str = "CAST_INVALID_INPUT") -> Flags:
+def checked(good: RowFlags, given: RowFlags, attempt: ArrowColumn, condition: str = "CAST_INVALID_INPUT") -> RowFlags:
     """The rows with a value. Raises KernelError for a given row that is not good, unless `attempt` is true."""
     if not one(attempt) and (given & ~good).any():
         raise KernelError(condition)
     return good & given
 
 
-def by_zone(zones: Column, compute: Any, known: Flags, *arrays: Numbers) -> Numbers:
+def by_zone(zones: ArrowColumn, compute: Any, known: RowFlags, *arrays: Int64s) -> Int64s:
     """`compute(zone, *arrays)` for the known rows of each zone. Raises KernelError for a text that is no zone."""
     encoded = zones.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     try:
         if len(names) == 1 and known.all():
-            found: Numbers = compute(zone(names[0]), *arrays)
+            found: Int64s = compute(zone(names[0]), *arrays)
             return found
         result = np.zeros(len(zones), np.int64)
         indexes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
@@ -70,39 +69,39 @@ def by_zone(zones: Column, compute: Any, known: Flags, *arrays: Numbers) -> Numb
         raise KernelError("INVALID_TIMEZONE") from None
 
 
-def _local(instants: Column, zones: Column) -> Column:
+def _local(instants: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     known = valid(instants, zones)
     return whole(by_zone(zones, lambda z, a: z.local(a), known, numbers(instants)), known)
 
 
-def _instant(readings: Column, zones: Column) -> Column:
+def _instant(readings: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     known = valid(readings, zones)
     return whole(by_zone(zones, lambda z, a: z.instant(a), known, numbers(readings)), known)
 
 
-def _convert(readings: Column, source: Column, target: Column) -> Column:
+def _convert(readings: ArrowColumn, source: ArrowColumn, target: ArrowColumn) -> ArrowColumn:
     """The reading of the clock in another zone at the same instant."""
     known = valid(readings, source, target)
     instants = by_zone(source, lambda z, a: z.instant(a), known, numbers(readings))
     return whole(by_zone(target, lambda z, a: z.local(a), known, instants), known)
 
 
-def _timestamp(texts: Column, zones: Column, attempt: Column) -> Column:
+def _timestamp(texts: ArrowColumn, zones: ArrowColumn, attempt: ArrowColumn) -> ArrowColumn:
     found, good = parse_moments(texts).instants(one(zones) or "UTC")
     return whole(found, checked(good, valid(texts), attempt))
 
 
-def _timestamp_ntz(texts: Column, attempt: Column) -> Column:
+def _timestamp_ntz(texts: ArrowColumn, attempt: ArrowColumn) -> ArrowColumn:
     found, good = parse_moments(texts).readings()
     return whole(found, checked(good, valid(texts), attempt))
 
 
-def _date(texts: Column, attempt: Column) -> Column:
+def _date(texts: ArrowColumn, attempt: ArrowColumn) -> ArrowColumn:
     found, good = parse_dates(texts)
     return whole(found, checked(good, valid(texts), attempt))
 
 
-def _date_text(days: Column) -> Column:
+def _date_text(days: ArrowColumn) -> ArrowColumn:
     """For years outside 1 to 9999: with a sign."""
     date = civil(numbers(days))
     found = [
@@ -112,7 +111,7 @@ def _date_text(days: Column) -> Column:
     return pa.array(found, pa.string(), mask=~valid(days))
 
 
-def _moment_text(micros: Column) -> Column:
+def _moment_text(micros: ArrowColumn) -> ArrowColumn:
     """As `_date_text`, with the time and without zeros at its end."""
     local = numbers(micros)
     days = pa.array(local // DAY)
@@ -125,7 +124,7 @@ def _moment_text(micros: Column) -> Column:
     return pa.array(found, pa.string(), mask=~valid(micros))
 
 
-def _formatted(instants: Column, pattern: Column, zones: Column) -> Column:
+def _formatted(instants: ArrowColumn, pattern: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     name = one(zones) or "UTC"
     local, values = zone(name), numbers(instants)
     offset = local.offset(values)
@@ -134,22 +133,22 @@ def _formatted(instants: Column, pattern: Column, zones: Column) -> Column:
     return text if known.all() else pc.if_else(pa.array(known), text, None)
 
 
-def _parsed(texts: Column, pattern: Column, zones: Column, attempt: Column) -> Column:
+def _parsed(texts: ArrowColumn, pattern: ArrowColumn, zones: ArrowColumn, attempt: ArrowColumn) -> ArrowColumn:
     found = read(one(pattern) or "", texts)
     local = zone(one(zones) or "UTC")
     micros = local.instant(found.micros) if found.offset is None else found.micros - found.offset
     return whole(micros, checked(found.good, valid(texts), attempt, "CANNOT_PARSE_TIMESTAMP"))
 
 
-def _parsed_ntz(texts: Column, pattern: Column, attempt: Column) -> Column:
+def _parsed_ntz(texts: ArrowColumn, pattern: ArrowColumn, attempt: ArrowColumn) -> ArrowColumn:
     found = read(one(pattern) or "", texts)
     return whole(found.micros, checked(found.good, valid(texts), attempt, "CANNOT_PARSE_TIMESTAMP"))
 
 
-def _add_days(instants: Column, days: Column, zones: Column) -> Column:
+def _add_days(instants: ArrowColumn, days: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     """The same time on another day of the calendar."""
 
-    def add(local: Zone, start: Numbers, count: Numbers) -> Numbers:
+    def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
         offset = local.offset(start)
         return np.where(count == 0, start, local.instant_near(start + offset + count * DAY, offset))
 
@@ -157,10 +156,10 @@ def _add_days(instants: Column, days: Column, zones: Column) -> Column:
     return whole(by_zone(zones, add, known, numbers(instants), numbers(days)), known)
 
 
-def _add_months(instants: Column, months: Column, zones: Column) -> Column:
+def _add_months(instants: ArrowColumn, months: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     """The same day and time in another month, or its last day."""
 
-    def add(local: Zone, start: Numbers, count: Numbers) -> Numbers:
+    def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
         offset = local.offset(start)
         reading = start + offset
         moved = add_months(reading // DAY, count) * DAY + reading % DAY
@@ -170,7 +169,7 @@ def _add_months(instants: Column, months: Column, zones: Column) -> Column:
     return whole(by_zone(zones, add, known, numbers(instants), numbers(months)), known)
 
 
-def _months_apart(start: Column, end: Column) -> Column:
+def _months_apart(start: ArrowColumn, end: ArrowColumn) -> ArrowColumn:
     """Whole months between two readings, towards zero."""
     a, b = numbers(start), numbers(end)
     first, last = a // DAY, b // DAY
@@ -181,7 +180,7 @@ def _months_apart(start: Column, end: Column) -> Column:
     return whole(np.sign(packed) * (np.abs(packed) // 32), valid(start, end))
 
 
-def _months_between(later: Column, earlier: Column, rounded: Column, zones: Column) -> Column:
+def _months_between(later: ArrowColumn, earlier: ArrowColumn, rounded: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     local = zone(one(zones) or "UTC")
     dates, seconds = [], []
     for column in (later, earlier):
@@ -202,8 +201,14 @@ def _months_between(later: Column, earlier: Column, rounded: Column, zones: Colu
 
 
 def _make_moment(
-    year: Column, month: Column, day: Column, hour: Column, minute: Column, micros: Column, attempt: Column
-) -> Column:
+    year: ArrowColumn,
+    month: ArrowColumn,
+    day: ArrowColumn,
+    hour: ArrowColumn,
+    minute: ArrowColumn,
+    micros: ArrowColumn,
+    attempt: ArrowColumn,
+) -> ArrowColumn:
     """A reading from its parts. 60 seconds are the next minute."""
     given = valid(year, month, day, hour, minute, micros)
     y, mo, d, h, mi, us = map(numbers, (year, month, day, hour, minute, micros))
