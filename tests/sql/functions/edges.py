@@ -106,7 +106,8 @@ def _nested_values(kind: DataType) -> list[Any]:
     if isinstance(kind, Map):
         keys, values = _elements(kind.key), _elements(kind.value)
         pairs = list(zip(keys, itertools.cycle(values)))
-        return [None, [], pairs[:1], [(keys[0], None), pairs[1]], [pairs[1], pairs[0]]]
+        low, high = sorted(pairs[:2], key=lambda pair: pair[0])  # in the order in which Java's hash map has the keys
+        return [None, [], pairs[:1], [(low[0], None), high], [low, high]]
     assert isinstance(kind, Struct)
     columns = [_elements(field.type) for field in kind.fields]
     rows = [tuple(c[i % len(c)] for c in columns) for i in range(3)]

@@ -199,6 +199,8 @@ def same(kind: str, ours: Any, theirs: Any, ulps: int = 0) -> bool:
     """Whether two values are the same: NaN equals NaN, and zero has a sign. Nested values are compared by parts."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return list(ours) == list(theirs) and all(same("", v, theirs[k], ulps) for k, v in ours.items())
+    if isinstance(ours, dt.datetime) and isinstance(theirs, dt.datetime) and ours.tzinfo and theirs.tzinfo:
+        return epoch(ours) == epoch(theirs)  # Python never takes an hour that occurs twice as equal in two zones
     if isinstance(ours, list | tuple) and type(ours) is type(theirs):
         return len(ours) == len(theirs) and all(same("", a, b, ulps) for a, b in zip(ours, theirs, strict=True))
     if isinstance(ours, float) and isinstance(theirs, float):

@@ -40,7 +40,7 @@ def bind_collection(binder: ExprBinder, name: str, args: list[Expr], node: Apply
 def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) -> Expr:
     """`array[index]` and `map[key]`."""
     if isinstance(subject.type, Array) and index.type in INTEGRAL:
-        return binder.call("element", (subject, binder.coerce(index, BIGINT)), at)
+        return binder.call("element", (subject, index if index.type == BIGINT else binder.coerce(index, INT)), at)
     if isinstance(subject.type, Map):
         return _keyed(binder, "element", subject, index, at)
     binder.mismatch(

@@ -258,6 +258,10 @@ def _of_arrays(args: Sequence[Expr]) -> str | None:
     )
 
 
+_INDEX = (
+    "CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL WHEN {1} < 0 OR {1} >= len({0}) THEN error('INVALID_ARRAY_INDEX') "
+    "ELSE {0}[{1}::BIGINT + 1] END"
+)
 _OUTSIDE = "error('INVALID_ARRAY_INDEX_IN_ELEMENT_AT')"
 _AT = (
     "CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL WHEN {1} = 0 THEN error('INVALID_INDEX_OF_ZERO') "
@@ -268,12 +272,13 @@ _AT = (
 def _elements() -> tuple[Overload, ...]:
     array = ("ARRAY",)
     return (
+        Overload("element", ("ARRAY", "INT"), element, _INDEX, throws=True),
+        # Spark cuts the index to 32 bits.
         Overload(
             "element",
             ("ARRAY", "BIGINT"),
             element,
-            "CASE WHEN {0} IS NULL THEN NULL WHEN {1} < 0 OR {1} >= len({0}) THEN error('INVALID_ARRAY_INDEX') "
-            "ELSE {0}[{1} + 1] END",
+            _INDEX.replace("{1}", "(({1} & 4294967295) - (({1} & 2147483648) * 2))"),
             throws=True,
         ),
         Overload("element_at", ("ARRAY", "INT"), element, _AT + _OUTSIDE + " ELSE {0}[{1}] END", throws=True),
