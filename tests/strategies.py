@@ -10,7 +10,6 @@ from hypothesis.strategies import SearchStrategy
 from headrace.model.program import (
     Condition,
     Expression,
-    Generator,
     Growth,
     LateRows,
     Meaning,
@@ -21,6 +20,7 @@ from headrace.model.program import (
     PlanVersion,
     Ring0Program,
     Ring1Program,
+    RowGenerator,
     SinkDef,
     SizedValue,
     StreamDef,
@@ -85,7 +85,7 @@ growths = st.builds(
     Growth, _few(sized_values), texts, st.none() | st.dictionaries(texts, finite, max_size=3), finite, st.booleans()
 )
 conditions = st.builds(Condition, texts, _few(st.integers(0, 50)))
-generators = st.builds(Generator, _few(expressions), _few(texts), st.booleans(), st.none() | texts, growths)
+generators = st.builds(RowGenerator, _few(expressions), _few(texts), st.booleans(), st.none() | texts, growths)
 ring0_programs = st.builds(
     Ring0Program,
     st.none() | texts,

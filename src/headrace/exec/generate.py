@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.exec import duck
 from headrace.exec.aggregates import where
 from headrace.exec.sizing import in_pieces
-from headrace.model.program import Generator, Meaning, Ring0Program
+from headrace.model.program import Meaning, Ring0Program, RowGenerator
 
 
 def made_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table) -> Iterator[pa.Table]:
@@ -24,7 +24,9 @@ def over_made_rows(program: Ring0Program) -> Ring0Program:
     return replace(program, filter=program.made_filter, generators=(), made_filter=None)
 
 
-def _made(generators: Sequence[Generator], wanted: str | None, meaning: Meaning, rows: pa.Table) -> Iterator[pa.Table]:
+def _made(
+    generators: Sequence[RowGenerator], wanted: str | None, meaning: Meaning, rows: pa.Table
+) -> Iterator[pa.Table]:
     if not generators:
         yield rows
         return
@@ -33,7 +35,7 @@ def _made(generators: Sequence[Generator], wanted: str | None, meaning: Meaning,
         yield from _made(rest, None, meaning, duck.run(meaning, _sql(first, wanted), {"rows": piece}))
 
 
-def _sql(generator: Generator, wanted: str | None) -> str:
+def _sql(generator: RowGenerator, wanted: str | None) -> str:
     columns = [*generator.kept]
     for column in generator.columns:
         elements = f"CAST({column.sql} AS {column.type.duckdb}[])"

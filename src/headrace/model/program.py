@@ -120,7 +120,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Generator:
+class RowGenerator:
     """Makes rows: one for each element of the lists `columns`, which have the same length in every row.
 
     `filter` drops rows before. `kept` are the columns that the made rows keep of their row. The new columns have the
@@ -152,7 +152,7 @@ class Ring0Program:
     partials: tuple[Partial, ...] = ()
     filter_columns: tuple[int, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    generators: tuple[Generator, ...] = ()
+    generators: tuple[RowGenerator, ...] = ()
     made_filter: str | None = None
     # Not compared: it follows from the other fields, except for the spelling of the user's expressions.
     growth: Growth = field(default_factory=Growth, compare=False)

@@ -10,11 +10,11 @@ from headrace.model.program import (
     Condition,
     Emit,
     Expression,
-    Generator,
     Meaning,
     PipelineProgram,
     Ring0Program,
     Ring1Program,
+    RowGenerator,
     SinkDef,
 )
 from headrace.model.schema import Field, Schema, View
@@ -104,7 +104,7 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
     stream, view = "", View.none()
     where: str | None = None
     made_where: str | None = None
-    generators: tuple[Generator, ...] = ()
+    generators: tuple[RowGenerator, ...] = ()
     read: tuple[int, ...] = ()
     parts: tuple[Condition, ...] = ()
     ring0: Ring0Program | None = None

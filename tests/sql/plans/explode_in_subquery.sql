@@ -23,7 +23,7 @@ ring 0
     c14 STRING = c9
   filter of the made rows: CASE WHEN NOT (c14 <> 'b') THEN FALSE ELSE ((c14 <> 'b') AND ((c0 + 1::INTEGER) > 1::INTEGER)) END
   outputs:
-    tag STRING = upper(replace(c14, 'ß', 'SS'))
+    tag STRING = CASE WHEN strlen(c14) > length(c14) THEN hr_upper(c14) ELSE upper(c14) END
     len INT = (c0 + 1::INTEGER)
 
 watermark

@@ -13,7 +13,7 @@ from headrace.errors import (
 from headrace.model.schema import DataType
 from headrace.sql.bind.column_names import column_name
 from headrace.sql.bind.expression_binder import GENERATORS, ExprBinder
-from headrace.sql.bind.generators import bind_generator, refuse_several
+from headrace.sql.bind.generator_calls import bind_generator, refuse_several
 from headrace.sql.bind.groups import AboveAggregate, replace_aliases
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.struct_star import struct_fields

@@ -18,10 +18,10 @@ from headrace.sql.functions.regex_parser import (
     Choice,
     Group,
     Look,
-    Node,
-    Pattern,
     PatternRefused,
     Ranges,
+    RegexNode,
+    RegexPattern,
     Repeat,
     Sequence,
     complement,
@@ -30,7 +30,7 @@ from headrace.sql.functions.regex_parser import (
 _RE2_CHAR, _PYTHON_CHAR = "\\x{%X}", "\\U%08X"
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def children(node: RegexNode) -> tuple[RegexNode, ...]:
     """The direct parts of a node."""
     if isinstance(node, Sequence):
         return node.parts
@@ -39,7 +39,7 @@ def children(node: Node) -> tuple[Node, ...]:
     return (node.body,) if isinstance(node, Group | Look | Repeat) else ()
 
 
-def nullable(node: Node) -> bool:
+def nullable(node: RegexNode) -> bool:
     """True if the node may match the empty text."""
     if isinstance(node, Chars):
         return False
@@ -52,19 +52,19 @@ def nullable(node: Node) -> bool:
     return any(map(nullable, node.options)) if isinstance(node, Choice) else True
 
 
-def has_line_anchor(node: Node) -> bool:
+def has_line_anchor(node: RegexNode) -> bool:
     """True if the node looks for line ends around a position."""
     own = isinstance(node, Anchor) and "line" in node.kind
     return own or any(map(has_line_anchor, children(node)))
 
 
-def loops_on_nothing(node: Node) -> bool:
+def loops_on_nothing(node: RegexNode) -> bool:
     """True if a repeated part may match the empty text: engines then disagree about groups."""
     own = isinstance(node, Repeat) and node.high > 1 and nullable(node.body)
     return own or any(map(loops_on_nothing, children(node)))
 
 
-def to_re2(pattern: Pattern, whole_match: bool) -> str | None:
+def to_re2(pattern: RegexPattern, whole_match: bool) -> str | None:
     """The RE2 pattern that matches at the same places. None if RE2 lacks a construct. `whole_match` is true when the
     text of the match counts, not only whether there is one: a final $ would then include the line end."""
     root = pattern.root
@@ -80,7 +80,7 @@ def to_re2(pattern: Pattern, whole_match: bool) -> str | None:
     return None if written is None else written + tail
 
 
-def _write_re2(node: Node) -> str | None:
+def _write_re2(node: RegexNode) -> str | None:
     if isinstance(node, Chars):
         return _write_set(node.ranges, _RE2_CHAR)
     if isinstance(node, Anchor):
@@ -98,7 +98,7 @@ def _write_re2(node: Node) -> str | None:
     return _join(node, [p for p in parts if p is not None])
 
 
-def to_python(pattern: Pattern) -> str:
+def to_python(pattern: RegexPattern) -> str:
     """The pattern for Python's `re`, without flags. Raises PatternRefused."""
     written = _write_python(pattern.root)
     try:
@@ -123,7 +123,7 @@ _PYTHON_ANCHORS = {
 }
 
 
-def _write_python(node: Node) -> str:
+def _write_python(node: RegexNode) -> str:
     if isinstance(node, Chars):
         return _write_set(node.ranges, _PYTHON_CHAR)
     if isinstance(node, Anchor):
@@ -138,7 +138,7 @@ def _write_python(node: Node) -> str:
     return _join(node, [_write_python(child) for child in children(node)])
 
 
-def _join(node: Node, parts: list[str]) -> str:
+def _join(node: RegexNode, parts: list[str]) -> str:
     if isinstance(node, Group):
         return ("(?>" if node.atomic else "(" if node.index is not None else "(?:") + parts[0] + ")"
     if isinstance(node, Choice):
@@ -146,7 +146,7 @@ def _join(node: Node, parts: list[str]) -> str:
     return "".join(parts)
 
 
-def _single(node: Node, text: str) -> str:
+def _single(node: RegexNode, text: str) -> str:
     return text if isinstance(node, Chars | Group | Choice | BackReference) else f"(?:{text})"
 
 
@@ -187,7 +187,7 @@ def _write_char(point: int, form: str) -> str:
 Replacement = tuple[str | int, ...]
 
 
-def parse_replacement(text: str, pattern: Pattern) -> Replacement:
+def parse_replacement(text: str, pattern: RegexPattern) -> Replacement:
     """Reads the replacement of `regexp_replace`: texts, and numbers of groups. Raises PatternRefused."""
     parts: list[str | int] = []
     at = 0

@@ -24,7 +24,7 @@ from headrace.sql.functions.regex import (
     to_python,
     to_re2,
 )
-from headrace.sql.functions.regex_parser import Pattern, PatternRefused, parse
+from headrace.sql.functions.regex_parser import PatternRefused, RegexPattern, parse
 from headrace.sql.plan.expr import Expr, Literal
 
 _S = "STRING"
@@ -53,7 +53,7 @@ def _runs(pattern: str) -> bool:
     return True
 
 
-def re2(pattern: Pattern, whole_match: bool) -> str | None:
+def re2(pattern: RegexPattern, whole_match: bool) -> str | None:
     """The pattern as an SQL literal for RE2, or None if RE2 cannot run it."""
     text = to_re2(pattern, whole_match)
     return quoted(text) if text is not None and _runs(text) else None

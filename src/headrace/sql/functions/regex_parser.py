@@ -39,7 +39,7 @@ class Anchor:
 class Group:
     """A group. `index` is its number, None without capture. `atomic` is (?>...)."""
 
-    body: Node
+    body: RegexNode
     index: int | None = None
     atomic: bool = False
 
@@ -48,7 +48,7 @@ class Group:
 class Look:
     """Look-ahead or look-behind."""
 
-    body: Node
+    body: RegexNode
     behind: bool
     negative: bool
 
@@ -64,7 +64,7 @@ class BackReference:
 class Repeat:
     """`mode` is '' (greedy), '?' (lazy) or '+' (possessive)."""
 
-    body: Node
+    body: RegexNode
     low: int
     high: int
     mode: str
@@ -74,24 +74,24 @@ class Repeat:
 class Sequence:
     """Parts one after the other."""
 
-    parts: tuple[Node, ...]
+    parts: tuple[RegexNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Alternatives; the first that matches wins."""
 
-    options: tuple[Node, ...]
+    options: tuple[RegexNode, ...]
 
 
-Node = Chars | Anchor | Group | Look | BackReference | Repeat | Sequence | Choice
+RegexNode = Chars | Anchor | Group | Look | BackReference | Repeat | Sequence | Choice
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class RegexPattern:
     """A parsed pattern. `names` are the numbers of the named groups."""
 
-    root: Node
+    root: RegexNode
     groups: int
     names: dict[str, int]
 
@@ -171,7 +171,7 @@ def _fold(ranges: Ranges) -> Ranges:
 
 
 @lru_cache(maxsize=512)
-def parse(pattern: str) -> Pattern:
+def parse(pattern: str) -> RegexPattern:
     """Reads a Java pattern. Raises PatternRefused."""
     return _Parser(pattern).parse()
 
@@ -183,11 +183,11 @@ class _Parser:
         self.groups = 0
         self.names: dict[str, int] = {}
 
-    def parse(self) -> Pattern:
+    def parse(self) -> RegexPattern:
         root = self.choice()
         if self.at < len(self.text):
             raise PatternRefused("a closing parenthesis without an opening one")
-        return Pattern(root, self.groups, self.names)
+        return RegexPattern(root, self.groups, self.names)
 
     def peek(self, count: int = 1) -> str:
         return self.text[self.at : self.at + count]
@@ -198,7 +198,7 @@ class _Parser:
             return True
         return False
 
-    def choice(self) -> Node:
+    def choice(self) -> RegexNode:
         flags = self.flags
         options = [self.sequence()]
         while self.take("|"):
@@ -206,8 +206,8 @@ class _Parser:
         self.flags = flags
         return options[0] if len(options) == 1 else Choice(tuple(options))
 
-    def sequence(self) -> Node:
-        parts: list[Node] = []
+    def sequence(self) -> RegexNode:
+        parts: list[RegexNode] = []
         while self.at < len(self.text) and self.peek() not in "|)":
             if self.take("\\Q"):
                 end = self.text.find("\\E", self.at)
@@ -228,7 +228,7 @@ class _Parser:
     def chars(self, ranges: Ranges) -> Chars:
         return Chars(_fold(ranges) if "i" in self.flags else ranges)
 
-    def quantified(self, atom: Node) -> Node:
+    def quantified(self, atom: RegexNode) -> RegexNode:
         low, high = 1, 1
         if self.take("*"):
             low, high = 0, MANY
@@ -254,7 +254,7 @@ class _Parser:
             raise PatternRefused("a quantifier after a position")
         return Repeat(atom, low, high, mode)
 
-    def atom(self) -> Node | None:
+    def atom(self) -> RegexNode | None:
         """The next part. None for flags, which only change the parser."""
         char = self.peek()
         if char == "(":
@@ -276,10 +276,10 @@ class _Parser:
             return Anchor("line_end" if "m" in self.flags else "last_line")
         return self.literal(char)
 
-    def group(self) -> Node | None:
+    def group(self) -> RegexNode | None:
         flags = self.flags
         self.at += 1
-        node: Node
+        node: RegexNode
         if not self.take("?"):
             self.groups += 1
             node = self._captured(self.groups)
@@ -307,16 +307,16 @@ class _Parser:
             return self.inline_flags(flags)
         return self.close(node, flags)
 
-    def _captured(self, index: int) -> Node:
+    def _captured(self, index: int) -> RegexNode:
         return Group(self.choice(), index)
 
-    def close(self, node: Node, flags: frozenset[str]) -> Node:
+    def close(self, node: RegexNode, flags: frozenset[str]) -> RegexNode:
         if not self.take(")"):
             raise PatternRefused("a group that is not closed")
         self.flags = flags
         return node
 
-    def inline_flags(self, flags: frozenset[str]) -> Node | None:
+    def inline_flags(self, flags: frozenset[str]) -> RegexNode | None:
         found = re.compile(r"([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])").match(self.text, self.at)
         if found is None:
             raise PatternRefused("an unknown construct (?" + self.peek())
@@ -329,7 +329,7 @@ class _Parser:
             return None
         return self.close(Group(self.choice()), flags)
 
-    def escape(self) -> Node:
+    def escape(self) -> RegexNode:
         char = self.text[self.at + 1 : self.at + 2]
         if char and char in "123456789":
             return self.back_reference()
@@ -351,7 +351,7 @@ class _Parser:
             return Group(Choice((crlf, Chars(_VERTICAL))))
         return self.chars(self.escaped_set())
 
-    def back_reference(self) -> Node:
+    def back_reference(self) -> RegexNode:
         self.at += 1
         number = int(self.peek())
         self.at += 1
@@ -363,7 +363,7 @@ class _Parser:
             raise PatternRefused(f"a reference to group {number}, which does not exist")
         return self.reference(number)
 
-    def reference(self, number: int) -> Node:
+    def reference(self, number: int) -> RegexNode:
         if "i" in self.flags:
             raise PatternRefused("a back reference under (?i)")
         return BackReference(number)

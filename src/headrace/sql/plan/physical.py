@@ -18,7 +18,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from headrace.model.program import Condition, Emit, Expression, Generator, Growth, Partial, SinkDef, StreamDef, Window
+from headrace.model.program import (
+    Condition,
+    Emit,
+    Expression,
+    Growth,
+    Partial,
+    RowGenerator,
+    SinkDef,
+    StreamDef,
+    Window,
+)
 from headrace.model.schema import Field, Schema, View
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.plan.shape import Shape
@@ -86,7 +96,7 @@ class PhysicalFilter(_Unary):
 class PhysicalGenerate(_Unary):
     """Ring 0: makes rows of arrays and maps. The operators after it read the made rows."""
 
-    generator: Generator
+    generator: RowGenerator
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import Span
-from headrace.model.program import Expression, Generator, Growth, SizedValue
+from headrace.model.program import Expression, Growth, RowGenerator, SizedValue
 from headrace.model.schema import Array
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Call, ColumnRef, Expr, columns_of
@@ -16,9 +16,9 @@ from headrace.sql.render.duckdb import render, ring0_column
 from headrace.sql.render.sizes import FIXED, Sizes, grows
 
 
-def generators_of(shape: Shape, span: Callable[[TextRange], Span]) -> tuple[Generator, ...]:
+def generators_of(shape: Shape, span: Callable[[TextRange], Span]) -> tuple[RowGenerator, ...]:
     """The generators of a shape, in order. Each keeps the columns that something after it reads."""
-    found: list[Generator] = []
+    found: list[RowGenerator] = []
     needed = _read_at_the_end(shape)
     filters = [shape.filter, *(g.after for g in shape.generators)]
     for generation, before in reversed(list(zip(shape.generators, filters, strict=False))):
@@ -36,13 +36,13 @@ def _read_at_the_end(shape: Shape) -> set[int]:
     return {c for expr in shape.aggregate.expressions for c in columns_of(expr)}
 
 
-def _generator(node: Generate, kept: list[int], where: Expr | None, span: Callable[[TextRange], Span]) -> Generator:
+def _generator(node: Generate, kept: list[int], where: Expr | None, span: Callable[[TextRange], Span]) -> RowGenerator:
     columns: list[Expression] = []
     for place, one in enumerate(node.lists):
         assert isinstance(one.expr.type, Array)
         sql = render(one.expr, ring0_column)
         columns.append(Expression(f"c{node.width + place}", one.expr.type.element, sql))
-    return Generator(
+    return RowGenerator(
         columns=tuple(columns),
         kept=(*(f"c{i}" for i in kept), "_t"),
         outer=node.outer,
