@@ -228,9 +228,9 @@ _LAMBDAS: tuple[Given, ...] = (
 
 def is_nested(overload: Overload) -> bool:
     """True if the cases of an entry are in this module."""
-    if overload.name in ("sequence", "str_to_map"):
+    if overload.name in ("sequence", "str_to_map", "array", "map"):
         return True
-    return not overload.params or bool({"ARRAY", "MAP", "STRUCT", "ANY", "LAMBDA"} & set(overload.params))
+    return bool({"ARRAY", "MAP", "STRUCT", "ANY", "LAMBDA"} & set(overload.params))
 
 
 def nested_cases() -> Iterator[Given]:
