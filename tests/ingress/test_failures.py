@@ -185,12 +185,14 @@ class Gate:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.begun, self._passes, self._real = 0, threading.Semaphore(0), Sync.run
+        self.files: list[list[str]] = []  # of each sync that has run
         patch.setattr(Sync, "run", lambda sync, *given, **named: self._run(sync, *given, **named))
 
     def _run(self, sync: Sync, *given: Any, **named: Any) -> None:
         self.begun += 1
         assert self._passes.acquire(timeout=20)
         self._real(sync, *given, **named)
+        self.files.append([path.name for path, _ in sync.files])
 
     def let(self, syncs: int) -> None:
         self._passes.release(syncs)
@@ -240,6 +242,50 @@ def test_an_acknowledgement_never_covers_bytes_that_came_while_the_disk_synced(
             gate.let(100)
             assert await reader.readline() == b"48\n"
             assert len(site.read()) == 6
+
+    run(main)
+
+
+def test_a_sync_of_written_data_runs_and_answers_its_clients_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_ingress, "RETRY_SECONDS", 0.05)
+    site = Site(tmp_path, "http", {"fsync": "always"})
+    writing = Failing(os.pwrite, 28)
+
+    def send(number: int) -> asyncio.Future[bytes]:
+        return asyncio.ensure_future(ask(site, post(b'{"a":%d}' % number, b"Connection: close")))
+
+    async def main() -> None:
+        async with serving(site):
+            assert statuses(await send(0)) == [204]  # compiles the kernels
+            journal = site.ingress.journal
+            handles = len(os.listdir("/proc/self/fd"))
+            monkeypatch.setattr(os, "pwrite", writing)
+            gate = Gate(monkeypatch)
+            first = send(1)
+            await until(lambda: gate.begun == 1)
+            number, journal.segment_bytes = journal.number, 1
+            second = send(2)  # fills the segment
+            await until(lambda: journal.number == number + 1)
+            journal.segment_bytes = 1 << 20
+            writing.on = True
+            third = send(3)
+            await until(lambda: journal.problem)
+            gate.let(1)
+            assert statuses(await first) == [204]
+            await until(lambda: gate.begun == 2)
+            assert not (await asyncio.wait([second], timeout=0.2))[0]
+            gate.let(1)
+            assert statuses(await second) == [204]
+            assert f"segment-{number:08}.raw" in gate.files[1]
+            assert journal.problem and not third.done()
+            writing.on = False
+            gate.let(100)
+            assert statuses(await third) == [204]
+            await until(lambda: site.ingress.open)
+            await until(lambda: len(os.listdir("/proc/self/fd")) <= handles)
+            assert site.read() == [b'{"a":%d}' % i for i in range(4)]
 
     run(main)
 
