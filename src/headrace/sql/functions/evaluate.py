@@ -7,11 +7,15 @@ ends by itself, and the next constant gets a new one.
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import threading
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import duckdb
@@ -20,18 +24,48 @@ from headrace.exec.kernels import install
 from headrace.sql.plan.limits import TooSlow, time_left
 
 MEMORY_LIMIT = "256MB"
+EXIT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """An expression to evaluate, and where its value goes."""
+
+    future: Future[Any]
+    sql: str
+    time_zone: str
 
 
 class _Evaluator:
-    """One thread, and its connection for each time zone."""
+    """One thread, and its connection for each time zone. A daemon thread: the process may exit while a constant that
+    nobody waits for is still evaluated."""
 
     def __init__(self) -> None:
         self.process = os.getpid()  # threads do not survive a fork
-        self._thread = ThreadPoolExecutor(1, "headrace-constants")
+        self._lock = threading.Lock()
+        self._abandoned = False
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()  # None ends the thread
         self._connections: dict[str, duckdb.DuckDBPyConnection] = {}
+        self._thread = threading.Thread(target=self._run, name="headrace-constants", daemon=True)
+        self._thread.start()
 
     def submit(self, sql: str, time_zone: str) -> Future[Any]:
-        return self._thread.submit(self._value, sql, time_zone)
+        """Queue an expression. The future is cancelled if this evaluator is abandoned first."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._abandoned:
+                future.cancel()
+            else:
+                self._tasks.put(_Task(future, sql, time_zone))
+        return future
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            if task.future.set_running_or_notify_cancel():
+                try:
+                    task.future.set_result(self._value(task.sql, task.time_zone))
+                except BaseException as problem:
+                    task.future.set_exception(problem)
 
     def _value(self, sql: str, time_zone: str) -> Any:
         row = self._connection(time_zone).execute(f"SELECT {sql}").fetchone()
@@ -48,10 +82,20 @@ class _Evaluator:
         return found
 
     def abandon(self) -> None:
-        """End as soon as DuckDB notices. Callers that wait for their turn get a CancelledError."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """End as soon as DuckDB notices. Callers that wait for their turn get a CancelledError, and the one whose
+        expression runs may get a duckdb.InterruptException."""
+        with self._lock:
+            self._abandoned = True
+            with suppress(Empty):
+                while (task := self._tasks.get_nowait()) is not None:
+                    task.future.cancel()
+            self._tasks.put(None)
         for connection in list(self._connections.values()):
             connection.interrupt()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the thread of an abandoned evaluator."""
+        self._thread.join(seconds)
 
 
 _lock = threading.Lock()
@@ -74,6 +118,15 @@ def _replace(used: _Evaluator) -> None:
     used.abandon()
 
 
+@atexit.register
+def _end() -> None:
+    """Let go of DuckDB before Python ends, because it reports every connection that is still open then."""
+    used = _evaluator
+    if used is not None and used.process == os.getpid():
+        _replace(used)
+        used.join(EXIT_SECONDS)
+
+
 def evaluate(sql: str, time_zone: str) -> Any:
     """The value of a constant expression in the given time zone. Raises duckdb.Error, and TooSlow after the time limit
     of planning. Thread-safe."""
@@ -84,9 +137,11 @@ def evaluate(sql: str, time_zone: str) -> Any:
         except TimeoutError:
             _replace(evaluator)
             raise TooSlow from None
-        except (CancelledError, RuntimeError):  # another caller has abandoned this thread
+        except (CancelledError, duckdb.InterruptException):
             if _current() is evaluator:
                 raise
+            # Another caller's time limit was over, so it has abandoned this evaluator. That says nothing about this
+            # expression.
 
 
 @lru_cache(maxsize=8)
