@@ -180,6 +180,43 @@ def test_data_that_cannot_be_synced_is_not_acknowledged(
     run(main)
 
 
+def test_data_whose_file_cannot_be_closed_is_acknowledged_when_it_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, "http", {"fsync": "always"})
+    close, run_sync, ran = os.close, Sync.run, list[Sync]()
+    closed: list[int] = []
+
+    def close_with_an_error(handle: int) -> None:
+        close(handle)
+        closed.append(handle)
+        if len(ran) == 1 and handle == ran[0].files[0][1]:
+            raise OSError(5, os.strerror(5))
+
+    def run_with_an_error(sync: Sync, *given: bool) -> None:
+        ran.append(sync)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "close", close_with_an_error)
+            run_sync(sync, *given)
+
+    async def main() -> None:
+        async with serving(site):
+            monkeypatch.setattr(Sync, "run", run_with_an_error)
+            rewrites = Failing(site.ingress.journal.rewrite, 5)
+            monkeypatch.setattr(site.ingress.journal, "rewrite", rewrites)
+            rewrites.on = True
+            asked = asyncio.ensure_future(ask(site, post(b'{"a":1}', b"Connection: close")))
+            await until(lambda: "cannot be synced" in site.ingress.metrics()["problem"])
+            assert not (await asyncio.wait([asked], timeout=0.3))[0]
+            assert {handle for _, handle in ran[0].files} <= set(closed)
+            rewrites.on = False
+            assert statuses(await asked) == [204]
+            await until(lambda: site.ingress.open)
+            assert site.read() == [b'{"a":1}']
+
+    run(main)
+
+
 class Gate:
     """Syncs wait until the test lets them pass."""
 
