@@ -87,8 +87,9 @@ except PlanningTimeout as problem:
 """
 
 
-def test_a_process_exits_while_an_abandoned_constant_is_still_evaluated() -> None:
-    slow = SLOW.replace("8000", "160000")  # more than a minute
+@pytest.mark.parametrize("size", [2000, 160000], ids=["ends while the process exits", "takes more than a minute"])
+def test_a_process_exits_while_an_abandoned_constant_is_still_evaluated(size: int) -> None:
+    slow = SLOW.replace("8000", str(size))
     with subprocess.Popen([sys.executable, "-c", EXITS, slow], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

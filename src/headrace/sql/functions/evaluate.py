@@ -11,12 +11,14 @@ import atexit
 import math
 import os
 import threading
+import time
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any
+from weakref import WeakSet
 
 import duckdb
 
@@ -24,11 +26,11 @@ from headrace.exec.kernels import install
 from headrace.sql.plan.limits import TooSlow, time_left
 
 MEMORY_LIMIT = "256MB"
-EXIT_SECONDS = 1.0
+EXIT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _QueuedConstant:
     """An expression to evaluate, and where its value goes."""
 
     future: Future[Any]
@@ -44,7 +46,7 @@ class _Evaluator:
         self.process = os.getpid()  # threads do not survive a fork
         self._lock = threading.Lock()
         self._abandoned = False
-        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()  # None ends the thread
+        self._tasks: SimpleQueue[_QueuedConstant | None] = SimpleQueue()  # None ends the thread
         self._connections: dict[str, duckdb.DuckDBPyConnection] = {}
         self._thread = threading.Thread(target=self._run, name="headrace-constants", daemon=True)
         self._thread.start()
@@ -56,7 +58,7 @@ class _Evaluator:
             if self._abandoned:
                 future.cancel()
             else:
-                self._tasks.put(_Task(future, sql, time_zone))
+                self._tasks.put(_QueuedConstant(future, sql, time_zone))
         return future
 
     def _run(self) -> None:
@@ -100,6 +102,7 @@ class _Evaluator:
 
 _lock = threading.Lock()
 _evaluator: _Evaluator | None = None
+_abandoned: WeakSet[_Evaluator] = WeakSet()  # the thread of each keeps it until it ends
 
 
 def _current() -> _Evaluator:
@@ -115,16 +118,21 @@ def _replace(used: _Evaluator) -> None:
     with _lock:
         if _evaluator is used:
             _evaluator = None
+        _abandoned.add(used)
     used.abandon()
 
 
 @atexit.register
 def _end() -> None:
-    """Let go of DuckDB before Python ends, because it reports every connection that is still open then."""
+    """Let go of DuckDB before Python ends: it reports every connection that is still open then, and a thread that
+    leaves DuckDB while Python ends aborts the process. A constant that takes longer does not delay the exit."""
     used = _evaluator
     if used is not None and used.process == os.getpid():
         _replace(used)
-        used.join(EXIT_SECONDS)
+    until = time.monotonic() + EXIT_SECONDS
+    for one in list(_abandoned):
+        if one.process == os.getpid():
+            one.join(max(0.0, until - time.monotonic()))
 
 
 def evaluate(sql: str, time_zone: str) -> Any:
