@@ -180,17 +180,56 @@ def test_data_that_cannot_be_synced_is_not_acknowledged(
     run(main)
 
 
+def test_data_whose_file_cannot_be_closed_is_acknowledged_when_it_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, "http", {"fsync": "always"})
+    close, run_sync, ran = os.close, Sync.run, list[Sync]()
+    closed: list[int] = []
+
+    def close_with_an_error(handle: int) -> None:
+        close(handle)
+        closed.append(handle)
+        if len(ran) == 1 and handle == ran[0].files[0][1]:
+            raise OSError(5, os.strerror(5))
+
+    def run_with_an_error(sync: Sync, *given: bool) -> None:
+        ran.append(sync)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "close", close_with_an_error)
+            run_sync(sync, *given)
+
+    async def main() -> None:
+        async with serving(site):
+            monkeypatch.setattr(Sync, "run", run_with_an_error)
+            rewrites = Failing(site.ingress.journal.rewrite, 5)
+            monkeypatch.setattr(site.ingress.journal, "rewrite", rewrites)
+            rewrites.on = True
+            asked = asyncio.ensure_future(ask(site, post(b'{"a":1}', b"Connection: close")))
+            await until(lambda: "cannot be synced" in site.ingress.metrics()["problem"])
+            assert not (await asyncio.wait([asked], timeout=0.3))[0]
+            assert {handle for _, handle in ran[0].files} <= set(closed)
+            rewrites.on = False
+            assert statuses(await asked) == [204]
+            await until(lambda: site.ingress.open)
+            assert site.read() == [b'{"a":1}']
+
+    run(main)
+
+
 class Gate:
     """Syncs wait until the test lets them pass."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.begun, self._passes, self._real = 0, threading.Semaphore(0), Sync.run
+        self.files: list[list[str]] = []  # of each sync that has run
         patch.setattr(Sync, "run", lambda sync, *given, **named: self._run(sync, *given, **named))
 
     def _run(self, sync: Sync, *given: Any, **named: Any) -> None:
         self.begun += 1
         assert self._passes.acquire(timeout=20)
         self._real(sync, *given, **named)
+        self.files.append([path.name for path, _ in sync.files])
 
     def let(self, syncs: int) -> None:
         self._passes.release(syncs)
@@ -240,6 +279,50 @@ def test_an_acknowledgement_never_covers_bytes_that_came_while_the_disk_synced(
             gate.let(100)
             assert await reader.readline() == b"48\n"
             assert len(site.read()) == 6
+
+    run(main)
+
+
+def test_a_sync_of_written_data_runs_and_answers_its_clients_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_ingress, "RETRY_SECONDS", 0.05)
+    site = Site(tmp_path, "http", {"fsync": "always"})
+    writing = Failing(os.pwrite, 28)
+
+    def send(number: int) -> asyncio.Future[bytes]:
+        return asyncio.ensure_future(ask(site, post(b'{"a":%d}' % number, b"Connection: close")))
+
+    async def main() -> None:
+        async with serving(site):
+            assert statuses(await send(0)) == [204]  # compiles the kernels
+            journal = site.ingress.journal
+            handles = len(os.listdir("/proc/self/fd"))
+            monkeypatch.setattr(os, "pwrite", writing)
+            gate = Gate(monkeypatch)
+            first = send(1)
+            await until(lambda: gate.begun == 1)
+            number, journal.segment_bytes = journal.number, 1
+            second = send(2)  # fills the segment
+            await until(lambda: journal.number == number + 1)
+            journal.segment_bytes = 1 << 20
+            writing.on = True
+            third = send(3)
+            await until(lambda: journal.problem)
+            gate.let(1)
+            assert statuses(await first) == [204]
+            await until(lambda: gate.begun == 2)
+            assert not (await asyncio.wait([second], timeout=0.2))[0]
+            gate.let(1)
+            assert statuses(await second) == [204]
+            assert f"segment-{number:08}.raw" in gate.files[1]
+            assert journal.problem and not third.done()
+            writing.on = False
+            gate.let(100)
+            assert statuses(await third) == [204]
+            await until(lambda: site.ingress.open)
+            await until(lambda: len(os.listdir("/proc/self/fd")) <= handles)
+            assert site.read() == [b'{"a":%d}' % i for i in range(4)]
 
     run(main)
 

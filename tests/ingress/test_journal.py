@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -20,9 +21,10 @@ from headrace.ingress import recovery
 from headrace.ingress.delimiting import Delimiting
 from headrace.ingress.journal import Journal
 from headrace.ingress.journal_reserve import RESERVE
-from headrace.ingress.mark import MARK, JournalPosition, commit, read_consumer
+from headrace.ingress.mark import MARK, JournalPosition, commit, note_begun, read_consumer, require_journal
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader
 from headrace.ingress.repair import repair
+from headrace.state.savepoints import copy_tree
 
 FINDER = Delimiting.of_token(b"\n")
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where syncing costs nothing
@@ -587,3 +589,37 @@ def test_a_completely_read_segment_is_freed_when_no_more_data_arrives(
     assert read(tmp_path, end) == [b"open, closed"]
     journal.close()
     assert read(tmp_path, end) == [b"open, closed"]
+
+
+def test_a_copy_of_a_journal_has_a_log_although_the_only_one_is_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "IDLE_BYTES", 100)
+    (tmp_path / "source").mkdir()
+    original, copy = tmp_path / "source" / "journal", tmp_path / "copy" / "journal"
+    journal = Journal(original, 64 << 20)
+    note_begun(original)
+    Sender(journal, 1).send(b"x" * 100 + b"\n")
+    journal.flush()
+    log = ReadyLog(original)
+    log.follow(JournalPosition())
+    end = log.advance(JournalPosition(), None)
+    commit(original, "stream", end)
+    copy_file = shutil.copy2
+
+    def late(source: str, target: Path) -> None:
+        journal.poll()
+        copy_file(source, target)
+
+    monkeypatch.setattr(shutil, "copy2", late)
+    copy_tree(tmp_path / "source", tmp_path / "copy")
+    journal.close()
+    assert not disk.ready_path(original, 1).exists()
+    assert disk.numbers(copy) == [2]
+    require_journal(copy, end)
+    restored = Journal(copy, 64 << 20)
+    Sender(restored, 9).send(b"fresh\n")
+    restored.flush()
+    assert read(copy, end) == [b"fresh"]
+    restored.close()

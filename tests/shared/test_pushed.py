@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def text(ids: range, pad: int = 0) -> bytes:
     return b"".join(b'{"id":%d,"k":"k%d","pad":"%s"}\n' % (i, i % 3, b"x" * pad) for i in ids)
 
 
-def rows(ids: range) -> Counter[Any]:
+def rows(ids: Iterable[int]) -> Counter[Any]:
     return Counter((i, f"k{i % 3}") for i in ids)
 
 
@@ -323,6 +323,28 @@ def test_a_journal_that_is_gone_is_damage_and_what_comes_after_the_repair_is_rea
     drain_until(mini, lambda: len(output(mini)) >= 30)
     assert Counter(output(mini)) == rows(range(30))
     assert mini.hub.streams["s"].ingress()["lost_bytes"] == 0
+
+
+def test_a_journal_of_which_only_the_positions_of_consumers_are_left_is_damage(mini: Mini) -> None:
+    create(mini, "http", listen="127.0.0.1:0")
+    assert post(address(mini), text(range(20))) == 204
+    drain_until(mini, lambda: len(output(mini)) == 20)
+    assert post(address(mini), text(range(20, 30))) == 204
+    mini.hub.close(drain=False)
+    journal = mini.directory / "streams" / "s" / "source" / "journal"
+    for path in [path for path in journal.iterdir() if path.is_file()]:
+        path.unlink()
+    assert list((journal / "consumers").glob("*.json"))
+    mini.open()
+    assert mini.hub.streams["s"].status().state == "dead"
+    assert f"[{JournalDamaged.code}]" in mini.hub.streams["s"].status().problem
+    mini.hub.close()
+    assert list(repair_journal(mini.directory, "s")) == [str(journal)]
+    assert repair_journal(mini.directory, "s") == {}, "nothing is damaged any more"
+    mini.open()
+    assert post(address(mini), text(range(30, 40))) == 204
+    drain_until(mini, lambda: len(output(mini)) >= 30)
+    assert Counter(output(mini)) == rows([*range(20), *range(30, 40)])
 
 
 def remove_newest_log(journal: Path) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import HeadraceError, PlanningTimeout
+from headrace.errors import HeadraceError, PlanningTimeout, Span
 from headrace.exec import duck
 from headrace.model.program import Meaning
+from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.plan import limits
 from tests.sql.support import plan
 from tests.strategies import examples
@@ -68,6 +72,56 @@ def test_the_time_limit_ends_planning_in_the_middle_of_a_constant(monkeypatch: p
     monkeypatch.undo()
     (output,) = plan("SELECT 1 + 1 AS a FROM s").program.ring0.outputs
     assert output.sql == "2::INTEGER"
+
+
+EXITS = """
+import sys
+from headrace.errors import PlanningTimeout, Span
+from headrace.sql.functions import evaluate
+from headrace.sql.plan.limits import planning_time
+evaluate.EXIT_SECONDS = float(sys.argv[2])
+try:
+    with planning_time(Span("", 0, 0), 0.2):
+        evaluate.evaluate(sys.argv[1], "UTC")
+except PlanningTimeout as problem:
+    print(problem.code, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "patience"), [(2000, 60.0), (160000, 0.1)], ids=["ends soon", "takes more than a minute"]
+)
+def test_a_process_exits_while_an_abandoned_constant_is_still_evaluated(size: int, patience: float) -> None:
+    slow = SLOW.replace("8000", str(size))
+    command = [sys.executable, "-c", EXITS, slow, str(patience)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().strip() == PlanningTimeout.code
+            assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()
+
+
+def test_a_process_that_has_evaluated_constants_ends_without_a_report_of_open_connections() -> None:
+    script = "from headrace.sql.functions.evaluate import evaluate; print(evaluate('1 + 1', 'UTC'))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout.strip(), ended.stderr) == ("2", "")
+
+
+# DuckDB takes about 2 s for it, and can be interrupted meanwhile.
+LONG = "(SELECT count(*) FROM range(400000000) AS t(i) WHERE i % 7 = 3)"
+
+
+def test_a_time_limit_of_one_caller_does_not_interrupt_the_constant_of_another() -> None:
+    with ThreadPoolExecutor(1) as other:
+        first = evaluate("1", "UTC")
+        running = other.submit(evaluate, LONG, "UTC")
+        time.sleep(0.3)  # it runs now
+        with pytest.raises(PlanningTimeout), limits.planning_time(Span("", 0, 0), 0.1):
+            evaluate("2", "UTC")
+        assert not running.done()
+        assert (first, running.result(60)) == (1, 57142857)
 
 
 def test_a_long_constant_stays_out_of_the_plan() -> None:

@@ -120,10 +120,12 @@ def note_begun(directory: Path) -> None:
 
 
 def is_gone(directory: Path, read_to: JournalPosition) -> bool:
-    """True if nothing is left of a journal that was begun, or that epochs have read up to `read_to`."""
+    """True if nothing is left of the data of a journal that was begun, or that epochs have read up to `read_to`. From
+    its beginning on, a journal has at least one log. A journal that was repaired after all logs were gone has a mark.
+    The positions of consumers do not count: `rm journal/*` leaves them."""
     if not read_to.file and not begun_path(directory).exists():
         return False
-    return not (numbers(directory) or (directory / MARK).exists() or any((directory / "consumers").glob("*.json")))
+    return not (numbers(directory) or (directory / MARK).exists())
 
 
 def require_journal(directory: Path, read_to: JournalPosition = JournalPosition()) -> None:  # noqa: B008

@@ -55,7 +55,7 @@ def repair(directory: Path, read_to: JournalPosition = JournalPosition(), consum
         before = disk.LogHead(address_end=consumed.address)
         numbers = _wanted(directory, consumed, mark)
         if gone:
-            _begin_after(directory, read_to)
+            _begin_after(directory, max(read_to, consumed, key=lambda place: place.address))
             losses.append(Loss(directory, 0))
         for number, following in pairwise([*numbers, 0]):
             after = _head(directory, following) if following else None

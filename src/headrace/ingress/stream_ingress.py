@@ -269,13 +269,17 @@ class StreamIngress:
         begins when this one ends: so one sync serves many clients when there are many."""
         if self._syncing is not None:
             return
-        try:
-            sync = None if self.journal.suspect else self.journal.unsynced()
-        except OSError as problem:  # no file handle was left
-            self.journal.not_synced(problem)
-        if self.journal.problem:
+        if self.journal.suspect:
             self._flush_later()
             return
+        try:
+            sync = self.journal.unsynced()
+        except OSError as problem:  # no file handle was left
+            self.journal.not_synced(problem)
+            self._flush_later()
+            return
+        # A full disk is no reason to stop here: what was written before can be synced, and the journal forgets the
+        # files of a prepared sync.
         taken = self._acks.take()
         if sync is None:  # another sync has covered them
             self._safe(taken)
@@ -285,7 +289,7 @@ class StreamIngress:
 
     def _synced_for_acks(self, sync: Sync, taken: list[SendAck]) -> None:
         self.journal.synced(sync)
-        if self.journal.problem:
+        if sync.problem is not None:
             self._acks.put_back(taken)
             self._flush_later()
         else:

@@ -98,7 +98,8 @@ class Engine:
         _shut_down(gateway)
         updates = getattr(context, "_accumulatorServer", None)
         if updates is not None:  # Spark leaves this thread running if the JVM does not answer
-            updates.shutdown()
+            with suppress(Exception):  # the thread that stops Spark may shut it down at the same time
+                updates.shutdown()
 
     def _stop(self) -> None:
         try:

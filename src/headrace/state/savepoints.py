@@ -27,6 +27,7 @@ from headrace.base.durable import fsync, private_directory
 from headrace.control.barrier import BarrierAligner
 from headrace.control.signals import SAVEPOINT, Barrier, Signal
 from headrace.errors import AlreadyExists, MissingInput, SavepointTimeout, UnwritablePath
+from headrace.ingress.entries import numbers
 from headrace.ingress.mark import MARK
 from headrace.model.program import StreamDef
 from headrace.model.stored import store
@@ -204,6 +205,9 @@ def copy_tree(source: Path, target: Path) -> None:
                 (target / entry.name).chmod(
                     0o600
                 )  # Spark makes its files readable by others, inside of a private directory
+    # The gateway may have deleted the only log that was listed, after it began the next one.
+    if numbers(source) and not numbers(target):
+        copy_tree(source, target)
 
 
 def _part_of(catalog: Catalog, streams: set[str]) -> Catalog:

@@ -7,12 +7,18 @@ ends by itself, and the next constant gets a new one.
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import threading
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+import time
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
+from queue import Empty, SimpleQueue
 from typing import Any
+from weakref import WeakSet
 
 import duckdb
 
@@ -20,18 +26,48 @@ from headrace.exec.kernels import install
 from headrace.sql.plan.limits import TooSlow, time_left
 
 MEMORY_LIMIT = "256MB"
+EXIT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _QueuedConstant:
+    """An expression to evaluate, and where its value goes."""
+
+    future: Future[Any]
+    sql: str
+    time_zone: str
 
 
 class _Evaluator:
-    """One thread, and its connection for each time zone."""
+    """One thread, and its connection for each time zone. A daemon thread: the process may exit while a constant that
+    nobody waits for is still evaluated."""
 
     def __init__(self) -> None:
         self.process = os.getpid()  # threads do not survive a fork
-        self._thread = ThreadPoolExecutor(1, "headrace-constants")
+        self._lock = threading.Lock()
+        self._abandoned = False
+        self._tasks: SimpleQueue[_QueuedConstant | None] = SimpleQueue()  # None ends the thread
         self._connections: dict[str, duckdb.DuckDBPyConnection] = {}
+        self._thread = threading.Thread(target=self._run, name="headrace-constants", daemon=True)
+        self._thread.start()
 
     def submit(self, sql: str, time_zone: str) -> Future[Any]:
-        return self._thread.submit(self._value, sql, time_zone)
+        """Queue an expression. The future is cancelled if this evaluator is abandoned first."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._abandoned:
+                future.cancel()
+            else:
+                self._tasks.put(_QueuedConstant(future, sql, time_zone))
+        return future
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            if task.future.set_running_or_notify_cancel():
+                try:
+                    task.future.set_result(self._value(task.sql, task.time_zone))
+                except BaseException as problem:
+                    task.future.set_exception(problem)
 
     def _value(self, sql: str, time_zone: str) -> Any:
         row = self._connection(time_zone).execute(f"SELECT {sql}").fetchone()
@@ -48,14 +84,25 @@ class _Evaluator:
         return found
 
     def abandon(self) -> None:
-        """End as soon as DuckDB notices. Callers that wait for their turn get a CancelledError."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """End as soon as DuckDB notices. Callers that wait for their turn get a CancelledError, and the one whose
+        expression runs may get a duckdb.InterruptException."""
+        with self._lock:
+            self._abandoned = True
+            with suppress(Empty):
+                while (task := self._tasks.get_nowait()) is not None:
+                    task.future.cancel()
+            self._tasks.put(None)
         for connection in list(self._connections.values()):
             connection.interrupt()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the thread of an abandoned evaluator."""
+        self._thread.join(seconds)
 
 
 _lock = threading.Lock()
 _evaluator: _Evaluator | None = None
+_abandoned: WeakSet[_Evaluator] = WeakSet()  # the thread of each keeps it until it ends
 
 
 def _current() -> _Evaluator:
@@ -71,7 +118,21 @@ def _replace(used: _Evaluator) -> None:
     with _lock:
         if _evaluator is used:
             _evaluator = None
+        _abandoned.add(used)
     used.abandon()
+
+
+@atexit.register
+def _end() -> None:
+    """Let go of DuckDB before Python ends: it reports every connection that is still open then, and a thread that
+    leaves DuckDB while Python ends aborts the process. A constant that takes longer does not delay the exit."""
+    used = _evaluator
+    if used is not None and used.process == os.getpid():
+        _replace(used)
+    until = time.monotonic() + EXIT_SECONDS
+    for one in list(_abandoned):
+        if one.process == os.getpid():
+            one.join(max(0.0, until - time.monotonic()))
 
 
 def evaluate(sql: str, time_zone: str) -> Any:
@@ -84,9 +145,11 @@ def evaluate(sql: str, time_zone: str) -> Any:
         except TimeoutError:
             _replace(evaluator)
             raise TooSlow from None
-        except (CancelledError, RuntimeError):  # another caller has abandoned this thread
+        except (CancelledError, duckdb.InterruptException):
             if _current() is evaluator:
                 raise
+            # Another caller's time limit was over, so it has abandoned this evaluator. That says nothing about this
+            # expression.
 
 
 @lru_cache(maxsize=8)
