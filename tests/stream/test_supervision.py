@@ -383,8 +383,9 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
     assert set(left_out.reasons(before)) == {dropped.instance}
 
 
+@pytest.mark.parametrize(("name", "stream"), [("r", "s"), ("R", "s"), ("r", "t")])
 def test_replacing_a_pipeline_waits_for_an_epoch_that_is_slow_and_keeps_its_rows(
-    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, name: str, stream: str
 ) -> None:
     """The successor is not in the epoch in flight, so the rows of that epoch must come from its predecessor."""
     hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
@@ -392,7 +393,7 @@ def test_replacing_a_pipeline_waits_for_an_epoch_that_is_slow_and_keeps_its_rows
     monkeypatch.setattr("headrace.hub.rollout.STUCK_SECONDS", 0.01)
     queries.stuck.add("s")
     with pytest.raises(StartTimeout):
-        hub.sql("CREATE OR REPLACE PIPELINE r INTO m AS SELECT id + 1 AS id FROM s")
+        hub.sql(f"CREATE OR REPLACE PIPELINE {name} INTO m AS SELECT id + 1 AS id FROM {stream}")
     assert queries.launched == ["s", "t"]
     assert read_quarantine(runtime.directory).out == ()
 

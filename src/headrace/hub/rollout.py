@@ -16,6 +16,7 @@ from headrace.hub.effects import StreamChange
 from headrace.hub.reservations import StreamReservations
 from headrace.hub.runtimes import Runtimes
 from headrace.model.program import PipelineDef, PipelineExit
+from headrace.state.catalog import Catalog
 from headrace.stream.runtime import StreamRuntime
 
 # How long a graceful end, a shutdown or a savepoint waits for the epochs in flight.
@@ -82,7 +83,7 @@ class Rollout:
             if change.graceful and runtime.running:  # before the plan, whose first epoch must carry the barrier
                 ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
             version = runtime.publish(pipelines, exits)
-            dropped = _dropped(exits, pipelines)
+            dropped = _dropped(exits, declarations.catalog)
             start = change.start and bool(pipelines)
             if change.only_leaves and runtime.state == "dead":  # it stays dead
                 runtime.leave_out(dropped, version - 1)
@@ -202,8 +203,13 @@ class Rollout:
                 runtime.stop()
 
 
-def _dropped(exits: Sequence[PipelineExit], running: Sequence[PipelineDef]) -> tuple[PipelineDef, ...]:
-    """The pipelines that keep nothing and whose rows nobody needs. A pipeline that is replaced is not among them: its
-    successor is not in the epoch in flight, so without it the rows of that epoch would be in neither."""
-    names = {p.name for p in running}
-    return tuple(e.pipeline for e in exits if e.drop and not e.flush and e.pipeline.name not in names)
+def _dropped(exits: Sequence[PipelineExit], catalog: Catalog) -> tuple[PipelineDef, ...]:
+    """The pipelines that keep nothing and whose rows nobody needs. A pipeline that is replaced, on this stream or on
+    another one, is not among them: its successor is not in the epoch in flight, so without it the rows of that epoch
+    would be in neither."""
+
+    def replaced(pipeline: PipelineDef) -> bool:
+        now = catalog.pipeline(pipeline.name)
+        return now is not None and now.definition.run != pipeline.run
+
+    return tuple(e.pipeline for e in exits if e.drop and not e.flush and not replaced(e.pipeline))
