@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.base import durable
+from headrace.base.background import BackgroundQueue
 from headrace.control.acks import Acks
 from headrace.control.signals import SYNC_TEST, Barrier
 from headrace.errors import AddressInUse, DiskFull, StartTimeout, StateDamaged, StateUnavailable, StreamFailed
@@ -396,6 +397,45 @@ def test_replacing_a_pipeline_waits_for_an_epoch_that_is_slow_and_keeps_its_rows
         hub.sql(f"CREATE OR REPLACE PIPELINE {name} INTO m AS SELECT id + 1 AS id FROM {stream}")
     assert queries.launched == ["s", "t"]
     assert read_quarantine(runtime.directory).out == ()
+
+
+@pytest.mark.parametrize("end", ["DROP PIPELINE r", "STOP PIPELINE r NOW"])
+def test_a_script_that_may_be_rolled_back_leaves_nobody_out_of_a_slow_epoch(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    monkeypatch.setattr("headrace.hub.rollout.STUCK_SECONDS", 0.01)
+    queries.stuck.add("s")
+    with pytest.raises(StartTimeout):
+        hub.sql(f"{end}; CREATE PIPELINE z INTO m AS SELECT id + 1 AS id FROM s")
+    assert queries.launched == ["s", "t"]
+    assert read_quarantine(hub.runtime("s").directory).out == ()
+    assert states(hub) == {"p": "running", "q": "running", "r": "running"}
+
+
+def test_a_rolled_back_script_starts_the_query_again_that_it_has_stopped(hub: Hub, queries: Queries) -> None:
+    queries.stuck.add("t")
+    with pytest.raises(StartTimeout):
+        hub.sql("DROP PIPELINE p; STOP PIPELINE q")
+    assert queries.launched == ["s", "t", "s"]
+    assert hub.runtime("s").running
+    assert set(states(hub)) == {"p", "q"}
+
+
+def test_a_rolled_back_stop_now_does_not_give_up_the_epoch_later(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    delayed: list[Callable[[], None]] = []
+    monkeypatch.setattr(BackgroundQueue, "later", lambda queue, stream, task, *seconds: delayed.append(task))
+    queries.stuck.add("t")
+    with pytest.raises(StartTimeout):
+        hub.sql("STOP PIPELINE r NOW; STOP PIPELINE q")
+    for task in tuple(delayed):
+        task()
+    assert delayed and queries.launched == ["s", "t"]
+    assert read_quarantine(hub.runtime("s").directory).out == ()
+    assert states(hub)["r"] == "running"
 
 
 @pytest.mark.parametrize("problem", ["[FILE_CHANGED] a.json was replaced", "[SINK_UNAVAILABLE] sink m has no room"])

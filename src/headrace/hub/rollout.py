@@ -129,9 +129,10 @@ class Rollout:
         """Wait for the first epoch with this plan. False if it cannot come, and that does not matter.
 
         An epoch in flight that does not end, or fails again and again, runs again without the pipelines that were
-        dropped: they may be the cause. If that does not help, they are gone all the same.
+        dropped: they may be the cause. If that does not help, they are gone all the same. That is done only for a
+        change that cannot be rolled back: a pipeline that comes back needs its rows of this epoch.
         """
-        drops = plan.change.wait and plan.dropped and plan.ack is None
+        drops = plan.change.only_leaves and plan.change.wait and plan.dropped and plan.ack is None
         limit = min(STUCK_SECONDS, self._start_timeout) if drops else self._start_timeout
         try:
             plan.runtime.wait_planned(plan.version, limit)
@@ -143,16 +144,20 @@ class Rollout:
             self._unstick(plan)
             try:
                 plan.runtime.wait_planned(plan.version, self._start_timeout)
-            except StreamFailed:
-                if plan.change.only_leaves:
-                    return False
-                raise
+            except (StartTimeout, StreamFailed):
+                return False
         return True
 
     def _unstick(self, plan: PublishedPlan) -> None:
-        """Run the epoch in flight again without the dropped pipelines, unless it has ended meanwhile."""
-        if plan.dropped and not plan.in_force and plan.runtime.running:
-            plan.runtime.run_again_without(plan.dropped, plan.version - 1)
+        """Run the epoch in flight again without the dropped pipelines, unless it has ended meanwhile, or they are
+        back because their script was rolled back."""
+        with self._declarations.lock:
+            running = {p.run for p in self._declarations.catalog.running(plan.stream)}
+            dropped = [p for p in plan.dropped if p.run not in running]
+            if not dropped or plan.in_force or not plan.runtime.running:
+                return
+            plan.runtime.leave_out(dropped, plan.version - 1)
+        plan.runtime.run_again()
 
     def _await_end(self, plan: PublishedPlan, ack: Future[Ack]) -> None:
         """Wait until all rows before a graceful end are in the sinks. Then the pipelines are stopped. If that takes too
