@@ -1,4 +1,4 @@
-"""Scripts that are rolled back: the pipelines that they stopped, dropped or replaced go on, and count what they missed."""
+"""Scripts that are rolled back: pipelines that they stopped, dropped or replaced go on, and count what they missed."""
 
 from __future__ import annotations
 

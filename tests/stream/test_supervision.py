@@ -23,7 +23,7 @@ from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.notices import EpochPlanned, SourceIdle
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Debt
-from headrace.state.quarantine import read_quarantine
+from headrace.state.quarantine import Quarantine, Quarantined, change_quarantine, read_quarantine
 from headrace.state.state_dir import StateDir
 from headrace.stream.host import QueryRequest
 from headrace.stream.inflight import InFlight, epoch_limit
@@ -357,6 +357,17 @@ def test_a_stream_that_finds_no_room_when_the_hub_is_opened_goes_on_when_there_i
         full.set()
         until(lambda: states(again)["p"] in ("starting", "running"), "it goes on by itself")
         assert queries.launched[-1] == "s"
+
+
+def test_one_that_killed_a_worker_again_after_a_start_stays_out_when_another_joins(hub: Hub) -> None:
+    hub.sql("STOP PIPELINE p NOW")
+    hub.sql("START PIPELINE p")
+    again, runtime = hub.record("p").definition, hub.runtime("s")
+    first = Quarantined(again.instance, "it killed a worker", until=1, generation=again.generation - 1)
+    second = Quarantined(again.instance, "it killed a worker again", generation=again.generation)
+    change_quarantine(runtime.directory, lambda found: Quarantine((first, second)))
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    assert set(read_quarantine(runtime.directory).reasons(runtime.plans.current())) == {again.instance}
 
 
 # --- epochs that do not end --------------------------------------------------------------------------
