@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.base import durable
+from headrace.base.background import BackgroundQueue
 from headrace.control.acks import Acks
 from headrace.control.signals import SYNC_TEST, Barrier
 from headrace.errors import AddressInUse, DiskFull, StartTimeout, StateDamaged, StateUnavailable, StreamFailed
@@ -22,7 +23,7 @@ from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.notices import EpochPlanned, SourceIdle
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Debt
-from headrace.state.quarantine import read_quarantine
+from headrace.state.quarantine import Quarantine, Quarantined, change_quarantine, read_quarantine
 from headrace.state.state_dir import StateDir
 from headrace.stream.host import QueryRequest
 from headrace.stream.inflight import InFlight, epoch_limit
@@ -358,6 +359,17 @@ def test_a_stream_that_finds_no_room_when_the_hub_is_opened_goes_on_when_there_i
         assert queries.launched[-1] == "s"
 
 
+def test_one_that_killed_a_worker_again_after_a_start_stays_out_when_another_joins(hub: Hub) -> None:
+    hub.sql("STOP PIPELINE p NOW")
+    hub.sql("START PIPELINE p")
+    again, runtime = hub.record("p").definition, hub.runtime("s")
+    first = Quarantined(again.instance, "it killed a worker", until=1, generation=again.generation - 1)
+    second = Quarantined(again.instance, "it killed a worker again", generation=again.generation)
+    change_quarantine(runtime.directory, lambda found: Quarantine((first, second)))
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    assert set(read_quarantine(runtime.directory).reasons(runtime.plans.current())) == {again.instance}
+
+
 # --- epochs that do not end --------------------------------------------------------------------------
 
 
@@ -383,8 +395,9 @@ def test_dropping_a_pipeline_gets_through_an_epoch_that_does_not_end(
     assert set(left_out.reasons(before)) == {dropped.instance}
 
 
+@pytest.mark.parametrize(("name", "stream"), [("r", "s"), ("R", "s"), ("r", "t")])
 def test_replacing_a_pipeline_waits_for_an_epoch_that_is_slow_and_keeps_its_rows(
-    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, name: str, stream: str
 ) -> None:
     """The successor is not in the epoch in flight, so the rows of that epoch must come from its predecessor."""
     hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
@@ -392,9 +405,48 @@ def test_replacing_a_pipeline_waits_for_an_epoch_that_is_slow_and_keeps_its_rows
     monkeypatch.setattr("headrace.hub.rollout.STUCK_SECONDS", 0.01)
     queries.stuck.add("s")
     with pytest.raises(StartTimeout):
-        hub.sql("CREATE OR REPLACE PIPELINE r INTO m AS SELECT id + 1 AS id FROM s")
+        hub.sql(f"CREATE OR REPLACE PIPELINE {name} INTO m AS SELECT id + 1 AS id FROM {stream}")
     assert queries.launched == ["s", "t"]
     assert read_quarantine(runtime.directory).out == ()
+
+
+@pytest.mark.parametrize("end", ["DROP PIPELINE r", "STOP PIPELINE r NOW"])
+def test_a_script_that_may_be_rolled_back_leaves_nobody_out_of_a_slow_epoch(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    monkeypatch.setattr("headrace.hub.rollout.STUCK_SECONDS", 0.01)
+    queries.stuck.add("s")
+    with pytest.raises(StartTimeout):
+        hub.sql(f"{end}; CREATE PIPELINE z INTO m AS SELECT id + 1 AS id FROM s")
+    assert queries.launched == ["s", "t"]
+    assert read_quarantine(hub.runtime("s").directory).out == ()
+    assert states(hub) == {"p": "running", "q": "running", "r": "running"}
+
+
+def test_a_rolled_back_script_starts_the_query_again_that_it_has_stopped(hub: Hub, queries: Queries) -> None:
+    queries.stuck.add("t")
+    with pytest.raises(StartTimeout):
+        hub.sql("DROP PIPELINE p; STOP PIPELINE q")
+    assert queries.launched == ["s", "t", "s"]
+    assert hub.runtime("s").running
+    assert set(states(hub)) == {"p", "q"}
+
+
+def test_a_rolled_back_stop_now_does_not_give_up_the_epoch_later(
+    hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
+    delayed: list[Callable[[], None]] = []
+    monkeypatch.setattr(BackgroundQueue, "later", lambda queue, stream, task, *seconds: delayed.append(task))
+    queries.stuck.add("t")
+    with pytest.raises(StartTimeout):
+        hub.sql("STOP PIPELINE r NOW; STOP PIPELINE q")
+    for task in tuple(delayed):
+        task()
+    assert delayed and queries.launched == ["s", "t"]
+    assert read_quarantine(hub.runtime("s").directory).out == ()
+    assert states(hub)["r"] == "running"
 
 
 @pytest.mark.parametrize("problem", ["[FILE_CHANGED] a.json was replaced", "[SINK_UNAVAILABLE] sink m has no room"])

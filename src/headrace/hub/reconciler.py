@@ -37,7 +37,7 @@ from headrace.state.plans import PlanStore
 from headrace.state.sealing import seal_directory, seal_savepoints
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import StateDir
-from headrace.state.undo import take_back
+from headrace.state.undo import take_back, withdrawn
 from headrace.stream.host import Query, QueryRequest, StreamFailures
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.runtime import StreamRuntime
@@ -76,6 +76,8 @@ class Reconciler:
         self._rollout = Rollout(
             self.declarations, self._runtimes, self.reservations, self._background, start_timeout=start_timeout
         )
+        # Scripts that are being carried out and may be rolled back, by their `id`: comparing catalogs is slow.
+        self._pending: dict[int, DeclaredScript] = {}
         self._background.start()
 
     @property
@@ -120,8 +122,9 @@ class Reconciler:
         return self._launcher.waits(query, plans)
 
     def declared_instances(self) -> set[int]:
-        """The pipeline instances in the catalog."""
-        return {record.definition.instance for record in self.catalog.pipelines.values()}
+        """The pipeline instances in the catalog, and those that come back if a script is rolled back."""
+        catalogs = (self.catalog, *(script.before for script in tuple(self._pending.values())))
+        return {record.definition.instance for catalog in catalogs for record in catalog.pipelines.values()}
 
     def report(self, failures: StreamFailures) -> None:
         """Drop failed pipelines and lost sinks from the next plan version. Called in Spark's streaming thread, which
@@ -231,10 +234,8 @@ class Reconciler:
     def carry_out(self, script: DeclaredScript) -> None:
         """Bring the streams of a script in line with it. If that fails, roll the script back and raise. A StopTimeout
         rolls nothing back: the stop is declared, and happens when the epoch in flight ends."""
+        self._pending[id(script)] = script
         try:
-            for change in script.changes:
-                if change.quick and self.runtime(change.stream).running:
-                    self.reserve.with_room(partial(self.runtime(change.stream).quick_end, change.quick))
             self.reconcile(script.changes)
         except StopTimeout:
             self.declarations.stopped(script.quick, "it was stopped at once")
@@ -242,6 +243,8 @@ class Reconciler:
         except HeadraceError:
             self._roll_back(script)
             raise
+        finally:
+            del self._pending[id(script)]
         self.declarations.stopped(script.quick, "it was stopped at once")
 
     def _roll_back(self, script: DeclaredScript) -> None:
@@ -255,12 +258,15 @@ class Reconciler:
             changed = {n for n in after.streams if not _continues(self.catalog.stream(n), catalog.stream(n))}
             self.reserve.with_room(partial(self._forget, changed))
             self.reserve.with_room(partial(self.declarations.save, catalog))
-            cancelled = tuple(e for e in after.ended if e not in before.ended)
+            cancelled = withdrawn(catalog, before, after)
             for name in script.streams & set(catalog.streams):
                 runtime, pipelines, exits = self.runtime(name), catalog.running(name), catalog.ended_on(name)
                 try:
+                    self.reserve.with_room(partial(runtime.readmit, pipelines))
                     self.reserve.with_room(partial(runtime.publish, pipelines, exits, cancelled=cancelled))
                     self.reserve.with_room(partial(self.declarations.exits_published, name))
+                    if pipelines and not runtime.started and name not in self._damaged:  # the script has stopped it
+                        runtime.start(patient=True)
                 except HeadraceError as problem:  # the failure of the script is raised; this one is shown in the status
                     runtime.note_trouble(problem.render())
                 if not pipelines:
@@ -274,20 +280,47 @@ class Reconciler:
     # --- reconciling ------------------------------------------------------------------------------
 
     def reconcile(self, changes: Collection[StreamChange]) -> None:
-        """Bring the query of each stream in line with the catalog, and wait as each change asks for. A problem with one
-        stream does not keep the others from their plans; it is raised at the end."""
+        """Bring the query of each stream in line with the catalog, and wait as each change asks for. The problems are
+        raised at the end.
+
+        What is most likely to fail comes first: queries that must be started, then other changes, and last streams
+        that pipelines only leave. After a problem for which a script is rolled back, the rest is not touched, so its
+        pipelines miss nothing. Any other problem does not keep the other streams from their plans.
+        """
         problems: list[Exception] = []
-        published: list[PublishedPlan] = []
+        phases: dict[int, list[StreamChange]] = {0: [], 1: [], 2: []}
         for change in sorted(changes, key=lambda c: c.stream):
+            phases[self._phase(change)].append(change)
+        for phase in phases.values():
+            if not any(map(_rolls_back, problems)):
+                self._reconcile_phase(phase, problems)
+        if problems:
+            raise _most_important(problems)
+
+    def _phase(self, change: StreamChange) -> int:
+        if change.only_leaves:
+            return 2
+        known = self._runtimes.known(change.stream)
+        return 0 if change.revive or known is None or not known.running else 1
+
+    def _reconcile_phase(self, changes: Collection[StreamChange], problems: list[Exception]) -> None:
+        """Publish the plans of some streams, then wait for them. Adds what goes wrong to `problems`."""
+        published: list[PublishedPlan] = []
+        for change in changes:
             with _collecting(problems), state_errors(self._state.stream(change.stream)):
+                self._end_quickly(change)
                 if change.stream not in self._damaged or self._repaired(change):
                     publish = partial(self._rollout.publish, change)
                     published += self.reserve.with_room(publish, needed=change.only_leaves)
         for plan in published:
-            with _collecting(problems):
-                self._rollout.follow(plan)
-        if problems:
-            raise _most_important(problems)
+            if not any(map(_rolls_back, problems)):
+                with _collecting(problems):
+                    self._rollout.follow(plan)
+
+    def _end_quickly(self, change: StreamChange) -> None:
+        """Commit nothing more of the pipelines that end now."""
+        if change.quick and self.runtime(change.stream).running:
+            self.reserve.with_room(partial(self.runtime(change.stream).quick_end, change.quick))
 
     def _repaired(self, change: StreamChange) -> bool:
         """True if a damaged stream can run again. If not, the problem is raised, unless nothing is to be started."""
@@ -327,6 +360,11 @@ class Reconciler:
 def _continues(old: StreamDef | None, new: StreamDef | None) -> bool:
     """True if a stream that is declared as `new` instead of `old` keeps its progress."""
     return old is new or (old is not None and new is not None and keeps_progress(old, new))
+
+
+def _rolls_back(problem: Exception) -> bool:
+    """True if a script with this problem is rolled back."""
+    return isinstance(problem, HeadraceError) and not isinstance(problem, StopTimeout)
 
 
 @contextlib.contextmanager

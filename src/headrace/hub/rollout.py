@@ -16,6 +16,7 @@ from headrace.hub.effects import StreamChange
 from headrace.hub.reservations import StreamReservations
 from headrace.hub.runtimes import Runtimes
 from headrace.model.program import PipelineDef, PipelineExit
+from headrace.state.catalog import Catalog
 from headrace.stream.runtime import StreamRuntime
 
 # How long a graceful end, a shutdown or a savepoint waits for the epochs in flight.
@@ -82,7 +83,7 @@ class Rollout:
             if change.graceful and runtime.running:  # before the plan, whose first epoch must carry the barrier
                 ack = runtime.barrier(GRACEFUL_END, plan=runtime.plans.current() + 1)
             version = runtime.publish(pipelines, exits)
-            dropped = _dropped(exits, pipelines)
+            dropped = _dropped(exits, declarations.catalog)
             start = change.start and bool(pipelines)
             if change.only_leaves and runtime.state == "dead":  # it stays dead
                 runtime.leave_out(dropped, version - 1)
@@ -128,9 +129,10 @@ class Rollout:
         """Wait for the first epoch with this plan. False if it cannot come, and that does not matter.
 
         An epoch in flight that does not end, or fails again and again, runs again without the pipelines that were
-        dropped: they may be the cause. If that does not help, they are gone all the same.
+        dropped: they may be the cause. If that does not help, they are gone all the same. That is done only for a
+        change that cannot be rolled back: a pipeline that comes back needs its rows of this epoch.
         """
-        drops = plan.change.wait and plan.dropped and plan.ack is None
+        drops = plan.change.only_leaves and plan.change.wait and plan.dropped and plan.ack is None
         limit = min(STUCK_SECONDS, self._start_timeout) if drops else self._start_timeout
         try:
             plan.runtime.wait_planned(plan.version, limit)
@@ -142,16 +144,20 @@ class Rollout:
             self._unstick(plan)
             try:
                 plan.runtime.wait_planned(plan.version, self._start_timeout)
-            except StreamFailed:
-                if plan.change.only_leaves:
-                    return False
-                raise
+            except (StartTimeout, StreamFailed):
+                return False
         return True
 
     def _unstick(self, plan: PublishedPlan) -> None:
-        """Run the epoch in flight again without the dropped pipelines, unless it has ended meanwhile."""
-        if plan.dropped and not plan.in_force and plan.runtime.running:
-            plan.runtime.run_again_without(plan.dropped, plan.version - 1)
+        """Run the epoch in flight again without the dropped pipelines, unless it has ended meanwhile, or they are
+        back because their script was rolled back."""
+        with self._declarations.lock:
+            running = {p.run for p in self._declarations.catalog.running(plan.stream)}
+            dropped = [p for p in plan.dropped if p.run not in running]
+            if not dropped or plan.in_force or not plan.runtime.running:
+                return
+            plan.runtime.leave_out(dropped, plan.version - 1)
+        plan.runtime.run_again()
 
     def _await_end(self, plan: PublishedPlan, ack: Future[Ack]) -> None:
         """Wait until all rows before a graceful end are in the sinks. Then the pipelines are stopped. If that takes too
@@ -202,8 +208,13 @@ class Rollout:
                 runtime.stop()
 
 
-def _dropped(exits: Sequence[PipelineExit], running: Sequence[PipelineDef]) -> tuple[PipelineDef, ...]:
-    """The pipelines that keep nothing and whose rows nobody needs. A pipeline that is replaced is not among them: its
-    successor is not in the epoch in flight, so without it the rows of that epoch would be in neither."""
-    names = {p.name for p in running}
-    return tuple(e.pipeline for e in exits if e.drop and not e.flush and e.pipeline.name not in names)
+def _dropped(exits: Sequence[PipelineExit], catalog: Catalog) -> tuple[PipelineDef, ...]:
+    """The pipelines that keep nothing and whose rows nobody needs. A pipeline that is replaced, on this stream or on
+    another one, is not among them: its successor is not in the epoch in flight, so without it the rows of that epoch
+    would be in neither."""
+
+    def replaced(pipeline: PipelineDef) -> bool:
+        now = catalog.pipeline(pipeline.name)
+        return now is not None and now.definition.run != pipeline.run
+
+    return tuple(e.pipeline for e in exits if e.drop and not e.flush and not replaced(e.pipeline))

@@ -76,10 +76,14 @@ class EpochCommitter:
         """Act on a signal of the control channel, in the caller's thread. After `quick_end` nothing more of these
         pipelines is committed. `flush` returns when no sink is being written to and none owes an epoch."""
         if signal.kind == QUICK_END.name:
-            self._quit |= {(p.instance, p.run) for p in pipelines}
+            self._quit.update((p.instance, p.run) for p in pipelines)
         elif isinstance(signal, Barrier):
             with self._busy:
                 self._flush(signal)
+
+    def readmit(self, pipelines: Sequence[PipelineDef]) -> None:
+        """Undo `quick_end` for these pipelines: the script that stopped them is rolled back."""
+        self._quit.difference_update((p.instance, p.run) for p in pipelines)
 
     def _flush(self, signal: Barrier) -> None:
         """Align the flush over all sinks: a sink delivers it once it owes nothing. Raises SinkFailed when one cannot
@@ -195,7 +199,7 @@ class EpochCommitter:
         if not new:
             return
         self.sinks.forget(new.values(), now.epoch)
-        self._quit = {ended for ended in self._quit if ended[0] not in new}
+        self._quit.difference_update([ended for ended in tuple(self._quit) if ended[0] in new])
         change_quarantine(self._directory, lambda found: found.forgetting(new))
 
     def forget_stream(self, letters: SinkDef | None) -> None:

@@ -53,12 +53,14 @@ class EpochCommit:
         self._limit_groups()
 
     def leave_out(self, quarantine: Quarantine, quit_now: set[int]) -> None:
-        """Commit nothing of instances that had failed before, are in quarantine, or were stopped at once."""
+        """Commit nothing of instances that had failed before, are in quarantine, or were stopped at once. One that was
+        taken off the quarantine list while the epoch ran has no rows in it, but has not failed."""
         version, out = self._plan.version, self._found.first.planned.out
         reasons, ended = quarantine.reasons(version), quarantine.ended(version)
-        self._failed = self._failed_before() | {i: reasons.get(i) or "it is on the quarantine list" for i in out}
+        self._failed = self._failed_before() | {i: reasons[i] for i in out if i in reasons}
         self._found.failures |= self._failed
         self._quit = quit_now | {i for i, p in self.members.items() if p.run in ended}
+        self._quit |= {i for i in out if i in self.members and i not in reasons}
         self._found.failures |= dict.fromkeys(self._quit - self._failed.keys(), "it was stopped at once")
 
     def deliver(self) -> None:

@@ -59,6 +59,11 @@ class Quarantine:
         new = (Quarantined(p.instance, reason, version, p.generation, ended=True) for p in pipelines)
         return replace(self, out=(*self.out, *(q for q in new if (q.run, q.until) not in known)))
 
+    def returning(self, pipelines: Iterable[PipelineDef]) -> Quarantine:
+        """Take back that these pipelines were stopped at once or dropped: the script that did so is rolled back."""
+        runs = {p.run for p in pipelines}
+        return replace(self, out=tuple(q for q in self.out if not (q.ended and q.run in runs)))
+
     def apply(self, plan: PlanVersion) -> PlanVersion:
         """`plan` without the quarantined pipelines, or `plan` itself if there are none. Quarantined pipelines that
         leave the plan do so without reading their state."""

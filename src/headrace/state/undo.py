@@ -6,8 +6,10 @@ A pure function of three catalogs. Keeps changes that other statements made in t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from headrace.model.program import PipelineExit
 from headrace.sources import keeps_progress
 from headrace.state.catalog import Catalog, PipelineRecord
 
@@ -15,8 +17,8 @@ from headrace.state.catalog import Catalog, PipelineRecord
 def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
     """`current` without the changes of a script from `before` to `after`, except those that were overwritten since.
 
-    Instances that the script created get an end, because an epoch of another stream may know them. Sinks and streams
-    that a newer pipeline uses stay.
+    Instances that the script created get an end, because an epoch of another stream may know them. Pipelines that it
+    ended go on, so their ends are removed. Sinks and streams that a newer pipeline uses stay.
     """
     catalog = current
     for name in _changed(*({n: _wanted(r) for n, r in c.pipelines.items()} for c in (before, after, current))):
@@ -37,7 +39,15 @@ def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
         elif not any(catalog.of_stream(name)):
             catalog = catalog.without("stream", name)
             catalog = catalog if stream is None else catalog.with_stream(stream)
-    return catalog
+    exits = withdrawn(catalog, before, after)
+    return replace(catalog, ended=tuple(e for e in catalog.ended if e not in exits))
+
+
+def withdrawn(catalog: Catalog, before: Catalog, after: Catalog) -> tuple[PipelineExit, ...]:
+    """The exits of a script that do not happen, because `catalog` has the pipelines again that used these lanes."""
+    now = {record.definition.run for record in catalog.pipelines.values()}
+    lanes = {r.definition.lane for r in before.pipelines.values() if r.definition.run in now}
+    return tuple(e for e in after.ended if e not in before.ended and e.pipeline.lane in lanes)
 
 
 def _wanted(record: PipelineRecord) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -218,6 +218,11 @@ class ManagedQuery:
             return None
         doing = self._committer.doing if self._committer is not None else ""
         return self.watch.in_flight(doing, self.settings.max_latency / 1e6)
+
+    def readmit(self, pipelines: Sequence[PipelineDef]) -> None:
+        """Commit these pipelines again, although they were stopped at once."""
+        if self._committer is not None:
+            self._committer.readmit(pipelines)
 
     @property
     def committer(self) -> EpochCommitter:

@@ -74,7 +74,8 @@ class PlanPublisher:
         committed = read_progress(self._directory).plan
 
         def change(old: Quarantine) -> Quarantine:
-            restarted = {q.instance for q in old.out if generations.get(q.instance, q.generation) != q.generation}
+            out = (q for q in old.out if q.until is None)  # the others have an end already, maybe from an older start
+            restarted = {q.instance for q in out if generations.get(q.instance, q.generation) != q.generation}
             new = old.without(restarted, current)
             return replace(new, out=tuple(q for q in new.out if q.until is None or q.until >= committed))
 

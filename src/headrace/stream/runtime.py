@@ -109,15 +109,19 @@ class StreamRuntime:
         self.leave_out(pipelines, self.plans.current(), "it was stopped at once")
         self.control(QUICK_END, pipelines)
 
-    def run_again_without(self, pipelines: Sequence[PipelineDef], until: int) -> None:
-        """Give up the epoch in flight and run it again without these dropped pipelines, which are in plan versions up
-        to `until`. For an epoch that does not end."""
-        self.leave_out(pipelines, until)
+    def run_again(self) -> None:
+        """Give up the epoch in flight and run it again without the pipelines to leave out. For an epoch that does not
+        end."""
         self.supervisor.bounce()
 
     def leave_out(self, pipelines: Sequence[PipelineDef], until: int, reason: str = "it was dropped") -> None:
         """Run epochs that are already planned, with plan versions up to `until`, without these pipelines."""
         change_quarantine(self.directory, lambda found: found.ending(pipelines, until, reason))
+
+    def readmit(self, pipelines: Sequence[PipelineDef]) -> None:
+        """Undo `quick_end` and `leave_out` for these pipelines: the script that ended them is rolled back."""
+        change_quarantine(self.directory, lambda found: found.returning(pipelines))
+        self._query.readmit(pipelines)
 
     # --- plans ------------------------------------------------------------------------------------
 

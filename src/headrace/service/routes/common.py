@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import pyarrow as pa
 from fastapi import Query, Response
 
+from headrace.errors import UnknownPipeline, UnknownSink, UnknownStream
 from headrace.service import models
 from headrace.service.problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
+T = TypeVar("T")
 ARROW = "application/vnd.apache.arrow.stream"
 MAX_ROWS = 10_000
 MAX_WAIT = 600.0
@@ -29,6 +33,15 @@ TABLE: dict[str, Any] = {"response_model": models.TableRows, "responses": {200: 
 def run(hub: Hub, text: str, limit: int = 1000) -> models.ScriptResult:
     """Run a script. Returns at most `limit` rows for each statement."""
     return models.ScriptResult(results=[models.statement_result(r, limit) for r in hub.sql(text)])
+
+
+def declared(get: Callable[[str], T], names: Iterable[str]) -> list[T]:
+    """What `get` returns for each of these names, without those that were dropped since they were listed."""
+    found: list[T] = []
+    for name in names:
+        with contextlib.suppress(UnknownStream, UnknownSink, UnknownPipeline):
+            found.append(get(name))
+    return found
 
 
 def table_answer(table: pa.Table, limit: int, accept: str) -> Any:

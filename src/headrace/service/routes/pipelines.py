@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Header
 
-from headrace.errors import StopTimeout
+from headrace.base.unknown import unknown
+from headrace.errors import StopTimeout, UnknownPipeline
+from headrace.hub.objects import Pipeline
+from headrace.hub.observed import pipeline_status
 from headrace.service import models
-from headrace.service.routes.common import TABLE, Limit, Wait, quoted, run, table_answer
+from headrace.service.routes.common import TABLE, Limit, Wait, declared, quoted, run, table_answer
 from headrace.service.routes.objects import object_router
 
 if TYPE_CHECKING:
@@ -31,11 +34,15 @@ class PipelineRoutes:
         return router
 
     def list_pipelines(self) -> list[models.PipelineInfo]:
-        return [self.get_pipeline(name) for name in self._hub.pipelines]
+        return declared(self.get_pipeline, self._hub.catalog.pipeline_names())
 
     def get_pipeline(self, name: str) -> models.PipelineInfo:
-        definition = self._hub.record(name).definition
-        stream = self._hub.catalog.stream(definition.program.stream)
+        catalog = self._hub.catalog  # once: both may be dropped meanwhile
+        record = catalog.pipeline(name)
+        if record is None:
+            raise unknown(UnknownPipeline, "pipeline", name, catalog.pipeline_names())
+        definition = record.definition
+        stream = catalog.stream(definition.program.stream)
         assert stream is not None  # a stream with pipelines cannot be dropped
         return models.PipelineInfo(
             name=definition.name,
@@ -44,7 +51,7 @@ class PipelineRoutes:
             sql=definition.sql,
             family=models.family_label(definition.program, stream.schema),
             memory_sink=any(sink.kind == "memory" for sink, _ in definition.outlets),
-            status=models.status_json(self._hub.pipelines[definition.name].status()),
+            status=models.status_json(pipeline_status(record, self._hub.runtime(stream.name))),
         )
 
     def start(self, name: str) -> models.ScriptResult:
@@ -84,4 +91,4 @@ class PipelineRoutes:
         accept: Annotated[str, Header()] = "application/json",
     ) -> Any:
         """As JSON, or as an Arrow stream if the client accepts `application/vnd.apache.arrow.stream`."""
-        return table_answer(self._hub.pipelines[self._hub.record(name).definition.name].results(sink), limit, accept)
+        return table_answer(Pipeline(self._hub, self._hub.record(name).definition.name).results(sink), limit, accept)

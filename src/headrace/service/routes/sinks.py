@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from headrace.base.unknown import unknown
 from headrace.errors import UnknownSink
 from headrace.service import models
+from headrace.service.routes.common import declared
 from headrace.service.routes.objects import object_router
 from headrace.sinks import SINKS
 
@@ -24,15 +25,16 @@ class SinkRoutes:
         return object_router(self._hub, "sink", self.list_sinks, self.get_sink)
 
     def list_sinks(self) -> list[models.SinkInfo]:
-        return [self.get_sink(name) for name in self._hub.catalog.sink_names()]
+        return declared(self.get_sink, self._hub.catalog.sink_names())
 
     def get_sink(self, name: str) -> models.SinkInfo:
-        sink = self._hub.catalog.sink(name)
+        catalog = self._hub.catalog
+        sink = catalog.sink(name)
         if sink is None:
-            raise unknown(UnknownSink, "sink", name, self._hub.catalog.sink_names())
+            raise unknown(UnknownSink, "sink", name, catalog.sink_names())
         return models.SinkInfo(
             name=sink.name,
             type=sink.kind,
             guarantee=SINKS[sink.kind].guarantee,
-            used_by=self._hub.catalog.users_of_sink(sink.name),
+            used_by=catalog.users_of_sink(sink.name),
         )

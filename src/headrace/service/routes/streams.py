@@ -10,13 +10,13 @@ from pydantic import JsonValue
 
 from headrace.base.unknown import unknown
 from headrace.errors import StopTimeout, UnknownStream
+from headrace.hub.objects import Stream
 from headrace.service import models
-from headrace.service.routes.common import TABLE, Limit, Wait, table_answer
+from headrace.service.routes.common import TABLE, Limit, Wait, declared, table_answer
 from headrace.service.routes.objects import object_router
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
-    from headrace.hub.objects import Stream
     from headrace.model.program import StreamDef
 
 
@@ -35,11 +35,11 @@ class StreamRoutes:
         return router
 
     def list_streams(self) -> list[models.StreamInfo]:
-        return [self.get_stream(name) for name in self._hub.streams]
+        return declared(self.get_stream, self._hub.catalog.stream_names())
 
     def get_stream(self, name: str) -> models.StreamInfo:
         stream = self._declared(name)
-        handle = self._hub.streams[stream.name]
+        handle = Stream(self._hub, stream.name)
         time_column = stream.schema[stream.event_time].name if stream.event_time is not None else None
         return models.StreamInfo(
             name=stream.name,
@@ -82,11 +82,12 @@ class StreamRoutes:
             raise StopTimeout(f"no epoch of {name} was committed in {timeout:g} s", advice="Try again.") from None
 
     def _stream(self, name: str) -> Stream:
-        return self._hub.streams[self._declared(name).name]
+        return Stream(self._hub, self._declared(name).name)
 
     def _declared(self, name: str) -> StreamDef:
         """The declaration of a stream. Raises UnknownStream."""
-        found = self._hub.catalog.stream(name)
+        catalog = self._hub.catalog
+        found = catalog.stream(name)
         if found is None:
-            raise unknown(UnknownStream, "stream", name, self._hub.catalog.stream_names())
+            raise unknown(UnknownStream, "stream", name, catalog.stream_names())
         return found
