@@ -140,7 +140,7 @@ class StoredStream:
             f"{waited} {timeout:g} s for an epoch of stream {self.stream.name} with plan version {version}{wanted}; "
             f"{instead}",
             advice="The machine may be busy with a long epoch: try again, or make max_epoch_bytes smaller. If a "
-            "pipeline keeps the epoch from ending, DROP PIPELINE gets through.",
+            "pipeline keeps the epoch from ending, a script with nothing but DROP PIPELINE gets through.",
             stream=self.stream.name,
             version=version,
             pipelines=names,
