@@ -253,7 +253,7 @@ class Mini:
         patch.setitem(SINKS, "kept", kind)
         patch.setattr("headrace.sources.files.CHEAP", float("inf"))  # however busy the machine is
         # Hubs that the code under test opens by itself, such as that of `headrace run`, run here too.
-        patch.setattr("headrace.hub.hub.SparkLauncher", lambda spark, master, verbose: self)
+        patch.setattr("headrace.hub.hub.SparkLauncher", lambda *_: self)
         # The hub drops failed pipelines in its background thread. Here that happens in `step`.
         patch.setattr(
             Reconciler,
