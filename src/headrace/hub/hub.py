@@ -29,6 +29,7 @@ from headrace.hub.rollout import DRAIN_SECONDS
 from headrace.hub.shutdown import Shutdown
 from headrace.model.status import Waited
 from headrace.sql import Statement, parse_script
+from headrace.sql.functions import evaluate
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import SAVEPOINTS, require_savepoint_name
@@ -209,6 +210,7 @@ class Hub:
                 self.drain()
         finally:
             self._reconciler.close(self._on_close)
+            evaluate.end_thread()
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call `callback` after everything else has stopped, before the state directory is released."""

@@ -123,9 +123,10 @@ def _replace(used: _Evaluator) -> None:
 
 
 @atexit.register
-def _end() -> None:
-    """Let go of DuckDB before Python ends: it reports every connection that is still open then, and a thread that
-    leaves DuckDB while Python ends aborts the process. A constant that takes longer does not delay the exit."""
+def end_thread() -> None:
+    """End the thread and its connections; the next constant gets new ones. A hub that closes calls it, and Python at
+    its end: DuckDB reports every connection that is still open then, and a thread that leaves DuckDB while Python ends
+    aborts the process. A constant that takes longer does not delay the caller."""
     used = _evaluator
     if used is not None and used.process == os.getpid():
         _replace(used)
