@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from headrace.sql.functions.regex_parser import (
-    LAST,
-    LINE_ENDS,
+from headrace.sql.functions.code_points import LAST, LINE_ENDS, Ranges, complement
+from headrace.sql.functions.regex_parser import PatternRefused
+from headrace.sql.functions.regex_tree import (
     MANY,
     Anchor,
     BackReference,
@@ -18,13 +18,10 @@ from headrace.sql.functions.regex_parser import (
     Choice,
     Group,
     Look,
-    PatternRefused,
-    Ranges,
     RegexNode,
     RegexPattern,
     Repeat,
     Sequence,
-    complement,
 )
 
 _RE2_CHAR, _PYTHON_CHAR = "\\x{%X}", "\\U%08X"

@@ -24,7 +24,8 @@ from headrace.sql.functions.regex import (
     to_python,
     to_re2,
 )
-from headrace.sql.functions.regex_parser import PatternRefused, RegexPattern, parse
+from headrace.sql.functions.regex_parser import PatternRefused, parse
+from headrace.sql.functions.regex_tree import RegexPattern
 from headrace.sql.plan.expr import Expr, Literal
 
 _S = "STRING"

@@ -7,167 +7,42 @@ mean. `headrace.sql.functions.regex` writes a parsed pattern for an engine.
 from __future__ import annotations
 
 import re
-import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
 
-LAST = 0x10FFFF
-Ranges = tuple[tuple[int, int], ...]
+from headrace.sql.functions.code_points import (
+    CATEGORIES,
+    CLASSES,
+    LAST,
+    LINE_ENDS,
+    POSIX,
+    VERTICAL,
+    Ranges,
+    category,
+    code_points_of,
+    complement,
+    intersection,
+    union,
+    without_case,
+)
+from headrace.sql.functions.regex_tree import (
+    MANY,
+    Anchor,
+    BackReference,
+    Chars,
+    Choice,
+    Group,
+    Look,
+    RegexNode,
+    RegexPattern,
+    Repeat,
+    Sequence,
+)
 
-MANY = 1 << 31
+_SIMPLE_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\x07", "e": "\x1b"}
 
 
 class PatternRefused(ValueError):
     """A pattern that cannot run. The message names the construct."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character out of a set."""
-
-    ranges: Ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """A position: `start`, `end`, `last_line` ($ and \\Z), `line_start`, `line_end`, `word` or `no_word`."""
-
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group. `index` is its number, None without capture. `atomic` is (?>...)."""
-
-    body: RegexNode
-    index: int | None = None
-    atomic: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Look-ahead or look-behind."""
-
-    body: RegexNode
-    behind: bool
-    negative: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BackReference:
-    """The text of an earlier group."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """`mode` is '' (greedy), '?' (lazy) or '+' (possessive)."""
-
-    body: RegexNode
-    low: int
-    high: int
-    mode: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    """Parts one after the other."""
-
-    parts: tuple[RegexNode, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Alternatives; the first that matches wins."""
-
-    options: tuple[RegexNode, ...]
-
-
-RegexNode = Chars | Anchor | Group | Look | BackReference | Repeat | Sequence | Choice
-
-
-@dataclass(frozen=True, slots=True)
-class RegexPattern:
-    """A parsed pattern. `names` are the numbers of the named groups."""
-
-    root: RegexNode
-    groups: int
-    names: dict[str, int]
-
-
-def union(*sets: Ranges) -> Ranges:
-    """All code points of the sets, as sorted ranges that do not touch."""
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(r for ranges in sets for r in ranges):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-        else:
-            merged.append((low, high))
-    return tuple(merged)
-
-
-def complement(ranges: Ranges) -> Ranges:
-    """All other code points."""
-    found, at = [], 0
-    for low, high in ranges:
-        if low > at:
-            found.append((at, low - 1))
-        at = high + 1
-    if at <= LAST:
-        found.append((at, LAST))
-    return tuple(found)
-
-
-def _both(a: Ranges, b: Ranges) -> Ranges:
-    return complement(union(complement(a), complement(b)))
-
-
-def _of(text: str) -> Ranges:
-    return union(tuple((ord(c), ord(c)) for c in text))
-
-
-LINE_ENDS = _of("\n\r\x85\u2028\u2029")
-_DIGIT: Ranges = ((48, 57),)
-_UPPER: Ranges = ((65, 90),)
-_LOWER: Ranges = ((97, 122),)
-_WORD = union(_DIGIT, _UPPER, _LOWER, _of("_"))
-_SPACE = _of(" \t\n\x0b\f\r")
-_HORIZONTAL = union(_of(" \t\xa0\u1680\u180e\u202f\u205f\u3000"), ((0x2000, 0x200A),))
-_VERTICAL = _of("\n\x0b\f\r\x85\u2028\u2029")
-_PUNCTUATION = _of("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE, "h": _HORIZONTAL, "v": _VERTICAL}
-_POSIX: dict[str, Ranges] = {
-    "Lower": _LOWER,
-    "Upper": _UPPER,
-    "ASCII": ((0, 127),),
-    "Alpha": union(_LOWER, _UPPER),
-    "Digit": _DIGIT,
-    "Alnum": union(_LOWER, _UPPER, _DIGIT),
-    "Punct": _PUNCTUATION,
-    "Graph": ((33, 126),),
-    "Print": ((32, 126),),
-    "Blank": _of(" \t"),
-    "Cntrl": ((0, 31), (127, 127)),
-    "XDigit": union(_DIGIT, ((65, 70), (97, 102))),
-    "Space": _SPACE,
-}
-_CATEGORIES = ("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps",
-               "Pe", "Pi", "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp")  # fmt: skip
-_SIMPLE_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\x07", "e": "\x1b"}
-
-
-@lru_cache(maxsize=64)
-def _category(name: str) -> Ranges:
-    points = [i for i in range(LAST + 1) if unicodedata.category(chr(i)).startswith(name)]
-    return union(tuple((p, p) for p in points))
-
-
-def _fold(ranges: Ranges) -> Ranges:
-    """The set without regard to the case of ASCII letters."""
-    upper = [(max(low, 97) - 32, min(high, 122) - 32) for low, high in ranges if low <= 122 and high >= 97]
-    lower = [(max(low, 65) + 32, min(high, 90) + 32) for low, high in ranges if low <= 90 and high >= 65]
-    return union(ranges, tuple(upper), tuple(lower))
 
 
 @lru_cache(maxsize=512)
@@ -223,10 +98,10 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def literal(self, char: str) -> Chars:
-        return self.chars(_of(char))
+        return self.chars(code_points_of(char))
 
     def chars(self, ranges: Ranges) -> Chars:
-        return Chars(_fold(ranges) if "i" in self.flags else ranges)
+        return Chars(without_case(ranges) if "i" in self.flags else ranges)
 
     def quantified(self, atom: RegexNode) -> RegexNode:
         low, high = 1, 1
@@ -347,8 +222,8 @@ class _Parser:
             return Anchor(anchors[char])
         if char == "R":
             self.at += 2
-            crlf = Sequence((Chars(_of("\r")), Chars(_of("\n"))))
-            return Group(Choice((crlf, Chars(_VERTICAL))))
+            crlf = Sequence((Chars(code_points_of("\r")), Chars(code_points_of("\n"))))
+            return Group(Choice((crlf, Chars(VERTICAL))))
         return self.chars(self.escaped_set())
 
     def back_reference(self) -> RegexNode:
@@ -375,9 +250,9 @@ class _Parser:
             raise PatternRefused("a backslash at the end")
         self.at += 2
         if char in _SIMPLE_ESCAPES:
-            return _of(_SIMPLE_ESCAPES[char])
-        if char.lower() in _CLASSES and char.isalpha():
-            ranges = _CLASSES[char.lower()]
+            return code_points_of(_SIMPLE_ESCAPES[char])
+        if char.lower() in CLASSES and char.isalpha():
+            ranges = CLASSES[char.lower()]
             return ranges if char.islower() else complement(ranges)
         if char in "pP":
             return self.property(char == "P")
@@ -386,7 +261,7 @@ class _Parser:
             if octal is None:
                 raise PatternRefused("an octal escape without digits")
             self.at = octal.end()
-            return _of(chr(int(octal[0], 8)))
+            return code_points_of(chr(int(octal[0], 8)))
         if char in "xu":
             form = r"\{[0-9a-fA-F]{1,6}\}|[0-9a-fA-F]{2}" if char == "x" else r"[0-9a-fA-F]{4}"
             digits = re.compile(form).match(self.text, self.at)
@@ -397,22 +272,22 @@ class _Parser:
             return ((point, point),)
         if char == "c" and self.peek() and ord(self.peek()) < 128:
             self.at += 1
-            return _of(chr(ord(self.text[self.at - 1]) ^ 64))
+            return code_points_of(chr(ord(self.text[self.at - 1]) ^ 64))
         if char.isalnum() and char.isascii():
             raise PatternRefused(f"the escape \\{char}")
-        return _of(char)
+        return code_points_of(char)
 
     def property(self, negative: bool) -> Ranges:
         named = re.compile(r"\{(\w+)\}|(\w)").match(self.text, self.at)
         name = "" if named is None else named[1] or named[2]
-        if name not in _POSIX:
+        if name not in POSIX:
             name = name.removeprefix("Is")
-        if named is None or (name not in _POSIX and name not in _CATEGORIES):
+        if named is None or (name not in POSIX and name not in CATEGORIES):
             raise PatternRefused(f"the property \\p{{{name}}}")
         if "i" in self.flags and name in ("Lower", "Upper", "Lu", "Ll", "Lt"):
             raise PatternRefused(f"the property \\p{{{name}}} under (?i)")
         self.at = named.end()
-        ranges = _POSIX[name] if name in _POSIX else _category(name)
+        ranges = POSIX[name] if name in POSIX else category(name)
         return complement(ranges) if negative else ranges
 
     # --- classes in brackets ------------------------------------------------------------------
@@ -435,7 +310,7 @@ class _Parser:
                     raise PatternRefused("an intersection with several classes")
             else:
                 other = self.items(nested=False)
-            found = _both(found, other)
+            found = intersection(found, other)
         if not self.take("]"):
             raise PatternRefused("a class that is not closed")
         return complement(found) if negative else found
@@ -466,7 +341,7 @@ class _Parser:
             if high[0][0] < low[0][0]:
                 raise PatternRefused("a range with its ends in the wrong order")
             low = ((low[0][0], high[0][0]),)
-        return _fold(low) if "i" in self.flags else low
+        return without_case(low) if "i" in self.flags else low
 
     def is_class(self, start: int) -> bool:
         """True if the item at `start` is an escape for several characters."""
@@ -481,4 +356,4 @@ class _Parser:
         if char == "&" and self.peek(2) == "&&":
             raise PatternRefused("an intersection without a left side")
         self.at += 1
-        return _of(char)
+        return code_points_of(char)
