@@ -16,6 +16,7 @@ from headrace.exec.kernels import (
     counts,
     hashes,
     json,
+    json_records,
     moments,
     numbers,
     regex,
@@ -26,7 +27,21 @@ from headrace.exec.kernels import (
 )
 from headrace.exec.kernels.kernel import Kernel
 
-_MODULES = (arithmetic, binaries, counts, hashes, json, moments, numbers, regex, sketches, texts, times, urls)
+_MODULES = (
+    arithmetic,
+    binaries,
+    counts,
+    hashes,
+    json,
+    json_records,
+    moments,
+    numbers,
+    regex,
+    sketches,
+    texts,
+    times,
+    urls,
+)
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 

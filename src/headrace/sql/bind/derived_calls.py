@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.model.schema import INT
+from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
 from headrace.sql.bind.operand_types import bind_binary
 from headrace.sql.functions.try_functions import TRIED
 from headrace.sql.parse.syntax import Apply
@@ -92,5 +93,7 @@ _HANDLERS: dict[str, Handler] = {
     "zeroifnull": _zero_if_null,
     "pmod": _pmod,
     "bround": _bround,
+    "from_json": bind_from_json,
+    "schema_of_json": bind_schema_of_json,
 }
 DERIVED = frozenset(_HANDLERS)

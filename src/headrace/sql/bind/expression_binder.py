@@ -96,7 +96,7 @@ _EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
 _RANDOM = ("rand", "random", "uuid", "randn")
 
 GENERATORS = frozenset(
-    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack"]
+    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"]
 )
 
 WindowOf = Callable[[Apply], Expr | None]

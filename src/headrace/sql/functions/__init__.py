@@ -14,6 +14,7 @@ from headrace.sql.functions import (
     bit_functions,
     collection_functions,
     condition_functions,
+    document_functions,
     format_functions,
     hash_functions,
     json_functions,
@@ -53,6 +54,7 @@ _MODULES = (
     math_functions,
     bit_functions,
     try_functions,
+    document_functions,
 )
 
 
