@@ -13,6 +13,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 from headrace.exec.kernels import (
     arithmetic,
     binaries,
+    codes,
     counts,
     hashes,
     json,
@@ -30,6 +31,7 @@ from headrace.exec.kernels.kernel import Kernel
 _MODULES = (
     arithmetic,
     binaries,
+    codes,
     counts,
     hashes,
     json,

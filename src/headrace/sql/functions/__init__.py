@@ -12,6 +12,7 @@ from headrace.model.schema import DataType
 from headrace.sql.functions import (
     binary_functions,
     bit_functions,
+    code_functions,
     collection_functions,
     condition_functions,
     document_functions,
@@ -26,6 +27,7 @@ from headrace.sql.functions import (
     string_functions,
     time_functions,
     try_functions,
+    vector_functions,
 )
 from headrace.sql.functions.overload import Overload
 
@@ -55,6 +57,8 @@ _MODULES = (
     bit_functions,
     try_functions,
     document_functions,
+    code_functions,
+    vector_functions,
 )
 
 
