@@ -19,7 +19,7 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
+.PHONY: help setup demo test test-connectors check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
         bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
         test-cluster clean
 
@@ -51,6 +51,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
 	@$(BIN)/headrace demo --duration $(DURATION)
+
+test-connectors: $(STAMP) ## Run the tests against real servers; fail where one of them cannot be had
+	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
 
 test: $(STAMP) ## Run the tests, JOBS=2 at once
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
