@@ -55,7 +55,7 @@ class Option:
 
 def option(read: Reader, *, default: Any = None, required: bool = False, help: str = "", secret: bool = False) -> Any:
     """Declares an option as a field of a settings class. The field's name is the option's name."""
-    made = Option("", read, default, required, help, secret)
+    made = Option(name="", read=read, default=default, required=required, help=help, secret=secret)
     return field(default=default, metadata={"option": made})
 
 

@@ -11,6 +11,7 @@ import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from headrace.exec.kernels import (
+    arithmetic,
     binaries,
     counts,
     hashes,
@@ -25,7 +26,7 @@ from headrace.exec.kernels import (
 )
 from headrace.exec.kernels.kernel import Kernel
 
-_MODULES = (binaries, counts, hashes, json, moments, numbers, regex, sketches, texts, times, urls)
+_MODULES = (arithmetic, binaries, counts, hashes, json, moments, numbers, regex, sketches, texts, times, urls)
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 
