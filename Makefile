@@ -52,6 +52,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
 	@$(BIN)/headrace demo --duration $(DURATION)
 
+.PHONY: test-connectors
+test-connectors: $(STAMP) ## Run the tests against real servers; fail where one of them cannot be had
+	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
+
 test: $(STAMP) ## Run the tests, JOBS=2 at once
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
