@@ -67,6 +67,7 @@ from headrace.sql.plan.types import (
     INTERVAL_MONTHS,
     VOID,
     is_numeric,
+    tightest,
     type_class,
     widens,
     wider,
@@ -152,9 +153,9 @@ class ExprBinder:
         self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
 
     def predicate(self, node: Node, clause: str) -> Expr:
-        """Binds a condition: a boolean expression or a NULL literal."""
+        """Binds a condition. Like Spark, only HAVING takes a NULL without a type."""
         bound = self.bind(node)
-        if bound.type not in (BOOLEAN, VOID):
+        if bound.type != BOOLEAN and not (clause == "HAVING" and bound.type == VOID):
             self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with a value.", node.at)
         return self.coerce(bound, BOOLEAN)
 
@@ -245,11 +246,17 @@ class ExprBinder:
         self.require(cast_key(expr.type, target), at)
         return Cast(target, expr, attempt, at=at)
 
-    def common(self, exprs: list[Expr], what: str, at: TextRange) -> list[Expr]:
+    def common(
+        self,
+        exprs: list[Expr],
+        what: str,
+        at: TextRange,
+        widen: Callable[[DataType, DataType], DataType | None] = wider,
+    ) -> list[Expr]:
         """All of `exprs`, cast to their common type."""
         kind = exprs[0].type
         for expr in exprs[1:]:
-            met = wider(kind, expr.type)
+            met = widen(kind, expr.type)
             if met is None:
                 advice = "Cast one side explicitly."
                 if isinstance(kind, Decimal) and is_numeric(expr.type):
@@ -338,13 +345,15 @@ class ExprBinder:
             return self.call(name, (left, right), at)
         if name == "not" and node.operator:
             return self.call(name, (self.boolean(args[0], name),), at)
-        if name in ("in", "coalesce", "greatest", "least", "nullif") and args:
-            if name in ("greatest", "least", "nullif") and len(args) < 2:
-                return None
+        if name in ("greatest", "least") and len(args) > 1:
+            return self.call(name, tuple(self.common(args, name.upper(), at, tightest)), at)
+        if name == "nullif" and len(args) == 2:
+            return self._nullif(args[0], args[1], at)
+        if name in ("in", "coalesce") and args:
             return self.call(name, tuple(self.common(args, name.upper(), at)), at)
         if name in ("ifnull", "nvl") and len(args) == 2:
             return self.call("coalesce", tuple(self.common(args, name.upper(), at)), at)
-        if name in ("if", "iff", "nvl2") and len(args) == 3:
+        if name in ("if", "nvl2") and len(args) == 3:
             condition = self.boolean(args[0], "if") if name != "nvl2" else self.call("isnotnull", (args[0],), at)
             then, otherwise = self.common(args[1:], name.upper(), at)
             return CaseWhen(then.type, ((condition, then),), otherwise, at=at)
@@ -370,6 +379,14 @@ class ExprBinder:
         if name in ("negative", "positive") and len(args) == 1 and is_computed(args[0]):
             return negated(self, args[0], at) if name == "negative" else args[0]
         return None
+
+    def _nullif(self, value: Expr, other: Expr, at: TextRange) -> Expr:
+        """NULL where both are equal, as their common type. The result has the type of the first, as it is."""
+        left, right = self.common([value, other], "NULLIF", at)
+        if left.type == value.type:
+            return self.call("nullif", (left, right), at)
+        null = Literal(value.type, None, at=at)
+        return CaseWhen(value.type, ((self.call("=", (left, right), at), null),), value, at=at)
 
     def _as_text(self, expr: Expr) -> Expr:
         return self.coerce(expr, STRING)
