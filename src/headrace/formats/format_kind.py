@@ -58,6 +58,13 @@ class Indexed(Protocol):
         """
         ...
 
+    def bad_values(
+        self, found: Sequence[tuple[int, npt.NDArray[np.uint8]]], selection: npt.NDArray[np.int64] | None = None
+    ) -> BadRecords:
+        """The bad values among the given cells: (column, status of its cells), of all rows or of those in
+        `selection`. Their `row` counts all rows."""
+        ...
+
 
 class Format(Protocol):
     """The promises of a format. Thread-safe, because it keeps no state.

@@ -70,8 +70,13 @@ class FieldIndex:
                 if found.odd:
                     bad.append((columns[i], found.status[k * size : (k + 1) * size]))
         parsed = {c: parsed[c] for c in columns}
-        cells = bad_cells(
-            found=bad,
+        return Decoded(self.rows if selection is None else len(selection), parsed, self.bad_values(bad, selection))
+
+    def bad_values(
+        self, found: Sequence[tuple[int, ByteArray]], selection: npt.NDArray[np.int64] | None = None
+    ) -> BadRecords:
+        return bad_cells(
+            found=found,
             data=self.data,
             begins=self.begins,
             stops=self.stops,
@@ -79,7 +84,6 @@ class FieldIndex:
             offset=self.offset,
             selection=selection,
         )
-        return Decoded(self.rows if selection is None else len(selection), parsed, cells)
 
     def _all_fields(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None) -> list[Fields]:
         late = self._locate([c for c in columns if c not in self.slots], selection)

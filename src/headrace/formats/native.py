@@ -83,17 +83,20 @@ class NativeIndex:
             parsed[column] = array
             if status is not None:
                 bad.append((column, status))
-        begins = self.begins - self.prefix
-        cells = bad_cells(
-            found=bad,
+        return Decoded(len(rows), parsed, self.bad_values(bad, rows))
+
+    def bad_values(
+        self, found: Sequence[tuple[int, ByteArray]], selection: npt.NDArray[np.int64] | None = None
+    ) -> BadRecords:
+        return bad_cells(
+            found=found,
             data=self.data,
-            begins=begins,
+            begins=self.begins - self.prefix,
             stops=self.stops,
             origin=self.origin,
             offset=self.offset,
-            selection=rows,
+            selection=selection,
         )
-        return Decoded(len(rows), parsed, cells)
 
     def _nulls(self, column: int, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         return np.asarray(self.fixed["nulls"][rows, column // 8] >> (column % 8) & 1, bool)

@@ -225,10 +225,29 @@ def families(programs: Mapping[K, PipelineProgram]) -> list[tuple[K, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
+class ComputedColumn:
+    """A column that is not in the records: `sql` computes it from the columns `reads` of the relation `rows`, which are
+    all in the records. It is evaluated only when a pipeline needs it. A row on which it fails has a bad value.
+
+    `lenient` is set if it finds these rows: it never fails, and is NULL exactly where `sql` fails or a column of
+    `reads` is NULL. `text` is the user's own expression.
+    """
+
+    index: int
+    sql: str
+    reads: tuple[int, ...]
+    meaning: Meaning
+    text: str = field(compare=False)
+    lenient: str = ""
+    growth: Growth = field(default_factory=Growth, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDef:
     """A declared stream. `options` are the texts of `WITH (...)`, already checked against source and format.
 
-    `dead_letters` is where rejected records go under `on_error = 'dead_letter'`.
+    `dead_letters` is where rejected records go under `on_error = 'dead_letter'`. `padded` are the CHAR columns with
+    their length: like Spark, the stream pads their values with spaces.
     """
 
     name: str
@@ -240,6 +259,27 @@ class StreamDef:
     options: dict[str, str]
     sql: str = ""
     dead_letters: SinkDef | None = None
+    computed: tuple[ComputedColumn, ...] = ()
+    padded: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def in_records(self) -> tuple[int, ...]:
+        """The columns that the records hold, by full-schema index. The others are computed."""
+        outside = {c.index for c in self.computed}
+        return tuple(i for i in range(len(self.schema)) if i not in outside)
+
+    @property
+    def record_schema(self) -> Schema:
+        """The schema of the records: what a format reads."""
+        if not self.computed:
+            return self.schema
+        return Schema(tuple(self.schema[i] for i in self.in_records))
+
+    def closed(self, view: View) -> View:
+        """`view` with the columns that its computed columns read."""
+        if view.columns is None:
+            return view
+        return View.some(view.columns | {r for c in self.computed if c.index in view.columns for r in c.reads})
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +402,7 @@ class PlanVersion:
 
     @property
     def view(self) -> View:
-        """The columns that any pipeline needs, and always the event time."""
+        """The columns that any pipeline needs, and always the event time. Also those that computed columns read."""
         union = View.union(p.program.view for p in self.pipelines)
         event_time = self.stream.event_time
-        return union if event_time is None else union | View.some([event_time])
+        return self.stream.closed(union if event_time is None else union | View.some([event_time]))

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
-from headrace.model.program import Meaning, PlanVersion
+from headrace.model.program import ComputedColumn, Meaning, PlanVersion
+from headrace.model.schema import View
+from headrace.ring0.records import Places
 
 # With many filters nearly every row passes one of them, and looking for the others costs as much as it saves.
 MAX_FILTERS = 4
@@ -21,10 +23,13 @@ class Projection:
     """The columns that all pipelines need together, and how to get them.
 
     `first` are the columns that filters read, and the event time. If `selective`, they are parsed first, and the other
-    columns only for rows that some filter keeps. `families` are the instances that share a pass.
+    columns only for rows that some filter keeps. Both lists have the columns that computed columns read. `computed` are
+    the wanted computed columns. `families` are the instances that share a pass.
     """
 
     format: Format
+    places: Places
+    computed: tuple[ComputedColumn, ...]
     wanted: tuple[int, ...]
     filters: tuple[str, ...]
     first: tuple[int, ...]
@@ -40,13 +45,16 @@ class Projection:
         wanted = tuple(plan.view.indexes(len(stream.schema)))
         filters = tuple(dict.fromkeys(r.filter for r in ring0 if r.filter is not None))
         needed = {c for r in ring0 for c in r.filter_columns}
-        first = tuple(sorted(needed | ({stream.event_time} if stream.event_time is not None else set())))
+        needed |= {stream.event_time} if stream.event_time is not None else set()
+        first = stream.closed(View.some(needed)).indexes(len(stream.schema))
         # A filter that may make large values runs in its pipeline's own pass, which cuts the batch into pieces.
         all_filter = bool(ring0) and all(
             r.filter is not None and r.filter_columns and not r.growth.in_filter for r in ring0
         )
         return Projection(
-            format=FORMATS[stream.format].make(stream.schema, stream.options),
+            format=FORMATS[stream.format].make(stream.record_schema, stream.options),
+            places=Places.of(stream),
+            computed=tuple(c for c in stream.computed if c.index in wanted),
             wanted=wanted,
             filters=filters,
             first=first,
