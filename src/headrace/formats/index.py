@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from headrace.formats.bad import NOTHING_BAD, STRUCTURE_REASONS, TOO_LONG_KEPT, BadRecords
 from headrace.formats.columns import ByteArray, Fields, Places, Syntax, at, parse_column
-from headrace.formats.format_kind import Decoded
+from headrace.formats.format_kind import Decoded, Located
 from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
 from headrace.model.schema import DataType, Schema
@@ -57,6 +57,10 @@ class FieldIndex:
     joint: bytes = b"\n"
     blank: bool = False
 
+    @property
+    def records(self) -> Located:
+        return Located(self.data, self.begins[: self.rows], self.stops[: self.rows])
+
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         parsed: dict[int, Any] = {}
         bad: list[tuple[int, ByteArray]] = []
@@ -70,13 +74,8 @@ class FieldIndex:
                 if found.odd:
                     bad.append((columns[i], found.status[k * size : (k + 1) * size]))
         parsed = {c: parsed[c] for c in columns}
-        return Decoded(self.rows if selection is None else len(selection), parsed, self.bad_values(bad, selection))
-
-    def bad_values(
-        self, found: Sequence[tuple[int, ByteArray]], selection: npt.NDArray[np.int64] | None = None
-    ) -> BadRecords:
-        return bad_cells(
-            found=found,
+        cells = bad_cells(
+            found=bad,
             data=self.data,
             begins=self.begins,
             stops=self.stops,
@@ -84,6 +83,7 @@ class FieldIndex:
             offset=self.offset,
             selection=selection,
         )
+        return Decoded(self.rows if selection is None else len(selection), parsed, cells)
 
     def _all_fields(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None) -> list[Fields]:
         late = self._locate([c for c in columns if c not in self.slots], selection)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.errors import BadOption
 from headrace.formats.bad import NOTHING_BAD, BadRecords, bad_frame
 from headrace.formats.columns import PLAIN, ByteArray, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
-from headrace.formats.format_kind import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
+from headrace.formats.format_kind import BadRecord, Decoded, FormatKind, Framed, Located, Preamble, too_long
 from headrace.formats.format_settings import FormatSettings
 from headrace.formats.index import bad_cells, view_of
 from headrace.formats.kernels import times
@@ -74,6 +74,10 @@ class NativeIndex:
     def rows(self) -> int:
         return len(self.fixed)
 
+    @property
+    def records(self) -> Located:
+        return Located(self.data, self.begins - self.prefix, self.stops)
+
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         rows = np.arange(self.rows) if selection is None else np.asarray(selection)
         parsed: dict[int, Any] = {}
@@ -83,20 +87,17 @@ class NativeIndex:
             parsed[column] = array
             if status is not None:
                 bad.append((column, status))
-        return Decoded(len(rows), parsed, self.bad_values(bad, rows))
-
-    def bad_values(
-        self, found: Sequence[tuple[int, ByteArray]], selection: npt.NDArray[np.int64] | None = None
-    ) -> BadRecords:
-        return bad_cells(
-            found=found,
+        begins = self.begins - self.prefix
+        cells = bad_cells(
+            found=bad,
             data=self.data,
-            begins=self.begins - self.prefix,
+            begins=begins,
             stops=self.stops,
             origin=self.origin,
             offset=self.offset,
-            selection=selection,
+            selection=rows,
         )
+        return Decoded(len(rows), parsed, cells)
 
     def _nulls(self, column: int, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         return np.asarray(self.fixed["nulls"][rows, column // 8] >> (column % 8) & 1, bool)

@@ -246,8 +246,9 @@ class ComputedColumn:
 class StreamDef:
     """A declared stream. `options` are the texts of `WITH (...)`, already checked against source and format.
 
-    `dead_letters` is where rejected records go under `on_error = 'dead_letter'`. `padded` are the CHAR columns with
-    their length: like Spark, the stream pads their values with spaces.
+    `dead_letters` is where rejected records go under `on_error = 'dead_letter'`. `metadata` are the columns that the
+    source fills, and `computed` those that are computed from others; the format decodes the rest from the bytes of a
+    record. `padded` are the CHAR columns with their length: like Spark, the stream pads their values with spaces.
     """
 
     name: str
@@ -259,27 +260,35 @@ class StreamDef:
     options: dict[str, str]
     sql: str = ""
     dead_letters: SinkDef | None = None
+    metadata: tuple[MetadataColumn, ...] = ()
     computed: tuple[ComputedColumn, ...] = ()
     padded: tuple[tuple[int, int], ...] = ()
 
     @property
-    def in_records(self) -> tuple[int, ...]:
-        """The columns that the records hold, by full-schema index. The others are computed."""
-        outside = {c.index for c in self.computed}
-        return tuple(i for i in range(len(self.schema)) if i not in outside)
+    def payload(self) -> tuple[int, ...]:
+        """The columns that the format decodes, by full-schema index."""
+        filled = {column.index for column in (*self.metadata, *self.computed)}
+        return tuple(i for i in range(len(self.schema)) if i not in filled)
 
     @property
-    def record_schema(self) -> Schema:
-        """The schema of the records: what a format reads."""
-        if not self.computed:
-            return self.schema
-        return Schema(tuple(self.schema[i] for i in self.in_records))
+    def payload_schema(self) -> Schema:
+        """The schema of the format: the columns in the bytes of a record."""
+        held = self.payload
+        return self.schema if len(held) == len(self.schema) else Schema(tuple(self.schema[i] for i in held))
 
     def closed(self, view: View) -> View:
         """`view` with the columns that its computed columns read."""
         if view.columns is None:
             return view
         return View.some(view.columns | {r for c in self.computed if c.index in view.columns for r in c.reads})
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataColumn:
+    """Column `index` of a stream holds the fact `key` that the source knows about a record, such as its offset."""
+
+    index: int
+    key: str
 
 
 @dataclass(frozen=True, slots=True)

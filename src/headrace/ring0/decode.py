@@ -19,12 +19,11 @@ from headrace.exec import duck
 from headrace.exec.aggregates import where
 from headrace.formats.bad import NOTHING_BAD, BadRecords
 from headrace.formats.columns import cells_parsed
-from headrace.formats.format_kind import Decoded
+from headrace.formats.format_kind import Decoded, Indexed
 from headrace.model.program import PlanVersion
 from headrace.ring0.batch import to_rows
 from headrace.ring0.computed import evaluate
 from headrace.ring0.projection import projection_of
-from headrace.ring0.records import StreamRecords, index_records
 from headrace.ring0.validity import policy_of
 from headrace.sources.source_kind import RawChunk
 
@@ -66,10 +65,11 @@ class Decoder:
         self._stream, self._limit = plan.stream, limit
         self.format = projection.format
         self._wanted, self._first = projection.wanted, projection.first
-        self._places, self._computed = projection.places, projection.computed
+        self._computed = projection.computed
         self._filters, self._meaning = projection.filters, projection.meaning
         self._late = projection.selective
         self._permissive = policy_of(plan.stream) == "permissive"
+        self._layout = projection.layout
 
     @property
     def columns(self) -> int:
@@ -84,9 +84,10 @@ class Decoder:
         return replace(found, values=cells_parsed() - before)
 
     def _decode_all(self, chunk: RawChunk) -> Batch:
-        indexed = index_records(self.format, self._places, chunk, self._wanted)
-        decoded = self._with_computed(indexed, indexed.parse(self._wanted), self._wanted)
-        rejected, cells = self._sorted(BadRecords.of(chunk.bad).plus(indexed.bad).plus(decoded.bad))
+        indexed = self._layout.index(self.format, chunk, self._wanted)
+        parsed = indexed.parse(self._wanted)
+        decoded = self._with_computed(chunk, indexed, replace(parsed, bad=indexed.bad.plus(parsed.bad)), self._wanted)
+        rejected, cells = self._sorted(BadRecords.of(chunk.bad).plus(decoded.bad))
         untimed = _rows_of(rejected)
         rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
         top, missing, future = self._times(rows.column("_t"), untimed)
@@ -107,7 +108,7 @@ class Decoder:
         )
 
     def _with_computed(
-        self, records: StreamRecords, decoded: Decoded, wanted: Sequence[int], kept: Rows | None = None
+        self, chunk: RawChunk, indexed: Indexed, decoded: Decoded, wanted: Sequence[int], kept: Rows | None = None
     ) -> Decoded:
         """`decoded` and the computed columns among `wanted`. `kept` are its rows, if they are not all; the rows of bad
         values count all rows."""
@@ -116,7 +117,7 @@ class Decoder:
             return decoded
         bad = decoded.bad if kept is None else decoded.bad.renumbered(kept)
         arrays, found = evaluate(computed, self._stream.schema, decoded.rows, decoded.columns, bad)
-        more = records.bad_values(found, kept) if found else NOTHING_BAD
+        more = self._layout.bad_values(chunk, indexed, found, kept) if found else NOTHING_BAD
         return Decoded(decoded.rows, {**decoded.columns, **arrays}, decoded.bad.plus(more))
 
     def _lost(self, rejected: BadRecords, rowless: int) -> int:
@@ -126,8 +127,8 @@ class Decoder:
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
         """Parse the filter columns first, and the others for the rows that are kept. None if a filter fails on some
         row: then each pipeline runs its own filter on all rows, which shows whose filter fails."""
-        indexed = index_records(self.format, self._places, chunk, self._first)
-        head = self._with_computed(indexed, indexed.parse(self._first), self._first)
+        indexed = self._layout.index(self.format, chunk, self._first)
+        head = self._with_computed(chunk, indexed, indexed.parse(self._first), self._first)
         rows = to_rows(head, self._stream.schema, self._stream.event_time)
         rejected, first = self._sorted(BadRecords.of(chunk.bad).plus(indexed.bad).plus(head.bad))
         untimed = _rows_of(rejected)
@@ -140,7 +141,7 @@ class Decoder:
         tail, rowless = indexed.parse(rest, kept), _rowless(rejected)
         columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
         both = Decoded(len(kept), columns | dict(tail.columns), first.plus(tail.bad))
-        selected = self._with_computed(indexed, both, rest, kept)
+        selected = self._with_computed(chunk, indexed, both, rest, kept)
         return Batch(
             rows=to_rows(selected, self._stream.schema, self._stream.event_time),
             rejected=rejected,

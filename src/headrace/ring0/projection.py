@@ -11,7 +11,7 @@ from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
 from headrace.model.program import ComputedColumn, Meaning, PlanVersion
 from headrace.model.schema import View
-from headrace.ring0.records import Places
+from headrace.ring0.located import RecordLayout
 
 # With many filters nearly every row passes one of them, and looking for the others costs as much as it saves.
 MAX_FILTERS = 4
@@ -28,7 +28,6 @@ class Projection:
     """
 
     format: Format
-    places: Places
     computed: tuple[ComputedColumn, ...]
     wanted: tuple[int, ...]
     filters: tuple[str, ...]
@@ -36,6 +35,7 @@ class Projection:
     meaning: Meaning | None
     selective: bool
     families: tuple[tuple[int, ...], ...]
+    layout: RecordLayout
 
     @staticmethod
     def build(plan: PlanVersion) -> Projection:
@@ -52,8 +52,7 @@ class Projection:
             r.filter is not None and r.filter_columns and not r.growth.in_filter for r in ring0
         )
         return Projection(
-            format=FORMATS[stream.format].make(stream.record_schema, stream.options),
-            places=Places.of(stream),
+            format=FORMATS[stream.format].make(stream.payload_schema, stream.options),
             computed=tuple(c for c in stream.computed if c.index in wanted),
             wanted=wanted,
             filters=filters,
@@ -61,6 +60,7 @@ class Projection:
             meaning=plan.pipelines[0].program.meaning if plan.pipelines else None,
             selective=all_filter and len(filters) <= MAX_FILTERS and len(first) < len(wanted),
             families=tuple(plan.families),
+            layout=RecordLayout(stream),
         )
 
 

@@ -53,7 +53,7 @@ def define_stream(statement: CreateStream, meaning: Meaning) -> StreamDef:
         padded=tuple(sorted((i, n) for i, n in statement.padded.items() if i not in statement.computed)),
     )
     try:
-        FORMATS[fmt].make(stream.record_schema, given)
+        FORMATS[fmt].make(stream.payload_schema, given)
         _check_dead_letters(given)
     except HeadraceError as problem:
         raise _placed(problem, statement) from None
