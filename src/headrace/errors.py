@@ -239,6 +239,10 @@ class BadWatermark(SqlError):
     code = "BAD_WATERMARK"
 
 
+class BadComputedColumn(SqlError):
+    code = "BAD_COMPUTED_COLUMN"
+
+
 class BadEmit(SqlError):
     code = "BAD_EMIT"
 

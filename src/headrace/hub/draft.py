@@ -102,7 +102,7 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
-        new = self._with_dead_letters(_with_absolute_path(define_stream(statement)), statement)
+        new = self._with_dead_letters(_with_absolute_path(define_stream(statement, self.meaning)), statement)
         with at(statement.span):
             self._check_source(new)
         new = seal_stream(new, self.vault)

@@ -17,18 +17,20 @@ from headrace.errors import (
     UnknownSource,
 )
 from headrace.formats import FORMATS
-from headrace.model.program import SinkDef, StreamDef
+from headrace.model.program import Meaning, SinkDef, StreamDef
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
 from headrace.sources import SOURCES
+from headrace.sql.computed_columns import bind_computed_columns
 from headrace.sql.parse.statements import CreatePipeline, CreateSink, CreateStream
 
 Declaration = CreateStream | CreateSink | CreatePipeline
 """The statements with a WITH clause."""
 
 
-def define_stream(statement: CreateStream) -> StreamDef:
-    """The stream that the statement declares. Raises a coded error at the wrong option.
+def define_stream(statement: CreateStream, meaning: Meaning) -> StreamDef:
+    """The stream that the statement declares. Raises a coded error at the wrong option or computed column. `meaning` is
+    that of the computed columns.
 
     Does no I/O: the hub checks whether a path exists.
     """
@@ -38,12 +40,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
     owner = f"source '{source}' with format '{fmt}'"
     declared = (*SOURCES[source].options, *FORMATS[fmt].options, *STREAM_OPTIONS)
     checked_options(owner, declared, statement, given)
-    try:
-        FORMATS[fmt].make(statement.schema, given)
-        _check_dead_letters(given)
-    except HeadraceError as problem:
-        raise _placed(problem, statement) from None
-    return StreamDef(
+    stream = StreamDef(
         name=statement.name,
         schema=statement.schema,
         event_time=statement.event_time,
@@ -52,7 +49,15 @@ def define_stream(statement: CreateStream) -> StreamDef:
         format=fmt,
         options=given,
         sql=statement.sql,
+        computed=bind_computed_columns(statement, meaning),
+        padded=tuple(sorted((i, n) for i, n in statement.padded.items() if i not in statement.computed)),
     )
+    try:
+        FORMATS[fmt].make(stream.payload_schema, given)
+        _check_dead_letters(given)
+    except HeadraceError as problem:
+        raise _placed(problem, statement) from None
+    return stream
 
 
 def _check_dead_letters(given: Mapping[str, str]) -> None:

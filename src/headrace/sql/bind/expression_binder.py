@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from headrace.base.unknown import unknown
 from headrace.errors import (
+    AmbiguousColumn,
     BadLiteral,
     MisplacedAggregate,
     TypeMismatch,
@@ -33,6 +34,7 @@ from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
 from headrace.sql.bind.collection_calls import bind_collection, bind_element
 from headrace.sql.bind.derived_calls import DERIVED, bind_derived
+from headrace.sql.bind.grouping_sets import bind_grouping
 from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, cast_interval, is_computed, negated
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
@@ -115,6 +117,8 @@ class ExprBinder:
         self.place = "here"
         self.variables: dict[str, LambdaVariable] = {}
         self.lambda_depth = 0
+        self.grouping_sets = False
+        self.earlier: dict[str, Expr | None] = {}  # select items by alias; None if two have it
 
     def bind(self, node: Node) -> Expr:
         """The typed expression of `node`."""
@@ -126,6 +130,8 @@ class ExprBinder:
             found = self.scope.find(node, span)
             if found is None and node.parts[0].lower() in CLOCKS and len(node.parts) == 1:
                 return self.call(node.parts[0].lower(), (), node.at)
+            if found is None:
+                found = self._earlier_item(node)
             if found is None:
                 raise self.scope.unknown(node, span)
             return found
@@ -151,6 +157,27 @@ class ExprBinder:
             return Literal(INTERVAL_MICROS, node.micros, at=node.at)
         assert isinstance(node, Star)
         self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
+
+    def _earlier_item(self, node: Name) -> Expr | None:
+        """The select item before this one that `node` names, or a field of it: a lateral column alias."""
+        alias = node.parts[0].lower()
+        if alias not in self.earlier:
+            return None
+        found, span = self.earlier[alias], self.span(node.at)
+        if found is None:
+            raise AmbiguousColumn(
+                f"two select items before this one are named '{node.parts[0]}'",
+                advice="Give one of them another name.",
+                span=span,
+                name=node.parts[0],
+            )
+        if self.place == "inside another aggregate":
+            self.unsupported(
+                f"the alias '{node.parts[0]}' of the same select list inside an aggregate",
+                "Repeat the expression, or compute it in a subquery.",
+                node.at,
+            )
+        return self.scope.fields(found, node.parts[1:], span, node.at)
 
     def predicate(self, node: Node, clause: str) -> Expr:
         """Binds a condition. Like Spark, only HAVING takes a NULL without a type."""
@@ -306,6 +333,14 @@ class ExprBinder:
                 "Make it a select item of its own, or use LATERAL VIEW.",
                 node.at,
             )
+        if name in ("grouping", "grouping_id") and not node.operator:
+            if not self.grouping_sets:
+                raise MisplacedAggregate(
+                    f"{node.name}() needs GROUPING SETS, ROLLUP or CUBE in GROUP BY",
+                    advice="Use it in the select list and in HAVING of such a query.",
+                    span=self.span(node.at),
+                )
+            return bind_grouping(name, [self.bind(a) for a in node.args], node.at, self.span)
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
             return bind_aggregate(self, node, aggregate)

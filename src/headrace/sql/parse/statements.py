@@ -9,7 +9,7 @@ from typing import Literal
 from headrace.errors import Span
 from headrace.model.program import Emit
 from headrace.model.schema import Schema
-from headrace.sql.parse.syntax import ParsedQuery
+from headrace.sql.parse.syntax import Node, ParsedQuery
 
 DropKind = Literal["stream", "sink", "pipeline"]
 ShowKind = Literal["streams", "sinks", "pipelines"]
@@ -27,7 +27,8 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Statement):
-    """CREATE STREAM. `event_time` is an index into `schema`. `spans` has the position of each option."""
+    """CREATE STREAM. `event_time` is an index into `schema`, and `computed` has the expressions of computed columns by
+    such an index. `padded` has the lengths of CHAR columns. `spans` has the position of each option."""
 
     name: str
     schema: Schema
@@ -37,6 +38,8 @@ class CreateStream(Statement):
     or_replace: bool = False
     if_not_exists: bool = False
     spans: Mapping[str, Span] = field(default_factory=dict)
+    computed: Mapping[int, Node] = field(default_factory=dict)
+    padded: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
