@@ -23,6 +23,7 @@ from headrace.model.program import (
     RowGenerator,
     SinkDef,
     SizedValue,
+    SparkQuery,
     StreamDef,
     Window,
 )
@@ -109,7 +110,25 @@ ring1_programs = st.builds(
     _few(expressions),
     growths,
 )
-programs = st.builds(PipelineProgram, texts, views, ring0_programs, st.none() | ring1_programs, schemas, meanings)
+spark_queries = st.builds(
+    SparkQuery,
+    texts,
+    names,
+    schemas,
+    _few(st.tuples(st.integers(0, 99), st.integers(0, 99), texts)),
+    _few(st.tuples(st.integers(0, 99), st.integers(0, 99), texts, texts)),
+    st.none() | micros,
+)
+programs = st.builds(
+    PipelineProgram,
+    texts,
+    views,
+    ring0_programs,
+    st.none() | ring1_programs,
+    schemas,
+    meanings,
+    st.none() | spark_queries,
+)
 sinks = st.builds(SinkDef, names, texts, options, texts)
 streams = st.builds(
     StreamDef, names, schemas, st.none() | st.integers(0, 2), micros, texts, texts, options, texts, st.none() | sinks

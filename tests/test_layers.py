@@ -38,6 +38,7 @@ SQL_LEVELS: tuple[tuple[str, ...], ...] = (
     ("render",),
     ("rules",),
     ("lowering", "pipeline_options"),
+    ("hosts",),
     ("planner",),
     ("explain",),
     ("__init__",),
