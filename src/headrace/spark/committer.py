@@ -157,7 +157,6 @@ class EpochCommitter:
         quit_now = {i for i, p in epoch.members.items() if (i, p.run) in self._quit}
         epoch.leave_out(read_quarantine(self._directory), quit_now)
         epoch.run_queries(queries, lambda p: (p.instance, p.run) in self._quit)
-        require_current()
         epoch.deliver()
         require_current()
         epoch.commit_letters()

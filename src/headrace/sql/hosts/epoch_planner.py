@@ -183,7 +183,7 @@ class EpochHostPlanner:
         found: list[SparkFindings] = []
         for now in _TIMES if clocks else _TIMES[:1]:
             checked = edited(sql, clock_edits(clocks, now))
-            place = _Place(self.statement.span, start, checked.original)
+            place = _ScriptPlace(self.statement.span, start, checked.original)
             try:
                 found.append(self.spark.check(checked.text, relation, schema))
             except SparkRefused as problem:
@@ -242,7 +242,7 @@ class EpochHostPlanner:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ScriptPlace:
     """Where a range of the checked text is in the script."""
 
     statement: Span

@@ -11,9 +11,7 @@ from headrace.sql.hosts.spark_checker import Blocker
 from headrace.sql.parse.dialect import Token
 
 # Words after which a list of tables has ended.
-_AFTER_FROM = frozenset(
-    ["WHERE", "GROUP", "HAVING", "ORDER", "SORT", "LIMIT", "UNION", "SELECT", "LATERAL", "ON", "USING", "QUALIFY"]
-)
+_AFTER_FROM = frozenset(["WHERE", "GROUP", "HAVING", "ORDER", "SORT", "LIMIT", "UNION", "SELECT", "VIEW", "QUALIFY"])
 _BEFORE_TABLE = ("FROM", "JOIN", "TABLE")
 _SORTS = {"ORDER": "ORDER BY", "SORT": "SORT BY", "LIMIT": "LIMIT", "OFFSET": "OFFSET"}
 _KEEPS = {
@@ -44,7 +42,7 @@ def names_read(tokens: Sequence[Token]) -> Iterator[Token]:
             listing.add(depth)
         elif token.upper in _AFTER_FROM:
             listing.discard(depth)
-        elif token.kind in ("word", "quoted") and i and tokens[i + 1].upper != "(":
+        elif token.kind in ("word", "quoted") and token.upper != "LATERAL" and i and tokens[i + 1].upper != "(":
             before = _before(tokens, i)
             if before in _BEFORE_TABLE or (before == "," and depth in listing):
                 yield token
