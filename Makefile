@@ -19,7 +19,7 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-cpu bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
+.PHONY: help setup demo test check bench-epoch bench-cpu bench-hosts bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
         bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
         test-cluster clean
 
@@ -68,6 +68,9 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8 and 32 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
+
+bench-hosts: $(STAMP) ## 8 pipelines on the epoch host beside 8 plain Spark queries, and small epochs (8 minutes)
+	@$(BIN)/python -m bench.hosts
 
 bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines
 	@$(BIN)/python -m bench.cpu

@@ -180,6 +180,26 @@ class UnsupportedOnShared(SqlError):
     code = "UNSUPPORTED_ON_SHARED"
 
 
+class UnsupportedOnEpoch(SqlError):
+    code = "UNSUPPORTED_ON_EPOCH"
+
+
+class UnsupportedStateful(SqlError):
+    code = "UNSUPPORTED_STATEFUL"
+
+
+class UnboundedSort(SqlError):
+    code = "UNBOUNDED_SORT"
+
+
+class NonDeterministic(SqlError):
+    code = "NON_DETERMINISTIC"
+
+
+class SparkRefused(SqlError):
+    code = "SPARK_REFUSED"
+
+
 class PlanningTimeout(SqlError):
     code = "PLANNING_TIMEOUT"
 
@@ -403,6 +423,14 @@ class BadRecordFailure(DataError):
 
 class EvaluationFailed(DataError):
     code = "EVALUATION_FAILED"
+
+
+class OutputChanged(DataError):
+    code = "OUTPUT_CHANGED"
+
+
+class QueryTimeout(UserError):
+    code = "QUERY_TIMEOUT"
 
 
 class ValueTooLarge(SqlError):

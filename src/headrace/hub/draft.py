@@ -52,6 +52,7 @@ from headrace.sql import (
     define_stream,
     plan_pipeline,
 )
+from headrace.sql.hosts.spark_checker import SparkChecker
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.sealing import seal_stream, supply
 from headrace.state.secrets import Vault
@@ -63,7 +64,8 @@ class Draft:
     """A catalog and the statements applied to it so far. Not thread-safe.
 
     `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
-    see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`.
+    see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. `spark` checks
+    queries that only Spark understands; without it they are planned unchecked.
     """
 
     catalog: Catalog
@@ -71,6 +73,7 @@ class Draft:
     buckets: int
     streams: ObservedStreams | None = None
     vault: Vault = field(default_factory=Vault)
+    spark: SparkChecker | None = None
     _before: Catalog = field(init=False)
     _changes: dict[str, StreamChange] = field(default_factory=dict)
     _dropped: list[str] = field(default_factory=list)
@@ -82,7 +85,7 @@ class Draft:
     def apply(self, statement: Statement) -> Result:
         """Apply one statement, and return the answer for the user."""
         if isinstance(statement, QUESTIONS):
-            return Questions(self.catalog, self.meaning, self.streams).answer(statement)
+            return Questions(self.catalog, self.meaning, self.streams, self.spark).answer(statement)
         return self._apply(statement)
 
     def effects(self) -> ScriptEffects:
@@ -193,7 +196,7 @@ class Draft:
 
     def _planned(self, statement: CreatePipeline) -> PipelineDef:
         """The pipeline that a statement declares, as a new instance."""
-        planned = plan_pipeline(statement, self.catalog, self.meaning)
+        planned = plan_pipeline(statement, self.catalog, self.meaning, self.spark)
         program, options = planned.program, planned.options
         named = zip(statement.sinks, statement.sink_spans, strict=True)
         stateful = program.ring1 is not None and bool(program.ring1.keys)

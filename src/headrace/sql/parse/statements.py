@@ -9,12 +9,12 @@ from typing import Literal
 from headrace.errors import Span
 from headrace.model.program import Emit
 from headrace.model.schema import Schema
-from headrace.sql.parse.syntax import Node, ParsedQuery
+from headrace.sql.parse.syntax import ForeignQuery, Node, ParsedQuery
 
 DropKind = Literal["stream", "sink", "pipeline"]
 ShowKind = Literal["streams", "sinks", "pipelines"]
 StopMode = Literal["graceful", "now"]
-ExplainMode = Literal["plain", "verbose", "json"]
+ExplainMode = Literal["plain", "verbose", "json", "formatted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class CreatePipeline(Statement):
 
     name: str
     sinks: tuple[str, ...]
-    query: ParsedQuery
+    query: ParsedQuery | ForeignQuery
     query_sql: str
     emit: Emit | None
     or_replace: bool = False
@@ -71,16 +71,28 @@ class CreatePipeline(Statement):
     emit_span: Span | None = None
     options: dict[str, str] = field(default_factory=dict)
     spans: Mapping[str, Span] = field(default_factory=dict)
+    query_start: int = 0
+
+    @property
+    def query_end(self) -> int:
+        """Where the text of the query ends in the script."""
+        return self.query_start + len(self.query_sql)
 
 
 @dataclass(frozen=True, slots=True)
 class Select(Statement):
     """A query without a pipeline. It can only be explained."""
 
-    query: ParsedQuery
+    query: ParsedQuery | ForeignQuery
     query_sql: str
     emit: Emit | None
     emit_span: Span | None = None
+    query_start: int = 0
+
+    @property
+    def query_end(self) -> int:
+        """Where the text of the query ends in the script."""
+        return self.query_start + len(self.query_sql)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +153,8 @@ class TakeSavepoint(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Statement):
-    """EXPLAIN [VERBOSE | JSON] of a query, of a CREATE PIPELINE, or (`pipeline`) of an existing pipeline by name."""
+    """EXPLAIN [VERBOSE | JSON | FORMATTED] of a query, of a CREATE PIPELINE, or (`pipeline`) of an existing pipeline by
+    name."""
 
     mode: ExplainMode
     target: Select | CreatePipeline | None
