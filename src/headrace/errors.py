@@ -148,6 +148,10 @@ class UnknownSinkKind(SqlError):
     code = "UNKNOWN_SINK_KIND"
 
 
+class UnknownMetadata(SqlError):
+    code = "UNKNOWN_METADATA"
+
+
 class UnknownOption(SqlError):
     code = "UNKNOWN_OPTION"
 

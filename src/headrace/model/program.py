@@ -244,15 +244,15 @@ class StreamDef:
     metadata: tuple[MetadataColumn, ...] = ()
 
     @property
-    def payload(self) -> tuple[int, ...]:
-        """The columns that the format decodes, by full-schema index."""
+    def in_records(self) -> tuple[int, ...]:
+        """The columns that the records hold, by full-schema index. The source fills the others."""
         filled = {column.index for column in self.metadata}
         return tuple(i for i in range(len(self.schema)) if i not in filled)
 
     @property
-    def payload_schema(self) -> Schema:
-        """The schema of the format: the columns in the bytes of a record."""
-        return self.schema if not self.metadata else Schema(tuple(self.schema[i] for i in self.payload))
+    def record_schema(self) -> Schema:
+        """The schema of the records: what a format reads."""
+        return self.schema if not self.metadata else Schema(tuple(self.schema[i] for i in self.in_records))
 
 
 @dataclass(frozen=True, slots=True)

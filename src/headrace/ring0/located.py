@@ -27,8 +27,8 @@ class RecordLayout:
     def __init__(self, stream: StreamDef) -> None:
         self.schema = stream.schema
         self.keys = {column.index: column.key for column in stream.metadata}
-        self.full = np.array(stream.payload, np.int32)  # the full-schema index of each column of the format
-        self.inner = {full: inner for inner, full in enumerate(stream.payload)}
+        self.full = np.array(stream.in_records, np.int32)  # the full-schema index of each column of the format
+        self.inner = {full: inner for inner, full in enumerate(stream.in_records)}
 
     def decode(self, fmt: Format, chunk: RawChunk, wanted: Sequence[int]) -> Decoded:
         """Decode columns of all records of a chunk."""

@@ -165,6 +165,7 @@ class _Statements:
         cursor.expect("(", "before the columns")
         fields: list[Field] = []
         seen: set[str] = set()
+        metadata: dict[int, tuple[str, Span]] = {}
         watermark: tuple[Token, int] | None = None
         while True:
             if cursor.at("WATERMARK", "FOR"):
@@ -181,6 +182,8 @@ class _Statements:
                     )
                 seen.add(column.lower())
                 fields.append(Field(column, parse_data_type(cursor)))
+                if cursor.at("METADATA"):
+                    metadata[len(fields) - 1] = self.metadata(column)
                 if cursor.at("COMMENT") and cursor.peek().kind == "string":
                     cursor.advance()
                     cursor.advance()
@@ -203,7 +206,20 @@ class _Statements:
             or_replace=or_replace,
             if_not_exists=if_not_exists,
             spans=spans,
+            metadata=metadata,
         )
+
+    def metadata(self, column: str) -> tuple[str, Span]:
+        """`METADATA`, `METADATA FROM 'key'`, each with or without VIRTUAL: the key, which is the column's name if it is
+        not given."""
+        cursor = self.cursor
+        start, key = cursor.advance().start, column
+        if cursor.accept("FROM"):
+            if cursor.token.kind != "string":
+                cursor.fail("expected the name of the metadata, as a string", advice="Write METADATA FROM 'timestamp'.")
+            key = cursor.advance().text
+        cursor.accept("VIRTUAL")  # Flink writes it for columns that sinks do not take; here no sink takes any
+        return key.lower(), cursor.span((start, cursor.previous_end))
 
     def watermark(self) -> tuple[Token, int]:
         """`WATERMARK FOR ts AS ts - INTERVAL ...` or `WATERMARK FOR ts AS ts`: the column and the delay."""

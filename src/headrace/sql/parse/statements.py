@@ -27,7 +27,8 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Statement):
-    """CREATE STREAM. `event_time` is an index into `schema`. `spans` has the position of each option."""
+    """CREATE STREAM. `event_time` is an index into `schema`. `spans` has the position of each option. `metadata` are
+    the facts that METADATA columns hold, by such an index, with their position."""
 
     name: str
     schema: Schema
@@ -37,6 +38,7 @@ class CreateStream(Statement):
     or_replace: bool = False
     if_not_exists: bool = False
     spans: Mapping[str, Span] = field(default_factory=dict)
+    metadata: Mapping[int, tuple[str, Span]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
