@@ -53,7 +53,7 @@ from headrace.sql import (
     plan_pipeline,
 )
 from headrace.state.catalog import Catalog, PipelineRecord
-from headrace.state.sealing import seal_stream, supply
+from headrace.state.sealing import seal_sink, seal_stream, supply, supply_sink
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import require_savepoint_name
 
@@ -153,9 +153,10 @@ class Draft:
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
         with at(statement.span):
-            new = settle_sink(define_sink(statement))
+            new = seal_sink(settle_sink(define_sink(statement)), self.vault)
         old = self.catalog.sink(new.name)
         if old is not None:
+            new = supply_sink(old, new, self.vault)
             same = replace(old, sql="") == replace(new, sql="")
             if statement.if_not_exists or same:
                 return kept("sink", old.name, same)

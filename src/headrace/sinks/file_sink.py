@@ -49,7 +49,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.base.durable import fsync, write_atomic
+from headrace.base.durable import fsync, private_directory, write_atomic
 from headrace.base.faults import fault_point
 from headrace.base.options import option, text
 from headrace.errors import EpochMismatch, SinkFailed, SinkUnavailable, StateDamaged, UnwritablePath
@@ -106,17 +106,20 @@ class SinkPaths:
 class FileTask:
     """The task side: each call stages one durable file."""
 
-    def __init__(self, root: Path, sink: str, write: Write) -> None:
+    def __init__(self, root: Path, sink: str, write: Write, private: bool = False) -> None:
+        """With `private` only the owner can read what is staged."""
         self.paths = SinkPaths(root, sink)
-        self._write = write
+        self._write, self._private = write, private
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
         name = f"{self.paths.tag(key)}/{uuid.uuid4().hex}.staged"
         path = self.paths.staging / name
         with _writing(self.paths):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_directory(path.parent) if self._private else path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._write(table, path)
+                if self._private:
+                    path.chmod(0o600)
                 fsync(path)
             except BaseException:
                 with contextlib.suppress(OSError):  # half a file must not use the disk space that the stream waits for
@@ -130,6 +133,7 @@ class FileSink:
     the same directory."""
 
     guarantee = GUARANTEE
+    private = False  # True: only the owner can read manifests
 
     def __init__(self, root: Path, sink: str, extension: str) -> None:
         self.paths = SinkPaths(root, sink)
@@ -149,7 +153,7 @@ class FileSink:
                     return 0
                 manifest = self._write_manifest(self.paths.manifest(key), key, staged)
                 fault_point("between-manifest-and-rename")
-            self._roll_forward(key, manifest["files"])
+            self._roll_forward(key, manifest["files"], int(manifest["rows"]))
             self._clean_up(key)
             return int(manifest["rows"])
 
@@ -223,16 +227,16 @@ class FileSink:
         except FileNotFoundError:
             return None
         except ValueError as problem:
-            raise _damaged(path, "it is not JSON") from problem
+            raise damaged(path, "it is not JSON") from problem
         version = manifest.get("version") if isinstance(manifest, dict) else None
         if version != _MANIFEST_VERSION:
-            raise _damaged(path, f"its version is {version}, not {_MANIFEST_VERSION}")
+            raise damaged(path, f"its version is {version}, not {_MANIFEST_VERSION}")
         if not manifest.keys() >= {"checkpoint", "sink", "rows", "files"}:
-            raise _damaged(path, "it lacks fields that a manifest has")
+            raise damaged(path, "it lacks fields that a manifest has")
         if manifest.keys() - _FIELDS or manifest.get("crc", _checksum(manifest)) != _checksum(manifest):
-            raise _damaged(path, "it does not match its checksum")
+            raise damaged(path, "it does not match its checksum")
         if (manifest["checkpoint"], manifest["sink"]) != (key.checkpoint, self.paths.sink):
-            raise _damaged(path, "it belongs to another checkpoint or sink")
+            raise damaged(path, "it belongs to another checkpoint or sink")
         if key.digest and manifest.get("digest", "") not in ("", key.digest):  # older versions wrote no digest
             raise self._mismatch(key, path)
         return manifest
@@ -263,18 +267,20 @@ class FileSink:
             # Old manifests are deleted, their files are not: this epoch was committed long ago.
             if (self.paths.root / final).exists():
                 raise self._mismatch(key, self.paths.root / final)
-        self.paths.manifests.mkdir(parents=True, exist_ok=True)
+        manifests = self.paths.manifests
+        private_directory(manifests) if self.private else manifests.mkdir(parents=True, exist_ok=True)
         fsync(self.paths.staging / self.paths.tag(key))
         write_atomic(path, json.dumps({**manifest, "crc": _checksum(manifest)}).encode())
         return manifest
 
-    def _roll_forward(self, key: SinkKey, files: Mapping[str, str]) -> None:
+    def _roll_forward(self, key: SinkKey, files: Mapping[str, str], rows: int) -> None:
+        """Make the committed files visible. Doing it twice is the same as doing it once."""
         for staged, final in files.items():
             try:
                 os.rename(self.paths.staging / staged, self.paths.root / final)
             except FileNotFoundError:
                 if not (self.paths.root / final).exists():
-                    raise _damaged(
+                    raise damaged(
                         self.paths.manifest(key), f"{final} was committed and is neither staged nor in place"
                     ) from None
             fault_point("between-renames")
@@ -306,10 +312,15 @@ class FileSinkSettings(SinkSettings):
     path: str = option(text, required=True, help="the directory to write to; it is created when needed")
 
 
-def check_directory(settings: FileSinkSettings) -> None:
-    """Raise UnwritablePath unless `path` is, or can become, a directory that this process may write to. Changes
+def check_path(settings: FileSinkSettings) -> None:
+    """Raise UnwritablePath unless the sink's directory can be written to. Changes nothing."""
+    check_directory(settings.path)
+
+
+def check_directory(name: str) -> None:
+    """Raise UnwritablePath unless `name` is, or can become, a directory that this process may write to. Changes
     nothing."""
-    path = Path(os.path.abspath(settings.path))
+    path = Path(os.path.abspath(name))
     try:
         nearest = next(p for p in (path, *path.parents) if p.exists())
     except OSError as problem:  # such as a name that is too long
@@ -356,7 +367,8 @@ def _checksum(manifest: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(covered, sort_keys=True).encode())
 
 
-def _damaged(path: Path, reason: str) -> StateDamaged:
+def damaged(path: Path, reason: str) -> StateDamaged:
+    """The error for a manifest that cannot be used."""
     return StateDamaged(
         f"the manifest {path} cannot be used: {reason}",
         advice="Files of the sink were changed or removed by hand. Restore them, or write to a new directory.",

@@ -21,7 +21,7 @@ from headrace.base.options import boolean, choice, option
 from headrace.exec.duck import quoted, run
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.file_sink import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
+from headrace.sinks.file_sink import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_path
 from headrace.sinks.in_process import oldest_within
 from headrace.sinks.sink_kind import SinkKind
 
@@ -52,6 +52,11 @@ def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str)
             lines = run(Meaning(), sql, {"rows": piece})
             for chunk in lines.column(0).chunks:
                 out.write(_bytes_of(chunk.cast(pa.large_string())))
+
+
+def json_text(sql: str, kind: pa.DataType) -> str:
+    """DuckDB SQL for the JSON text of a value, with all its NULL fields. NULL for NULL."""
+    return _value(sql, kind, ignore_nulls=False)
 
 
 def _bytes_of(lines: pa.Array[Any]) -> pa.Buffer:
@@ -143,6 +148,6 @@ JSONL = SinkKind(
     settings=JsonlSettings,
     make_task=_task,
     make_driver=_driver,
-    check_settings=check_directory,
+    check_settings=check_path,
     paths=("path",),
 )

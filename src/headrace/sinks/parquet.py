@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from headrace.base.options import choice, option
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.file_sink import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
+from headrace.sinks.file_sink import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_path
 from headrace.sinks.sink_kind import SinkKind
 
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
@@ -52,6 +52,6 @@ PARQUET = SinkKind(
     settings=ParquetSettings,
     make_task=_task,
     make_driver=_driver,
-    check_settings=check_directory,
+    check_settings=check_path,
     paths=("path",),
 )
