@@ -1,6 +1,6 @@
-"""Pipelines over a Kafka topic of JSON messages with twenty columns, beside Spark's own Kafka source and a plain consumer.
+"""Pipelines over a Kafka topic of JSON messages, beside Spark's own Kafka source and beside a plain consumer.
 
-A broker runs on loopback (tests/connectors/broker.py). Every pipeline needs three columns, has a filter of its own, and
+A broker runs on loopback (tests/connectors/broker.py). Every pipeline needs three of twenty columns, has a filter, and
 counts and sums per minute and key, as in bench/shared.py. How figures are taken:
 
 - *8 pipelines beside 8 plain queries*: both read the whole topic in one session, warm: a first part of the topic is
