@@ -21,9 +21,10 @@ from headrace.base.options import boolean, choice, option
 from headrace.exec.duck import quoted, run
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.file_sink import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_path
+from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.in_process import oldest_within
 from headrace.sinks.sink_kind import SinkKind
+from headrace.sinks.sink_paths import FileSinkSettings, check_file_output, check_path
 
 # Rows, and bytes of rows, that are converted to text at once: this bounds the memory of a large epoch.
 _CHUNK = 65_536
@@ -134,7 +135,7 @@ def _joined(items: str, item: str) -> str:
 
 def _task(sink: SinkDef, settings: JsonlSettings) -> FileTask:
     write = partial(_write, ignore_nulls=settings.ignore_nulls, compression=settings.compression)
-    return FileTask(Path(settings.path), sink.name, write)
+    return FileTask(Path(settings.path), sink.name, write, partition_by=settings.partition_by)
 
 
 def _driver(sink: SinkDef, settings: JsonlSettings, output: Schema) -> FileSink:
@@ -149,5 +150,6 @@ JSONL = SinkKind(
     make_task=_task,
     make_driver=_driver,
     check_settings=check_path,
+    check_output=check_file_output,
     paths=("path",),
 )

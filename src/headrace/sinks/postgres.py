@@ -17,19 +17,13 @@ from headrace.errors import BadOption, MissingOption
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileTask
+from headrace.sinks.partitions import column_names, require_columns
 from headrace.sinks.postgres_target import PostgresTarget, TableName, driver_package
 from headrace.sinks.postgres_types import prepared
 from headrace.sinks.sink_kind import SinkKind
 from headrace.sinks.staged_sink import StagedSettings, StagedSink, check_staging, staged_task
 
 _GUARANTEE = "exactly once: rows and the number of the epoch are one transaction"
-
-
-def _names(value: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in value.split(","))
-    if not all(names) or len(set(names)) < len(names):
-        raise ValueError("names of columns, separated by commas, each once")
-    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +36,7 @@ class PostgresSettings(StagedSettings):
     mode: Literal["append", "upsert"] = option(
         choice("append", "upsert"), default="append", help="append (default), or upsert: insert or update by `key`"
     )
-    key: tuple[str, ...] = option(_names, help="the columns that identify a row, for upsert")
+    key: tuple[str, ...] = option(column_names, default=(), help="the columns that identify a row, for upsert")
     create_table: bool = option(boolean, default=False, help="create the table if it does not exist (default false)")
 
 
@@ -77,6 +71,10 @@ def _check(settings: PostgresSettings) -> None:
     driver_package()
 
 
+def _check_output(sink: str, settings: PostgresSettings, output: Schema) -> None:
+    require_columns(sink, "key", settings.key, output)
+
+
 def _task(sink: SinkDef, settings: PostgresSettings) -> FileTask:
     return staged_task(sink.name, settings, prepared)
 
@@ -88,7 +86,7 @@ def _driver(sink: SinkDef, settings: PostgresSettings, output: Schema) -> Staged
         password=settings.password,
         table=TableName.parse(settings.table),
         output=output,
-        key=settings.key or (),
+        key=settings.key,
         create=settings.create_table,
     )
     return StagedSink(Path(settings.staging), sink.name, _GUARANTEE, target)
@@ -102,5 +100,6 @@ POSTGRES = SinkKind(
     make_task=_task,
     make_driver=_driver,
     check_settings=_check,
+    check_output=_check_output,
     paths=("staging",),
 )

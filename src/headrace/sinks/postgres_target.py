@@ -122,13 +122,6 @@ class PostgresTarget:
         self._key, self._ledger = tuple(key), table.beside(LEDGER)
         self._url, self._place = with_password(url, password), urlsplit(url).netloc.rpartition("@")[2]
         self._connection: Connection | None = None
-        if unknown := [name for name in key if name not in output.names]:
-            raise SinkMismatch(
-                f"the key of sink {sink} names {unknown[0]}, which is no column of the pipeline",
-                advice=f"The pipeline has the columns {', '.join(output.names)}.",
-                sink=sink,
-                column=unknown[0],
-            )
 
     # --- the promises of a target -----------------------------------------------------------------
 

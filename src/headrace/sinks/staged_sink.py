@@ -2,8 +2,8 @@
 
 Tasks stage Arrow files in a directory (`headrace.sinks.staging`), with the protocol of `headrace.sinks.file_sink`. The
 driver writes a manifest. From then on the epoch will be delivered, whatever fails. Then, where a file sink renames
-staged files, `DeliveryTarget.deliver` sends their rows. If it fails, the manifest and the rows stay, and the same epoch is
-delivered again: by a retry, by the epoch's next run, or as an epoch that the sink owes.
+staged files, `DeliveryTarget.deliver` sends their rows. If it fails, the manifest and the rows stay, and the same epoch
+is delivered again: by a retry, by the epoch's next run, or as an epoch that the sink owes.
 
 So `deliver` may be called several times for one key, also after it succeeded, when the staged files may be gone. A
 target that is exactly once records the key in the same transaction as the rows, and looks for it there first.
@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from headrace.base.faults import fault_point
 from headrace.base.options import option, text
-from headrace.sinks.file_sink import FileSink, FileTask, check_directory, damaged
+from headrace.sinks.file_sink import FileSink, FileTask, damaged
 from headrace.sinks.sink_kind import SinkKey, SinkSettings
+from headrace.sinks.sink_paths import check_directory
 
 
 @dataclass(frozen=True, slots=True)
