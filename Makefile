@@ -21,7 +21,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-cpu bench-hosts bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
         bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
-        test-cluster clean
+        test-cluster test-connectors clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,10 +51,6 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
 	@$(BIN)/headrace demo --duration $(DURATION)
-
-.PHONY: test-connectors
-test-connectors: $(STAMP) ## Run the tests against real servers; fail where one of them cannot be had
-	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
 
 test: $(STAMP) ## Run the tests, JOBS=2 at once
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
@@ -105,6 +101,10 @@ bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a p
 bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 files takes
 	@$(BIN)/python -m bench.listing
 
+.PHONY: bench-kafka soak-kafka
+bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka source, and one beside a plain consumer (needs Maven)
+	@$(BIN)/python -m bench.kafka
+
 bench-serve: $(STAMP) ## 50 clients of a served hub: what they cost its stream, and how soon a pipeline joins (4 minutes)
 	@$(BIN)/python -m bench.serve
 
@@ -128,6 +128,9 @@ soak-churn: $(STAMP) ## Sixteen threads create and drop pipelines at once for CH
 
 soak-schedules: $(STAMP) ## Random schedules of joins, leaves, crashes and dying workers, 40 times as many as in the tests
 	@HEADRACE_EXAMPLES=40 $(BIN)/python -m pytest tests/shared
+
+test-connectors: $(STAMP) ## Test sources and sinks against real servers; fails if a server is missing
+	@HEADRACE_REQUIRE_SERVERS=1 $(BIN)/python -m pytest tests/connectors
 
 test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here
 	@$(BIN)/python -m tests.soak.standalone

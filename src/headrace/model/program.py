@@ -295,15 +295,16 @@ class StreamDef:
     padded: tuple[tuple[int, int], ...] = ()
 
     @property
-    def payload(self) -> tuple[int, ...]:
-        """The columns that the format decodes, by full-schema index."""
+    def in_records(self) -> tuple[int, ...]:
+        """The columns that the records hold, by full-schema index. The source fills or an expression computes the
+        others."""
         filled = {m.index for m in self.metadata} | {c.index for c in self.computed}
         return tuple(i for i in range(len(self.schema)) if i not in filled)
 
     @property
-    def payload_schema(self) -> Schema:
-        """The schema of the format: the columns in the bytes of a record."""
-        held = self.payload
+    def record_schema(self) -> Schema:
+        """The schema of the records: what a format reads."""
+        held = self.in_records
         return self.schema if len(held) == len(self.schema) else Schema(tuple(self.schema[i] for i in held))
 
     def closed(self, view: View) -> View:

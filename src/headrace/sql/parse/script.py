@@ -168,6 +168,7 @@ class _Statements:
         seen: set[str] = set()
         computed: dict[int, Node] = {}
         padded: dict[int, int] = {}
+        metadata: dict[int, tuple[str, Span]] = {}
         watermark: tuple[Token, int] | None = None
         while True:
             if cursor.at("WATERMARK", "FOR"):
@@ -192,7 +193,9 @@ class _Statements:
                 self.comment()
                 if cursor.accept("AS") or cursor.accept("GENERATED", "ALWAYS", "AS"):
                     computed[len(fields) - 1] = parse_expression(cursor)
-                    self.comment()
+                elif cursor.at("METADATA"):
+                    metadata[len(fields) - 1] = self.metadata(column)
+                self.comment()
             if not cursor.accept(","):
                 break
         cursor.expect(")", "after the columns")
@@ -214,6 +217,7 @@ class _Statements:
             spans=spans,
             computed=computed,
             padded=padded,
+            metadata=metadata,
         )
 
     def comment(self) -> None:
@@ -221,6 +225,18 @@ class _Statements:
         if self.cursor.at("COMMENT") and self.cursor.peek().kind == "string":
             self.cursor.advance()
             self.cursor.advance()
+
+    def metadata(self, column: str) -> tuple[str, Span]:
+        """`METADATA`, `METADATA FROM 'key'`, each with or without VIRTUAL: the key, which is the column's name if it is
+        not given."""
+        cursor = self.cursor
+        start, key = cursor.advance().start, column
+        if cursor.accept("FROM"):
+            if cursor.token.kind != "string":
+                cursor.fail("expected the name of the metadata, as a string", advice="Write METADATA FROM 'timestamp'.")
+            key = cursor.advance().text
+        cursor.accept("VIRTUAL")  # Flink writes it for columns that sinks do not take; here no sink takes any
+        return key.lower(), cursor.span((start, cursor.previous_end))
 
     def watermark(self) -> tuple[Token, int]:
         """`WATERMARK FOR ts AS ts - INTERVAL ...` or `WATERMARK FOR ts AS ts`: the column and the delay."""

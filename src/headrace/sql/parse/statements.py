@@ -27,8 +27,9 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Statement):
-    """CREATE STREAM. `event_time` is an index into `schema`, and `computed` has the expressions of computed columns by
-    such an index. `padded` has the lengths of CHAR columns. `spans` has the position of each option."""
+    """CREATE STREAM. `event_time` is an index into `schema`. By such an index, `computed` has the expressions of
+    computed columns, `padded` the lengths of CHAR columns, and `metadata` the facts that METADATA columns hold,
+    with their position. `spans` has the position of each option."""
 
     name: str
     schema: Schema
@@ -40,6 +41,7 @@ class CreateStream(Statement):
     spans: Mapping[str, Span] = field(default_factory=dict)
     computed: Mapping[int, Node] = field(default_factory=dict)
     padded: Mapping[int, int] = field(default_factory=dict)
+    metadata: Mapping[int, tuple[str, Span]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
