@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 # Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
-_SECRET = re.compile(r"(\b\w*(?:token|password|secret)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
+_SECRET = re.compile(r"(\b\w*(?:token|password|secret|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
 # Matches the password in an address.
 _USER_INFO = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(?=@)")
 
@@ -314,6 +314,28 @@ class GatewayFailed(ExternalError):
 
 class MissingPackage(UserError):
     code = "MISSING_PACKAGE"
+
+
+class BrokerUnreachable(ExternalError):
+    code = "BROKER_UNREACHABLE"
+    retry_helps = True
+
+
+class BrokerFailed(ExternalError):
+    code = "BROKER_FAILED"
+    retry_helps = True
+
+
+class BrokerDenied(UserError):
+    code = "BROKER_DENIED"
+
+
+class UnknownTopic(UserError):
+    code = "UNKNOWN_TOPIC"
+
+
+class DataLost(DataError):
+    code = "DATA_LOST"
 
 
 class StateInUse(UserError):

@@ -12,8 +12,8 @@ from headrace.sinks import SINKS
 
 def secret_options(sink: SinkDef) -> set[str]:
     """The options of a sink that hold a secret, in the sink's own spelling."""
-    names = {o.name for o in SINKS[sink.kind].all_options if o.secret}
-    return {option for option, value in sink.options.items() if option.lower() in names and value}
+    declared = SINKS[sink.kind].all_options
+    return {name for name, value in sink.options.items() if value and any(o.hides(name) for o in declared)}
 
 
 def revealed(sink: SinkDef, reveal: Callable[[str], str]) -> SinkDef:

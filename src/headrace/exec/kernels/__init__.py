@@ -11,10 +11,13 @@ import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from headrace.exec.kernels import (
+    arithmetic,
     binaries,
+    codes,
     counts,
     hashes,
     json,
+    json_records,
     moments,
     numbers,
     regex,
@@ -25,7 +28,22 @@ from headrace.exec.kernels import (
 )
 from headrace.exec.kernels.kernel import Kernel
 
-_MODULES = (binaries, counts, hashes, json, moments, numbers, regex, sketches, texts, times, urls)
+_MODULES = (
+    arithmetic,
+    binaries,
+    codes,
+    counts,
+    hashes,
+    json,
+    json_records,
+    moments,
+    numbers,
+    regex,
+    sketches,
+    texts,
+    times,
+    urls,
+)
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 

@@ -32,6 +32,8 @@ from headrace.model.schema import (
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
 from headrace.sql.bind.collection_calls import bind_collection, bind_element
+from headrace.sql.bind.derived_calls import DERIVED, bind_derived
+from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, cast_interval, is_computed, negated
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.scope import Scope, field_of
@@ -95,7 +97,7 @@ _EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
 _RANDOM = ("rand", "random", "uuid", "randn")
 
 GENERATORS = frozenset(
-    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack"]
+    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"]
 )
 
 WindowOf = Callable[[Apply], Expr | None]
@@ -212,10 +214,10 @@ class ExprBinder:
         """An explicit or implicit CAST."""
         if expr.type == target:
             return expr
-        if expr.type == VOID:
-            return Literal(target, None, at=at)
+        if expr.type == VOID:  # raise_error is a call without a type
+            return Literal(target, None, at=at) if isinstance(expr, Literal) else Cast(target, expr, attempt, at=at)
         if expr.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
-            self.mismatch(f"an interval cannot be cast to {target}", "Add it to a date or timestamp.", at)
+            return cast_interval(self, expr, target, at)
         if (
             isinstance(expr, Literal)
             and not attempt
@@ -315,6 +317,8 @@ class ExprBinder:
         args = [self.bind(self._unaliased(a, name)) for a in node.args]
         special = bind_collection(self, name, args, node)
         if special is None:
+            special = bind_derived(self, name, args, node)
+        if special is None:
             special = self._special(name, args, node)
         return special if special is not None else self._resolve(name, args, node)
 
@@ -350,6 +354,8 @@ class ExprBinder:
             part = _DATE_PARTS.get(str(args[0].value).lower())
             if part is None:
                 self.unsupported(f"the part {args[0].value!r} of a date", "Use " + ", ".join(_DATE_PARTS) + ".", at)
+            if args[1].type in INTERVALS:
+                return bind_interval_part(self, part, args[1], at)
             return self._resolve(part, args[1:], node)
         if (name == "isnotnull" or name == "isnull") and len(args) == 1:
             return self.call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
@@ -361,6 +367,8 @@ class ExprBinder:
             value = args[0]
             if value.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
                 return Literal(value.type, -value.value if name == "negative" else value.value, at=at)
+        if name in ("negative", "positive") and len(args) == 1 and is_computed(args[0]):
+            return negated(self, args[0], at) if name == "negative" else args[0]
         return None
 
     def _as_text(self, expr: Expr) -> Expr:
@@ -422,7 +430,7 @@ class ExprBinder:
             self.unsupported(
                 f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
             )
-        known = [*FUNCTIONS, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
+        known = [*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
         advice = "See docs/functions.md for the list of functions."
         raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=self.span(node.at))
 
