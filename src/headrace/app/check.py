@@ -41,6 +41,12 @@ class CheckedScript:
         """The CREATE PIPELINE statements of the script."""
         return tuple(s for s in self.statements if isinstance(s, CreatePipeline))
 
+    @property
+    def prints_rows(self) -> bool:
+        """True if the script declares a console sink."""
+        sinks = (s for s in self.statements if isinstance(s, CreateSink))
+        return any(value.lower() == "console" for s in sinks for k, value in s.options.items() if k.lower() == "type")
+
 
 def check_script(text: str, state_dir: Path | None = None, time_zone: str | None = None) -> CheckedScript:
     """Plan every statement of `text`. Raises the error if there is one, and ScriptErrors if there are several."""

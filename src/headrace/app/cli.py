@@ -13,12 +13,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from headrace.app.cli_options import (
+    AllowHostOption,
+    ConfOption,
+    FormatOption,
+    LogFormatOption,
+    LogLevelOption,
+    MasterOption,
+    PackagesOption,
+    ReadTokenFileOption,
+    ScriptArgument,
+    ServerOption,
+    StateDirOption,
+    StopLimitOption,
+    TimeZoneOption,
+    TokenFileOption,
+    UiOption,
+    VerboseOption,
+)
 from headrace.base.plan_only import plan_only
 from headrace.errors import HeadraceError, HubUnreachable, InternalError, MissingFile, MissingJava, UnreadableFile
+from headrace.model.spark_options import SparkOptions, read_conf, read_packages
 
 app = typer.Typer(
     name="headrace",
@@ -30,42 +49,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ScriptArgument = Annotated[
-    Path, typer.Argument(help="A script of SQL statements; - reads standard input.", show_default=False)
-]
-StateDirOption = Annotated[Path, typer.Option(help="Directory that holds streams, pipelines and progress.")]
-MasterOption = Annotated[
-    str | None, typer.Option(help="Spark master: local[4], spark://host:7077, ... (default local[*]).")
-]
-TimeZoneOption = Annotated[
-    str | None, typer.Option(help="Session time zone: Europe/Berlin, ... (default: that of the pipelines, or UTC).")
-]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and stack traces of errors.")]
-StopLimitOption = Annotated[
-    float, typer.Option(min=0, help="Seconds that running epochs get to finish on Ctrl-C or SIGTERM.")
-]
-ServerOption = Annotated[
-    str | None,
-    typer.Option(help="URL of a hub (default: the owner of the state directory). HEADRACE_TOKEN holds its token."),
-]
-FormatOption = Annotated[Literal["table", "json", "csv"], typer.Option(help="Format of the results.")]
-LogFormatOption = Annotated[
-    Literal["text", "json"], typer.Option(help="Format of log lines, on standard error and in the state directory.")
-]
-LogLevelOption = Annotated[
-    Literal["info", "warning", "error"],
-    typer.Option(help="Lowest level that is logged on standard error; info logs every epoch."),
-]
-TokenFileOption = Annotated[
-    Path | None, typer.Option(help="File with the token that clients must send (or set HEADRACE_TOKEN).")
-]
-ReadTokenFileOption = Annotated[
-    Path | None, typer.Option(help="File with a token that may only read (or set HEADRACE_READ_TOKEN).")
-]
-AllowHostOption = Annotated[
-    list[str] | None, typer.Option(help="A host name that clients use for this hub; may be repeated.")
-]
-
 
 @app.command(epilog="Examples: headrace run app.sql; headrace run app.sql --until-end --state-dir /data/state")
 def run(
@@ -76,9 +59,15 @@ def run(
     check: Annotated[
         bool, typer.Option("--check", help="Only plan the script against the state directory. Changes nothing.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only failures, the closing totals, and answers to questions.")
+    ] = False,
     stop_limit: StopLimitOption = 60,
     state_dir: StateDirOption = Path(".headrace"),
     master: MasterOption = None,
+    conf: ConfOption = None,
+    packages: PackagesOption = None,
+    ui: UiOption = False,
     time_zone: TimeZoneOption = None,
     log_format: LogFormatOption = "text",
     verbose: VerboseOption = False,
@@ -93,18 +82,10 @@ def run(
         if check:
             _check(script, text, state_dir, time_zone)
             return
-        from headrace.app.run import run_script
+        spark = _spark_options(master, conf, packages, ui, verbose)
+        from headrace.app.run import RunSettings, run_script
 
-        code = run_script(
-            text,
-            until_end=until_end,
-            state_dir=state_dir,
-            master=master,
-            verbose=verbose,
-            stop_limit=stop_limit,
-            log_format=log_format,
-            time_zone=time_zone,
-        )
+        code = run_script(text, RunSettings(state_dir, until_end, stop_limit, spark, time_zone, log_format, quiet))
     raise typer.Exit(code)
 
 
@@ -123,6 +104,9 @@ def serve(
     stop_limit: StopLimitOption = 60,
     state_dir: StateDirOption = Path(".headrace"),
     master: MasterOption = None,
+    conf: ConfOption = None,
+    packages: PackagesOption = None,
+    ui: UiOption = False,
     time_zone: TimeZoneOption = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
@@ -143,8 +127,7 @@ def serve(
             text,
             endpoint,
             state_dir=state_dir,
-            master=master,
-            verbose=verbose,
+            spark=_spark_options(master, conf, packages, ui, verbose),
             stop_limit=stop_limit,
             log_format=log_format,
             log_level=getattr(logging, log_level.upper()),
@@ -310,6 +293,12 @@ def version() -> None:
         print(f"java none: {problem.advice}")
 
 
+def _spark_options(
+    master: str | None, conf: list[str] | None, packages: list[str] | None, ui: bool, verbose: bool
+) -> SparkOptions:
+    return SparkOptions(master, read_conf(conf or ()), read_packages(packages or ()), ui, verbose)
+
+
 def _check(script: Path, text: str, state_dir: Path | None, time_zone: str | None = None) -> None:
     from headrace.app.check import check_script
 
@@ -350,6 +339,7 @@ def _reported(verbose: bool) -> Iterator[None]:
         print(problem.render(), file=sys.stderr)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
+        print("ended by Ctrl-C", file=sys.stderr)
         raise typer.Exit(130) from None
     except Exception as problem:
         if verbose:
