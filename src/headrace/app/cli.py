@@ -36,7 +36,7 @@ from headrace.app.cli_options import (
     VerboseOption,
 )
 from headrace.base.plan_only import plan_only
-from headrace.errors import HeadraceError, HubUnreachable, InternalError, MissingFile, MissingJava, UnreadableFile
+from headrace.errors import HeadraceError, HubUnreachable, InternalError, MissingFile, MissingJava
 from headrace.model.spark_options import SparkOptions, read_conf, read_packages
 
 app = typer.Typer(
@@ -78,10 +78,11 @@ def run(
     quits at once. To continue where it stopped, run the same script with the same state directory again.
     """
     with _reported(verbose):
-        text = _read(script)
+        from headrace.app.checking import CheckArguments, check_command, read_script
+
         if check:
-            _check(script, text, state_dir, time_zone)
-            return
+            raise typer.Exit(check_command(CheckArguments(script, strict=True, verbose=verbose), state_dir, time_zone))
+        text = read_script(script)
         spark = _spark_options(master, conf, packages, ui, verbose)
         from headrace.app.run import RunSettings, run_script
 
@@ -117,7 +118,9 @@ def serve(
     Like every hub, it also listens on a Unix socket in its state directory.
     """
     with _reported(verbose):
-        text = None if script is None else _read(script)
+        from headrace.app.checking import read_script
+
+        text = None if script is None else read_script(script)
         from headrace.app.serve import Endpoint, serve_hub
 
         endpoint = Endpoint.of_options(
@@ -152,9 +155,10 @@ def sql(
     that only read are answered from its files. The exit code is 2 if a statement fails, 3 if no hub answers.
     """
     with _reported(verbose):
+        from headrace.app.checking import read_script
         from headrace.service.sql_command import statements
 
-        text = command if command is not None else None if file is None else _read(file)
+        text = command if command is not None else None if file is None else read_script(file)
         code = statements(text, server, state_dir, format)
     raise typer.Exit(code)
 
@@ -205,11 +209,35 @@ def logs(
                 print(f"{state_dir / name}: {what}", file=sys.stderr)
 
 
-@app.command(epilog="Example: headrace check app.sql")
-def check(script: ScriptArgument, verbose: VerboseOption = False) -> None:
-    """Plan every statement of a script and report its errors. Changes nothing, needs no Java."""
+@app.command(epilog="Examples: headrace check app.sql; headrace check app.sql --strict; headrace check - --json")
+def check(
+    script: ScriptArgument,
+    strict: Annotated[bool, typer.Option("--strict", help="Paths that are missing here are errors.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as one JSON object, for editors.")] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Plan every statement of a script and report its errors. Changes nothing, needs no Java and no data."""
     with _reported(verbose):
-        _check(script, _read(script), None)
+        from headrace.app.checking import CheckArguments, check_command
+
+        code = check_command(CheckArguments(script, strict, json, verbose))
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Examples: headrace fmt app.sql; headrace fmt --check *.sql; headrace fmt - < app.sql")
+def fmt(
+    scripts: Annotated[list[Path], typer.Argument(help="Scripts to format; - formats standard input.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit with code 1 if a script is not formatted.")
+    ] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Format scripts in place: keywords in capitals, one clause per line. Comments are kept."""
+    with _reported(verbose):
+        from headrace.app.formatting import format_scripts
+
+        code = format_scripts(scripts, check)
+    raise typer.Exit(code)
 
 
 @app.command(epilog="Examples: headrace explain app.sql; headrace explain app.sql --pipeline hot --json")
@@ -222,8 +250,10 @@ def explain(
 ) -> None:
     """Show the plan of every pipeline and SELECT of a script. Changes nothing, needs no Java."""
     with _reported(verbose):
-        text = _read(script)
         from headrace.app.check import explain_script
+        from headrace.app.checking import read_script
+
+        text = read_script(script)
 
         shown = explain_script(text, pipeline=pipeline, rules=rules, json=json)
     print(shown)
@@ -299,32 +329,6 @@ def _spark_options(
     return SparkOptions(master, read_conf(conf or ()), read_packages(packages or ()), ui, verbose)
 
 
-def _check(script: Path, text: str, state_dir: Path | None, time_zone: str | None = None) -> None:
-    from headrace.app.check import check_script
-
-    checked = check_script(text, state_dir, time_zone)
-    for warning in checked.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, no errors")
-
-
-def _read(script: Path) -> str:
-    if str(script) == "-":
-        return sys.stdin.read()
-    try:
-        return script.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise MissingFile(
-            f"there is no file {script}", advice="Give the path of a script of SQL statements.", path=str(script)
-        ) from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise UnreadableFile(
-            f"{script} cannot be read: {problem}",
-            advice="A script must be a readable text file in UTF-8.",
-            path=str(script),
-        ) from None
-
-
 @contextmanager
 def _reported(verbose: bool) -> Iterator[None]:
     """Print an error of headrace as text and exit with code 2. Print any other exception in short and exit with 1."""
@@ -338,6 +342,8 @@ def _reported(verbose: bool) -> Iterator[None]:
             traceback.print_exc()
         print(problem.render(), file=sys.stderr)
         raise typer.Exit(2) from None
+    except typer.Exit:
+        raise
     except KeyboardInterrupt:
         print("ended by Ctrl-C", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -353,10 +359,26 @@ def _reported(verbose: bool) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
+@contextmanager
+def _reported_exit() -> Iterator[None]:
+    """`_reported` for a command that typer does not run."""
+    try:
+        with _reported(verbose=False):
+            yield
+    except typer.Exit as ended:
+        sys.exit(ended.exit_code)
+
+
 def main() -> None:
     """The entry point of the `headrace` script."""
-    if sys.argv[1:2] in (["check"], ["explain"]):
+    if sys.argv[1:2] in (["check"], ["explain"], ["fmt"]):
         plan_only()
+    if sys.argv[1:2] == ["check"]:
+        from headrace.app.checking import check_command, quick_arguments
+
+        if (given := quick_arguments(sys.argv[2:])) is not None:
+            with _reported_exit():
+                sys.exit(check_command(given))
     app()
 
 

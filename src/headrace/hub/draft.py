@@ -8,10 +8,20 @@ their options, and it starts nothing. It ends in a catalog that can be saved who
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from headrace.errors import InternalError, NoSink, SqlError
+from headrace.errors import (
+    HeadraceError,
+    InternalError,
+    MissingFile,
+    NoSink,
+    SqlError,
+    UnreadableDirectory,
+    UnwritablePath,
+)
 from headrace.hub.effects import ScriptEffects, StreamChange, only_leaves
 from headrace.hub.lookup import (
     at,
@@ -63,7 +73,8 @@ class Draft:
     """A catalog and the statements applied to it so far. Not thread-safe.
 
     `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
-    see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`.
+    see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. With `elsewhere`
+    the script will run on another machine: paths that are missing here are noted in `absent`, and are no errors.
     """
 
     catalog: Catalog
@@ -71,6 +82,8 @@ class Draft:
     buckets: int
     streams: ObservedStreams | None = None
     vault: Vault = field(default_factory=Vault)
+    elsewhere: bool = False
+    absent: list[HeadraceError] = field(default_factory=list)
     _before: Catalog = field(init=False)
     _changes: dict[str, StreamChange] = field(default_factory=dict)
     _dropped: list[str] = field(default_factory=list)
@@ -98,12 +111,22 @@ class Draft:
     def _apply(self, statement: Statement) -> Result:
         raise InternalError(f"no way to run {type(statement).__name__}", span=statement.span)
 
+    @contextmanager
+    def _paths(self) -> Iterator[None]:
+        """Notes paths that do not exist or cannot be used here, if the script will run elsewhere."""
+        try:
+            yield
+        except (MissingFile, UnreadableDirectory, UnwritablePath) as problem:
+            if not self.elsewhere:
+                raise
+            self.absent.append(problem)
+
     # --- CREATE -----------------------------------------------------------------------------------
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
         new = self._with_dead_letters(_with_absolute_path(define_stream(statement)), statement)
-        with at(statement.span):
+        with self._paths(), at(statement.span):
             SOURCES[new.source].check(new)
         new = seal_stream(new, self.vault)
         old = self.catalog.stream(new.name)
@@ -143,8 +166,9 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
-        with at(statement.span):
-            new = settle_sink(define_sink(statement))
+        new = define_sink(statement)
+        with self._paths(), at(statement.span):
+            new = settle_sink(new)
         old = self.catalog.sink(new.name)
         if old is not None:
             same = replace(old, sql="") == replace(new, sql="")
