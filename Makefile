@@ -19,7 +19,7 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
+.PHONY: help setup demo test check bench-epoch bench-cpu bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
         bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
         test-cluster clean
 
@@ -52,6 +52,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
 	@$(BIN)/headrace demo --duration $(DURATION)
 
+.PHONY: test-connectors
+test-connectors: $(STAMP) ## Run the tests against real servers; fail where one of them cannot be had
+	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
+
 test: $(STAMP) ## Run the tests, JOBS=2 at once
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
@@ -64,6 +68,9 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8 and 32 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
+
+bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines
+	@$(BIN)/python -m bench.cpu
 
 bench-shared: $(STAMP) ## 1, 8 and 32 pipelines on one stream, beside as many plain Spark queries (12 minutes)
 	@$(BIN)/python -m bench.shared

@@ -13,6 +13,7 @@ from headrace.model.program import (
     Growth,
     LateRows,
     Meaning,
+    MetadataColumn,
     Partial,
     PipelineDef,
     PipelineExit,
@@ -111,8 +112,19 @@ ring1_programs = st.builds(
 )
 programs = st.builds(PipelineProgram, texts, views, ring0_programs, st.none() | ring1_programs, schemas, meanings)
 sinks = st.builds(SinkDef, names, texts, options, texts)
+metadata_columns = st.builds(MetadataColumn, st.integers(0, 20), names)
 streams = st.builds(
-    StreamDef, names, schemas, st.none() | st.integers(0, 2), micros, texts, texts, options, texts, st.none() | sinks
+    StreamDef,
+    names,
+    schemas,
+    st.none() | st.integers(0, 2),
+    micros,
+    texts,
+    texts,
+    options,
+    texts,
+    st.none() | sinks,
+    _few(metadata_columns),
 )
 late_rows = st.builds(LateRows, sinks, _few(expressions))
 pipelines = st.builds(

@@ -16,7 +16,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("base",),
     ("model",),
-    ("exec", "formats", "control"),
+    ("exec", "formats", "control", "brokers"),
     ("ingress",),
     ("sources", "sinks"),
     ("bridge", "sql"),

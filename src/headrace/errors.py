@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 # Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
-_SECRET = re.compile(r"(\b\w*(?:token|password|secret)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
+_SECRET = re.compile(r"(\b\w*(?:token|password|secret|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +306,32 @@ class AddressInUse(ExternalError):
 class GatewayFailed(ExternalError):
     code = "GATEWAY_FAILED"
     retry_helps = True
+
+
+class MissingPackage(UserError):
+    code = "MISSING_PACKAGE"
+
+
+class BrokerUnreachable(ExternalError):
+    code = "BROKER_UNREACHABLE"
+    retry_helps = True
+
+
+class BrokerFailed(ExternalError):
+    code = "BROKER_FAILED"
+    retry_helps = True
+
+
+class BrokerDenied(UserError):
+    code = "BROKER_DENIED"
+
+
+class UnknownTopic(UserError):
+    code = "UNKNOWN_TOPIC"
+
+
+class DataLost(DataError):
+    code = "DATA_LOST"
 
 
 class StateInUse(UserError):

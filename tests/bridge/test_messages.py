@@ -120,6 +120,8 @@ _MESSAGES: list[st.SearchStrategy[Any]] = [
         leaving=_many(_INT),
         bad=st.dictionaries(st.text(), _INT),
         max_time=_TIMES,
+        read_ms=st.floats(0, 1e9),
+        ring0_ms=st.floats(0, 1e9),
         unreadable=_many(_BAD),
         pipelines=_many(_COUNTS),
     ),

@@ -60,9 +60,9 @@ def check_command(given: CheckArguments, state_dir: Path | None = None, time_zon
     else:
         for warning in checked.warnings:
             print(f"warning: {warning}", file=sys.stderr)
-        for problem in checked.absent:
-            where = f" (line {problem.span.line})" if problem.span is not None else ""
-            print(f"warning: {problem.message}{where}; --strict makes this an error", file=sys.stderr)
+        for away in checked.absent:
+            where = f" (line {away.span.line})" if away.span is not None else ""
+            print(f"warning: {away.message}{where}; --strict makes this an error", file=sys.stderr)
         print(f"{given.script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, no errors")
     return 2 if errors else 0
 

@@ -87,7 +87,13 @@ def serve_hub(
         logs.keep(hub.directory)
         say = message_printer(logs)
         startup = "the script is not applied yet" if text is not None else ""
-        server = HubServer(hub, hub.directory, endpoint.access, (endpoint.host, endpoint.port), startup)
+        server = HubServer(
+            hub=hub,
+            directory=hub.directory,
+            access=endpoint.access,
+            bind=(endpoint.host, endpoint.port),
+            startup=startup,
+        )
         hub.on_close(server.close)
         print(f"serving {state_dir} on {server.address}", flush=True)
         _log.info("serving %s on %s", state_dir, server.address, extra=facts("serving", address=server.address))

@@ -30,7 +30,7 @@ def plan_only() -> None:
             _load_late(name)
 
 
-# With these in place of plain imports, checking a script of three statements took 0.82 instead of 1.24 s of CPU on a busy machine.
+# With these in place of plain imports, checking a script of three statements took 0.82 instead of 1.24 s of CPU.
 LAZY = ("duckdb", "pyarrow.compute", "pyarrow.parquet")
 
 

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from headrace.exec.kernels import install
+from headrace.exec.statements import Statements
 from headrace.model.program import Expression, Meaning
 
 # DuckDB may spill, so the limit only has to be large enough to be reached rarely. 64 lanes of 100,000 groups fit.
@@ -25,6 +26,7 @@ MEMORY_LIMIT = "512MB"
 SPILL_LIMIT = "1TiB"
 
 _connections: dict[tuple[int, Meaning], duckdb.DuckDBPyConnection] = {}
+_statements: dict[tuple[int, Meaning], Statements] = {}
 
 
 def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
@@ -39,7 +41,7 @@ def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
         found.execute(f"SET max_temp_directory_size = {quoted(SPILL_LIMIT)}")  # ignored in `config`
         found.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
         install(found)
-        _connections[key] = found
+        _connections[key], _statements[key] = found, Statements(found)
     return found
 
 
@@ -51,15 +53,8 @@ def set_clock(meanings: Iterable[Meaning], now: int | None) -> None:
 
 def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of `sql` over `relations`, which have their names for this call only."""
-    con = connection(meaning)
-    for name, table in relations.items():
-        con.register(name, table)
-    try:
-        found: pa.Table = con.sql(sql).to_arrow_table()
-        return found
-    finally:
-        for name in relations:
-            con.unregister(name)
+    connection(meaning)
+    return _statements[os.getpid(), meaning].run(sql, relations)
 
 
 def quoted(text: str) -> str:

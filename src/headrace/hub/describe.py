@@ -12,7 +12,8 @@ from headrace.model.status import PipelineStatus
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
 from headrace.state.catalog import Catalog, PipelineRecord
-from headrace.state.sealing import HIDDEN, secrets_of
+from headrace.state.sealing import HIDDEN
+from headrace.state.secrets import secrets_of
 
 Facts = list[list[object]]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
 from headrace.errors import (
+    ExternalError,
     HeadraceError,
     InternalError,
     MissingFile,
@@ -113,10 +114,10 @@ class Draft:
 
     @contextmanager
     def _paths(self) -> Iterator[None]:
-        """Notes paths that do not exist or cannot be used here, if the script will run elsewhere."""
+        """Notes paths and services that cannot be used from here, if the script will run elsewhere."""
         try:
             yield
-        except (MissingFile, UnreadableDirectory, UnwritablePath) as problem:
+        except (MissingFile, UnreadableDirectory, UnwritablePath, ExternalError) as problem:
             if not self.elsewhere:
                 raise
             self.absent.append(problem)
@@ -127,7 +128,7 @@ class Draft:
     def _(self, statement: CreateStream) -> Result:
         new = self._with_dead_letters(_with_absolute_path(define_stream(statement)), statement)
         with self._paths(), at(statement.span):
-            SOURCES[new.source].check(new)
+            self._check_source(new)
         new = seal_stream(new, self.vault)
         old = self.catalog.stream(new.name)
         if old is None:
@@ -141,6 +142,15 @@ class Draft:
         if not statement.or_replace:
             raise stream_exists(old, continues, statement.span)
         return self._change_options(old, new) if continues else self._replace_stream(old, new, statement)
+
+    def _check_source(self, stream: StreamDef) -> None:
+        """Raise what CREATE STREAM should reject. A broker that cannot be reached now is no reason to reject a stream
+        that is declared already: its query tries again by itself."""
+        try:
+            SOURCES[stream.source].check(stream)
+        except ExternalError as problem:
+            if not problem.retry_helps or self.catalog.stream(stream.name) is None:
+                raise
 
     def _with_dead_letters(self, stream: StreamDef, statement: CreateStream) -> StreamDef:
         name = stream.options.get("dead_letter_sink")

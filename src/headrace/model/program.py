@@ -228,7 +228,8 @@ def families(programs: Mapping[K, PipelineProgram]) -> list[tuple[K, ...]]:
 class StreamDef:
     """A declared stream. `options` are the texts of `WITH (...)`, already checked against source and format.
 
-    `dead_letters` is where rejected records go under `on_error = 'dead_letter'`.
+    `dead_letters` is where rejected records go under `on_error = 'dead_letter'`. `metadata` are the columns that the
+    source fills; the format decodes the others from the bytes of a record.
     """
 
     name: str
@@ -240,6 +241,26 @@ class StreamDef:
     options: dict[str, str]
     sql: str = ""
     dead_letters: SinkDef | None = None
+    metadata: tuple[MetadataColumn, ...] = ()
+
+    @property
+    def payload(self) -> tuple[int, ...]:
+        """The columns that the format decodes, by full-schema index."""
+        filled = {column.index for column in self.metadata}
+        return tuple(i for i in range(len(self.schema)) if i not in filled)
+
+    @property
+    def payload_schema(self) -> Schema:
+        """The schema of the format: the columns in the bytes of a record."""
+        return self.schema if not self.metadata else Schema(tuple(self.schema[i] for i in self.payload))
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataColumn:
+    """Column `index` of a stream holds the fact `key` that the source knows about a record, such as its offset."""
+
+    index: int
+    key: str
 
 
 @dataclass(frozen=True, slots=True)

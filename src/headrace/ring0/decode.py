@@ -66,6 +66,7 @@ class Decoder:
         self._filters, self._meaning = projection.filters, projection.meaning
         self._late = projection.selective
         self._permissive = policy_of(plan.stream) == "permissive"
+        self._layout = projection.layout
 
     @property
     def columns(self) -> int:
@@ -80,7 +81,7 @@ class Decoder:
         return replace(found, values=cells_parsed() - before)
 
     def _decode_all(self, chunk: RawChunk) -> Batch:
-        decoded = self.format.decode(chunk.data, self._wanted, chunk.origin, chunk.offset)
+        decoded = self._layout.decode(self.format, chunk, self._wanted)
         rejected, cells = self._sorted(BadRecords.of(chunk.bad).plus(decoded.bad))
         untimed = _rows_of(rejected)
         rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
@@ -108,7 +109,7 @@ class Decoder:
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
         """Parse the filter columns first, and the others for the rows that are kept. None if a filter fails on some
         row: then each pipeline runs its own filter on all rows, which shows whose filter fails."""
-        indexed = self.format.index(chunk.data, self._first, chunk.origin, chunk.offset)
+        indexed = self._layout.index(self.format, chunk, self._first)
         head = indexed.parse(self._first)
         rows = to_rows(head, self._stream.schema, self._stream.event_time)
         rejected, first = self._sorted(BadRecords.of(chunk.bad).plus(indexed.bad).plus(head.bad))

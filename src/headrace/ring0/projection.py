@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
 from headrace.model.program import Meaning, PlanVersion
+from headrace.ring0.located import RecordLayout
 
 # With many filters nearly every row passes one of them, and looking for the others costs as much as it saves.
 MAX_FILTERS = 4
@@ -31,6 +32,7 @@ class Projection:
     meaning: Meaning | None
     selective: bool
     families: tuple[tuple[int, ...], ...]
+    layout: RecordLayout
 
     @staticmethod
     def build(plan: PlanVersion) -> Projection:
@@ -46,13 +48,14 @@ class Projection:
             r.filter is not None and r.filter_columns and not r.growth.in_filter for r in ring0
         )
         return Projection(
-            format=FORMATS[stream.format].make(stream.schema, stream.options),
+            format=FORMATS[stream.format].make(stream.payload_schema, stream.options),
             wanted=wanted,
             filters=filters,
             first=first,
             meaning=plan.pipelines[0].program.meaning if plan.pipelines else None,
             selective=all_filter and len(filters) <= MAX_FILTERS and len(first) < len(wanted),
             families=tuple(plan.families),
+            layout=RecordLayout(stream),
         )
 
 

@@ -21,6 +21,7 @@ from headrace.bridge.rows import payloads
 from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.format_kind import Decoded
+from headrace.formats.packing import NO_RECORD
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
 from headrace.model.stream_options import stream_settings
@@ -98,8 +99,13 @@ class _Task:
         self.working += time.perf_counter() - began
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
+        self.bad.update(chunk.left_out)
+        if chunk.left_out and not chunk.data:
+            return
         for piece in pieces(decoder.format, chunk, decoder.columns):
             batch = decoder.decode(piece)
+            if piece.packed is not None and len(piece.packed) > batch.records:  # only white space, or a comment
+                self.bad[NO_RECORD] += len(piece.packed) - batch.records
             self.bytes += len(piece.data)
             self.rows += batch.records
             self.rejected += batch.lost

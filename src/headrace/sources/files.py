@@ -68,7 +68,7 @@ class Files:
     """Plans the epochs of a file stream. `headrace.sources.source_kind.StreamSource` states the promises."""
 
     def __init__(self, stream: StreamDef, settings: FileSettings, state_dir: Path, clock: WallClock) -> None:
-        self.format = FORMATS[stream.format].make(stream.schema, stream.options)
+        self.format = FORMATS[stream.format].make(stream.payload_schema, stream.options)
         self.tail = settings.tail
         self.listing = Listing(settings.path, may_be_away=self.tail)
         self.log = FileLog(state_dir / "files.log")
@@ -231,7 +231,7 @@ def _place(text: str) -> SourceOffset:
 
 def _check(stream: StreamDef, settings: FileSettings) -> None:
     Listing(settings.path).check()
-    fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+    fmt = FORMATS[stream.format].make(stream.payload_schema, stream.options)
     if settings.tail and (fmt.in_order or settings.codec in CODECS):
         raise BadOption(
             "tail needs a format whose files several tasks can share",

@@ -105,7 +105,7 @@ class Generator:
     make up for the time in which it was stopped."""
 
     def __init__(self, stream: StreamDef, settings: GeneratorSettings, state_dir: Path, clock: WallClock) -> None:
-        fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+        fmt = FORMATS[stream.format].make(stream.payload_schema, stream.options)
         delimiter = fmt.dialect.delimiter.decode() if isinstance(fmt, Csv) else ","
         self.recipe = Recipe(
             schema=stream.schema,

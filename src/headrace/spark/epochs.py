@@ -38,6 +38,7 @@ from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlan
 from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import HOLD, Applied, Progress, lost_progress, mismatch, read_progress, write_applied
 from headrace.state.quarantine import Quarantine, read_quarantine
+from headrace.state.secrets import read_vault, secrets_of, unseal_stream
 from headrace.state.spark_log import sync_commit
 
 
@@ -97,7 +98,10 @@ class EpochPlanner:
 
     @cached_property
     def source(self) -> StreamSource:
-        return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
+        stream = self.stream
+        if not SOURCES[stream.source].pushed and secrets_of(stream):  # they are two levels up, in the hub's state
+            stream = unseal_stream(stream, read_vault(self.directory.parent.parent))
+        return SOURCES[stream.source].make(stream, self.directory / "source", time.time)
 
     @cached_property
     def settings(self) -> StreamSettings:

@@ -10,20 +10,13 @@ from pathlib import Path
 from headrace.errors import DiskFull, StateDamaged, StateTooNew, StateUnavailable
 from headrace.model.program import PlanVersion, StreamDef
 from headrace.model.stored import store, stored
-from headrace.sources import SOURCES
 from headrace.sql import CreateStream, parse_script
 from headrace.state.catalog import CATALOG_VERSION, Catalog, CatalogFile
-from headrace.state.secrets import Vault
+from headrace.state.secrets import Vault, secrets_of
 from headrace.state.state_dir import SAVEPOINTS, stream_directory
 
 HIDDEN = "***"
 _log = logging.getLogger(__name__)
-
-
-def secrets_of(stream: StreamDef) -> set[str]:
-    """The options of a stream that hold a secret, in the stream's own spelling."""
-    names = {o.name for o in SOURCES[stream.source].options if o.secret}
-    return {option for option, value in stream.options.items() if option.lower() in names and value}
 
 
 def seal_stream(stream: StreamDef, vault: Vault) -> StreamDef:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.exec.kernels import (
+    arithmetic,
     binaries,
+    codes,
     counts,
     hashes,
     json,
+    json_records,
     moments,
     numbers,
     regex,
@@ -27,7 +30,22 @@ from headrace.exec.kernels.kernel import Kernel
 if TYPE_CHECKING:
     import duckdb
 
-_MODULES = (binaries, counts, hashes, json, moments, numbers, regex, sketches, texts, times, urls)
+_MODULES = (
+    arithmetic,
+    binaries,
+    codes,
+    counts,
+    hashes,
+    json,
+    json_records,
+    moments,
+    numbers,
+    regex,
+    sketches,
+    texts,
+    times,
+    urls,
+)
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 

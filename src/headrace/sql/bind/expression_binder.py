@@ -32,6 +32,7 @@ from headrace.model.schema import (
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
 from headrace.sql.bind.collection_calls import bind_collection, bind_element
+from headrace.sql.bind.derived_calls import DERIVED, bind_derived
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.scope import Scope, field_of
@@ -95,7 +96,7 @@ _EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
 _RANDOM = ("rand", "random", "uuid", "randn")
 
 GENERATORS = frozenset(
-    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack"]
+    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"]
 )
 
 WindowOf = Callable[[Apply], Expr | None]
@@ -212,8 +213,8 @@ class ExprBinder:
         """An explicit or implicit CAST."""
         if expr.type == target:
             return expr
-        if expr.type == VOID:
-            return Literal(target, None, at=at)
+        if expr.type == VOID:  # raise_error is a call without a type
+            return Literal(target, None, at=at) if isinstance(expr, Literal) else Cast(target, expr, attempt, at=at)
         if expr.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
             self.mismatch(f"an interval cannot be cast to {target}", "Add it to a date or timestamp.", at)
         if (
@@ -314,6 +315,8 @@ class ExprBinder:
             return bind_lambda_call(self, name, node)
         args = [self.bind(self._unaliased(a, name)) for a in node.args]
         special = bind_collection(self, name, args, node)
+        if special is None:
+            special = bind_derived(self, name, args, node)
         if special is None:
             special = self._special(name, args, node)
         return special if special is not None else self._resolve(name, args, node)
@@ -422,7 +425,7 @@ class ExprBinder:
             self.unsupported(
                 f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
             )
-        known = [*FUNCTIONS, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
+        known = [*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
         advice = "See docs/functions.md for the list of functions."
         raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=self.span(node.at))
 

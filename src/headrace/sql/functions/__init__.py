@@ -11,17 +11,23 @@ from headrace.exec.kernels import KERNELS
 from headrace.model.schema import DataType
 from headrace.sql.functions import (
     binary_functions,
+    bit_functions,
+    code_functions,
     collection_functions,
     condition_functions,
+    document_functions,
     format_functions,
     hash_functions,
     json_functions,
+    math_functions,
     number_functions,
     operator_functions,
     pattern_functions,
     regex_functions,
     string_functions,
     time_functions,
+    try_functions,
+    vector_functions,
 )
 from headrace.sql.functions.overload import Overload
 
@@ -47,6 +53,12 @@ _MODULES = (
     time_functions,
     pattern_functions,
     collection_functions,
+    math_functions,
+    bit_functions,
+    try_functions,
+    document_functions,
+    code_functions,
+    vector_functions,
 )
 
 

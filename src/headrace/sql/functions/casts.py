@@ -250,7 +250,7 @@ def render_cast(text: str, source: DataType, target: DataType, attempt: bool) ->
     if source == target:
         return text
     if source.ddl == "VOID":
-        return f"CAST(NULL AS {target.duckdb})"
+        return f"CAST({text} AS {target.duckdb})"
     if is_nested(source):
         return render_nested(text, source, target, attempt, render_cast)
     write = CASTS.get((type_class(source), type_class(target)))
