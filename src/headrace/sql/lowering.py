@@ -33,6 +33,7 @@ from headrace.sql.plan.physical import (
     PhysicalProject,
     PhysicalSharedStream,
     PhysicalSink,
+    PhysicalSparkQuery,
     topological,
 )
 from headrace.sql.plan.shape import Generation, Shape
@@ -73,6 +74,16 @@ def lower(
     in_lanes = shape.aggregate is not None
     writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes) for sink in sinks)
     return PhysicalCommit(writers, in_lanes)
+
+
+def lower_epoch_query(rings: Physical, program: PipelineProgram, sinks: tuple[SinkDef, ...]) -> Physical:
+    """The physical plan of a pipeline on the epoch host. `rings` is the plan that stages its rows."""
+    if program.spark is None:
+        raise InternalError("a pipeline on the epoch host has a Spark query")
+    node = PhysicalSparkQuery(rings, program.spark.sql, program.spark.staged)
+    in_lanes = program.ring1 is not None
+    writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes, in_query=True) for sink in sinks)
+    return PhysicalCommit(writers, in_lanes) if sinks else node
 
 
 def _runs_in_next(shape: Shape, generation: Generation) -> bool:

@@ -24,7 +24,7 @@ from headrace.exec import duck
 from headrace.model.program import Meaning, StreamDef
 from headrace.model.schema import Array, DataType, Field, Map, Schema, Struct, parse_type
 from headrace.model.schema import Decimal as DecimalType
-from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_on_shared_host
 from headrace.state.catalog import Catalog
 
 TIME_ZONE = "America/New_York"
@@ -53,7 +53,7 @@ def plan_expressions(
         try:
             (statement,) = parse_script(f"SELECT {text} AS r FROM v")
             assert isinstance(statement, Select)
-            (output,) = plan_pipeline(statement, names, meaning).program.ring0.outputs
+            (output,) = plan_on_shared_host(statement, names, meaning).program.ring0.outputs
             found.append((output.type, output.sql))
         except HeadraceError as problem:
             found.append(problem)
@@ -169,7 +169,7 @@ class Spark:
         projected = catalyst.plans.logical.Project(_sequence(jvm, tried), plan.child())
         dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.session._jsparkSession, projected)
         # not toArrow(): it refuses the NULL of a struct with a field that is never NULL
-        table = pa.Table.from_batches(DataFrame(dataset, self.session)._collect_as_arrow())
+        table = pa.Table.from_batches(DataFrame(dataset, self.session)._collect_as_arrow())  # type: ignore[operator]
         return [
             Outcome(kind.ddl, _from_spark(kind, table.column(f"value{i}").combine_chunks()))
             for i, kind in enumerate(kinds)
