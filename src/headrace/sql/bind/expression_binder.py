@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import NoReturn
 
 import duckdb
@@ -300,7 +301,7 @@ class ExprBinder:
         for expr in exprs[1:]:
             met = widen(kind, expr.type)
             if met is None:
-                advice = "Cast one side explicitly."
+                advice = f"Cast one side explicitly, as in CAST(... AS {kind if expr.type == STRING else expr.type})."
                 if isinstance(kind, Decimal) and is_numeric(expr.type):
                     self.unsupported(f"{what} of {kind} and {expr.type}", advice, at)
                 self.mismatch(f"{what} cannot take {kind} and {expr.type}", advice, at)
@@ -494,9 +495,9 @@ class ExprBinder:
 
     def _unknown(self, node: Apply) -> NoReturn:
         if knows_function(node.name):
-            self.unsupported(
-                f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
-            )
+            near = get_close_matches(node.name, [*FUNCTIONS, *AGGREGATE_NAMES], 3, 0.6)
+            advice = f"The nearest that can: {', '.join(near)}. " if near else ""
+            self.unsupported(f"the function {node.name}", f"{advice}docs/functions.md lists all that can.", node.at)
         known = [*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
         advice = "See docs/functions.md for the list of functions."
         raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=self.span(node.at))

@@ -44,7 +44,11 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
     if kind is None or not (is_numeric(kind) or kind == VOID):
         if isinstance(left.type, Decimal) or isinstance(right.type, Decimal):
             binder.unsupported(f"{left.type} {name} {right.type}", "Cast to DOUBLE or a smaller DECIMAL.", at)
-        binder.mismatch(f"'{name}' needs numbers, not {left.type} and {right.type}", "Cast them to a number.", at)
+        binder.mismatch(
+            f"'{name}' needs numbers, not {left.type} and {right.type}",
+            "Cast both to a number, as in CAST(... AS DOUBLE).",
+            at,
+        )
     if name == "div" and kind not in (*INTEGRAL, VOID) and not isinstance(kind, Decimal):
         advice = "Use floor(a / b), or cast both to BIGINT."
         binder.mismatch(f"DIV needs whole numbers, not {left.type} and {right.type}", advice, at)

@@ -310,7 +310,8 @@ class _Expressions:
             cursor.advance()
             return Apply(place, word.lower(), ())
         if word in RESERVED and not self._names_a_column(word):
-            cursor.fail("expected an expression", certain=True)
+            advice = f"{word} is a reserved word. A column of this name needs backquotes: `{word.lower()}`."
+            cursor.fail("expected an expression", advice=advice, certain=True)
         return self._name()
 
     def _names_a_column(self, word: str) -> bool:
