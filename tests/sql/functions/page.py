@@ -65,7 +65,8 @@ Known limits:
   that decides the result. Random expressions (`make fuzz-expressions`) are compared in this, too. They may differ only
   in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
   `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, where Spark also turns
-  failures of the operands into NULL. Spark evaluates the first operand of `nullif` before all others of a row.
+  failures of the operands into NULL. Arithmetic of intervals does not evaluate an operand beside one that is NULL.
+  Spark evaluates the first operand of `nullif` before all others of a row.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are

@@ -114,7 +114,8 @@ def _functions() -> list[Overload]:
             "power",
             ("DOUBLE", "DOUBLE"),
             DOUBLE,
-            f"CASE WHEN isnan({{1}}) OR (abs({{0}}) = 1 AND isinf({{1}})) THEN {_NAN} ELSE pow({{0}}, {{1}}) END",
+            "CASE WHEN {0} IS NOT NULL AND (isnan({1}) OR (abs({0}) = 1 AND isinf({1}))) "
+            f"THEN {_NAN} ELSE pow({{0}}, {{1}}) END",
         ),
     ]
     for name in ("radians", "degrees", "exp", "atan", "cbrt"):
