@@ -66,7 +66,8 @@ Known limits:
   in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
   `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, where Spark also turns
   failures of the operands into NULL. Arithmetic of intervals does not evaluate an operand beside one that is NULL.
-  Spark evaluates the first operand of `nullif` before all others of a row.
+  Spark evaluates the first operand of `nullif` before all others of a row, and all operands of `hmac` where it
+  interprets the expression, but not where it compiles it.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are

@@ -15,7 +15,7 @@ from headrace.sql.plan.expr import Expr, Lambda
 # They evaluate all operands, or their SQL is a CASE that evaluates the right ones by itself.
 _ALL = frozenset([
     "<=>", "and", "or", "coalesce", "greatest", "least", "concat_ws", "format_string", "get_json_object", "hash",
-    "xxhash64", "array", "array_repeat", "map", "struct", "named_struct", "elt", "nanvl", "locate", "hmac",
+    "xxhash64", "array", "array_repeat", "map", "struct", "named_struct", "elt", "nanvl", "locate",
 ])  # fmt: skip
 
 # The order of those that do not begin with the first operand.
