@@ -100,13 +100,14 @@ def _float_from_text(text: str, way: _Way) -> str:
 
 def _boolean_from_text(text: str, way: _Way) -> str:
     yes, no = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0')"
-    return _trimmed(
+    other = _trimmed(
         text,
         _BLANK,
         lambda x: f"lower({x}) IN {yes[:-1]}, {no[1:]}",
         lambda x: f"lower({x}) IN {yes}",
         way.bad,
     )
+    return f"CASE WHEN {text} = 'true' THEN TRUE WHEN {text} = 'false' THEN FALSE ELSE {other} END"
 
 
 def _decimal_from_text(text: str, way: _Way) -> str:
