@@ -31,7 +31,7 @@ from headrace.spark.java import find_java
 from headrace.sql import Select, parse_script, plan_pipeline
 from headrace.state.catalog import Catalog
 
-ROWS, RUNS = (50_000, 2) if "--quick" in sys.argv else (200_000, 3)
+ROWS, RUNS = (50_000, 2) if "--quick" in sys.argv else (100_000, 3)
 REQUIRED_MEDIAN, REQUIRED_EACH = 2.0, 0.5
 _SHORTEST = 1e-5  # seconds; what is subtracted may be more than what was measured
 MEANING = Meaning()
