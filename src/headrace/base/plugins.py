@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
 from headrace.errors import BadPlugin
@@ -97,10 +97,9 @@ class Registry(MutableMapping[str, K], Generic[K]):
 
 
 @cache
-def _listed() -> EntryPoints:
+def _listed() -> Any:
     """All entry points of this environment. Listing them takes some 50 ms, so all registries share one list."""
-    found: Any = entry_points()  # the stubs know an older version
-    return EntryPoints(found)
+    return entry_points()  # its class differs between versions of Python; all have `select`
 
 
 def _package(point: EntryPoint) -> str:
