@@ -59,7 +59,7 @@ QUERIES = {
     "typeof": "SELECT id, typeof(price) AS t, nvl2(v, 'v', 'none') AS n FROM events WHERE id < 40",
     "elt": "SELECT id, elt(1 + abs(v) % 2, device, kind) AS e FROM events WHERE v IS NOT NULL",
     "url": "SELECT id, parse_url(concat('http://h/', kind, '?q=', id), 'QUERY', 'q') AS q FROM events",
-    "stacked": "SELECT id, stack(2, 'v', v, 'id', id) AS (name, value) FROM events WHERE v IS NOT NULL",
+    "stacked": "SELECT id, stack(2, 'v', CAST(v AS BIGINT), 'id', id) AS (name, value) FROM events WHERE v IS NOT NULL",
     # functions of the session
     "udf": "SELECT id, plus_one(x) AS y FROM events WHERE x IS NOT NULL",
     "udf_text": "SELECT id, shout(device) AS s FROM events",
@@ -79,7 +79,7 @@ QUERIES = {
     "json_tuple": "SELECT id, j.a, j.b FROM events "
     "LATERAL VIEW json_tuple(to_json(struct(v AS a, kind AS b)), 'a', 'b') j AS a, b WHERE v > 50",
     "lateral_table": "SELECT id, t.n FROM events, LATERAL (SELECT v + 1 AS n) t WHERE v IS NOT NULL",
-    "variants": "SELECT id, parse_json(to_json(struct(v))):v::INT AS v FROM events WHERE v IS NOT NULL",
+    "variants": "SELECT id, variant_get(parse_json(to_json(struct(v))), '$.v', 'int') AS v FROM events WHERE v > 1",
     # JSON
     "from_json": "SELECT id, from_json(concat('{\"a\": ', id, ', \"b\": [1, 2]}'), 'a INT, b ARRAY<INT>') AS j "
     "FROM events",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -149,7 +150,7 @@ def test_a_large_epoch_goes_through_files_and_leaves_none(feed: Feed) -> None:
     feed.give(300_000)
     table = pq.read_table(out)
     assert table.num_rows == 450_000
-    assert sum(table.column("id").to_pylist()) == sum(range(300_000)) + sum(range(0, 300_000, 2))
+    assert pc.sum(table.column("id")).as_py() == sum(range(300_000)) + sum(range(0, 300_000, 2))
     assert not list(feed.hub.directory.rglob("staged/*")), "the rows of an epoch are deleted with it"
     feed.hub.sql(
         "DROP PIPELINE large; DROP PIPELINE wide; DROP PIPELINE neighbour; DROP PIPELINE by_spark; DROP STREAM s"
