@@ -88,10 +88,10 @@ QUERIES = {
     # lambdas
     "transform": "SELECT id, transform(split(device, ''), (c, i) -> concat(i, c)) AS t FROM events WHERE id < 100",
     "aggregate": "SELECT id, aggregate(array(v, id, 3), 0L, (a, b) -> a + b, a -> a * 2) AS s FROM events WHERE v > 0",
-    "sorted": "SELECT id, array_sort(array(id, v, 7), (a, b) -> b - a) AS s FROM events WHERE v IS NOT NULL",
+    "sorted": "SELECT id, array_sort(array(v, 7, 50), (a, b) -> b - a) AS s FROM events WHERE v IS NOT NULL",
     # subqueries, WITH and UNION ALL
-    "with_chain": "WITH a AS (SELECT id, v * 2 AS w FROM events WHERE v > 5), b AS (SELECT id, soundex(w) AS s FROM a) "
-    "SELECT * FROM b WHERE s IS NOT NULL",
+    "with_chain": "WITH a AS (SELECT id, v * 2 AS w FROM events WHERE v > 5), "
+    "b AS (SELECT id, soundex(CAST(w AS STRING)) AS s FROM a) SELECT * FROM b WHERE s IS NOT NULL",
     "with_of_the_same_name": "WITH events AS (SELECT id, soundex(device) AS s FROM events WHERE ok) "
     "SELECT * FROM events",
     "nested": "SELECT q.id, q.s FROM (SELECT id, soundex(kind) AS s, v FROM (SELECT * FROM events)) q WHERE q.v > 9",
@@ -283,7 +283,7 @@ REFUSED = {
     "SELECT e.id FROM events e JOIN no_such_table t ON t.a = e.id": "SPARK_REFUSED",
     "SELECT soundex(devise) AS s FROM events": "UNKNOWN_COLUMN",
     "SELECT no_such_function(id) AS s FROM events": "UNKNOWN_FUNCTION",
-    "SELECT soundex(device) AS s, date_format(tss, 'EEE') AS t FROM events": "SPARK_REFUSED",
+    "SELECT e.idd FROM events e JOIN dim d ON e.device = d.name": "SPARK_REFUSED",
     "SELECT e.id, e.id FROM events e JOIN dim d ON e.device = d.name": "DUPLICATE_NAME",
     "SELECT make_interval(v) AS i FROM events": "SPARK_REFUSED",
 }  # fmt: skip

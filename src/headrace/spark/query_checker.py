@@ -81,6 +81,9 @@ class _Check:
             text = str(plan.toString()).rstrip()
             return SparkFindings(output, columns, conditions, qualifier, self._tables(), None, text)
         except (AnalysisException, ParseException) as problem:
+            if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
+                blocker = Blocker("join", "a subquery over the stream", "", self._at_context(problem))
+                return SparkFindings(Schema(()), (), (), "", (), blocker, "")
             raise SparkRefused(
                 spark_says(problem),
                 advice="Spark checks the names and types of this query. Tables, views and functions must exist in the "

@@ -36,7 +36,7 @@ from headrace.sql.bind.derived_calls import DERIVED, bind_derived
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.scope import Scope, field_of
-from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
+from headrace.sql.functions import ALIASES, FUNCTIONS, find, spark_functions, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.functions.casts import CASTS, cast_key
 from headrace.sql.functions.nested_casts import inner_casts, is_nested
@@ -421,7 +421,7 @@ class ExprBinder:
         return tuple(fitted)
 
     def _unknown(self, node: Apply) -> NoReturn:
-        if knows_function(node.name):
+        if knows_function(node.name) or node.name in spark_functions():
             self.unsupported(
                 f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
             )
