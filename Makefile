@@ -52,10 +52,6 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
 	@$(BIN)/headrace demo --duration $(DURATION)
 
-.PHONY: test-connectors
-test-connectors: $(STAMP) ## Run the tests against real servers; fail where one of them cannot be had
-	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
-
 test: $(STAMP) ## Run the tests, JOBS=2 at once
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
@@ -104,6 +100,10 @@ bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a p
 
 bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 files takes
 	@$(BIN)/python -m bench.listing
+
+.PHONY: bench-kafka soak-kafka
+bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka source, and one beside a plain consumer (needs Maven)
+	@$(BIN)/python -m bench.kafka
 
 bench-serve: $(STAMP) ## 50 clients of a served hub: what they cost its stream, and how soon a pipeline joins (4 minutes)
 	@$(BIN)/python -m bench.serve

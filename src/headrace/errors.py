@@ -19,6 +19,8 @@ from typing import ClassVar
 
 # Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
 _SECRET = re.compile(r"(\b\w*(?:token|password|secret|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
+# Matches the password in an address.
+_USER_INFO = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(?=@)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class Span:
         """The source line with a caret line under it."""
         begin = self.text.rfind("\n", 0, self.start) + 1
         stop = self.text.find("\n", begin)
-        source = _SECRET.sub(lambda m: m[1] + "*" * len(m[2]), self.text[begin : stop if stop >= 0 else len(self.text)])
+        source = self.text[begin : stop if stop >= 0 else len(self.text)]
+        for secret in (_SECRET, _USER_INFO):
+            source = secret.sub(lambda m: m[1] + "*" * len(m[2]), source)
         width = max(1, min(self.end, begin + len(source)) - self.start)
         number = str(self.line)
         pad = " " * (len(number) + 3 + self.start - begin)
@@ -146,6 +150,10 @@ class UnknownSource(SqlError):
 
 class UnknownSinkKind(SqlError):
     code = "UNKNOWN_SINK_KIND"
+
+
+class UnknownMetadata(SqlError):
+    code = "UNKNOWN_METADATA"
 
 
 class UnknownOption(SqlError):
@@ -257,6 +265,10 @@ class BadWindow(SqlError):
 
 class BadWatermark(SqlError):
     code = "BAD_WATERMARK"
+
+
+class BadComputedColumn(SqlError):
+    code = "BAD_COMPUTED_COLUMN"
 
 
 class BadEmit(SqlError):
@@ -476,6 +488,20 @@ class SinkUnavailable(SinkFailed):
     """The sink has no space, or its file system is unavailable. The stream waits for it; no rows are lost."""
 
     code = "SINK_UNAVAILABLE"
+
+
+class SinkMismatch(SinkFailed):
+    """The table that a sink writes to does not fit the pipeline's output."""
+
+    code = "SINK_MISMATCH"
+    retry_helps = False
+
+
+class SinkRefused(SinkFailed):
+    """The server refuses the sink: wrong credentials, missing permission, a value that it does not accept."""
+
+    code = "SINK_REFUSED"
+    retry_helps = False
 
 
 class MissingInput(InternalError):

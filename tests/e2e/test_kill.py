@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.state.progress import read_progress
-from tests.e2e.kills import POINTS, Case
+from tests.e2e.kills import ELSEWHERE, POINTS, Case
 from tests.state.test_savepoints import PLACES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -47,4 +47,4 @@ def test_the_fault_points_are_those_of_the_code() -> None:
         name for file in source.rglob("*.py") for name in re.findall(r'\bfault_point\("([a-z-]+)"\)', file.read_text())
     }
     of_restoring = {place.partition("@")[0] for place in PLACES}
-    assert named == set(POINTS) | of_restoring
+    assert named == set(POINTS) | set(ELSEWHERE) | of_restoring

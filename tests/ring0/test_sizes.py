@@ -61,7 +61,7 @@ def pipelines(*queries: str) -> list[PipelineDef]:
     script = STREAM + "".join(f";CREATE PIPELINE p{i} INTO m AS {q}" for i, q in enumerate(queries))
     for statement in parse_script(script):
         if isinstance(statement, CreateStream):
-            names = names.with_stream(define_stream(statement))
+            names = names.with_stream(define_stream(statement, Meaning()))
         elif isinstance(statement, CreateSink):
             names = names.with_sink(define_sink(statement))
         else:

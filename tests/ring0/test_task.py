@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from headrace.bridge.messages import STREAM_LANE, LaneEnd, MessageKind, Receipt
 from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
-from headrace.formats.format_kind import Decoded, Format
+from headrace.formats.format_kind import Format, Indexed
 from headrace.model.codec import load
 from headrace.model.program import Meaning, PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
@@ -151,9 +151,9 @@ class Spy:
     def __init__(self, inner: Format, asked: list[tuple[int, ...]]) -> None:
         self.inner, self.asked = inner, asked
 
-    def decode(self, data: bytes | memoryview, wanted: tuple[int, ...], origin: str, offset: int) -> Decoded:
+    def index(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Indexed:
         self.asked.append(tuple(wanted))
-        return self.inner.decode(data, wanted, origin, offset)
+        return self.inner.index(data, wanted, origin, offset)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def names() -> Catalog:
     found = Catalog()
     for statement in parse_script((HERE / "streams.sql").read_text("utf-8")):
         if isinstance(statement, CreateStream):
-            found = found.with_stream(define_stream(statement))
+            found = found.with_stream(define_stream(statement, MEANING))
         else:
             assert isinstance(statement, CreateSink)
             found = found.with_sink(define_sink(statement))
@@ -57,7 +57,7 @@ def apply_script(text: str) -> None:
     """Parses, defines and plans every statement of `text` over the declared names."""
     for statement in parse_script(text):
         if isinstance(statement, CreateStream):
-            define_stream(statement)
+            define_stream(statement, MEANING)
         elif isinstance(statement, CreateSink):
             define_sink(statement)
         elif isinstance(statement, Select | CreatePipeline):

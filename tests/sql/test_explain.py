@@ -204,7 +204,7 @@ def test_a_batch_policy_below_the_cost_of_an_epoch_is_accepted_with_a_warning() 
     options = "source = 'generator', format = 'json', max_latency = '100ms', max_rows = 7"
     (statement,) = parse_script(f"CREATE STREAM s (k STRING) WITH ({options})")
     assert isinstance(statement, CreateStream)
-    declared = define_stream(statement)
+    declared = define_stream(statement, MEANING)
     policy = "epochs: cut at max_rows 7 or after max_latency 100 milliseconds"
     assert batch_policy(declared, None) == [policy]
     assert batch_policy(declared, LiveStream(1, View.none(), {}, replace(STATUS, epoch_ms=99.0))) == [policy]

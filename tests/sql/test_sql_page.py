@@ -28,7 +28,7 @@ def test_every_statement_of_the_page_can_be_planned() -> None:
     planned = 0
     for statement in parse_script("\n".join(blocks)):
         if isinstance(statement, CreateStream):
-            names = names.with_stream(define_stream(statement))
+            names = names.with_stream(define_stream(statement, MEANING))
         elif isinstance(statement, CreateSink):
             names = names.with_sink(define_sink(statement))
         target = statement.target if isinstance(statement, Explain) else statement

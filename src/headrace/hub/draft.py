@@ -8,10 +8,21 @@ their options, and it starts nothing. It ends in a catalog that can be saved who
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from headrace.errors import ExternalError, InternalError, NoSink, SqlError
+from headrace.errors import (
+    ExternalError,
+    HeadraceError,
+    InternalError,
+    MissingFile,
+    NoSink,
+    SqlError,
+    UnreadableDirectory,
+    UnwritablePath,
+)
 from headrace.hub.effects import ScriptEffects, StreamChange, only_leaves
 from headrace.hub.lookup import (
     at,
@@ -35,8 +46,8 @@ from headrace.hub.redeclaring import (
     stream_exists,
 )
 from headrace.hub.results import Result
-from headrace.model.program import Meaning, PipelineDef, StreamDef
-from headrace.sinks import settle_sink
+from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, StreamDef
+from headrace.sinks import SINKS, settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
     CreatePipeline,
@@ -54,7 +65,7 @@ from headrace.sql import (
 )
 from headrace.sql.hosts.spark_checker import SparkChecker
 from headrace.state.catalog import Catalog, PipelineRecord
-from headrace.state.sealing import seal_stream, supply
+from headrace.state.sealing import seal_sink, seal_stream, supply, supply_sink
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import require_savepoint_name
 
@@ -65,7 +76,8 @@ class Draft:
 
     `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
     see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. `spark` checks
-    queries that only Spark understands; without it they are planned unchecked.
+    queries that only Spark understands; without it they are planned unchecked. With `elsewhere` the script will run on
+    another machine: paths that are missing here are noted in `absent`, and are no errors.
     """
 
     catalog: Catalog
@@ -74,6 +86,8 @@ class Draft:
     streams: ObservedStreams | None = None
     vault: Vault = field(default_factory=Vault)
     spark: SparkChecker | None = None
+    elsewhere: bool = False
+    absent: list[HeadraceError] = field(default_factory=list)
     _before: Catalog = field(init=False)
     _changes: dict[str, StreamChange] = field(default_factory=dict)
     _dropped: list[str] = field(default_factory=list)
@@ -101,12 +115,22 @@ class Draft:
     def _apply(self, statement: Statement) -> Result:
         raise InternalError(f"no way to run {type(statement).__name__}", span=statement.span)
 
+    @contextmanager
+    def _paths(self) -> Iterator[None]:
+        """Notes paths and services that cannot be used from here, if the script will run elsewhere."""
+        try:
+            yield
+        except (MissingFile, UnreadableDirectory, UnwritablePath, ExternalError) as problem:
+            if not self.elsewhere:
+                raise
+            self.absent.append(problem)
+
     # --- CREATE -----------------------------------------------------------------------------------
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
-        new = self._with_dead_letters(_with_absolute_path(define_stream(statement)), statement)
-        with at(statement.span):
+        new = self._with_dead_letters(_with_absolute_path(define_stream(statement, self.meaning)), statement)
+        with self._paths(), at(statement.span):
             self._check_source(new)
         new = seal_stream(new, self.vault)
         old = self.catalog.stream(new.name)
@@ -136,7 +160,10 @@ class Draft:
         if name is None:
             return stream
         span = statement.spans.get("dead_letter_sink", statement.span)
-        return replace(stream, dead_letters=require_sink(self.catalog, name, span))
+        sink = require_sink(self.catalog, name, span)
+        with at(span):
+            SINKS[sink.kind].require_output(sink, DEAD_LETTER)
+        return replace(stream, dead_letters=sink)
 
     def _change_options(self, old: StreamDef, new: StreamDef) -> Result:
         """Replace a stream that keeps its progress."""
@@ -155,10 +182,13 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
-        with at(statement.span):
-            new = settle_sink(define_sink(statement))
+        new = define_sink(statement)
+        with self._paths(), at(statement.span):
+            new = settle_sink(new)
+        new = seal_sink(new, self.vault)
         old = self.catalog.sink(new.name)
         if old is not None:
+            new = supply_sink(old, new, self.vault)
             same = replace(old, sql="") == replace(new, sql="")
             if statement.if_not_exists or same:
                 return kept("sink", old.name, same)
@@ -200,7 +230,7 @@ class Draft:
         program, options = planned.program, planned.options
         named = zip(statement.sinks, statement.sink_spans, strict=True)
         stateful = program.ring1 is not None and bool(program.ring1.keys)
-        return PipelineDef(
+        made = PipelineDef(
             name=statement.name,
             instance=self.catalog.next_instance,
             sinks=tuple(require_sink(self.catalog, name, span) for name, span in named),
@@ -211,6 +241,10 @@ class Draft:
             max_group_values=options.max_group_values,
             late=options.late,
         )
+        with at(statement.span):
+            for sink, output in made.outlets:
+                SINKS[sink.kind].require_output(sink, output)
+        return made
 
     def _resume(self, record: PipelineRecord) -> Result:
         """CREATE of a pipeline as it is declared: one that failed is started again, without state."""

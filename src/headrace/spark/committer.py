@@ -54,13 +54,14 @@ class EpochCommitter:
         known: Callable[[], set[int]],
         probe_lived: Callable[[], None],
         run_again: Callable[[], None] = lambda: None,
+        reveal: Callable[[str], str] = str,
     ) -> None:
         """`done` gets the summary of every committed epoch. `known` returns the declared instances; the counters of
         others are deleted after their last epoch. `probe_lived` and `run_again` are called for epochs that must not be
-        committed, before their query ends."""
+        committed, before their query ends. `reveal` returns the value of a secret in a sink's options."""
         self._known, self._probe_lived, self._run_again = known, probe_lived, run_again
         self._directory, self._plans, self._done = directory, plans, done
-        self.sinks = DriverSinks(checkpoint)
+        self.sinks = DriverSinks(checkpoint, directory, reveal)
         self._busy = threading.Lock()  # held while an epoch is committed
         self._committing = False
         self._forgotten: set[int] = set()

@@ -37,7 +37,7 @@ from headrace.sql.plan.physical import (
     topological,
 )
 from headrace.sql.plan.shape import Generation, Shape
-from headrace.sql.render.duckdb import render, ring0_column
+from headrace.sql.render.duckdb import render, render_filter, ring0_column
 from headrace.sql.render.generators import generators_of
 from headrace.sql.render.sizes import grows
 
@@ -53,11 +53,11 @@ def lower(
             Condition(render(part, ring0_column), tuple(sorted(columns_of(part)))) for part in conjuncts(shape.filter)
         )
         columns = tuple(sorted(columns_of(shape.filter)))
-        node = PhysicalFilter(node, render(shape.filter, ring0_column), columns, parts)
+        node = PhysicalFilter(node, render_filter(shape.filter, ring0_column), columns, parts)
     for generation, generator in zip(shape.generators, generators_of(shape, span), strict=True):
         node = PhysicalGenerate(node, generator)
         if generation.after is not None and not _runs_in_next(shape, generation):
-            node = PhysicalFilter(node, render(generation.after, ring0_column), (), ())
+            node = PhysicalFilter(node, render_filter(generation.after, ring0_column), (), ())
     if shape.aggregate is None:
         if statement.emit is not None:
             raise BadEmit(

@@ -10,7 +10,7 @@ from headrace.model.schema import Schema, View
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
-from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
+from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, computed_columns, impact_of
 from headrace.sql.explain.plan_text import show_node, show_plan
 from headrace.sql.explain.slow_calls import slow_calls
 from headrace.sql.plan.logical import Plan
@@ -152,13 +152,15 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
         "dead_letters": None if planned.stream.dead_letters is None else _sink(planned.stream.dead_letters),
         "view": _view(view, schema),
     }
+    if computed := computed_columns(planned.stream, view):
+        foot["computed"] = computed
     if lines := batch_policy(planned.stream, live):
         foot["batch_policy"] = lines
     if live is not None:
         foot["applied"] = {
             "version": live.version,
             "kind": live.applied.kind,
-            "asked_by": {str(i): list(names) for i, names in asked_by(live, schema).items()},
+            "asked_by": {str(i): list(names) for i, names in asked_by(live, planned.stream).items()},
         }
         foot["subscribers"] = {name: _view(p.view, schema) for name, p in live.pipelines.items()}
         foot |= live.facts

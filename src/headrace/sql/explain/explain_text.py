@@ -8,7 +8,7 @@ from headrace.model.program import MAX_GROUP_VALUES, MAX_GROUPS, Expression, Par
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
-from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
+from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, computed_columns, impact_of
 from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.explain.slow_calls import slow_calls
 from headrace.sql.parse.intervals import show_interval
@@ -197,10 +197,12 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     yield from batch_policy(planned.stream, live)
     yield f"declared: {len(schema)} columns"
     yield f"view (positions are those of the full schema): {show_view(planned.program.view, schema)}"
+    for name, text in computed_columns(planned.stream, planned.program.view).items():
+        yield f"computed: {name} = {text}"
     if live is None:
         return
     yield f"applied: version {live.version}, {show_view(live.applied, schema)}"
-    for index, names in asked_by(live, schema).items():
+    for index, names in asked_by(live, planned.stream).items():
         who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "no pipeline")
         yield f"  {index} {schema[index].name}: {who}"
     yield "subscribers:" if live.pipelines else "subscribers: none"

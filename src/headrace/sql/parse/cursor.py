@@ -125,6 +125,12 @@ class Cursor:
             return self.advance().text
         self.fail(f"expected {what}")
 
+    def word(self, what: str) -> str:
+        """Takes an identifier where no other word can stand, so also one that is reserved elsewhere."""
+        if self.token.kind in ("word", "quoted"):
+            return self.advance().text
+        self.fail(f"expected {what}")
+
     def one_of(self, what: str, *words: str) -> str:
         """Takes one of `words`, and returns it in upper case."""
         if self.token.upper in words:

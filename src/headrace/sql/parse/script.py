@@ -17,7 +17,7 @@ from headrace.errors import (
 from headrace.model.program import Emit
 from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 from headrace.sql.parse.cursor import Cursor
-from headrace.sql.parse.data_types import parse_data_type
+from headrace.sql.parse.data_types import char_length, parse_data_type
 from headrace.sql.parse.dialect import Token, tokenize
 from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.queries import parse_query
@@ -40,7 +40,7 @@ from headrace.sql.parse.statements import (
     StopPipeline,
     TakeSavepoint,
 )
-from headrace.sql.parse.syntax import Apply, ForeignQuery, IntervalConstant, Name, ParsedQuery
+from headrace.sql.parse.syntax import Apply, ForeignQuery, IntervalConstant, Name, Node, ParsedQuery
 
 MAX_NAME_BYTES = 255
 _KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline"}
@@ -166,13 +166,16 @@ class _Statements:
         cursor.expect("(", "before the columns")
         fields: list[Field] = []
         seen: set[str] = set()
+        computed: dict[int, Node] = {}
+        padded: dict[int, int] = {}
+        metadata: dict[int, tuple[str, Span]] = {}
         watermark: tuple[Token, int] | None = None
         while True:
             if cursor.at("WATERMARK", "FOR"):
                 watermark = self.watermark()
             else:
                 token = cursor.token
-                column = cursor.name("a column name")
+                column = cursor.word("a column name")
                 if column.lower() in seen:
                     raise DuplicateName(
                         f"column '{column}' is declared twice",
@@ -181,10 +184,18 @@ class _Statements:
                         name=column,
                     )
                 seen.add(column.lower())
+                if cursor.at("AS"):
+                    cursor.fail("expected a type", advice=f"Write the type, too: {column} TIMESTAMP AS ...")
+                length = char_length(cursor)
+                if length is not None:
+                    padded[len(fields)] = length
                 fields.append(Field(column, parse_data_type(cursor)))
-                if cursor.at("COMMENT") and cursor.peek().kind == "string":
-                    cursor.advance()
-                    cursor.advance()
+                self.comment()
+                if cursor.accept("AS") or cursor.accept("GENERATED", "ALWAYS", "AS"):
+                    computed[len(fields) - 1] = parse_expression(cursor)
+                elif cursor.at("METADATA"):
+                    metadata[len(fields) - 1] = self.metadata(column)
+                self.comment()
             if not cursor.accept(","):
                 break
         cursor.expect(")", "after the columns")
@@ -204,7 +215,28 @@ class _Statements:
             or_replace=or_replace,
             if_not_exists=if_not_exists,
             spans=spans,
+            computed=computed,
+            padded=padded,
+            metadata=metadata,
         )
+
+    def comment(self) -> None:
+        """Skips the COMMENT of a column, if there is one."""
+        if self.cursor.at("COMMENT") and self.cursor.peek().kind == "string":
+            self.cursor.advance()
+            self.cursor.advance()
+
+    def metadata(self, column: str) -> tuple[str, Span]:
+        """`METADATA`, `METADATA FROM 'key'`, each with or without VIRTUAL: the key, which is the column's name if it is
+        not given."""
+        cursor = self.cursor
+        start, key = cursor.advance().start, column
+        if cursor.accept("FROM"):
+            if cursor.token.kind != "string":
+                cursor.fail("expected the name of the metadata, as a string", advice="Write METADATA FROM 'timestamp'.")
+            key = cursor.advance().text
+        cursor.accept("VIRTUAL")  # Flink writes it for columns that sinks do not take; here no sink takes any
+        return key.lower(), cursor.span((start, cursor.previous_end))
 
     def watermark(self) -> tuple[Token, int]:
         """`WATERMARK FOR ts AS ts - INTERVAL ...` or `WATERMARK FOR ts AS ts`: the column and the delay."""

@@ -9,7 +9,7 @@ from typing import Literal
 from headrace.errors import Span
 from headrace.model.program import Emit
 from headrace.model.schema import Schema
-from headrace.sql.parse.syntax import ForeignQuery, ParsedQuery
+from headrace.sql.parse.syntax import ForeignQuery, Node, ParsedQuery
 
 DropKind = Literal["stream", "sink", "pipeline"]
 ShowKind = Literal["streams", "sinks", "pipelines"]
@@ -27,7 +27,9 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Statement):
-    """CREATE STREAM. `event_time` is an index into `schema`. `spans` has the position of each option."""
+    """CREATE STREAM. `event_time` is an index into `schema`. By such an index, `computed` has the expressions of
+    computed columns, `padded` the lengths of CHAR columns, and `metadata` the facts that METADATA columns hold,
+    with their position. `spans` has the position of each option."""
 
     name: str
     schema: Schema
@@ -37,6 +39,9 @@ class CreateStream(Statement):
     or_replace: bool = False
     if_not_exists: bool = False
     spans: Mapping[str, Span] = field(default_factory=dict)
+    computed: Mapping[int, Node] = field(default_factory=dict)
+    padded: Mapping[int, int] = field(default_factory=dict)
+    metadata: Mapping[int, tuple[str, Span]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
