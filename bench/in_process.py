@@ -137,9 +137,6 @@ class LocalHub:
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
         return _SteppingWaits(self, query, plans)
 
-    def checker(self, start: bool) -> None:
-        return None
-
     def session(self) -> SparkSession:
         raise AssertionError("there is no Spark here")
 
