@@ -186,8 +186,8 @@ def hub(session: SparkSession, places: dict[str, str], tmp_path_factory: pytest.
         "CREATE SINK m WITH (type = 'memory', max_rows = '1000000')",
         *(f"CREATE PIPELINE s_{n} INTO m WITH (host = 'epoch') AS {q.sql}" for n, q in SHARED.items()),
         *(f"CREATE PIPELINE e_{n} INTO m WITH (host = 'epoch') AS {filled(q, places)}" for n, q in QUERIES.items()),
-        "CREATE PIPELINE clock INTO m WITH (host = 'epoch') AS SELECT id, soundex(kind) AS s, current_timestamp() AS now, "
-        "current_date AS today FROM events WHERE ts < now()",
+        "CREATE PIPELINE clock INTO m WITH (host = 'epoch') AS SELECT id, soundex(kind) AS s, "
+        "current_timestamp() AS now, current_date AS today FROM events WHERE ts < now()",
     ]
     with headrace.connect(base / "state", spark=session, buckets=2) as found:
         found.sql(";\n".join(script))
