@@ -91,6 +91,8 @@ def _ring1(planned: Planned) -> dict[str, Any] | None:
         "emit": ring1.emit,
         "emit_implied": planned.emit is None,
         "having": ring1.having,
+        "ranks": [_expression(r) for r in ring1.ranks],
+        "keeps": ring1.qualify,
         "outputs": [_expression(o) for o in ring1.outputs],
     }
 

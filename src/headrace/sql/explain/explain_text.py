@@ -97,8 +97,10 @@ def _ring0(planned: Planned) -> Iterator[str]:
 
 
 def _bridge(planned: Planned) -> Iterator[str]:
-    if planned.program.ring0.keys:
-        yield f"lanes by hash of {', '.join(k.name for k in planned.program.ring0.keys)}; partial states"
+    ring0 = planned.program.ring0
+    hashed = [k.name for i, k in enumerate(ring0.keys) if ring0.bucket_keys is None or i in ring0.bucket_keys]
+    if hashed:
+        yield f"lanes by hash of {', '.join(hashed)}; partial states"
     else:
         yield "one lane; partial states"
     yield "order within an epoch: events, watermark, barrier, end"
@@ -121,6 +123,10 @@ def _ring1(planned: Planned, ring1: Ring1Program) -> Iterator[str]:
     if planned.options.max_group_values != MAX_GROUP_VALUES:
         yield f"limit: {planned.options.max_group_values} values in a list of a group"
     yield f"having: {ring1.having or 'none'}"
+    if ring1.ranks:
+        yield "ranks:"
+        yield from _some(ring1.ranks)
+        yield f"keeps: {ring1.qualify or 'all'}"
     yield "outputs:"
     yield from _some(ring1.outputs)
 

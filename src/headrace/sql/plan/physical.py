@@ -131,6 +131,7 @@ class PhysicalPartialAggregate(_Unary):
     keys: tuple[Expression, ...]
     window: Window | None
     partials: tuple[Partial, ...]
+    bucket_keys: tuple[int, ...] | None = None
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
@@ -163,6 +164,8 @@ class PhysicalMergeAggregate(_Unary):
     having: str | None
     outputs: tuple[Expression, ...]
     growth: Growth = field(default_factory=Growth, compare=False)
+    ranks: tuple[Expression, ...] = ()
+    qualify: str | None = None
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
@@ -170,6 +173,10 @@ class PhysicalMergeAggregate(_Unary):
         shown = [("ring", "1"), ("emit", emit)]
         if self.having is not None:
             shown.append(("having", self.having))
+        if self.ranks:
+            shown.append(("ranks", str(len(self.ranks))))
+        if self.qualify is not None:
+            shown.append(("keeps", self.qualify))
         shown.append(("columns", str(len(self.outputs))))
         return tuple(shown)
 
