@@ -92,8 +92,8 @@ def test_the_top_of_each_window_is_the_same_for_every_cut_and_ties_go_by_the_key
         stream(mini, "k STRING, side STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts")
         p = pipeline(mini, TOP.format(by=by))
         for number in range(cut):
-            part = rows[number * len(rows) // cut : (number + 1) * len(rows) // cut]
-            timed = ({**row, "ts": f"1970-01-01T00:00:{row['second']:02}Z"} for row in part)
+            some = rows[number * len(rows) // cut : (number + 1) * len(rows) // cut]
+            timed = ({**row, "ts": f"1970-01-01T00:00:{row['second']:02}Z"} for row in some)
             feed(mini, *timed, name=f"{number}.json")
         feed(mini, {"ts": "1970-01-01T00:05:00Z"}, name="last.json")
         feed(mini, {"ts": "1970-01-01T00:05:01Z"}, name="more.json")

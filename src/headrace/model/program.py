@@ -276,7 +276,7 @@ class StreamDef:
     @property
     def payload(self) -> tuple[int, ...]:
         """The columns that the format decodes, by full-schema index."""
-        filled = {column.index for column in (*self.metadata, *self.computed)}
+        filled = {c.index for c in self.metadata} | {c.index for c in self.computed}
         return tuple(i for i in range(len(self.schema)) if i not in filled)
 
     @property

@@ -1,4 +1,4 @@
-SELECT start, k, n FROM (SELECT *, row_number() OVER (PARTITION BY start ORDER BY n DESC) AS r FROM (SELECT window.start AS start, k, count(*) AS n FROM s GROUP BY window(ts, '1 minute'), k)) WHERE r <= 3
+SELECT start, k, n FROM (SELECT *, row_number() OVER (PARTITION BY start ORDER BY n DESC, k) AS r FROM (SELECT window.start AS start, k, count(*) AS n FROM s GROUP BY window(ts, '1 minute'), k)) WHERE r <= 3
 ----
 query
 host: shared (one stream, and every expression is on the verified list)

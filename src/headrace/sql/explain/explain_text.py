@@ -13,7 +13,7 @@ from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.explain.slow_calls import slow_calls
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.plan.logical import Plan
-from headrace.sql.plan.physical import Physical, show_view, show_window, topological
+from headrace.sql.plan.physical import Physical, show_column, show_view, show_window, topological
 from headrace.sql.planner import Planned
 
 HOST_REASON = "one stream, and every expression is on the verified list"
@@ -185,7 +185,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     yield f"applied: version {live.version}, {show_view(live.applied, schema)}"
     for index, names in asked_by(live, planned.stream).items():
         who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "no pipeline")
-        yield f"  {index} {schema[index].name}: {who}"
+        yield f"  {show_column(index, schema)}: {who}"
     yield "subscribers:" if live.pipelines else "subscribers: none"
     for name, program in sorted(live.pipelines.items()):
         yield f"  {name}: {show_view(program.view, schema)}"

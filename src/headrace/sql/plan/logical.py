@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from headrace.model.program import StreamDef, Window
-from headrace.model.schema import BOOLEAN, Array, DataType, Field, Schema, Struct, View
+from headrace.model.schema import BOOLEAN, NESTED, Array, DataType, Field, Schema, Struct, View
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, RankCall, columns_of, walk
 
@@ -279,14 +279,19 @@ class Union(Plan):
 
 
 def require_bound(expr: Expr, schema: Schema) -> None:
-    """Raises TypeError if `expr` reads a column that the schema lacks, or has with another type."""
+    """Raises TypeError if `expr` reads a column that the schema lacks, or has with another type. Fields of STRUCT
+    columns of the stream are not in the schema."""
     if isinstance(expr, ColumnRef):  # the common case, without a traversal
+        if expr.index >= NESTED:
+            return
         if not 0 <= expr.index < len(schema) or schema.fields[expr.index].type != expr.type:
             raise TypeError(f"{expr.name} (column {expr.index}) is not in the input")
         return
     for node in walk(expr):
-        if isinstance(node, ColumnRef) and (
-            not 0 <= node.index < len(schema) or schema.fields[node.index].type != node.type
+        if (
+            isinstance(node, ColumnRef)
+            and node.index < NESTED
+            and (not 0 <= node.index < len(schema) or schema.fields[node.index].type != node.type)
         ):
             raise TypeError(f"{node.name} (column {node.index}) is not in the input")
 

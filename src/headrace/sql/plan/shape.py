@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from headrace.errors import Span, UnsupportedOnShared
-from headrace.model.schema import Schema
+from headrace.model.schema import NESTED, Schema
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import ColumnRef, Expr, FieldOf
 from headrace.sql.plan.logical import (
@@ -137,7 +137,7 @@ def _key_of(part: Expr) -> int:
 
 def _is_window(aggregate: Aggregate, key: int, window: AssignWindow) -> bool:
     expr = aggregate.keys[key].expr
-    return isinstance(expr, ColumnRef) and expr.index >= window.width
+    return isinstance(expr, ColumnRef) and window.width <= expr.index < NESTED
 
 
 def _check_rank(

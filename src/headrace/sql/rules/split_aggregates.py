@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.errors import BadWindow, InternalError
 from headrace.model.program import MEMBER, Expression, Partial, Window
-from headrace.model.schema import BIGINT, TIMESTAMP, Field, Struct
+from headrace.model.schema import BIGINT, NESTED, TIMESTAMP, Field, Struct
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.functions.aggregate_states import PartialState, SplitAggregate
 from headrace.sql.plan.context import PlanContext
@@ -135,7 +135,7 @@ class _AggregateSplitter:
 
     def _key(self, expr: Expr) -> str:
         window = self.shape.window
-        if window is not None and isinstance(expr, ColumnRef) and expr.index >= window.width:
+        if window is not None and isinstance(expr, ColumnRef) and window.width <= expr.index < NESTED:
             if isinstance(expr.type, Struct):
                 self.windows.add(len(self.texts))
             return self._window_text(expr)
