@@ -28,7 +28,7 @@ def main() -> None:
     began = time.perf_counter()
     (statement,) = (s for s in parse_script(script("sensors")) if isinstance(s, CreateStream))
     stream = define_stream(statement, Meaning())
-    fmt = FORMATS[stream.format].make(stream.payload_schema, stream.options)
+    fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
     with tempfile.TemporaryDirectory() as directory:
         source = SOURCES[stream.source].make(stream, Path(directory), time.time)
         (split,) = source.splits({"row": 0}, {"row": 100}, 1)

@@ -40,6 +40,7 @@ SQL_LEVELS: tuple[tuple[str, ...], ...] = (
     ("computed_columns",),
     ("define",),
     ("lowering", "pipeline_options"),
+    ("hosts",),
     ("planner",),
     ("explain",),
     ("__init__",),

@@ -23,7 +23,7 @@ from headrace.sql import (
     define_sink,
     define_stream,
     parse_script,
-    plan_pipeline,
+    plan_on_shared_host,
 )
 from headrace.state.catalog import Catalog
 from tests.ring0.tasks import at, lines, task
@@ -66,7 +66,7 @@ def pipelines(*queries: str) -> list[PipelineDef]:
             names = names.with_sink(define_sink(statement))
         else:
             assert isinstance(statement, CreatePipeline)
-            planned = plan_pipeline(statement, names, Meaning())
+            planned = plan_on_shared_host(statement, names, Meaning())
             made.append(PipelineDef(statement.name, len(made) + 1, planned.sinks, planned.program, 2))
     return made
 

@@ -18,7 +18,7 @@ from headrace.model.codec import load
 from headrace.model.program import Meaning, PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
 from headrace.model.status import Traffic
-from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_on_shared_host
 from headrace.state.catalog import Catalog
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
 
@@ -245,7 +245,7 @@ def test_the_current_timestamp_is_the_clock_of_the_epoch() -> None:
         "SELECT word, now() AS t, current_date AS d, localtimestamp() AS l FROM s WHERE now() > ts"
     )
     assert isinstance(statement, Select)
-    program = plan_pipeline(statement, names, Meaning("America/New_York")).program
+    program = plan_on_shared_host(statement, names, Meaning("America/New_York")).program
     clocked = replace(stateless(1, WORD), program=program)
     for now in (5 * SECOND, 20 * SECOND):
         found = task([clocked], RECORDS, now=now).rows[1]

@@ -135,6 +135,14 @@ def test_groups_windows_generators_and_the_end_of_input_read_fields(mini: Mini) 
     assert status(mini).decoding_columns == ["xs", "ts", "pos.lat", "pos.lon"]
 
 
+def test_a_computed_struct_is_evaluated_as_a_whole(mini: Mini) -> None:
+    stream(mini, columns="id BIGINT, pos STRUCT<lat: DOUBLE, lon: DOUBLE>, two STRUCT<a: BIGINT, b: DOUBLE> AS "
+           "named_struct('a', id + 1, 'b', pos.lat)")  # fmt: skip
+    p = pipeline(mini, "SELECT two.a, two.b, pos.lon FROM s WHERE two.b > 0")
+    feed(mini, {"id": 1, "pos": {"lat": 1, "lon": 2}}, {"id": 2, "pos": {"lat": -1, "lon": 2}})
+    assert mini.output(p) == [(2, 1.0, 2.0)]
+
+
 SCHEMA = Schema(
     (Field("id", parse_type("INT")), Field("s", parse_type("STRUCT<a: INT, b: STRUCT<c: INT, d: STRING>>")))
 )

@@ -11,6 +11,7 @@ from headrace.hub.results import Result, table_result
 from headrace.model.schema import field_at
 from headrace.model.status import PipelineStatus
 from headrace.sinks import SINKS
+from headrace.sinks.secret_options import secret_options
 from headrace.sources.read_description import describe_read
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.sealing import HIDDEN
@@ -82,7 +83,8 @@ def describe(streams: ObservedStreams, catalog: Catalog, kind: str, name: str) -
 def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     sink = catalog.sinks[name.lower()]
     facts: Facts = [["name", sink.name], ["type", sink.kind], ["guarantee", SINKS[sink.kind].guarantee]]
-    return facts + [[f"option {k}", v] for k, v in sink.options.items()]
+    secret = secret_options(sink)
+    return facts + [[f"option {k}", HIDDEN if k in secret else v] for k, v in sink.options.items()]
 
 
 def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:

@@ -188,12 +188,36 @@ class Meaning:
     time_zone: str = "UTC"
 
 
+Host = Literal["shared", "epoch"]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkQuery:
+    """The part of a program that Spark runs in the commit of every epoch (the epoch host).
+
+    `sql` is Spark SQL. It reads `relation`: the rows that the rings staged in the epoch, with the columns `staged`.
+    `clocks` are the ranges of `sql` that call a clock, each with the name of the clock; the epoch's own clock replaces
+    them. With `refresh_us`, static tables are kept that long; otherwise every epoch reads them. `tables` are the ranges
+    of `sql` that name a table to keep, each with the name, and the alias that the query does not give it itself.
+    """
+
+    sql: str
+    relation: str
+    staged: Schema
+    clocks: tuple[tuple[int, int, str], ...] = ()
+    tables: tuple[tuple[int, int, str, str], ...] = ()
+    refresh_us: int | None = None
+
+
 Family = tuple[Meaning, Window | None, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgram:
-    """A compiled pipeline. `view` lists the columns that must be decoded. Only the planner computes it."""
+    """A compiled pipeline. `view` lists the columns that must be decoded. Only the planner computes it.
+
+    With `spark`, the rings do not write to the sinks: they stage rows, and Spark computes `output` from them.
+    """
 
     stream: str
     view: View
@@ -201,6 +225,12 @@ class PipelineProgram:
     ring1: Ring1Program | None
     output: Schema
     meaning: Meaning = field(default_factory=Meaning)
+    spark: SparkQuery | None = None
+
+    @property
+    def host(self) -> Host:
+        """Where the pipeline runs."""
+        return "shared" if self.spark is None else "epoch"
 
     @property
     def family(self) -> Family | None:
@@ -274,15 +304,16 @@ class StreamDef:
     padded: tuple[tuple[int, int], ...] = ()
 
     @property
-    def payload(self) -> tuple[int, ...]:
-        """The columns that the format decodes, by full-schema index."""
-        filled = {c.index for c in self.metadata} | {c.index for c in self.computed}
+    def in_records(self) -> tuple[int, ...]:
+        """The columns that the records hold, by full-schema index. The source fills or an expression computes the
+        others."""
+        filled = {m.index for m in self.metadata} | {c.index for c in self.computed}
         return tuple(i for i in range(len(self.schema)) if i not in filled)
 
     @property
-    def payload_schema(self) -> Schema:
-        """The schema of the format: the columns in the bytes of a record."""
-        held = self.payload
+    def record_schema(self) -> Schema:
+        """The schema of the records: what a format reads."""
+        held = self.in_records
         return self.schema if len(held) == len(self.schema) else Schema(tuple(self.schema[i] for i in held))
 
     def closed(self, view: View) -> View:

@@ -31,8 +31,8 @@ class RecordLayout:
     def __init__(self, stream: StreamDef) -> None:
         self.schema = stream.schema
         self.keys = {column.index: column.key for column in stream.metadata}
-        self.full = np.array(stream.payload, np.int32)  # the full-schema index of each column of the format
-        self.inner = {full: inner for inner, full in enumerate(stream.payload)}
+        self.full = np.array(stream.in_records, np.int32)  # the full-schema index of each column of the format
+        self.inner = {full: inner for inner, full in enumerate(stream.in_records)}
         self.padded = dict(stream.padded)
         self.plain = len(self.full) == len(stream.schema) and not self.padded
 

@@ -52,7 +52,7 @@ class Projection:
             r.filter is not None and r.filter_columns and not r.growth.in_filter for r in ring0
         )
         return Projection(
-            format=FORMATS[stream.format].make(stream.payload_schema, stream.options),
+            format=FORMATS[stream.format].make(stream.record_schema, stream.options),
             computed=tuple(c for c in stream.computed if c.index in wanted),
             wanted=wanted,
             filters=filters,

@@ -6,7 +6,7 @@ host: shared (one stream, and every expression is on the verified list)
 logical plan
   Project start := window.start, k, n := agg0
     Filter (rank0 <= 3)
-      Rank rank0 := row_number() over (partition by window.start order by agg0 desc)
+      Rank rank0 := row_number() over (partition by window.start order by agg0 desc, k)
         Aggregate by [window, k] compute [agg0 := count(*)]
           AssignWindow tumble 1 minute on ts
             StreamScan s shared_required_schema=SOME [3 k, 13 ts]
@@ -34,7 +34,7 @@ ring 1
   emit: when the watermark closes a window
   having: none
   ranks:
-    r0 INT = row_number() OVER (PARTITION BY window_start, window_end ORDER BY p0 DESC NULLS LAST, k0 ASC NULLS FIRST)
+    r0 INT = row_number() OVER (PARTITION BY window_start, window_end ORDER BY p0 DESC NULLS LAST, k0 ASC NULLS FIRST, k0 ASC NULLS FIRST)
   keeps: (r0 <= 3::INTEGER)
   outputs:
     start TIMESTAMP = make_timestamptz(window_start)

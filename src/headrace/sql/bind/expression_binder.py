@@ -35,6 +35,7 @@ from headrace.sql.bind.aggregate_calls import bind_aggregate
 from headrace.sql.bind.collection_calls import bind_collection, bind_element
 from headrace.sql.bind.derived_calls import DERIVED, bind_derived
 from headrace.sql.bind.grouping_sets import bind_grouping
+from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, cast_interval, is_computed, negated
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.rankings import bind_ranking
@@ -70,6 +71,7 @@ from headrace.sql.plan.types import (
     INTERVAL_MONTHS,
     VOID,
     is_numeric,
+    tightest,
     type_class,
     widens,
     wider,
@@ -182,9 +184,9 @@ class ExprBinder:
         return self.scope.fields(found, node.parts[1:], span, node.at)
 
     def predicate(self, node: Node, clause: str) -> Expr:
-        """Binds a condition: a boolean expression or a NULL literal."""
+        """Binds a condition. Like Spark, only HAVING takes a NULL without a type."""
         bound = self.bind(node)
-        if bound.type not in (BOOLEAN, VOID):
+        if bound.type != BOOLEAN and not (clause == "HAVING" and bound.type == VOID):
             self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with a value.", node.at)
         return self.coerce(bound, BOOLEAN)
 
@@ -247,7 +249,7 @@ class ExprBinder:
         if expr.type == VOID:  # raise_error is a call without a type
             return Literal(target, None, at=at) if isinstance(expr, Literal) else Cast(target, expr, attempt, at=at)
         if expr.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
-            self.mismatch(f"an interval cannot be cast to {target}", "Add it to a date or timestamp.", at)
+            return cast_interval(self, expr, target, at)
         if (
             isinstance(expr, Literal)
             and not attempt
@@ -275,11 +277,17 @@ class ExprBinder:
         self.require(cast_key(expr.type, target), at)
         return Cast(target, expr, attempt, at=at)
 
-    def common(self, exprs: list[Expr], what: str, at: TextRange) -> list[Expr]:
+    def common(
+        self,
+        exprs: list[Expr],
+        what: str,
+        at: TextRange,
+        widen: Callable[[DataType, DataType], DataType | None] = wider,
+    ) -> list[Expr]:
         """All of `exprs`, cast to their common type."""
         kind = exprs[0].type
         for expr in exprs[1:]:
-            met = wider(kind, expr.type)
+            met = widen(kind, expr.type)
             if met is None:
                 advice = "Cast one side explicitly."
                 if isinstance(kind, Decimal) and is_numeric(expr.type):
@@ -376,13 +384,15 @@ class ExprBinder:
             return self.call(name, (left, right), at)
         if name == "not" and node.operator:
             return self.call(name, (self.boolean(args[0], name),), at)
-        if name in ("in", "coalesce", "greatest", "least", "nullif") and args:
-            if name in ("greatest", "least", "nullif") and len(args) < 2:
-                return None
+        if name in ("greatest", "least") and len(args) > 1:
+            return self.call(name, tuple(self.common(args, name.upper(), at, tightest)), at)
+        if name == "nullif" and len(args) == 2:
+            return self._nullif(args[0], args[1], at)
+        if name in ("in", "coalesce") and args:
             return self.call(name, tuple(self.common(args, name.upper(), at)), at)
         if name in ("ifnull", "nvl") and len(args) == 2:
             return self.call("coalesce", tuple(self.common(args, name.upper(), at)), at)
-        if name in ("if", "iff", "nvl2") and len(args) == 3:
+        if name in ("if", "nvl2") and len(args) == 3:
             condition = self.boolean(args[0], "if") if name != "nvl2" else self.call("isnotnull", (args[0],), at)
             then, otherwise = self.common(args[1:], name.upper(), at)
             return CaseWhen(then.type, ((condition, then),), otherwise, at=at)
@@ -392,6 +402,8 @@ class ExprBinder:
             part = _DATE_PARTS.get(str(args[0].value).lower())
             if part is None:
                 self.unsupported(f"the part {args[0].value!r} of a date", "Use " + ", ".join(_DATE_PARTS) + ".", at)
+            if args[1].type in INTERVALS:
+                return bind_interval_part(self, part, args[1], at)
             return self._resolve(part, args[1:], node)
         if (name == "isnotnull" or name == "isnull") and len(args) == 1:
             return self.call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
@@ -403,7 +415,17 @@ class ExprBinder:
             value = args[0]
             if value.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
                 return Literal(value.type, -value.value if name == "negative" else value.value, at=at)
+        if name in ("negative", "positive") and len(args) == 1 and is_computed(args[0]):
+            return negated(self, args[0], at) if name == "negative" else args[0]
         return None
+
+    def _nullif(self, value: Expr, other: Expr, at: TextRange) -> Expr:
+        """NULL where both are equal, as their common type. The result has the type of the first, as it is."""
+        left, right = self.common([value, other], "NULLIF", at)
+        if left.type == value.type:
+            return self.call("nullif", (left, right), at)
+        null = Literal(value.type, None, at=at)
+        return CaseWhen(value.type, ((self.call("=", (left, right), at), null),), value, at=at)
 
     def _as_text(self, expr: Expr) -> Expr:
         return self.coerce(expr, STRING)

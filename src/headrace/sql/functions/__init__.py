@@ -18,6 +18,7 @@ from headrace.sql.functions import (
     document_functions,
     format_functions,
     hash_functions,
+    interval_functions,
     json_functions,
     math_functions,
     number_functions,
@@ -59,6 +60,7 @@ _MODULES = (
     document_functions,
     code_functions,
     vector_functions,
+    interval_functions,
 )
 
 
@@ -67,6 +69,8 @@ def _registry() -> dict[str, tuple[Overload, ...]]:
     for module in _MODULES:
         for overload in module.OVERLOADS:
             found.setdefault(overload.name, []).append(overload)
+    for overload in try_functions.of_decimals(found):
+        found.setdefault(overload.name, []).append(overload)
     return {name: tuple(overloads) for name, overloads in found.items()}
 
 

@@ -84,6 +84,10 @@ class Cursor:
             self.token = self.tokens[self.position]
         return token
 
+    def move_to(self, position: int) -> None:
+        """Moves to a token by its index."""
+        self.position, self.token = position, self.tokens[position]
+
     def peek(self, distance: int = 1) -> Token:
         """The token `distance` after the current one."""
         return self.tokens[min(self.position + distance, len(self.tokens) - 1)]

@@ -12,6 +12,7 @@ from headrace.errors import (
     Span,
     SyntaxProblem,
     UnknownColumn,
+    UnsupportedOnShared,
 )
 from headrace.model.program import Emit
 from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
@@ -39,7 +40,7 @@ from headrace.sql.parse.statements import (
     StopPipeline,
     TakeSavepoint,
 )
-from headrace.sql.parse.syntax import Apply, IntervalConstant, Name, Node, ParsedQuery
+from headrace.sql.parse.syntax import Apply, ForeignQuery, IntervalConstant, Name, Node, ParsedQuery
 
 MAX_NAME_BYTES = 255
 _KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline"}
@@ -167,6 +168,7 @@ class _Statements:
         seen: set[str] = set()
         computed: dict[int, Node] = {}
         padded: dict[int, int] = {}
+        metadata: dict[int, tuple[str, Span]] = {}
         watermark: tuple[Token, int] | None = None
         while True:
             if cursor.at("WATERMARK", "FOR"):
@@ -191,7 +193,9 @@ class _Statements:
                 self.comment()
                 if cursor.accept("AS") or cursor.accept("GENERATED", "ALWAYS", "AS"):
                     computed[len(fields) - 1] = parse_expression(cursor)
-                    self.comment()
+                elif cursor.at("METADATA"):
+                    metadata[len(fields) - 1] = self.metadata(column)
+                self.comment()
             if not cursor.accept(","):
                 break
         cursor.expect(")", "after the columns")
@@ -213,6 +217,7 @@ class _Statements:
             spans=spans,
             computed=computed,
             padded=padded,
+            metadata=metadata,
         )
 
     def comment(self) -> None:
@@ -220,6 +225,18 @@ class _Statements:
         if self.cursor.at("COMMENT") and self.cursor.peek().kind == "string":
             self.cursor.advance()
             self.cursor.advance()
+
+    def metadata(self, column: str) -> tuple[str, Span]:
+        """`METADATA`, `METADATA FROM 'key'`, each with or without VIRTUAL: the key, which is the column's name if it is
+        not given."""
+        cursor = self.cursor
+        start, key = cursor.advance().start, column
+        if cursor.accept("FROM"):
+            if cursor.token.kind != "string":
+                cursor.fail("expected the name of the metadata, as a string", advice="Write METADATA FROM 'timestamp'.")
+            key = cursor.advance().text
+        cursor.accept("VIRTUAL")  # Flink writes it for columns that sinks do not take; here no sink takes any
+        return key.lower(), cursor.span((start, cursor.previous_end))
 
     def watermark(self) -> tuple[Token, int]:
         """`WATERMARK FOR ts AS ts - INTERVAL ...` or `WATERMARK FOR ts AS ts`: the column and the delay."""
@@ -321,6 +338,7 @@ class _Statements:
                 break
         options, places = self.options() if cursor.at("WITH") else ({}, {})
         cursor.expect("AS", "before the query")
+        query_start = cursor.token.start
         query, query_sql, emit, emit_span = self.query()
         return CreatePipeline(
             sql=self.sql(),
@@ -336,12 +354,17 @@ class _Statements:
             emit_span=emit_span,
             options=options,
             spans=places,
+            query_start=query_start,
         )
 
-    def query(self) -> tuple[ParsedQuery, str, Emit | None, Span | None]:
+    def query(self) -> tuple[ParsedQuery | ForeignQuery, str, Emit | None, Span | None]:
         cursor = self.cursor
         start = cursor.token.start
-        parsed = parse_query(cursor, self.stop)
+        parsed: ParsedQuery | ForeignQuery
+        try:
+            parsed = parse_query(cursor, self.stop)
+        except UnsupportedOnShared as problem:
+            parsed = self.foreign_query(start, problem)
         text = cursor.text[start : cursor.previous_end]
         emit: Emit | None = None
         emit_span = None
@@ -356,7 +379,16 @@ class _Statements:
             emit_span = cursor.span((emit_start, cursor.previous_end))
         return parsed, text, emit, emit_span
 
+    def foreign_query(self, start: int, refused: UnsupportedOnShared) -> ForeignQuery:
+        """Takes the rest of the statement, up to an EMIT clause at its end, as Spark SQL."""
+        cursor = self.cursor
+        words = [t.upper for t in cursor.tokens[-4:-1]]
+        tail = 2 if words[-2:] == ["EMIT", "CHANGES"] else 3 if words == ["EMIT", "ON", "CLOSE"] else 0
+        cursor.move_to(len(cursor.tokens) - 1 - tail)
+        return ForeignQuery((start, cursor.previous_end), refused)
+
     def select(self, start: int | None = None) -> Select:
+        query_start = self.cursor.token.start
         query, query_sql, emit, emit_span = self.query()
         return Select(
             sql=self.sql(start),
@@ -365,6 +397,7 @@ class _Statements:
             query_sql=query_sql,
             emit=emit,
             emit_span=emit_span,
+            query_start=query_start,
         )
 
     def drop(self) -> Drop:
@@ -417,6 +450,8 @@ class _Statements:
             mode = "verbose"
         elif cursor.accept("JSON"):
             mode = "json"
+        elif cursor.accept("FORMATTED"):
+            mode = "formatted"
         start = cursor.token.start
         if cursor.at("PIPELINE") and cursor.peek().kind != "end":
             cursor.advance()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from headrace.errors import UnsupportedOnShared
 from headrace.model.schema import DataType
 
 TextRange = tuple[int, int]
@@ -217,6 +218,13 @@ class WithQuery(Node):
 
     ctes: tuple[tuple[str, ParsedQuery], ...]
     body: ParsedQuery
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignQuery(Node):
+    """Spark SQL that the grammar here does not have. `refused` says which part, as an error of the shared host."""
+
+    refused: UnsupportedOnShared
 
 
 ParsedQuery = SelectQuery | UnionQuery | WithQuery

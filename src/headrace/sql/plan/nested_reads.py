@@ -15,7 +15,7 @@ def read_fields(shape: Shape) -> Shape:
     """The shape with each field that is read of a STRUCT column as a column of its own. A STRUCT column that is also
     read as a whole stays whole. Returns `shape` itself when there are no such fields."""
     schema = shape.scan.schema
-    whole: set[int] = set()
+    whole = set(range(len(schema))) - set(shape.scan.stream.in_records)  # computed columns have no fields to parse
     found: set[int] = set()
     for expr in _expressions(shape):
         for part in _reads(expr, schema):
