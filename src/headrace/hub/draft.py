@@ -8,10 +8,21 @@ their options, and it starts nothing. It ends in a catalog that can be saved who
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from headrace.errors import ExternalError, InternalError, NoSink, SqlError
+from headrace.errors import (
+    ExternalError,
+    HeadraceError,
+    InternalError,
+    MissingFile,
+    NoSink,
+    SqlError,
+    UnreadableDirectory,
+    UnwritablePath,
+)
 from headrace.hub.effects import ScriptEffects, StreamChange, only_leaves
 from headrace.hub.lookup import (
     at,
@@ -65,7 +76,8 @@ class Draft:
 
     `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
     see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. `spark` checks
-    queries that only Spark understands; without it they are planned unchecked.
+    queries that only Spark understands; without it they are planned unchecked. With `elsewhere` the script will run on
+    another machine: paths that are missing here are noted in `absent`, and are no errors.
     """
 
     catalog: Catalog
@@ -74,6 +86,8 @@ class Draft:
     streams: ObservedStreams | None = None
     vault: Vault = field(default_factory=Vault)
     spark: SparkChecker | None = None
+    elsewhere: bool = False
+    absent: list[HeadraceError] = field(default_factory=list)
     _before: Catalog = field(init=False)
     _changes: dict[str, StreamChange] = field(default_factory=dict)
     _dropped: list[str] = field(default_factory=list)
@@ -101,12 +115,22 @@ class Draft:
     def _apply(self, statement: Statement) -> Result:
         raise InternalError(f"no way to run {type(statement).__name__}", span=statement.span)
 
+    @contextmanager
+    def _paths(self) -> Iterator[None]:
+        """Notes paths and services that cannot be used from here, if the script will run elsewhere."""
+        try:
+            yield
+        except (MissingFile, UnreadableDirectory, UnwritablePath, ExternalError) as problem:
+            if not self.elsewhere:
+                raise
+            self.absent.append(problem)
+
     # --- CREATE -----------------------------------------------------------------------------------
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
         new = self._with_dead_letters(_with_absolute_path(define_stream(statement, self.meaning)), statement)
-        with at(statement.span):
+        with self._paths(), at(statement.span):
             self._check_source(new)
         new = seal_stream(new, self.vault)
         old = self.catalog.stream(new.name)
@@ -158,8 +182,10 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
-        with at(statement.span):
-            new = seal_sink(settle_sink(define_sink(statement)), self.vault)
+        new = define_sink(statement)
+        with self._paths(), at(statement.span):
+            new = settle_sink(new)
+        new = seal_sink(new, self.vault)
         old = self.catalog.sink(new.name)
         if old is not None:
             new = supply_sink(old, new, self.vault)

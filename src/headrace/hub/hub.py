@@ -27,6 +27,7 @@ from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
 from headrace.hub.rollout import DRAIN_SECONDS
 from headrace.hub.shutdown import Shutdown
+from headrace.model.spark_options import SparkOptions
 from headrace.model.status import Waited
 from headrace.sql import Statement, parse_script
 from headrace.sql.functions import evaluate
@@ -43,8 +44,7 @@ def open_hub(
     state_dir: str | os.PathLike[str] = ".headrace",
     spark: SparkSession | None = None,
     *,
-    master: str | None = None,
-    verbose: bool = False,
+    options: SparkOptions | None = None,
     buckets: int | None = None,
     start_timeout: float = START_LIMIT_SECONDS,
     time_zone: str | None = None,
@@ -59,7 +59,7 @@ def open_hub(
             option="start_timeout",
             value=start_timeout,
         )
-    launcher = SparkLauncher(spark, master, verbose, time_zone)
+    launcher = SparkLauncher(spark, options or SparkOptions(), time_zone)
     return Hub(Path(state_dir), launcher, buckets=buckets, start_timeout=start_timeout)
 
 
