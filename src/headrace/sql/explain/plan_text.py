@@ -14,6 +14,7 @@ from headrace.sql.plan.expr import (
     Cast,
     ColumnRef,
     Expr,
+    Failure,
     FieldOf,
     Lambda,
     LambdaVariable,
@@ -45,6 +46,8 @@ def show_expr(expr: Expr) -> str:
     if isinstance(expr, CaseWhen):
         branches = "".join(f" when {show_expr(c)} then {show_expr(v)}" for c, v in expr.branches)
         return f"case{branches}" + (f" else {show_expr(expr.otherwise)}" if expr.otherwise else "") + " end"
+    if isinstance(expr, Failure):
+        return show_expr(expr.cause)
     if isinstance(expr, AggCall):
         return _aggregate(expr)
     if isinstance(expr, LambdaVariable):

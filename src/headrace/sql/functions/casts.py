@@ -8,7 +8,7 @@ from headrace.model.schema import DataType, Decimal
 from headrace.sql.functions.moments import at_zone, date_text, in_zone, instant_of, moment_text, to_date, to_instant
 from headrace.sql.functions.nested_casts import inner_casts, is_nested, render_nested
 from headrace.sql.functions.number_functions import far_from_tie
-from headrace.sql.plan.types import type_class
+from headrace.sql.plan.types import as_decimal, type_class
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")
@@ -271,6 +271,8 @@ def cast_throws(source: DataType, target: DataType) -> bool:
     if is_nested(source):
         return any(cast_throws(a, b) for a, b in inner_casts(source, target) or ())
     a, b = type_class(source), type_class(target)
+    if isinstance(target, Decimal) and (held := as_decimal(source)) is not None:
+        return held.precision - held.scale > target.precision - target.scale - (held.scale > target.scale)
     if b == "STRING":
         return a == "BINARY"
     if a == "BOOLEAN":

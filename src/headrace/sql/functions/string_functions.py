@@ -161,7 +161,7 @@ def _check_ilike(args: Sequence[Expr]) -> str | None:
 def _format_number(value: str, kind: DataType, digits: str) -> str:
     count = literal_int(digits)
     if count is None or count < 0:
-        return f"CASE WHEN {value} IS NULL THEN NULL ELSE CAST(NULL AS VARCHAR) END"  # {value} may fail
+        return "CAST(NULL AS VARCHAR)"
     if isinstance(kind, Decimal) or kind == BIGINT:
         return f"hr_grouped_decimal(CAST({value} AS VARCHAR), {count})"
     return f"hr_grouped({value}, {count})"
@@ -169,7 +169,7 @@ def _format_number(value: str, kind: DataType, digits: str) -> str:
 
 def _check_digits(args: Sequence[Expr]) -> str | None:
     digits = args[1].value if isinstance(args[1], Literal) else None
-    return "more than 100 digits" if isinstance(digits, int) and digits > 100 else None
+    return "digits other than 0 to 100" if isinstance(digits, int) and not 0 <= digits <= 100 else None
 
 
 def _trims() -> Iterator[Overload]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import SyntaxProblem
 from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.data_types import parse_data_type
@@ -101,6 +103,7 @@ class _Expressions:
         negated = cursor.accept("NOT")
         if cursor.accept("NULL"):
             node: Node = Apply((left.at[0], cursor.previous_end), "isnull", (left,), operator=True)
+            return Apply(node.at, "not", (node,), operator=True, written="is not null") if negated else node
         elif cursor.at("TRUE") or cursor.at("FALSE"):
             word = cursor.advance()
             constant = Constant((word.start, word.end), "boolean", word.upper)
@@ -132,6 +135,7 @@ class _Expressions:
             cursor.expect("AND", "between the bounds of BETWEEN")
             high = self.bit_or()
             node = self._binary("and", self._binary(">=", left, low), self._binary("<=", left, high))
+            node = replace(node, written="between")
         elif word in ("LIKE", "ILIKE"):
             if cursor.token.upper in ("ANY", "ALL", "SOME") and cursor.peek().upper == "(":
                 return self._like_several(left, word.lower(), negated)
@@ -306,7 +310,8 @@ class _Expressions:
             cursor.advance()
             return Apply(place, word.lower(), ())
         if word in RESERVED and not self._names_a_column(word):
-            cursor.fail("expected an expression", certain=True)
+            advice = f"{word} is a reserved word. A column of this name needs backquotes: `{word.lower()}`."
+            cursor.fail("expected an expression", advice=advice, certain=True)
         return self._name()
 
     def _names_a_column(self, word: str) -> bool:
@@ -404,16 +409,16 @@ class _Expressions:
             name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[side]
             args = [] if cursor.at("FROM") else [self.disjunction()]
             cursor.expect("FROM", "in TRIM")
-            return self._worded(start, name, [*args, self.disjunction()])
+            return self._worded(start, name, [*args, self.disjunction()], side if args else "")
         if cursor.peek(2).upper in (")", "*", "DISTINCT", "ALL"):
             return self._function()
         name = cursor.advance().text.lower()
         cursor.advance()
         args = [self.bit_or()]  # not a predicate, which would take the IN of POSITION
         if word == "TRIM" and cursor.accept("FROM"):
-            return self._worded(start, name, [*args, self.disjunction()])
+            return self._worded(start, name, [*args, self.disjunction()], "BOTH")
         if word == "POSITION" and cursor.accept("IN"):
-            return self._worded(start, name, [*args, self.disjunction()])
+            return self._worded(start, name, [*args, self.disjunction()], "locate")
         if word == "OVERLAY" and cursor.accept("PLACING"):
             args.append(self.disjunction())
             cursor.expect("FROM", "in OVERLAY")
@@ -427,9 +432,9 @@ class _Expressions:
     def _from_for(self, args: list[Node]) -> list[Node]:
         return [*args, self.disjunction()] if self.cursor.accept("FOR") else args
 
-    def _worded(self, start: int, name: str, args: list[Node]) -> Node:
+    def _worded(self, start: int, name: str, args: list[Node], written: str = "") -> Node:
         self.cursor.expect(")", f"after the arguments of {name}")
-        return Apply((start, self.cursor.previous_end), name, tuple(args))
+        return Apply((start, self.cursor.previous_end), name, tuple(args), written=written)
 
     def _argument(self) -> Node:
         cursor = self.cursor
@@ -483,7 +488,7 @@ class _Expressions:
         inner = self.disjunction()
         cursor.expect(")", "after EXTRACT")
         field = Constant((part.start, part.end), "string", part.text.lower())
-        return Apply((word.start, cursor.previous_end), "date_part", (field, inner))
+        return Apply((word.start, cursor.previous_end), "date_part", (field, inner), written="extract")
 
     def _case(self) -> Node:
         cursor = self.cursor
@@ -508,6 +513,7 @@ class _Expressions:
         if cursor.peek(2).upper == "TO":
             cursor.refuse("an interval range", "Write INTERVAL '1 hour 30 minutes'.", (start, cursor.peek(3).end))
         months = micros = 0
+        units: set[str] = set()
         try:
             if cursor.token.kind == "string" and cursor.peek().upper.lower() not in UNITS:
                 months, micros = parse_interval(cursor.advance().text)
@@ -517,6 +523,7 @@ class _Expressions:
                     amount = cursor.advance().text
                     if cursor.token.upper.lower() not in UNITS:
                         raise ValueError(f"expected a unit after {amount}")
+                    units.add(cursor.token.text.lower().removesuffix("s"))
                     part = unit_amount(amount, cursor.advance().text)
                     months, micros = months + sign * part[0], micros + sign * part[1]
                     if not (cursor.token.kind in ("number", "string") and cursor.peek().upper.lower() in UNITS):
@@ -528,7 +535,8 @@ class _Expressions:
                 span=cursor.span((start, cursor.previous_end)),
                 certain=True,
             ) from None
-        return IntervalConstant((start, cursor.previous_end), months, micros)
+        unit = units.pop() if len(units) == 1 else ""
+        return IntervalConstant((start, cursor.previous_end), months, micros, unit)
 
     def _binary(self, name: str, left: Node, right: Node) -> Apply:
         return Apply((left.at[0], right.at[1]), name, (left, right), operator=True)

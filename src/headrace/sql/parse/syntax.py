@@ -48,16 +48,19 @@ class Constant(Node):
 
 @dataclass(frozen=True, slots=True)
 class IntervalConstant(Node):
-    """`INTERVAL 10 SECONDS`: months for years and months, microseconds for all other units."""
+    """`INTERVAL 10 SECONDS`: months for years and months, microseconds for all other units. `unit` is the unit if there
+    is only one."""
 
     months: int
     micros: int
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Apply(Node):
     """A function or operator, by its lower-case name. `star` marks the argument of count(*). `order` are the keys of
-    WITHIN GROUP (ORDER BY ...), each with whether it is descending."""
+    WITHIN GROUP (ORDER BY ...), each with whether it is descending. `written` is the form of a call that the parser
+    turned into another one, for the name of the column."""
 
     name: str
     args: tuple[Node, ...]
@@ -67,6 +70,7 @@ class Apply(Node):
     operator: bool = False
     order: tuple[tuple[Node, bool], ...] = ()
     ignore_nulls: bool = False
+    written: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,14 @@ class Lambda(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Failure(Expr):
+    """A constant expression that fails, on the rows that reach it. `cause` is the expression, `said` the reason."""
+
+    cause: Expr
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class AggCall(Expr):
     """An aggregate over the rows of a group for which `where` holds. count(*) has no arguments. `constants` are its
     literal parameters, such as the fractions of `percentile`."""

@@ -118,5 +118,7 @@ def _scan(node: Plan, span: Callable[[TextRange], Span]) -> StreamScan:
         inner = next((e for e in node.expressions), None)
         what, at = "an aggregate of an aggregate", (0, 0) if inner is None else inner.at
     raise UnsupportedOnShared(
-        f"{what} cannot run on the shared host", advice="Create one pipeline per step.", span=span(at)
+        f"{what} cannot run on the shared host",
+        advice="Keep one aggregate, and compute the other from the rows of its sink.",
+        span=span(at),
     )
