@@ -101,7 +101,8 @@ def _xxh(data: Any, starts: Any, lengths: Any, states: Any) -> None:
 def _compiled(function: Loop) -> Loop:
     import numba
 
-    numba.config.CACHE_DIR = numba.config.CACHE_DIR or str(cache_directory() / "loops")
+    settings: Any = numba.config
+    settings.CACHE_DIR = settings.CACHE_DIR or str(cache_directory() / "loops")
     found: Loop = numba.njit(nogil=True, cache=True)(function)
     return found
 
