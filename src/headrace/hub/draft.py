@@ -156,7 +156,8 @@ class Draft:
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
         with at(statement.span):
-            new = seal_sink(settle_sink(define_sink(statement)), self.vault)
+            declared = define_sink(statement)
+            new = seal_sink(settle_sink(declared, self.catalog.sink(declared.name) is not None), self.vault)
         old = self.catalog.sink(new.name)
         if old is not None:
             new = supply_sink(old, new, self.vault)
