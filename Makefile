@@ -19,9 +19,9 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-cpu bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
+.PHONY: help setup demo test check bench-epoch bench-cpu bench-hosts bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
         bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
-        test-cluster test-connectors clean
+        test-cluster clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8 and 32 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
+
+bench-hosts: $(STAMP) ## 8 pipelines on the epoch host beside 8 plain Spark queries, and small epochs (8 minutes)
+	@$(BIN)/python -m bench.hosts
 
 bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines
 	@$(BIN)/python -m bench.cpu
@@ -125,9 +128,6 @@ soak-churn: $(STAMP) ## Sixteen threads create and drop pipelines at once for CH
 
 soak-schedules: $(STAMP) ## Random schedules of joins, leaves, crashes and dying workers, 40 times as many as in the tests
 	@HEADRACE_EXAMPLES=40 $(BIN)/python -m pytest tests/shared
-
-test-connectors: $(STAMP) ## Test sources and sinks against real servers; fails if a server is missing
-	@HEADRACE_REQUIRE_SERVERS=1 $(BIN)/python -m pytest tests/connectors
 
 test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here
 	@$(BIN)/python -m tests.soak.standalone

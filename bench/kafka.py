@@ -215,7 +215,7 @@ def _task(load: Load, work: Path) -> Callable[[Load], int]:
     """A task that reads the whole topic for one pipeline, as an epoch with one task would."""
     created, asked = parse_script(f"{declaration(load)}; CREATE PIPELINE p INTO out AS {select(0)}")
     assert isinstance(created, CreateStream) and isinstance(asked, CreatePipeline)
-    stream = define_stream(created)
+    stream = define_stream(created, Meaning())
     planned = plan_pipeline(asked, Catalog().with_stream(stream).with_sink(SinkDef("out", "noop", {})), Meaning())
     pipeline = PipelineDef("p", 1, (), planned.program, 1)
     plan = PlanVersion(1, stream, (pipeline,))

@@ -1,4 +1,4 @@
-"""Real servers for tests: skipped with the reason where one cannot be had, unless HEADRACE_REQUIRE_SERVERS is set."""
+"""Real servers for tests: skipped with the reason where one cannot be had, unless HEADRACE_CONNECTORS=required."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 def missing(reason: str) -> NoReturn:
     """Skip the test, or fail it if all servers are required (`make test-connectors`)."""
-    if os.environ.get("HEADRACE_REQUIRE_SERVERS"):
+    if os.environ.get("HEADRACE_CONNECTORS") == "required":
         pytest.fail(reason)
     pytest.skip(reason)
 

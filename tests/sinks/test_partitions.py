@@ -38,7 +38,8 @@ def test_parquet_partitions_are_read_back_by_pyarrow_and_duckdb(tmp_path: Path) 
     assert write(tmp_path, "parquet", 0, ROWS[:4]) == 4
     assert write(tmp_path, "parquet", 1, ROWS[4:]) == 2
     wanted = sorted(((k or None, b, n) for k, b, n in ROWS), key=lambda row: row[2])
-    layout = ds.partitioning(pa.schema([pa.field("k", pa.string()), pa.field("b", pa.int64())]), flavor="hive")
+    columns: Any = [("k", pa.string()), ("b", pa.int64())]
+    layout = ds.partitioning(pa.schema(columns), flavor="hive", dictionaries=None)
     found = ds.dataset(tmp_path, format="parquet", partitioning=layout, exclude_invalid_files=False).to_table()
     assert [tuple(r.values()) for r in found.select(["k", "b", "n"]).sort_by("n").to_pylist()] == wanted
     query = f"SELECT k, b, n FROM read_parquet('{tmp_path}/*/*/*.parquet', hive_partitioning = true) ORDER BY n"

@@ -19,18 +19,20 @@ from headrace.errors import (
     UnknownSource,
 )
 from headrace.formats import FORMATS
-from headrace.model.program import MetadataColumn, SinkDef, StreamDef
+from headrace.model.program import Meaning, MetadataColumn, SinkDef, StreamDef
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
 from headrace.sources import SOURCES, SourceKind
+from headrace.sql.computed_columns import bind_computed_columns
 from headrace.sql.parse.statements import CreatePipeline, CreateSink, CreateStream
 
 Declaration = CreateStream | CreateSink | CreatePipeline
 """The statements with a WITH clause."""
 
 
-def define_stream(statement: CreateStream) -> StreamDef:
-    """The stream that the statement declares. Raises a coded error at the wrong option.
+def define_stream(statement: CreateStream, meaning: Meaning) -> StreamDef:
+    """The stream that the statement declares. Raises a coded error at the wrong option or computed column. `meaning` is
+    that of the computed columns.
 
     Does no I/O: the hub checks whether a path exists.
     """
@@ -50,6 +52,8 @@ def define_stream(statement: CreateStream) -> StreamDef:
         options=given,
         sql=statement.sql,
         metadata=_metadata(statement, SOURCES[source]),
+        computed=bind_computed_columns(statement, meaning),
+        padded=tuple(sorted((i, n) for i, n in statement.padded.items() if i not in statement.computed)),
     )
     try:
         if not stream.in_records:

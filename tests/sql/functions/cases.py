@@ -10,7 +10,7 @@ from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.casts import CASTS
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.time_functions import CLOCKS
-from tests.sql.functions import cases_numbers, cases_texts, cases_times
+from tests.sql.functions import cases_codes, cases_documents, cases_intervals, cases_numbers, cases_texts, cases_times
 from tests.sql.functions.cases_nested import is_nested, nested_cases
 from tests.sql.functions.edges import DECIMAL_TYPES
 
@@ -33,7 +33,10 @@ _INTERVALS = {
 _SMALL = ("repeat", "space", "lpad", "rpad", "elt", "overlay", "date_add", "date_sub", "timestamp_micros", "element")
 
 # Functions of which every case is written out: their result has no type of its own, or depends on literals.
-_CHOSEN = ("raise_error", "assert_true")
+_CHOSEN = frozenset(
+    {"raise_error", "assert_true", "from_json", "to_json", "to_char", "to_varchar", "hmac", "make_dt_interval",
+     "make_ym_interval", "interval divided", "interval text", "interval seconds"}
+)  # fmt: skip
 
 # Last digits may differ: both engines call a mathematics library of their own.
 ULPS = {
@@ -88,6 +91,9 @@ def scalar_cases() -> Iterator[Case]:
             yield Case(key, kinds, f"(a - b {operator} {interval})")
     yield from (Case(*case) for case in cases_texts.CASES)
     yield from (Case(*given) for given in cases_numbers.CASES)
+    yield from (Case(*given) for given in cases_documents.CASES)
+    yield from (Case(*given) for given in cases_codes.CASES)
+    yield from (Case(*given) for given in cases_intervals.CASES)
     yield from (Case(*given) for given in nested_cases())
 
 

@@ -26,8 +26,8 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str, int]]:
             yield f"{name}(DOUBLE)", ("BOOLEAN",), f"{name}(CASE WHEN a THEN {number}D ELSE 0D END)", 2
     for given in _CONVERTED:
         yield "conv(STRING, INT, INT)", ("BOOLEAN",), f"conv(CASE WHEN a THEN {given.replace(',', ' END,', 1)})", 0
-    for number in range(-1, 22):
-        yield "factorial(INT)", ("SMALL INT",), f"factorial(a - a + {number})", 0
+    for count in range(-1, 22):
+        yield "factorial(INT)", ("SMALL INT",), f"factorial(a - a + {count})", 0
     for low, high in (("0.2D", "10.6D"), ("10D", "-10D"), ("1D", "1D"), ("double('NaN')", "5D"), ("0D", "1e308D")):
         key = "width_bucket(DOUBLE, DOUBLE, DOUBLE, BIGINT)"
         yield key, ("DOUBLE",), f"width_bucket(a, {low}, {high}, 5)", 0
@@ -38,9 +38,9 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str, int]]:
     for place in (-1, 0, 5, 7, 8, 31, 63, 64):
         for kind in ("TINYINT", "SMALLINT", "INT", "BIGINT"):
             yield f"bit_get({kind}, INT)", (kind,), f"bit_get(a, {place})", 0
-    for number in (0, 1, 2, 32768, 32769, 65537, -1, -32768, -32769):
+    for place in (0, 1, 2, 32768, 32769, 65537, -1, -32768, -32769):
         for name in ("bitmap_bit_position", "bitmap_bucket_number"):
-            yield f"{name}(BIGINT)", ("SMALL BIGINT",), f"{name}(a - a + {number})", 0
+            yield f"{name}(BIGINT)", ("SMALL BIGINT",), f"{name}(a - a + {place})", 0
     yield "bround(INT)", ("INT",), "bround(a, 2)", 0
     for kind in ("INT", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL(10,2)"):
         name = kind.partition("(")[0]

@@ -36,19 +36,25 @@ def _of(function: Callable[..., npt.NDArray[Any]]) -> Callable[..., ArrowColumn]
     return run
 
 
-def _left(values: npt.NDArray[Any], by: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _distance(values: npt.NDArray[Any], by: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Java uses only the lowest bits of the distance."""
-    return np.left_shift(values, (by & (values.itemsize * 8 - 1)).astype(values.dtype))
+    return (by & (values.itemsize * 8 - 1)).astype(values.dtype)
+
+
+def _left(values: npt.NDArray[Any], by: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = np.left_shift(values, _distance(values, by))
+    return found
 
 
 def _right(values: npt.NDArray[Any], by: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.right_shift(values, (by & (values.itemsize * 8 - 1)).astype(values.dtype))
+    found: npt.NDArray[Any] = np.right_shift(values, _distance(values, by))
+    return found
 
 
 def _unsigned_right(values: npt.NDArray[Any], by: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    bits = values.itemsize * 8
     unsigned = values.view(f"u{values.itemsize}")
-    return np.right_shift(unsigned, (by & (bits - 1)).astype(unsigned.dtype)).view(values.dtype)
+    found: npt.NDArray[Any] = np.right_shift(unsigned, _distance(unsigned, by)).view(values.dtype)
+    return found
 
 
 def _converted(text: str, source: int, target: int) -> str | None:

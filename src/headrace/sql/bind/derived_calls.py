@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import INT
+from headrace.model.schema import DATE, INT, TIMESTAMP, TIMESTAMP_NTZ
+from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
+from headrace.sql.bind.interval_calls import bind_maker
 from headrace.sql.bind.operand_types import bind_binary
+from headrace.sql.functions.interval_functions import MAKERS
 from headrace.sql.functions.try_functions import TRIED
 from headrace.sql.parse.syntax import Apply
 from headrace.sql.plan.expr import Call, CaseWhen, Expr, Literal
@@ -85,12 +88,26 @@ def _bround(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Exp
     return args[0]
 
 
+def _to_char(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """to_char of a time is date_format."""
+    if len(args) == 2 and args[0].type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+        return binder.call("date_format", (binder.coerce(args[0], TIMESTAMP), args[1]), node.at)
+    if len(args) == 2 and is_numeric(args[0].type):
+        binder.unsupported(f"{name} of a number", "Use format_number or format_string.", node.at)
+    return None
+
+
 _HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(TRIED, _tried),
+    **dict.fromkeys(MAKERS, bind_maker),
     "equal_null": _equal_null,
     "nullifzero": _null_if_zero,
     "zeroifnull": _zero_if_null,
     "pmod": _pmod,
     "bround": _bround,
+    "to_char": _to_char,
+    "to_varchar": _to_char,
+    "from_json": bind_from_json,
+    "schema_of_json": bind_schema_of_json,
 }
 DERIVED = frozenset(_HANDLERS)
