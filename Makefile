@@ -106,7 +106,7 @@ bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a p
 bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 files takes
 	@$(BIN)/python -m bench.listing
 
-.PHONY: bench-kafka soak-kafka
+.PHONY: bench-kafka
 bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka source, and one beside a plain consumer (needs Maven)
 	@$(BIN)/python -m bench.kafka
 

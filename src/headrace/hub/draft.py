@@ -184,7 +184,7 @@ class Draft:
     def _(self, statement: CreateSink) -> Result:
         new = define_sink(statement)
         with self._paths(), at(statement.span):
-            new = settle_sink(new)
+            new = settle_sink(new, known=self.catalog.sink(new.name) is not None)
         new = seal_sink(new, self.vault)
         old = self.catalog.sink(new.name)
         if old is not None:
