@@ -24,6 +24,7 @@ from headrace.model.program import (
     RowGenerator,
     SinkDef,
     SizedValue,
+    SparkQuery,
     StreamDef,
     Window,
 )
@@ -110,7 +111,25 @@ ring1_programs = st.builds(
     _few(expressions),
     growths,
 )
-programs = st.builds(PipelineProgram, texts, views, ring0_programs, st.none() | ring1_programs, schemas, meanings)
+spark_queries = st.builds(
+    SparkQuery,
+    texts,
+    names,
+    schemas,
+    _few(st.tuples(st.integers(0, 99), st.integers(0, 99), texts)),
+    _few(st.tuples(st.integers(0, 99), st.integers(0, 99), texts, texts)),
+    st.none() | micros,
+)
+programs = st.builds(
+    PipelineProgram,
+    texts,
+    views,
+    ring0_programs,
+    st.none() | ring1_programs,
+    schemas,
+    meanings,
+    st.none() | spark_queries,
+)
 sinks = st.builds(SinkDef, names, texts, options, texts)
 metadata_columns = st.builds(MetadataColumn, st.integers(0, 20), names)
 streams = st.builds(

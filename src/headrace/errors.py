@@ -152,6 +152,10 @@ class UnknownSinkKind(SqlError):
     code = "UNKNOWN_SINK_KIND"
 
 
+class UnknownMetadata(SqlError):
+    code = "UNKNOWN_METADATA"
+
+
 class UnknownOption(SqlError):
     code = "UNKNOWN_OPTION"
 
@@ -182,6 +186,26 @@ class BadName(SqlError):
 
 class UnsupportedOnShared(SqlError):
     code = "UNSUPPORTED_ON_SHARED"
+
+
+class UnsupportedOnEpoch(SqlError):
+    code = "UNSUPPORTED_ON_EPOCH"
+
+
+class UnsupportedStateful(SqlError):
+    code = "UNSUPPORTED_STATEFUL"
+
+
+class UnboundedSort(SqlError):
+    code = "UNBOUNDED_SORT"
+
+
+class NonDeterministic(SqlError):
+    code = "NON_DETERMINISTIC"
+
+
+class SparkRefused(SqlError):
+    code = "SPARK_REFUSED"
 
 
 class PlanningTimeout(SqlError):
@@ -241,6 +265,10 @@ class BadWindow(SqlError):
 
 class BadWatermark(SqlError):
     code = "BAD_WATERMARK"
+
+
+class BadComputedColumn(SqlError):
+    code = "BAD_COMPUTED_COLUMN"
 
 
 class BadEmit(SqlError):
@@ -407,6 +435,14 @@ class BadRecordFailure(DataError):
 
 class EvaluationFailed(DataError):
     code = "EVALUATION_FAILED"
+
+
+class OutputChanged(DataError):
+    code = "OUTPUT_CHANGED"
+
+
+class QueryTimeout(UserError):
+    code = "QUERY_TIMEOUT"
 
 
 class ValueTooLarge(SqlError):

@@ -28,6 +28,7 @@ from headrace.model.program import (
     RowGenerator,
     SinkDef,
     SizedValue,
+    SparkQuery,
     StreamDef,
     Window,
 )
@@ -46,6 +47,7 @@ _EVERY_KIND = {
     Ring0Program: strategies.ring0_programs,
     Ring1Program: strategies.ring1_programs,
     Meaning: strategies.meanings,
+    SparkQuery: strategies.spark_queries,
     PipelineProgram: strategies.programs,
     StreamDef: strategies.streams,
     MetadataColumn: strategies.metadata_columns,

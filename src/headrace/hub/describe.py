@@ -89,7 +89,8 @@ def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
 def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     stream = catalog.streams[name.lower()]
     secret, access = secrets_of(stream), describe_read(stream)
-    facts: Facts = [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
+    computed = {c.index: f" AS {c.text}" for c in stream.computed}
+    facts: Facts = [[f"column {i}", f"{f.name} {f.type}{computed.get(i, '')}"] for i, f in enumerate(stream.schema)]
     facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in stream.options.items()]
     facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
     if streams.catalog.stream(name) is not None:

@@ -178,8 +178,8 @@ class _Task:
         return messages
 
     def _staged(self, runner: Runner) -> list[Row]:
-        """What a pipeline's sinks have staged, and which of them failed."""
-        instance, messages = runner.pipeline.instance, list[Row]()
+        """What a pipeline's sinks have staged, which of them failed, and the rows for its Spark query."""
+        instance, messages = runner.pipeline.instance, [self.outbox.staged_rows(rows) for rows in runner.for_spark]
         for sink, staged in runner.staged.items():
             messages += [self.outbox.receipt(instance, sink, receipt) for receipt in staged]
         for sink, reason in runner.lost.items():

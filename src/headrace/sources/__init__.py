@@ -33,7 +33,7 @@ def check_stream(stream: StreamDef) -> None:
         raise unknown(UnknownFormat, "format", stream.format, sorted(FORMATS))
     owner = f"source '{source.name}' with format '{fmt.name}'"
     check_options(owner, (*source.options, *fmt.options), stream.options)
-    fmt.make(stream.payload_schema, stream.options)
+    fmt.make(stream.record_schema, stream.options)
     source.check(stream)
 
 

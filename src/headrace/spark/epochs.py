@@ -23,6 +23,7 @@ from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, MessageKind, Row, batches
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.bridge.reports import PlannedEpoch
+from headrace.bridge.staging import STAGING
 from headrace.control.log import SignalLog, next_cut
 from headrace.model.codec import dump
 from headrace.model.program import PipelineExit, PlanVersion, StreamDef
@@ -222,6 +223,7 @@ class EpochPlanner:
             out=chosen.out,
             probing=probing,
             end=end,
+            staging=str(self.directory / STAGING),
         )
         return [
             EpochPartition(chosen.text, split, i, planned, leaving=chosen.leaving) for i, split in enumerate(splits)

@@ -7,8 +7,7 @@ output in every process. It raises `KernelError` with Spark's error condition wh
 
 from __future__ import annotations
 
-import duckdb
-from duckdb.func import FunctionNullHandling, PythonUDFType
+from typing import TYPE_CHECKING
 
 from headrace.exec.kernels import (
     arithmetic,
@@ -27,6 +26,9 @@ from headrace.exec.kernels import (
     urls,
 )
 from headrace.exec.kernels.kernel import Kernel
+
+if TYPE_CHECKING:
+    import duckdb
 
 _MODULES = (
     arithmetic,
@@ -49,6 +51,8 @@ KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for ker
 
 def install(connection: duckdb.DuckDBPyConnection) -> None:
     """Make all kernels available to the SQL of `connection`."""
+    from duckdb.func import FunctionNullHandling, PythonUDFType
+
     for kernel in KERNELS.values():
         connection.create_function(
             kernel.name,

@@ -271,3 +271,8 @@ def cast_throws(source: DataType, target: DataType) -> bool:
     if a in _WHOLE:
         return b in ("DECIMAL", "TIMESTAMP") or (b in _WHOLE and _WHOLE.index(b) < _WHOLE.index(a))
     return not (b in ("BOOLEAN", *_FLOATS) and a != "STRING")
+
+
+def cast_is_strict(source: DataType, target: DataType) -> bool:
+    """True if a cast without TRY is NULL only for NULL. NaN as DECIMAL is NULL."""
+    return not is_nested(source) and not (type_class(source) in _FLOATS and type_class(target) == "DECIMAL")

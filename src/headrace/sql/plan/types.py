@@ -133,6 +133,13 @@ def tightest(left: DataType, right: DataType) -> DataType | None:
     return wider(left, right)
 
 
+def differing_decimals(left: DataType, right: DataType) -> bool:
+    """True if a decimal type stands against another number type where Spark has no common type of elements."""
+    if isinstance(left, Array) and isinstance(right, Array):
+        return differing_decimals(left.element, right.element)
+    return isinstance(left, Decimal) and isinstance(right, Decimal) and left != right
+
+
 def _wider_nested(
     left: DataType, right: DataType, common: Callable[[DataType, DataType], DataType | None]
 ) -> DataType | None:
