@@ -4,6 +4,8 @@ VENV     ?= .venv
 PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
                       $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 DURATION ?= 30
+FUZZ_COUNT ?= 20000
+FUZZ_SEED ?= 1
 FUZZ_SECONDS ?= 60
 ROUNDS   ?= 500
 SEED     ?=
@@ -20,7 +22,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench-epoch bench-cpu bench-hosts bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
-        bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
+        bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-expressions fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
         test-cluster clean
 
 help: ## Show this list
@@ -113,6 +115,9 @@ screenshots: $(STAMP) ## Take the pictures of the live page in docs/images, in h
 
 fuzz-formats: $(STAMP) ## Damaged input and random options against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
+
+fuzz-expressions: $(STAMP) ## Random expressions over all functions against Spark: FUZZ_COUNT=20000, FUZZ_SEED=1
+	@$(BIN)/python -m tests.sql.functions.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
 
 fuzz-http: $(STAMP) ## Hostile and mutated HTTP requests against a gateway for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.ingress.fuzz --seconds $(FUZZ_SECONDS)

@@ -148,6 +148,12 @@ SPLITS = {
 }
 
 
+def test_an_aggregate_that_the_rings_do_not_have_is_refused_without_asking_spark() -> None:
+    spark = Checker()
+    assert code("SELECT k, histogram_numeric(id, 3) AS h FROM s GROUP BY k", spark) == "UNSUPPORTED_STATEFUL"
+    assert spark.asked == []
+
+
 @pytest.mark.parametrize("text", SPLITS)
 def test_the_select_list_of_an_aggregate_is_split_from_its_groups(text: str) -> None:
     (statement,) = parse_script(text)

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.hub.observed import ObservedStreams, pipeline_status
 from headrace.hub.results import Result, table_result
+from headrace.model.schema import field_at
 from headrace.model.status import PipelineStatus
 from headrace.sinks import SINKS
 from headrace.sinks.secret_options import secret_options
@@ -136,4 +137,4 @@ def _view(catalog: Catalog, pipeline: str) -> str:
     stream = catalog.streams[program.stream.lower()]
     if program.view.kind != "SOME":
         return program.view.kind
-    return ", ".join(stream.schema[i].name for i in program.view.indexes(len(stream.schema)))
+    return ", ".join(field_at(stream.schema, i).name for i in program.view.indexes(len(stream.schema)))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from headrace.base.faults import fault_chosen
 from headrace.bridge.messages import STREAM_LANE, LaneEnd, LaneEpoch, MessageKind, Receipt, Row, encode
 from headrace.bridge.reports import Failure, TaskReport
-from headrace.bridge.staging import StagedRows
+from headrace.bridge.spark_rows import RowsForSpark
 from headrace.model.codec import dump
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
@@ -41,7 +41,7 @@ class Outbox:
         """Tells the driver what a sink has staged."""
         return self._to_driver(MessageKind.OUTPUT, Receipt(instance, sink, staged).encode())
 
-    def staged_rows(self, staged: StagedRows) -> Row:
+    def staged_rows(self, staged: RowsForSpark) -> Row:
         """Rows for the Spark query of a pipeline."""
         return self._to_driver(MessageKind.STAGED, staged.encode())
 

@@ -16,9 +16,9 @@ physical plan
 ring 0
   filter: (c0 > 0::INTEGER)
   outputs:
-    one INT = (c0 + 1::INTEGER)
-    two INT = ((c0 + 1::INTEGER) * 2::INTEGER)
-    three INT = (((c0 + 1::INTEGER) * 2::INTEGER) + (c0 + 1::INTEGER))
+    one INT = add(c0, 1::INTEGER)
+    two INT = multiply(add(c0, 1::INTEGER), 2::INTEGER)
+    three INT = CASE WHEN (c0) IS NULL THEN NULL ELSE add(multiply(add(c0, 1::INTEGER), 2::INTEGER), add(c0, 1::INTEGER)) END
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -9,7 +9,7 @@ logical plan
       StreamScan s shared_required_schema=SOME [0 id, 8 pos, 9 tags]
 
 physical plan
-  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 8 pos, 9 tags]
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 8 pos.lat, 9 tags]
   r1 := PhysicalGenerate(r0) ring=0 makes=c14 INT, c15 STRING outer=yes
   r2 := PhysicalProject(r1) ring=0 columns=4
 
@@ -22,7 +22,7 @@ ring 0
     id INT = c0
     i INT = c14
     tag STRING = c15
-    lat DOUBLE = (c8)."lat"
+    lat DOUBLE = c1000000
 
 watermark
   highest ts of the whole stream - 10 seconds
@@ -34,4 +34,4 @@ stream s
   read: source generator, format json; cut among the tasks
   indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
   declared: 14 columns
-  view (positions are those of the full schema): SOME [0 id, 8 pos, 9 tags]
+  view (positions are those of the full schema): SOME [0 id, 8 pos.lat, 9 tags]

@@ -9,15 +9,15 @@ logical plan
       StreamScan s shared_required_schema=SOME [8 pos]
 
 physical plan
-  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [8 pos]
-  r1 := PhysicalFilter(r0) ring=0 where=((c8)."lat" > '0.0'::DOUBLE)
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [8 pos.lat, 8 pos.lon]
+  r1 := PhysicalFilter(r0) ring=0 where=(c1000000 > '0.0'::DOUBLE)
   r2 := PhysicalProject(r1) ring=0 columns=2
 
 ring 0
-  filter: ((c8)."lat" > '0.0'::DOUBLE)
+  filter: (c1000000 > '0.0'::DOUBLE)
   outputs:
-    lat DOUBLE = (c8)."lat"
-    east DOUBLE = (c8)."lon"
+    lat DOUBLE = c1000000
+    east DOUBLE = c1000001
 
 watermark
   highest ts of the whole stream - 10 seconds
@@ -29,4 +29,4 @@ stream s
   read: source generator, format json; cut among the tasks
   indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
   declared: 14 columns
-  view (positions are those of the full schema): SOME [8 pos]
+  view (positions are those of the full schema): SOME [8 pos.lat, 8 pos.lon]

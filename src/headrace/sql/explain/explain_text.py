@@ -14,7 +14,7 @@ from headrace.sql.explain.slow_calls import slow_calls
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.parse.statements import ExplainMode
 from headrace.sql.plan.logical import Plan
-from headrace.sql.plan.physical import Physical, show_view, show_window, topological
+from headrace.sql.plan.physical import Physical, show_column, show_view, show_window, topological
 from headrace.sql.planner import Planned
 
 UNCHECKED = "not checked: Spark checks it when the pipeline is created"
@@ -102,8 +102,10 @@ def _ring0(planned: Planned) -> Iterator[str]:
 
 
 def _bridge(planned: Planned) -> Iterator[str]:
-    if planned.program.ring0.keys:
-        yield f"lanes by hash of {', '.join(k.name for k in planned.program.ring0.keys)}; partial states"
+    ring0 = planned.program.ring0
+    hashed = [k.name for i, k in enumerate(ring0.keys) if ring0.bucket_keys is None or i in ring0.bucket_keys]
+    if hashed:
+        yield f"lanes by hash of {', '.join(hashed)}; partial states"
     else:
         yield "one lane; partial states"
     yield "order within an epoch: events, watermark, barrier, end"
@@ -126,6 +128,10 @@ def _ring1(planned: Planned, ring1: Ring1Program) -> Iterator[str]:
     if planned.options.max_group_values != MAX_GROUP_VALUES:
         yield f"limit: {planned.options.max_group_values} values in a list of a group"
     yield f"having: {ring1.having or 'none'}"
+    if ring1.ranks:
+        yield "ranks:"
+        yield from _some(ring1.ranks)
+        yield f"keeps: {ring1.qualify or 'all'}"
     yield "outputs:"
     yield from _some(ring1.outputs)
 
@@ -204,7 +210,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     yield f"applied: version {live.version}, {show_view(live.applied, schema)}"
     for index, names in asked_by(live, planned.stream).items():
         who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "no pipeline")
-        yield f"  {index} {schema[index].name}: {who}"
+        yield f"  {show_column(index, schema)}: {who}"
     yield "subscribers:" if live.pipelines else "subscribers: none"
     for name, program in sorted(live.pipelines.items()):
         yield f"  {name}: {show_view(program.view, schema)}"
