@@ -56,6 +56,7 @@ class DeadLetters:
             [None if b.column is None else schema[b.column].name for b in letters],
             [b.reason for b in letters],
             [b.raw for b in letters],
+            [b.raw.decode("utf-8", "replace") for b in letters],
         ]
         table = pa.table(dict(zip(DEAD_LETTER.names, columns, strict=True)), schema=DEAD_LETTER.arrow)
         try:

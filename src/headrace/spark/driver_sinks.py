@@ -9,6 +9,7 @@ from headrace.bridge.messages import STREAM_LANE
 from headrace.errors import HeadraceError
 from headrace.model.program import DEAD_LETTER, PipelineDef, SinkDef
 from headrace.sinks import SINKS
+from headrace.sinks.console import ConsoleSink
 from headrace.sinks.sink_kind import DriverSink, SinkKey
 from headrace.state.progress import Debt
 
@@ -35,7 +36,10 @@ class DriverSinks:
         if key not in self._sinks:
             sink, columns = next((s, columns) for s, columns in pipeline.outlets if s.name == name)
             # setdefault: a reader and the streaming thread may both come first, and must get the same object.
-            self._sinks.setdefault(key, SINKS[sink.kind].driver(sink, columns))
+            made = SINKS[sink.kind].driver(sink, columns)
+            if isinstance(made, ConsoleSink):
+                made.title = f"pipeline {pipeline.name}, sink {sink.name}"
+            self._sinks.setdefault(key, made)
         return self._sinks[key]
 
     def for_commit(self, pipeline: PipelineDef, name: str) -> DriverSink:
