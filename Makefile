@@ -4,6 +4,8 @@ VENV     ?= .venv
 PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
                       $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 DURATION ?= 30
+FUZZ_COUNT ?= 20000
+FUZZ_SEED ?= 1
 FUZZ_SECONDS ?= 60
 ROUNDS   ?= 500
 SEED     ?=
@@ -19,8 +21,8 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-cpu bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
-        bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
+.PHONY: help setup demo test check bench-epoch bench-cpu bench-hosts bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
+        bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-expressions fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
         test-cluster clean
 
 help: ## Show this list
@@ -52,10 +54,6 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
 	@$(BIN)/headrace demo --duration $(DURATION)
 
-.PHONY: test-connectors
-test-connectors: $(STAMP) ## Run the tests against real servers; fail where one of them cannot be had
-	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
-
 test: $(STAMP) ## Run the tests, JOBS=2 at once
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
@@ -68,6 +66,9 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8 and 32 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
+
+bench-hosts: $(STAMP) ## 8 pipelines on the epoch host beside 8 plain Spark queries, and small epochs (8 minutes)
+	@$(BIN)/python -m bench.hosts
 
 bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines
 	@$(BIN)/python -m bench.cpu
@@ -102,6 +103,10 @@ bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a p
 bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 files takes
 	@$(BIN)/python -m bench.listing
 
+.PHONY: bench-kafka soak-kafka
+bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka source, and one beside a plain consumer (needs Maven)
+	@$(BIN)/python -m bench.kafka
+
 bench-serve: $(STAMP) ## 50 clients of a served hub: what they cost its stream, and how soon a pipeline joins (4 minutes)
 	@$(BIN)/python -m bench.serve
 
@@ -110,6 +115,9 @@ screenshots: $(STAMP) ## Take the pictures of the live page in docs/images, in h
 
 fuzz-formats: $(STAMP) ## Damaged input and random options against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
+
+fuzz-expressions: $(STAMP) ## Random expressions over all functions against Spark: FUZZ_COUNT=20000, FUZZ_SEED=1
+	@$(BIN)/python -m tests.sql.functions.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
 
 fuzz-http: $(STAMP) ## Hostile and mutated HTTP requests against a gateway for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.ingress.fuzz --seconds $(FUZZ_SECONDS)

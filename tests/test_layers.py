@@ -31,13 +31,16 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 # Inside sql, from the bottom up: a statement passes through these in order.
 SQL_LEVELS: tuple[tuple[str, ...], ...] = (
     ("parse",),
-    ("names", "define"),
+    ("names",),
     ("plan",),
     ("functions",),
     ("bind",),
     ("render",),
     ("rules",),
+    ("computed_columns",),
+    ("define",),
     ("lowering", "pipeline_options"),
+    ("hosts",),
     ("planner",),
     ("explain",),
     ("__init__",),

@@ -1,17 +1,17 @@
 """The servers of the connector tests. Each process of a test run starts its own, when the first test needs it.
 
-Where one cannot be had the tests are skipped, with the reason. With HEADRACE_CONNECTORS=required they fail instead.
+Where one cannot be had the tests are skipped, with the reason (`tests/connectors/servers.py`).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.connectors.broker import Broker, BrokerMissing
+from tests.connectors.servers import missing
 from tests.connectors.topics import Topics
 from tests.shared.mini import Mini
 
@@ -22,9 +22,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     try:
         made = Broker(tmp_path_factory.mktemp("kafka"))
     except BrokerMissing as problem:
-        if os.environ.get("HEADRACE_CONNECTORS") == "required":
-            pytest.fail(f"no Kafka broker: {problem}")
-        pytest.skip(f"no Kafka broker: {problem}")
+        missing(f"no Kafka broker: {problem}")
     made.start()
     yield made
     made.stop()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.errors import UnknownType
 from headrace.model.codec import dump, load
 from headrace.model.program import (
+    ComputedColumn,
     Condition,
     Expression,
     Growth,
@@ -28,6 +29,7 @@ from headrace.model.program import (
     RowGenerator,
     SinkDef,
     SizedValue,
+    SparkQuery,
     StreamDef,
     Window,
 )
@@ -37,6 +39,7 @@ from tests.ring0.tasks import WORD, stateless
 
 _EVERY_KIND = {
     Condition: strategies.conditions,
+    ComputedColumn: strategies.computed_columns,
     Expression: strategies.expressions,
     Partial: strategies.partials,
     SizedValue: strategies.sized_values,
@@ -46,6 +49,7 @@ _EVERY_KIND = {
     Ring0Program: strategies.ring0_programs,
     Ring1Program: strategies.ring1_programs,
     Meaning: strategies.meanings,
+    SparkQuery: strategies.spark_queries,
     PipelineProgram: strategies.programs,
     StreamDef: strategies.streams,
     MetadataColumn: strategies.metadata_columns,

@@ -288,6 +288,9 @@ class Mini:
     def session(self) -> SparkSession:
         raise AssertionError("there is no Spark here")
 
+    def checker(self, start: bool) -> None:
+        return None
+
     def stop(self) -> None:
         """There is no engine to stop."""
 

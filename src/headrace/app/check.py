@@ -24,6 +24,7 @@ from headrace.sql import (
     parse_script,
     plan_pipeline,
 )
+from headrace.sql.parse.statements import ExplainMode
 from headrace.state.catalog import Catalog
 from headrace.state.sealing import read_sealed
 from headrace.state.state_dir import require_known_format
@@ -94,7 +95,8 @@ def explain_script(text: str, *, pipeline: str | None = None, rules: bool = Fals
         name = statement.name if isinstance(statement, CreatePipeline) else None
         if isinstance(statement, CreatePipeline | Select) and (pipeline is None or _same(name, pipeline)):
             planned = plan_pipeline(statement, draft.catalog, draft.meaning)
-            shown.append(explain_json(planned, None) if json else explain(planned, None, verbose=rules))
+            mode: ExplainMode = "verbose" if rules else "plain"
+            shown.append(explain_json(planned, None) if json else explain(planned, None, mode))
         if name is not None:
             names.append(name)
         if not isinstance(statement, Select):

@@ -47,6 +47,7 @@ class MessageKind(IntEnum):
     ERROR = 6  # to the driver, Failure: a pipeline or one of its sinks failed
     REPORT = 7  # to the driver, TaskReport or LaneReport: what a task or a lane did
     NO_EPOCH = 8  # to the driver, empty: Spark ran a batch for which no epoch was planned
+    STAGED = 9  # to the driver, RowsForSpark: rows for the Spark query of a pipeline on the epoch host
 
 
 class Row(NamedTuple):
@@ -129,8 +130,8 @@ def decode(kind: type[T], payload: bytes) -> T:
 class LaneEpoch:
     """A task's watermark message to a lane.
 
-    `max_time` is None when the task saw no event time. Only task 0 sends the `program` (a PipelineDef as JSON), so that
-    Ring 1 needs nothing but its messages.
+    `max_time` is None when the task saw no event time. `staging` is the directory for large staged rows. Only task 0
+    sends the `program` (a PipelineDef as JSON), so that Ring 1 needs nothing but its messages.
     """
 
     epoch: int
@@ -139,11 +140,13 @@ class LaneEpoch:
     watermark: int | None
     max_time: int | None
     delay: int
+    staging: str = ""
     program: str = ""
 
     def encode(self) -> bytes:
         """JSON, a zero byte, then the program as it is: inside the JSON it would be quoted a second time."""
         facts = [VERSION, self.epoch, self.tasks, self.checkpoint, self.watermark, self.max_time, self.delay]
+        facts.append(self.staging)
         return b"%b\0%b" % (json.dumps(facts).encode(), self.program.encode())
 
     @staticmethod

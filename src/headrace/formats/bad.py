@@ -22,7 +22,7 @@ STRUCTURE_REASONS = (
 )  # fmt: skip
 VALUE_REASONS = (
     "bad_boolean", "bad_integer", "out_of_range", "bad_number", "bad_decimal", "bad_date", "bad_timestamp",
-    "bad_binary", "bad_utf8", "bad_nested",
+    "bad_binary", "bad_utf8", "bad_nested", "bad_computed",
 )  # fmt: skip
 REASONS = (*STRUCTURE_REASONS, *VALUE_REASONS)
 

@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from headrace.hub.observed import ObservedStreams, pipeline_status
 from headrace.hub.results import Result, table_result
+from headrace.model.schema import field_at
 from headrace.model.status import PipelineStatus
 from headrace.sinks import SINKS
+from headrace.sinks.secret_options import secret_options
 from headrace.sources.read_description import describe_read
 from headrace.sql.parse.intervals import show_interval
 from headrace.state.catalog import Catalog, PipelineRecord
@@ -92,7 +94,8 @@ def describe(streams: ObservedStreams, catalog: Catalog, kind: str, name: str) -
 def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     sink = catalog.sinks[name.lower()]
     facts: Facts = [["name", sink.name], ["type", sink.kind], ["guarantee", SINKS[sink.kind].guarantee]]
-    return facts + [[f"option {k}", v] for k, v in sink.options.items()]
+    secret = secret_options(sink)
+    return facts + [[f"option {k}", HIDDEN if k in secret else v] for k, v in sink.options.items()]
 
 
 def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
@@ -100,9 +103,10 @@ def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Fact
     secret, access = secrets_of(stream), describe_read(stream)
     facts: Facts = [["name", stream.name], ["source", stream.source], ["format", stream.format]]
     if stream.event_time is not None:
-        facts += [["event time", stream.schema[stream.event_time].name]]
+        facts += [["event time", field_at(stream.schema, stream.event_time).name]]
         facts += [["watermark delay", show_interval(stream.delay_us)]]
-    facts += [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
+    computed = {c.index: f" AS {c.text}" for c in stream.computed}
+    facts += [[f"column {i}", f"{f.name} {f.type}{computed.get(i, '')}"] for i, f in enumerate(stream.schema)]
     facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in stream.options.items()]
     facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
     if streams.catalog.stream(name) is not None:
@@ -160,4 +164,4 @@ def _view(catalog: Catalog, pipeline: str) -> str:
     stream = catalog.streams[program.stream.lower()]
     if program.view.kind != "SOME":
         return program.view.kind
-    return ", ".join(stream.schema[i].name for i in program.view.indexes(len(stream.schema)))
+    return ", ".join(field_at(stream.schema, i).name for i in program.view.indexes(len(stream.schema)))

@@ -47,8 +47,8 @@ from headrace.hub.redeclaring import (
     stream_exists,
 )
 from headrace.hub.results import Result
-from headrace.model.program import Meaning, PipelineDef, StreamDef
-from headrace.sinks import settle_sink
+from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, StreamDef
+from headrace.sinks import SINKS, settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
     CreatePipeline,
@@ -64,8 +64,9 @@ from headrace.sql import (
     define_stream,
     plan_pipeline,
 )
+from headrace.sql.hosts.spark_checker import SparkChecker
 from headrace.state.catalog import Catalog, PipelineRecord
-from headrace.state.sealing import seal_stream, supply
+from headrace.state.sealing import seal_sink, seal_stream, supply, supply_sink
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import require_savepoint_name
 
@@ -75,8 +76,9 @@ class Draft:
     """A catalog and the statements applied to it so far. Not thread-safe.
 
     `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
-    see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. With `elsewhere`
-    the script will run on another machine: paths that are missing here are noted in `absent`, and are no errors.
+    see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. `spark` checks
+    queries that only Spark understands; without it they are planned unchecked. With `elsewhere` the script will run on
+    another machine: paths that are missing here are noted in `absent`, and are no errors.
     """
 
     catalog: Catalog
@@ -84,6 +86,7 @@ class Draft:
     buckets: int
     streams: ObservedStreams | None = None
     vault: Vault = field(default_factory=Vault)
+    spark: SparkChecker | None = None
     elsewhere: bool = False
     absent: list[HeadraceError] = field(default_factory=list)
     _before: Catalog = field(init=False)
@@ -97,7 +100,7 @@ class Draft:
     def apply(self, statement: Statement) -> Result:
         """Apply one statement, and return the answer for the user."""
         if isinstance(statement, QUESTIONS):
-            return Questions(self.catalog, self.meaning, self.streams).answer(statement)
+            return Questions(self.catalog, self.meaning, self.streams, self.spark).answer(statement)
         return self._apply(statement)
 
     def effects(self) -> ScriptEffects:
@@ -127,7 +130,7 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
-        new = self._with_dead_letters(_with_absolute_path(define_stream(statement)), statement)
+        new = self._with_dead_letters(_with_absolute_path(define_stream(statement, self.meaning)), statement)
         with self._paths(), at(statement.span):
             self._check_source(new)
         new = seal_stream(new, self.vault)
@@ -158,7 +161,10 @@ class Draft:
         if name is None:
             return stream
         span = statement.spans.get("dead_letter_sink", statement.span)
-        return replace(stream, dead_letters=require_sink(self.catalog, name, span))
+        sink = require_sink(self.catalog, name, span)
+        with at(span):
+            SINKS[sink.kind].require_output(sink, DEAD_LETTER)
+        return replace(stream, dead_letters=sink)
 
     def _change_options(self, old: StreamDef, new: StreamDef) -> Result:
         """Replace a stream that keeps its progress."""
@@ -180,8 +186,10 @@ class Draft:
         new = define_sink(statement)
         with self._paths(), at(statement.span):
             new = settle_sink(new)
+        new = seal_sink(new, self.vault)
         old = self.catalog.sink(new.name)
         if old is not None:
+            new = supply_sink(old, new, self.vault)
             same = replace(old, sql="") == replace(new, sql="")
             if statement.if_not_exists or same:
                 return kept("sink", old.name, same)
@@ -222,11 +230,11 @@ class Draft:
 
     def _planned(self, statement: CreatePipeline) -> PipelineDef:
         """The pipeline that a statement declares, as a new instance."""
-        planned = plan_pipeline(statement, self.catalog, self.meaning)
+        planned = plan_pipeline(statement, self.catalog, self.meaning, self.spark)
         program, options = planned.program, planned.options
         named = zip(statement.sinks, statement.sink_spans, strict=True)
         stateful = program.ring1 is not None and bool(program.ring1.keys)
-        return PipelineDef(
+        made = PipelineDef(
             name=statement.name,
             instance=self.catalog.next_instance,
             sinks=tuple(require_sink(self.catalog, name, span) for name, span in named),
@@ -237,6 +245,10 @@ class Draft:
             max_group_values=options.max_group_values,
             late=options.late,
         )
+        with at(statement.span):
+            for sink, output in made.outlets:
+                SINKS[sink.kind].require_output(sink, output)
+        return made
 
     def _resume(self, record: PipelineRecord) -> Result:
         """CREATE of a pipeline as it is declared: one that failed is started again, without state."""

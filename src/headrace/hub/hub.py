@@ -116,7 +116,7 @@ class Hub:
         with reconciler.lock, state_errors(self.directory):  # questions read the state directory too
             while True:
                 reconciler.declarations.require_open()
-                draft = self._draft(reconciler.vault)
+                draft = self._draft(reconciler.vault, start=True)
                 results = [draft.apply(statement) for statement in statements]
                 effects = draft.effects()
                 if reconciler.reservations.is_free(effects.streams):
@@ -128,12 +128,15 @@ class Hub:
         reconciler = self._reconciler
         with reconciler.lock:
             reconciler.declarations.require_open()
-            draft = self._draft(reconciler.vault.copy())
+            draft = self._draft(reconciler.vault.copy(), start=False)
             return [draft.apply(statement) for statement in parse_script(text)]
 
-    def _draft(self, vault: Vault) -> Draft:
-        reconciler = self._reconciler
-        return Draft(reconciler.catalog, reconciler.meaning, self._buckets, streams=reconciler, vault=vault)
+    def _draft(self, vault: Vault, start: bool) -> Draft:
+        """A draft of a script. With `start`, Spark is started if it must check a query."""
+        reconciler, spark = self._reconciler, self._launcher.checker(start)
+        return Draft(
+            reconciler.catalog, reconciler.meaning, self._buckets, streams=reconciler, vault=vault, spark=spark
+        )
 
     # --- objects ----------------------------------------------------------------------------------
 

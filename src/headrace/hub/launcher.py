@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.spark.session import Engine
+    from headrace.sql.hosts.spark_checker import SparkChecker
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +58,11 @@ class QueryLauncher(Protocol):
 
     def session(self) -> SparkSession:
         """The session that queries run on. Starts Spark if it does not run."""
+        ...
+
+    def checker(self, start: bool) -> SparkChecker | None:
+        """Checks queries that only Spark understands. With `start`, it starts Spark for the first one if need be;
+        otherwise None while Spark does not run."""
         ...
 
     def stop(self) -> None:
@@ -120,6 +126,15 @@ class SparkLauncher:
 
     def session(self) -> SparkSession:
         return self._running().spark
+
+    def checker(self, start: bool) -> SparkChecker | None:
+        with self._lock:
+            running = self._engine is not None and self._engine.alive
+        if not running and not start:
+            return None
+        from headrace.spark.query_checker import QueryChecker
+
+        return QueryChecker(self.session, running)
 
     def stop(self) -> None:
         with self._lock:

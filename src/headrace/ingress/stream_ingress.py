@@ -39,7 +39,7 @@ class StreamIngress:
         self, stream: StreamDef, journal: Journal, settings: PushSettings, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.stream, self.settings, self.loop = stream, settings, loop
-        fmt = FORMATS[stream.format].make(stream.payload_schema, stream.options)
+        fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
         finder = finder_of(fmt)
         assert finder is not None, "the source's check refuses such formats"
         self.finder: Delimiting = finder

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 
 import pyarrow as pa
 
@@ -184,6 +184,7 @@ def _quote(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"
 
 
+TEXTS_WITH_LENGTH = ("VARCHAR", "CHAR", "CHARACTER")
 MAX_DEPTH = 100  # of nested types; a deeper type is a mistake and would exhaust Python's stack
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:])")
 
@@ -255,6 +256,8 @@ class _TypeParser:
             return Map(key, value)
         if name == "STRUCT":
             return self.struct()
+        if name in TEXTS_WITH_LENGTH and self.peek == "(":
+            return self.text_with_length()
         return Scalar(_ALIASES.get(name, name))
 
     def decimal(self) -> DataType:
@@ -267,6 +270,15 @@ class _TypeParser:
             scale = self.number()
         self.take(")")
         return Decimal(precision, scale)
+
+    def text_with_length(self) -> DataType:
+        """VARCHAR(n) and CHAR(n) are STRING, as in Spark's casts. The length is checked, and not used."""
+        self.take("(")
+        length = self.number()
+        self.take(")")
+        if length < 1:
+            raise UnknownType("the length of a CHAR or VARCHAR is at least 1", name=self.ddl)
+        return STRING
 
     def number(self) -> int:
         token = self.take()
@@ -334,11 +346,49 @@ class Schema:
         return ", ".join(f"{_quote(f.name)} {f.type.ddl}" for f in self.fields)
 
 
+# Fields of STRUCT columns have indexes from here on: a pipeline that reads `pos.lat` needs only that field.
+NESTED = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NestedField:
+    """A field inside of the STRUCT column `column`: the names on the way to it, and its type."""
+
+    column: int
+    path: tuple[str, ...]
+    type: DataType
+
+
+@lru_cache(maxsize=256)
+def nested_fields(schema: Schema) -> tuple[NestedField, ...]:
+    """All fields of the STRUCT columns of `schema`, also those inside of other fields. Field k has the index
+    NESTED + k, which depends only on the schema."""
+    return tuple(
+        NestedField(i, path, kind) for i, column in enumerate(schema) for path, kind in _paths(column.type, ())
+    )
+
+
+def _paths(kind: DataType, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    if isinstance(kind, Struct):
+        for inner in kind.fields:
+            yield (*above, inner.name), inner.type
+            yield from _paths(inner.type, (*above, inner.name))
+
+
+def field_at(schema: Schema, index: int) -> Field:
+    """The column at `index`, or the field of a STRUCT column, with a name like `pos.lat`."""
+    if index < NESTED:
+        return schema[index]
+    found = nested_fields(schema)[index - NESTED]
+    return Field(".".join((schema[found.column].name, *found.path)), found.type)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The columns a pipeline needs, by full-schema index: `View.all()`, `View.some(...)` or `View.none()`.
 
-    `columns` is None for ALL. A view never changes what an index means.
+    `columns` is None for ALL. A view never changes what an index means. Indexes from NESTED on are fields of STRUCT
+    columns.
     """
 
     columns: frozenset[int] | None

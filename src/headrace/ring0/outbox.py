@@ -7,6 +7,7 @@ from collections import defaultdict
 from headrace.base.faults import fault_chosen
 from headrace.bridge.messages import STREAM_LANE, LaneEnd, LaneEpoch, MessageKind, Receipt, Row, encode
 from headrace.bridge.reports import Failure, TaskReport
+from headrace.bridge.spark_rows import RowsForSpark
 from headrace.model.codec import dump
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
@@ -40,6 +41,10 @@ class Outbox:
         """Tells the driver what a sink has staged."""
         return self._to_driver(MessageKind.OUTPUT, Receipt(instance, sink, staged).encode())
 
+    def staged_rows(self, staged: RowsForSpark) -> Row:
+        """Rows for the Spark query of a pipeline."""
+        return self._to_driver(MessageKind.STAGED, staged.encode())
+
     def _to_driver(self, kind: MessageKind, payload: bytes) -> Row:
         return self.row(STREAM_LANE, self.given.task, kind, payload)
 
@@ -53,6 +58,7 @@ class Outbox:
             watermark=planned.watermark,
             max_time=max_time,
             delay=given.plan.stream.delay_us,
+            staging=planned.staging,
             program=_text(pipeline, planned.checkpoint) if given.task == 0 else "",
         ).encode()
         rows, barrier = [], encode(planned.barrier)

@@ -32,7 +32,9 @@ class Passes:
     def __init__(self, given: TaskInput) -> None:
         planned = given.planned
         self.runners = {
-            p.instance: Runner(p, SinkKey(planned.checkpoint, p.instance, planned.epoch), planned.watermark)
+            p.instance: Runner(
+                p, SinkKey(planned.checkpoint, p.instance, planned.epoch), planned.watermark, planned.staging
+            )
             for p in given.plan.pipelines
         }
         self.failures: dict[int, str] = {}
@@ -49,7 +51,7 @@ class Passes:
             return
         self.waiting.append(rows)
         self.waiting_rows += rows.num_rows
-        self.waiting_bytes += sum(rows.column(c).nbytes for c in self.projection.wanted)
+        self.waiting_bytes += sum(rows.column(f"c{c}").nbytes for c in self.projection.wanted)
         if self.waiting_rows >= FOLD_ROWS or self.waiting_bytes >= FOLD_BYTES:
             self.fold()
 

@@ -308,7 +308,7 @@ def _check(stream: StreamDef, settings: KafkaSettings) -> None:
 
 def _check_format(stream: StreamDef) -> None:
     kind = FORMATS[stream.format]
-    if not isinstance(kind.make(stream.payload_schema, stream.options), MessageFormat):
+    if not isinstance(kind.make(stream.record_schema, stream.options), MessageFormat):
         raise BadOption(
             f"source 'kafka' cannot take a message as a record of format '{stream.format}'",
             advice="Use json, csv or text. A message is a record by its own boundary: it needs no length.",

@@ -23,12 +23,14 @@ from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, MessageKind, Row, batches
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.bridge.reports import PlannedEpoch
+from headrace.bridge.spark_rows import STAGING
 from headrace.control.log import SignalLog, next_cut
 from headrace.model.codec import dump
 from headrace.model.program import PipelineExit, PlanVersion, StreamDef
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
+from headrace.sinks.staging import pipeline_staged_in, plan_staged_in
 from headrace.sources import SOURCES
 from headrace.sources.source_kind import InputSplit, StreamSource
 from headrace.spark.offset import Offset
@@ -221,6 +223,7 @@ class EpochPlanner:
             out=chosen.out,
             probing=probing,
             end=end,
+            staging=str(self.directory / STAGING),
         )
         return [
             EpochPartition(chosen.text, split, i, planned, leaving=chosen.leaving) for i, split in enumerate(splits)
@@ -251,9 +254,10 @@ class EpochPlanner:
         leaving = tuple({left.pipeline.instance: left for left in allowed.left if left.key not in ended}.values())
         muted = {left.pipeline.instance for left in leaving if left not in declared.left}
         # Tasks get the instances that leave in this epoch beside the plan, so the plan itself need not list them.
-        sent = replace(allowed, left=()) if allowed.left else allowed
+        sent = plan_staged_in(replace(allowed, left=()) if allowed.left else allowed, self.directory)
         if sent is not parse_plan(text):
             text = dump(sent)
+        leaving = tuple(replace(e, pipeline=pipeline_staged_in(e.pipeline, self.directory)) for e in leaving)
         return EpochPlan(allowed, text, leaving, out=tuple(sorted(forbidden | muted)))
 
     def _write_applied(self, until: Offset, chosen: EpochPlan) -> None:

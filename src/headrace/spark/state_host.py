@@ -34,6 +34,7 @@ from headrace.bridge.messages import (
 )
 from headrace.bridge.reports import Failure, LaneReport
 from headrace.bridge.rows import decode_rows
+from headrace.bridge.spark_rows import stage_rows
 from headrace.control.signals import Barrier
 from headrace.errors import InternalError
 from headrace.exec.aggregates import schema_of
@@ -113,6 +114,7 @@ class LaneInput:
     barriers: int
     events: list[bytes]
     ends: list[LaneEnd]
+    staging: str = ""
 
     @staticmethod
     def read(lane: int, bucket: int, messages: list[Row]) -> LaneInput:
@@ -130,6 +132,7 @@ class LaneInput:
             barriers=sum(m.kind == MessageKind.BARRIER for m in messages),
             events=[m.payload for m in messages if m.kind == MessageKind.EVENTS],
             ends=[decode(LaneEnd, m.payload) for m in messages if m.kind == MessageKind.EOF],
+            staging=first.staging,
         )
 
     def received(self, rows: int) -> Traffic:
@@ -212,10 +215,14 @@ class LaneProcessor(StatefulProcessor):
 
 
 def _staged(given: LaneInput, outcome: Outcome) -> list[tuple[MessageKind, bytes]]:
-    """Stage the lane's output in the pipeline's sinks. The receipts, and the sinks that failed."""
+    """Stage the lane's output in the pipeline's sinks, or for its Spark query. The receipts, and the sinks that
+    failed."""
     if outcome.output is None:
         return []
     instance, lost = given.pipeline.instance, dict[str, str]()
+    if given.pipeline.program.spark is not None:
+        rows = stage_rows(instance, outcome.output, given.staging)
+        return [(MessageKind.STAGED, part.encode()) for part in rows]
     staged = stage(given.pipeline.sinks, outcome.output, given.key, lost)
     return [
         *((MessageKind.OUTPUT, Receipt(instance, sink, receipt).encode()) for sink, receipt in staged),

@@ -33,10 +33,11 @@ from headrace.sql.plan.physical import (
     PhysicalProject,
     PhysicalSharedStream,
     PhysicalSink,
+    PhysicalSparkQuery,
     topological,
 )
 from headrace.sql.plan.shape import Generation, Shape
-from headrace.sql.render.duckdb import render, ring0_column
+from headrace.sql.render.duckdb import render, render_filter, ring0_column
 from headrace.sql.render.generators import generators_of
 from headrace.sql.render.sizes import grows
 
@@ -52,11 +53,11 @@ def lower(
             Condition(render(part, ring0_column), tuple(sorted(columns_of(part)))) for part in conjuncts(shape.filter)
         )
         columns = tuple(sorted(columns_of(shape.filter)))
-        node = PhysicalFilter(node, render(shape.filter, ring0_column), columns, parts)
+        node = PhysicalFilter(node, render_filter(shape.filter, ring0_column), columns, parts)
     for generation, generator in zip(shape.generators, generators_of(shape, span), strict=True):
         node = PhysicalGenerate(node, generator)
         if generation.after is not None and not _runs_in_next(shape, generation):
-            node = PhysicalFilter(node, render(generation.after, ring0_column), (), ())
+            node = PhysicalFilter(node, render_filter(generation.after, ring0_column), (), ())
     if shape.aggregate is None:
         if statement.emit is not None:
             raise BadEmit(
@@ -75,6 +76,16 @@ def lower(
     return PhysicalCommit(writers, in_lanes)
 
 
+def lower_epoch_query(rings: Physical, program: PipelineProgram, sinks: tuple[SinkDef, ...]) -> Physical:
+    """The physical plan of a pipeline on the epoch host. `rings` is the plan that stages its rows."""
+    if program.spark is None:
+        raise InternalError("a pipeline on the epoch host has a Spark query")
+    node = PhysicalSparkQuery(rings, program.spark.sql, program.spark.staged)
+    in_lanes = program.ring1 is not None
+    writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes, in_query=True) for sink in sinks)
+    return PhysicalCommit(writers, in_lanes) if sinks else node
+
+
 def _runs_in_next(shape: Shape, generation: Generation) -> bool:
     """True if the next generator evaluates the filter of these rows itself, because it may make large values."""
     last = generation is shape.generators[-1]
@@ -85,6 +96,8 @@ def _emit(shape: Shape, statement: CreatePipeline | Select) -> Emit:
     """When the query emits. Windows emit on close by default. Without a window a group never closes, so it emits
     changes. Distinct rows are emitted at their first occurrence. Distinct rows of sessions wait for the close: only
     then are the bounds of a session known."""
+    if shape.rank is not None and statement.emit == "changes":
+        raise BadEmit("ranks are known when a window closes", advice="Remove EMIT CHANGES.", span=statement.emit_span)
     emit, distinct = statement.emit, shape.aggregate is not None and shape.aggregate.distinct
     if shape.window is not None:
         if distinct and emit != "close" and shape.window.window.kind != "session":
@@ -142,6 +155,7 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
                 conditions=parts,
                 generators=generators,
                 made_filter=made_where,
+                bucket_keys=node.bucket_keys,
             )
         elif isinstance(node, PhysicalMergeAggregate):
             outputs = node.outputs
@@ -153,6 +167,8 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
                 having=node.having,
                 outputs=outputs,
                 growth=node.growth,
+                ranks=node.ranks,
+                qualify=node.qualify,
             )
         elif isinstance(node, PhysicalAggregate):
             raise InternalError("an aggregate was not split")

@@ -57,8 +57,8 @@ class Vault:
         """The value of a name. Raises StateDamaged if it was lost."""
         if name not in self._values:
             raise StateDamaged(
-                f"{FILE} lacks a token of the stream",
-                advice="Restore the file from a backup, or run the script that creates the stream again.",
+                f"{FILE} lacks a token or password",
+                advice="Restore the file from a backup, or run the script that creates the stream or sink again.",
                 path=FILE,
             )
         return self._values[name]

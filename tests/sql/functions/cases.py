@@ -10,7 +10,7 @@ from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.casts import CASTS
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.time_functions import CLOCKS
-from tests.sql.functions import cases_codes, cases_documents, cases_numbers, cases_texts, cases_times
+from tests.sql.functions import cases_codes, cases_documents, cases_intervals, cases_numbers, cases_texts, cases_times
 from tests.sql.functions.cases_nested import is_nested, nested_cases
 from tests.sql.functions.edges import DECIMAL_TYPES
 
@@ -21,6 +21,7 @@ _INFIX = ("+", "-", "*", "/", "%", "div", "=", "!=", "<", "<=", ">", ">=", "<=>"
 # Literals for the arguments that must be literals.
 CONSTANTS: dict[str, list[tuple[str, ...]]] = {
     "round": [("0",), ("1",), ("2",), ("12",)],
+    **{f"round({k}, INT)": [("-1",), ("-2",), ("-10",), ("-30",)] for k in ("TINYINT", "SMALLINT", "INT", "BIGINT")},
 }
 CONSTANTS.update(cases_times.CONSTANTS)
 CONSTANTS.update(cases_numbers.CONSTANTS)
@@ -33,7 +34,10 @@ _INTERVALS = {
 _SMALL = ("repeat", "space", "lpad", "rpad", "elt", "overlay", "date_add", "date_sub", "timestamp_micros", "element")
 
 # Functions of which every case is written out: their result has no type of its own, or depends on literals.
-_CHOSEN = ("raise_error", "assert_true", "from_json", "to_json", "to_char", "to_varchar", "hmac")
+_CHOSEN = frozenset(
+    {"raise_error", "assert_true", "from_json", "to_json", "to_char", "to_varchar", "hmac", "make_dt_interval",
+     "make_ym_interval", "interval divided", "interval text", "interval seconds"}
+)  # fmt: skip
 
 # Last digits may differ: both engines call a mathematics library of their own.
 ULPS = {
@@ -90,6 +94,7 @@ def scalar_cases() -> Iterator[Case]:
     yield from (Case(*given) for given in cases_numbers.CASES)
     yield from (Case(*given) for given in cases_documents.CASES)
     yield from (Case(*given) for given in cases_codes.CASES)
+    yield from (Case(*given) for given in cases_intervals.CASES)
     yield from (Case(*given) for given in nested_cases())
 
 
@@ -114,6 +119,9 @@ def _overload_cases(overload: Overload) -> Iterator[Case]:
             ("DECIMAL(10,2)",) * 3,
             ("DECIMAL(10,2)", "DECIMAL(5,1)", "DECIMAL(10,2)"),
             ("DECIMAL(5,1)", "DECIMAL(3,0)", "DECIMAL(5,1)"),
+            ("DECIMAL(18,6)", "DECIMAL(3,0)", "DECIMAL(5,1)"),
+            ("DECIMAL(38,18)", "DECIMAL(38,18)", "DECIMAL(10,2)"),
+            ("DECIMAL(38,0)", "DECIMAL(38,18)", "DECIMAL(18,6)"),
         ]
     elif "DECIMAL" in params:
         choices = [(d,) * 3 for d in DECIMAL_TYPES]

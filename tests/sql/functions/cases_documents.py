@@ -46,7 +46,7 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield "to_json(MAP)", (kind,), "to_json(map('k\"', a))"
     yield "to_json(STRUCT)", (_POINT,), "to_json(a)"
     yield "to_json(STRUCT)", (_POINT, "INT"), "to_json(named_struct('a b', a, 'é\"', b, 'l', array(a), 'n', array()))"
-    yield "to_json(STRUCT)", (JSON,), "to_json(from_json(a, 'a INT, b STRING'))"
+    yield "from_json(STRING, STRING)", (JSON,), "to_json(from_json(a, 'a INT, b STRING'))"
     yield "to_json(ARRAY)", (f"ARRAY<{_POINT}>",), "to_json(a)"
     yield "to_json(ARRAY)", ("ARRAY<STRING>",), "to_json(a)"
     yield "to_json(MAP)", ("MAP<STRING, INT>",), "to_json(a)"

@@ -46,7 +46,8 @@ Known limits:
 - The key of `parse_url` has only letters, digits, `_` and `-`: Spark reads it as a regular expression.
 - `hash` and `xxhash64` do not take ARRAY, MAP and INTERVAL. `levenshtein`, `substring_index`, `mask` and
   `format_number` take literals for their last arguments or the delimiter.
-- For DOUBLE, the digits of `round(x, n)` are a literal from 0 to 12; for whole numbers and decimals any literal.
+- For DOUBLE and FLOAT, the digits of `round(x, n)` are a literal from 0 to 12; for whole numbers any literal, for
+  decimals any from 0 on.
 - `first` and `last` go by event time. They, `min_by` and `max_by` break ties by the value, so results do not depend on
   how the input is divided. `any_value` is the smallest value.
 - `collect_list` and `listagg` have the order of event time, then of the values. `collect_set` is sorted. With
@@ -58,7 +59,15 @@ Known limits:
   the relative error that Spark promises, but not Spark's digits. The error is a literal from 0.0044 to 0.39.
 - `percentile_approx` takes decimals of up to 15 digits. NaN is the largest value. In Spark its place depends on how
   rows are divided among partitions.
-- DECIMAL results that Spark would round to 38 digits are refused.
+- Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits.
+  The sign change and `abs` of more than 34 digits are refused, and DIV where the quotient may not fit BIGINT.
+- An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
+  that decides the result. Random expressions (`make fuzz-expressions`) are compared in this, too. They may differ only
+  in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
+  `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, where Spark also turns
+  failures of the operands into NULL. Spark evaluates the first operand of `nullif` before all others of a row.
+- A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
+- `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are
   refused in `array_distinct`, `array_union`, `array_intersect`, `array_except`, `arrays_overlap` and in keys of maps.
 - The fields of a struct have different names. `aggregate` cannot build a longer and longer text or array.

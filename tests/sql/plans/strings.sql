@@ -21,7 +21,7 @@ ring 0 (in the tasks that read the stream)
     b STRING = substring(c3, 1, 3)
     c STRING = (c3 || '-' || CAST(c0 AS VARCHAR))
     d STRING = (c3 || '!')
-    e INT = CAST(length(trim(c3, ' ')) AS INTEGER)
+    e INT = CAST(length(CASE WHEN starts_with(c3, ' ') OR ends_with(c3, ' ') THEN trim(c3, ' ') ELSE c3 END) AS INTEGER)
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from headrace.model.schema import DATE, INT, TIMESTAMP, TIMESTAMP_NTZ
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
+from headrace.sql.bind.interval_calls import bind_maker
 from headrace.sql.bind.operand_types import bind_binary
+from headrace.sql.functions.interval_functions import MAKERS
 from headrace.sql.functions.try_functions import TRIED
 from headrace.sql.parse.syntax import Apply
 from headrace.sql.plan.expr import Call, CaseWhen, Expr, Literal
@@ -97,6 +99,7 @@ def _to_char(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Ex
 
 _HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(TRIED, _tried),
+    **dict.fromkeys(MAKERS, bind_maker),
     "equal_null": _equal_null,
     "nullifzero": _null_if_zero,
     "zeroifnull": _zero_if_null,

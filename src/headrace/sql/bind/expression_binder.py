@@ -5,10 +5,14 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import NoReturn
+
+import duckdb
 
 from headrace.base.unknown import unknown
 from headrace.errors import (
+    AmbiguousColumn,
     BadLiteral,
     MisplacedAggregate,
     TypeMismatch,
@@ -33,12 +37,16 @@ from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
 from headrace.sql.bind.collection_calls import bind_collection, bind_element
 from headrace.sql.bind.derived_calls import DERIVED, bind_derived
+from headrace.sql.bind.grouping_sets import bind_grouping
+from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, cast_interval, is_computed, negated
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
+from headrace.sql.bind.rankings import bind_ranking
 from headrace.sql.bind.scope import Scope, field_of
-from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
+from headrace.sql.functions import ALIASES, FUNCTIONS, find, spark_functions, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
-from headrace.sql.functions.casts import CASTS, cast_key
+from headrace.sql.functions.casts import CASTS, cast_key, render_cast
+from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.nested_casts import inner_casts, is_nested
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.time_functions import CLOCKS
@@ -54,6 +62,7 @@ from headrace.sql.parse.syntax import (
     LambdaFunction,
     Name,
     Node,
+    Ranking,
     Star,
     Subscript,
     TextRange,
@@ -66,6 +75,7 @@ from headrace.sql.plan.types import (
     INTERVAL_MONTHS,
     VOID,
     is_numeric,
+    tightest,
     type_class,
     widens,
     wider,
@@ -113,6 +123,8 @@ class ExprBinder:
         self.place = "here"
         self.variables: dict[str, LambdaVariable] = {}
         self.lambda_depth = 0
+        self.grouping_sets = False
+        self.earlier: dict[str, Expr | None] = {}  # select items by alias; None if two have it
 
     def bind(self, node: Node) -> Expr:
         """The typed expression of `node`."""
@@ -124,6 +136,8 @@ class ExprBinder:
             found = self.scope.find(node, span)
             if found is None and node.parts[0].lower() in CLOCKS and len(node.parts) == 1:
                 return self.call(node.parts[0].lower(), (), node.at)
+            if found is None:
+                found = self._earlier_item(node)
             if found is None:
                 raise self.scope.unknown(node, span)
             return found
@@ -147,13 +161,36 @@ class ExprBinder:
             if node.months:
                 return Literal(INTERVAL_MONTHS, node.months, at=node.at)
             return Literal(INTERVAL_MICROS, node.micros, at=node.at)
+        if isinstance(node, Ranking):
+            return bind_ranking(self, node)
         assert isinstance(node, Star)
         self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
 
+    def _earlier_item(self, node: Name) -> Expr | None:
+        """The select item before this one that `node` names, or a field of it: a lateral column alias."""
+        alias = node.parts[0].lower()
+        if alias not in self.earlier:
+            return None
+        found, span = self.earlier[alias], self.span(node.at)
+        if found is None:
+            raise AmbiguousColumn(
+                f"two select items before this one are named '{node.parts[0]}'",
+                advice="Give one of them another name.",
+                span=span,
+                name=node.parts[0],
+            )
+        if self.place == "inside another aggregate":
+            self.unsupported(
+                f"the alias '{node.parts[0]}' of the same select list inside an aggregate",
+                "Repeat the expression, or compute it in a subquery.",
+                node.at,
+            )
+        return self.scope.fields(found, node.parts[1:], span, node.at)
+
     def predicate(self, node: Node, clause: str) -> Expr:
-        """Binds a condition: a boolean expression or a NULL literal."""
+        """Binds a condition. Like Spark, only HAVING takes a NULL without a type."""
         bound = self.bind(node)
-        if bound.type not in (BOOLEAN, VOID):
+        if bound.type != BOOLEAN and not (clause == "HAVING" and bound.type == VOID):
             self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with a value.", node.at)
         return self.coerce(bound, BOOLEAN)
 
@@ -198,6 +235,9 @@ class ExprBinder:
                 return literals.timestamp(value, target, self.ctx.meaning.time_zone, at)
         except ValueError as problem:
             raise BadLiteral(str(problem), advice=f"A {target} is needed here.", span=self.span(at)) from None
+        if expr.type == STRING and (is_numeric(target) or target == BOOLEAN) and not self._readable(expr, target):
+            advice = f"A {target} is needed here. Write a literal of it, or cast the other side to STRING."
+            raise BadLiteral(f"{value!r} is not a {target}", advice=advice, span=self.span(at))
         if expr.type in INTEGRAL:
             if target in INTEGRAL and literals.fits(value, target):
                 return Literal(target, value, at=at)
@@ -209,6 +249,15 @@ class ExprBinder:
             return Literal(DOUBLE, float(value), at=at)
         return None
 
+    def _readable(self, expr: Literal, target: DataType) -> bool:
+        """True if a cast of the text would not fail on every row."""
+        text = render_cast("'" + expr.value.replace("'", "''") + "'", STRING, target, False)
+        try:
+            evaluate(f"{text}", self.ctx.meaning.time_zone)
+        except duckdb.Error:
+            return False
+        return True
+
     def cast(self, expr: Expr, target: DataType, at: TextRange, attempt: bool) -> Expr:
         """An explicit or implicit CAST."""
         if expr.type == target:
@@ -216,7 +265,7 @@ class ExprBinder:
         if expr.type == VOID:  # raise_error is a call without a type
             return Literal(target, None, at=at) if isinstance(expr, Literal) else Cast(target, expr, attempt, at=at)
         if expr.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
-            self.mismatch(f"an interval cannot be cast to {target}", "Add it to a date or timestamp.", at)
+            return cast_interval(self, expr, target, at)
         if (
             isinstance(expr, Literal)
             and not attempt
@@ -244,13 +293,19 @@ class ExprBinder:
         self.require(cast_key(expr.type, target), at)
         return Cast(target, expr, attempt, at=at)
 
-    def common(self, exprs: list[Expr], what: str, at: TextRange) -> list[Expr]:
+    def common(
+        self,
+        exprs: list[Expr],
+        what: str,
+        at: TextRange,
+        widen: Callable[[DataType, DataType], DataType | None] = wider,
+    ) -> list[Expr]:
         """All of `exprs`, cast to their common type."""
         kind = exprs[0].type
         for expr in exprs[1:]:
-            met = wider(kind, expr.type)
+            met = widen(kind, expr.type)
             if met is None:
-                advice = "Cast one side explicitly."
+                advice = f"Cast one side explicitly, as in CAST(... AS {kind if expr.type == STRING else expr.type})."
                 if isinstance(kind, Decimal) and is_numeric(expr.type):
                     self.unsupported(f"{what} of {kind} and {expr.type}", advice, at)
                 self.mismatch(f"{what} cannot take {kind} and {expr.type}", advice, at)
@@ -298,6 +353,14 @@ class ExprBinder:
                 "Make it a select item of its own, or use LATERAL VIEW.",
                 node.at,
             )
+        if name in ("grouping", "grouping_id") and not node.operator:
+            if not self.grouping_sets:
+                raise MisplacedAggregate(
+                    f"{node.name}() needs GROUPING SETS, ROLLUP or CUBE in GROUP BY",
+                    advice="Use it in the select list and in HAVING of such a query.",
+                    span=self.span(node.at),
+                )
+            return bind_grouping(name, [self.bind(a) for a in node.args], node.at, self.span)
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
             return bind_aggregate(self, node, aggregate)
@@ -337,13 +400,15 @@ class ExprBinder:
             return self.call(name, (left, right), at)
         if name == "not" and node.operator:
             return self.call(name, (self.boolean(args[0], name),), at)
-        if name in ("in", "coalesce", "greatest", "least", "nullif") and args:
-            if name in ("greatest", "least", "nullif") and len(args) < 2:
-                return None
+        if name in ("greatest", "least") and len(args) > 1:
+            return self.call(name, tuple(self.common(args, name.upper(), at, tightest)), at)
+        if name == "nullif" and len(args) == 2:
+            return self._nullif(args[0], args[1], at)
+        if name in ("in", "coalesce") and args:
             return self.call(name, tuple(self.common(args, name.upper(), at)), at)
         if name in ("ifnull", "nvl") and len(args) == 2:
             return self.call("coalesce", tuple(self.common(args, name.upper(), at)), at)
-        if name in ("if", "iff", "nvl2") and len(args) == 3:
+        if name in ("if", "nvl2") and len(args) == 3:
             condition = self.boolean(args[0], "if") if name != "nvl2" else self.call("isnotnull", (args[0],), at)
             then, otherwise = self.common(args[1:], name.upper(), at)
             return CaseWhen(then.type, ((condition, then),), otherwise, at=at)
@@ -353,18 +418,30 @@ class ExprBinder:
             part = _DATE_PARTS.get(str(args[0].value).lower())
             if part is None:
                 self.unsupported(f"the part {args[0].value!r} of a date", "Use " + ", ".join(_DATE_PARTS) + ".", at)
+            if args[1].type in INTERVALS:
+                return bind_interval_part(self, part, args[1], at)
             return self._resolve(part, args[1:], node)
         if (name == "isnotnull" or name == "isnull") and len(args) == 1:
             return self.call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
-        if name == "round" and len(args) == 2:
-            return bind_round(self, args[0], args[1], at)
+        if name == "round" and len(args) in (1, 2):
+            return bind_round(self, args, at)
         if name == "||":
             return self.call("||", tuple(self._as_text(a) for a in args), at)
         if name in ("negative", "positive") and len(args) == 1 and isinstance(args[0], Literal):
             value = args[0]
             if value.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
                 return Literal(value.type, -value.value if name == "negative" else value.value, at=at)
+        if name in ("negative", "positive") and len(args) == 1 and is_computed(args[0]):
+            return negated(self, args[0], at) if name == "negative" else args[0]
         return None
+
+    def _nullif(self, value: Expr, other: Expr, at: TextRange) -> Expr:
+        """NULL where both are equal, as their common type. The result has the type of the first, as it is."""
+        left, right = self.common([value, other], "NULLIF", at)
+        if left.type == value.type:
+            return self.call("nullif", (left, right), at)
+        null = Literal(value.type, None, at=at)
+        return CaseWhen(value.type, ((self.call("=", (left, right), at), null),), value, at=at)
 
     def _as_text(self, expr: Expr) -> Expr:
         return self.coerce(expr, STRING)
@@ -421,10 +498,10 @@ class ExprBinder:
         return tuple(fitted)
 
     def _unknown(self, node: Apply) -> NoReturn:
-        if knows_function(node.name):
-            self.unsupported(
-                f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
-            )
+        if knows_function(node.name) or node.name in spark_functions():
+            near = get_close_matches(node.name, [*FUNCTIONS, *AGGREGATE_NAMES], 3, 0.6)
+            advice = f"The nearest that can: {', '.join(near)}. " if near else ""
+            self.unsupported(f"the function {node.name}", f"{advice}docs/functions.md lists all that can.", node.at)
         known = [*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
         advice = "See docs/functions.md for the list of functions."
         raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=self.span(node.at))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.program import Ring1Program
+from headrace.model.schema import field_at
 from headrace.sinks import SINKS
 from headrace.sql.plan.physical import show_window
 from headrace.sql.planner import Planned
@@ -25,7 +26,7 @@ def _reads(planned: Planned) -> str:
     if not wanted:
         columns = f"none of its {total} columns, only the number of rows"
     else:
-        shown = [stream.schema[i].name for i in wanted[:8]]
+        shown = [field_at(stream.schema, i).name for i in wanted[:8]]
         more = f" and {len(wanted) - 8} more" if len(wanted) > 8 else ""
         columns = f"{len(wanted)} of its {total} columns: {', '.join(shown)}{more}"
     return f"stream {stream.name} ({stream.source}, {stream.format}), {columns}"

@@ -18,6 +18,7 @@ from headrace.sql.functions import (
     document_functions,
     format_functions,
     hash_functions,
+    interval_functions,
     json_functions,
     math_functions,
     number_functions,
@@ -59,6 +60,7 @@ _MODULES = (
     document_functions,
     code_functions,
     vector_functions,
+    interval_functions,
 )
 
 
@@ -67,6 +69,8 @@ def _registry() -> dict[str, tuple[Overload, ...]]:
     for module in _MODULES:
         for overload in module.OVERLOADS:
             found.setdefault(overload.name, []).append(overload)
+    for overload in try_functions.of_decimals(found):
+        found.setdefault(overload.name, []).append(overload)
     return {name: tuple(overloads) for name, overloads in found.items()}
 
 
@@ -94,5 +98,15 @@ def is_slow(overload: Overload) -> bool:
 @cache
 def verified() -> frozenset[str]:
     """The keys of `verified.txt`: the functions, casts (`cast(A -> B)`) and aggregates that agree with Spark."""
-    text = resources.files("headrace.sql.functions").joinpath("verified.txt").read_text("utf-8")
+    return _lines("verified.txt")
+
+
+@cache
+def spark_functions() -> frozenset[str]:
+    """The names of all functions that Spark has, also of those that the shared host does not have."""
+    return _lines("spark_functions.txt")
+
+
+def _lines(file: str) -> frozenset[str]:
+    text = resources.files("headrace.sql.functions").joinpath(file).read_text("utf-8")
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))

@@ -58,7 +58,8 @@ def _locate(part: str, text: str, start: str) -> str:
     """An empty part is found at 1, whatever the start is above zero. Without a start the result is 0, not NULL."""
     after = f"strpos(substring({text}, {start}), {part})"
     return (
-        f"CASE WHEN {start} IS NULL THEN 0 WHEN {part} IS NULL OR {text} IS NULL THEN NULL WHEN {start} < 1 THEN 0 "
+        f"CASE WHEN {start} IS NULL THEN 0 WHEN {part} IS NULL THEN NULL WHEN {text} IS NULL THEN NULL "
+        f"WHEN {start} < 1 THEN 0 "
         f"WHEN {part} = '' THEN 1 WHEN {after} = 0 THEN 0 ELSE CAST({after} + {start} - 1 AS INTEGER) END"
     )
 
@@ -168,14 +169,17 @@ def _format_number(value: str, kind: DataType, digits: str) -> str:
 
 def _check_digits(args: Sequence[Expr]) -> str | None:
     digits = args[1].value if isinstance(args[1], Literal) else None
-    return "more than 100 digits" if isinstance(digits, int) and digits > 100 else None
+    return "digits other than 0 to 100" if isinstance(digits, int) and not 0 <= digits <= 100 else None
 
 
 def _trims() -> Iterator[Overload]:
+    # Few texts have blanks at their ends, and looking for them is cheaper than trimming.
+    blank = {"ltrim": "starts_with({0}, ' ')", "rtrim": "ends_with({0}, ' ')"}
+    blank["trim"] = f"{blank['ltrim']} OR {blank['rtrim']}"
     for name in ("trim", "ltrim", "rtrim"):
-        yield Overload(name, (_S,), STRING, name + "({0}, ' ')")
+        yield Overload(name, (_S,), STRING, f"CASE WHEN {blank[name]} THEN {name}({{0}}, ' ') ELSE {{0}} END")
         yield Overload(name, (_S, _S), STRING, f"CASE WHEN {{0}} = '' THEN {{1}} ELSE {name}({{1}}, {{0}}) END")
-    yield Overload("btrim", (_S,), STRING, "trim({0}, ' ')")
+    yield Overload("btrim", (_S,), STRING, f"CASE WHEN {blank['trim']} THEN trim({{0}}, ' ') ELSE {{0}} END")
     yield Overload("btrim", (_S, _S), STRING, "CASE WHEN {1} = '' THEN {0} ELSE trim({0}, {1}) END")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.model.schema import DATE, DOUBLE, DataType, Decimal
-from headrace.sql.functions import operator_functions
 from headrace.sql.functions.overload import Overload, same
 from headrace.sql.plan.types import decimal_result
 
@@ -14,28 +13,33 @@ TRIED = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide":
 _WHOLE = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGINT": "BIGINT"}
 
 
-def _decimals(name: str, operator: str) -> list[Overload]:
-    """Of decimals, where the exact result fits 38 digits, so that nothing but a zero can fail."""
+def of_decimals(operators: Mapping[str, Sequence[Overload]]) -> list[Overload]:
+    """The functions of decimals, by the overloads of all operators: where the exact result fits 38 digits, so that
+    nothing but a zero can fail."""
+    return [
+        _tried(name, operator, inner)
+        for name, operator in TRIED.items()
+        for inner in operators.get(operator, ())
+        if inner.params == ("DECIMAL", "DECIMAL")
+    ]
 
-    def tried(inner: Overload) -> Overload:
-        def result(kinds: Sequence[DataType]) -> DataType | None:
-            left, right = kinds
-            assert isinstance(left, Decimal) and isinstance(right, Decimal)
-            return inner.result_type(kinds) if decimal_result(operator, left, right)[0] <= 38 else None
 
-        def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
-            text = inner.render(args, kinds, kind)
-            return f"CASE WHEN {args[1]} <> 0 THEN {text} END" if operator in "/%" else text
+def _tried(name: str, operator: str, inner: Overload) -> Overload:
+    def result(kinds: Sequence[DataType]) -> DataType | None:
+        left, right = kinds
+        assert isinstance(left, Decimal) and isinstance(right, Decimal)
+        return inner.result_type(kinds) if decimal_result(operator, left, right)[0] <= 38 else None
 
-        return Overload(name, inner.params, result, sql)
+    def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
+        text = inner.render(args, kinds, kind)
+        return f"CASE WHEN {args[1]} <> 0 THEN {text} END" if operator in "/%" else text
 
-    return [tried(o) for o in operator_functions.OVERLOADS if o.name == operator and o.params == ("DECIMAL", "DECIMAL")]
+    return Overload(name, inner.params, result, sql)
 
 
 def _functions() -> list[Overload]:
     found: list[Overload] = []
     for name, operator in TRIED.items():
-        found += _decimals(name, operator)
         for kind in ("FLOAT", "DOUBLE"):
             if operator in "+-*":
                 found.append(Overload(name, (kind, kind), same(0), f"({{0}} {operator} {{1}})"))

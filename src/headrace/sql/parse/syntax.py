@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Literal
 
+from headrace.errors import UnsupportedOnShared
 from headrace.model.schema import DataType
 
 TextRange = tuple[int, int]
@@ -46,16 +48,19 @@ class Constant(Node):
 
 @dataclass(frozen=True, slots=True)
 class IntervalConstant(Node):
-    """`INTERVAL 10 SECONDS`: months for years and months, microseconds for all other units."""
+    """`INTERVAL 10 SECONDS`: months for years and months, microseconds for all other units. `unit` is the unit if there
+    is only one."""
 
     months: int
     micros: int
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Apply(Node):
     """A function or operator, by its lower-case name. `star` marks the argument of count(*). `order` are the keys of
-    WITHIN GROUP (ORDER BY ...), each with whether it is descending."""
+    WITHIN GROUP (ORDER BY ...), each with whether it is descending. `written` is the form of a call that the parser
+    turned into another one, for the name of the column."""
 
     name: str
     args: tuple[Node, ...]
@@ -65,6 +70,25 @@ class Apply(Node):
     operator: bool = False
     order: tuple[tuple[Node, bool], ...] = ()
     ignore_nulls: bool = False
+    written: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey(Node):
+    """A key of ORDER BY in OVER (...)."""
+
+    value: Node
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking(Node):
+    """row_number(), rank() or dense_rank() OVER (PARTITION BY partition ORDER BY order)."""
+
+    name: str
+    partition: tuple[Node, ...]
+    order: tuple[OrderKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +161,20 @@ class LateralView(Node):
 
 @dataclass(frozen=True, slots=True)
 class Table(Node):
-    """A stream or CTE by name."""
+    """A stream or CTE by name. `columns` are new names for its columns: `s AS t(a, b)`."""
 
     name: str
     alias: str | None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Derived(Node):
-    """A subquery in FROM."""
+    """A subquery in FROM. `columns` are new names for its columns."""
 
     query: ParsedQuery
     alias: str | None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +194,9 @@ Relation = Table | Derived | Windowed
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery(Node):
-    """SELECT [DISTINCT] items FROM relation WHERE ... GROUP BY ... HAVING ... `distinct` is its position."""
+    """SELECT [DISTINCT] items FROM relation WHERE ... GROUP BY ... HAVING ... `distinct` is its position.
+
+    With `sets`, GROUP BY has several grouping sets, of the keys in `group_by`. With `group_all` it is GROUP BY ALL."""
 
     items: tuple[Item, ...]
     relation: Relation
@@ -177,6 +205,8 @@ class SelectQuery(Node):
     having: Node | None
     distinct: TextRange | None = None
     laterals: tuple[LateralView, ...] = ()
+    sets: tuple[tuple[Node, ...], ...] | None = None
+    group_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +224,26 @@ class WithQuery(Node):
     body: ParsedQuery
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignQuery(Node):
+    """Spark SQL that the grammar here does not have. `refused` says which part, as an error of the shared host."""
+
+    refused: UnsupportedOnShared
+
+
 ParsedQuery = SelectQuery | UnionQuery | WithQuery
+
+
+def parts_of(node: Node) -> Iterator[Node]:
+    """Yields an expression and everything in it, parents first."""
+    yield node
+    for entry in fields(node):
+        yield from _inner(getattr(node, entry.name))
+
+
+def _inner(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield from parts_of(value)
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _inner(part)

@@ -6,7 +6,7 @@ Two kinds of types exist only inside expressions: VOID (the type of NULL) and th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -62,9 +62,17 @@ def function_type(result: DataType, fails: bool = False) -> Function:
     return Function("LAMBDA", result, fails)
 
 
+@dataclass(frozen=True, slots=True)
+class Interval(Hidden):
+    """An interval of months or of microseconds. `unit` says how Spark writes it (DAY TO SECOND), '' if unknown; types
+    that differ only in it are equal."""
+
+    unit: str = field(default="", compare=False)
+
+
 VOID = Hidden("VOID")
-INTERVAL_MONTHS = Hidden("INTERVAL MONTH")
-INTERVAL_MICROS = Hidden("INTERVAL SECOND")
+INTERVAL_MONTHS = Interval("INTERVAL MONTH")
+INTERVAL_MICROS = Interval("INTERVAL SECOND")
 
 INTEGRAL: tuple[DataType, ...] = (TINYINT, SMALLINT, INT, BIGINT)
 FRACTIONAL: tuple[DataType, ...] = (FLOAT, DOUBLE)
@@ -125,6 +133,13 @@ def tightest(left: DataType, right: DataType) -> DataType | None:
     return wider(left, right)
 
 
+def differing_decimals(left: DataType, right: DataType) -> bool:
+    """True if a decimal type stands against another number type where Spark has no common type of elements."""
+    if isinstance(left, Array) and isinstance(right, Array):
+        return differing_decimals(left.element, right.element)
+    return isinstance(left, Decimal) and isinstance(right, Decimal) and left != right
+
+
 def _wider_nested(
     left: DataType, right: DataType, common: Callable[[DataType, DataType], DataType | None]
 ) -> DataType | None:
@@ -167,7 +182,8 @@ def _wider_number(left: DataType, right: DataType) -> DataType | None:
     assert a is not None and b is not None
     scale = max(a.scale, b.scale)
     whole = max(a.precision - a.scale, b.precision - b.scale)
-    return Decimal(whole + scale, scale) if whole + scale <= 38 else None
+    # Beyond 38 digits, Spark keeps those before the point.
+    return Decimal(min(38, whole + scale), min(scale, max(0, 38 - whole)))
 
 
 def _beside_string(other: DataType) -> DataType | None:
@@ -211,3 +227,11 @@ def decimal_result(operator: str, a: Decimal, b: Decimal) -> tuple[int, int]:
     if operator == "%":
         return min(a.precision - a.scale, b.precision - b.scale) + scale, scale
     raise ValueError(operator)
+
+
+def decimal_type(operator: str, a: Decimal, b: Decimal) -> Decimal:
+    """The type of `a operator b`. Beyond 38 digits, Spark gives up digits after the point, but keeps six of them."""
+    precision, scale = decimal_result(operator, a, b)
+    if precision <= 38:
+        return Decimal(precision, scale)
+    return Decimal(38, max(38 - (precision - scale), min(scale, 6)))

@@ -1,0 +1,170 @@
+"""Rows per second of every function and cast of the shared host, beside Spark's `select` of the same expression.
+
+Both engines read the needed columns of one Parquet file and evaluate the expression on one core: Spark in a job of one
+task whose rows go nowhere, we with the SQL that a task runs, in DuckDB with one thread, to Arrow. Only processor time
+counts: that of Spark's task thread without its collector and compiler threads, and that of our thread. The time for one
+row is subtracted from both, so that the cost of starting a job does not count. The best of several runs counts.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.function_cases import Entry, entries
+from bench.function_rows import SCHEMA, table
+from bench.report import Report, environment, main
+from headrace.exec import duck
+from headrace.model.program import Expression, Meaning, StreamDef
+from headrace.model.schema import NESTED, field_at
+from headrace.spark.java import find_java
+from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.state.catalog import Catalog
+
+ROWS, RUNS = (50_000, 2) if "--quick" in sys.argv else (100_000, 3)
+REQUIRED_MEDIAN, REQUIRED_EACH = 2.0, 0.5
+_SHORTEST = 1e-5  # seconds; what is subtracted may be more than what was measured
+MEANING = Meaning()
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Rows per second of one entry in both engines."""
+
+    entry: Entry
+    ours: float
+    spark: float
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.spark
+
+
+class Ours:
+    """Plans an expression once, then evaluates it as a task does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.names = Catalog().with_stream(StreamDef("v", SCHEMA, None, 0, "generator", "json", {}))
+
+    def plan(self, text: str) -> tuple[Expression, list[int]]:
+        """The expression, and the indexes of the columns that it reads."""
+        (statement,) = parse_script(f"SELECT {text} AS r FROM v")
+        assert isinstance(statement, Select)
+        planned = plan_pipeline(statement, self.names, MEANING)
+        (output,) = planned.program.ring0.outputs
+        return output, list(planned.program.view.indexes(len(SCHEMA))) or [0]
+
+    def seconds(self, expression: Expression, columns: Sequence[int], path: Path) -> float:
+        """The processor time of one evaluation."""
+        names = [field_at(SCHEMA, i).name for i in columns]  # a field of a struct is read alone, too
+        start = time.thread_time()
+        rows = pq.read_table(path, columns=names, use_threads=False)
+        rows = rows.flatten() if any(i >= NESTED for i in columns) else rows
+        rows = rows.rename_columns([f"c{i}" for i in columns])
+        duck.run(MEANING, f"SELECT {duck.select_list([expression])} FROM v", {"v": rows})
+        return time.thread_time() - start
+
+
+class Spark:
+    """A session with one core."""
+
+    def __init__(self) -> None:
+        from pyspark.sql import SparkSession
+
+        os.environ["JAVA_HOME"] = str(find_java())
+        builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+        self.session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+        self.session.sparkContext.setLogLevel("ERROR")
+        self.group = 0
+
+    def seconds(self, text: str, path: Path) -> float:
+        """The processor time of the task that evaluates an expression over a file."""
+        context = self.session.sparkContext
+        self.group += 1
+        context.setJobGroup(str(self.group), text)
+        frame = self.session.read.schema(SCHEMA.ddl).parquet(str(path))
+        frame.selectExpr(f"{text} AS r").write.format("noop").mode("overwrite").save()
+        tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+        jobs: Sequence[Any] = tracker.getJobIdsForGroup(str(self.group))
+        infos = [info for job in jobs if (info := tracker.getJobInfo(job)) is not None]
+        stages = [stage for info in infos for stage in info.stageIds]
+        return sum(_task_seconds(store, stage) for stage in stages)
+
+
+def _task_seconds(store: Any, stage: int) -> float:
+    """The processor time of a stage's tasks. Spark fills it in a little later than the job ends."""
+    for _ in range(500):
+        nanos = float(store.lastStageAttempt(stage).executorCpuTime())
+        if nanos:
+            return nanos / 1e9
+        time.sleep(0.01)
+    raise RuntimeError("Spark does not say how long a task took")
+
+
+def _ours(ours: Ours, text: str, large: Path, small: Path) -> float:
+    """Our best time for the large file, less that for one row."""
+    expression, columns = ours.plan(text)
+    ours.seconds(expression, columns, small)
+    started = min(ours.seconds(expression, columns, small) for _ in range(2))
+    return max(_SHORTEST, min(ours.seconds(expression, columns, large) for _ in range(RUNS)) - started)
+
+
+def measured(say: Callable[[str], None]) -> list[Speed]:
+    """The speeds of all entries."""
+    found: list[Speed] = []
+    with tempfile.TemporaryDirectory() as folder:
+        large, small = Path(folder) / "large.parquet", Path(folder) / "small.parquet"
+        rows = table(ROWS)
+        pq.write_table(rows, large, row_group_size=ROWS)
+        pq.write_table(rows.slice(0, 1), small)
+        duck.set_clock([MEANING], 1_700_000_000_000_000)
+        ours, spark = Ours(large), Spark()
+        for text in ("i + j", "upper(x)", "d * 2D", "length(x)"):  # warms up the JVM
+            for _ in range(5):
+                spark.seconds(text, large)
+        started = min(spark.seconds("i + j", small) for _ in range(10))
+        for entry in entries():
+            try:
+                mine = _ours(ours, entry.text, large, small)
+                theirs = min(spark.seconds(entry.text, large) for _ in range(RUNS)) - started
+            except (duckdb.Error, pa.ArrowException) as problem:
+                raise RuntimeError(f"{entry.text} failed") from problem
+            found.append(Speed(entry, ROWS / mine, ROWS / max(_SHORTEST, theirs)))
+            say(f"{found[-1].ratio:8.2f} x  {found[-1].ours / 1e6:8.2f} M rows/s  {entry.text}")
+        spark.session.stop()
+    return found
+
+
+def measure(say: Callable[[str], None]) -> Report:
+    """Measures all entries and compares them."""
+    found = measured(say)
+    report = Report(facts=environment("duckdb", "pyspark", "pyarrow"))
+    quick = [speed for speed in found if not speed.entry.slow]
+    lowest = min(quick, key=lambda speed: speed.ratio)
+    report.facts["rows"] = ROWS
+    report.facts["entries"] = len(found)
+    report.facts["marked slow"] = len(found) - len(quick)
+    report.facts["below the bound"] = [s.entry.text for s in quick if s.ratio < REQUIRED_EACH]
+    report.facts["ratios"] = {s.entry.name: round(s.ratio, 2) for s in sorted(found, key=lambda s: s.ratio)}
+    report.facts["rows a second"] = {s.entry.name: [round(s.ours), round(s.spark)] for s in found}
+    report.require(
+        "median of all entries / Spark", statistics.median(s.ratio for s in found), REQUIRED_MEDIAN, "at least"
+    )
+    report.require(f"lowest not marked slow ({lowest.entry.name}) / Spark", lowest.ratio, REQUIRED_EACH, "at least")
+    return report
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", measure)
