@@ -28,7 +28,7 @@ MEMBER = "_member"
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
 
 # The columns of a dead letter. `column` is NULL for bad structure. `raw` is the rejected record without its delimiter,
-# which begins at byte `offset` of `origin`.
+# which begins at byte `offset` of `origin`. `text` is `raw` for people: as UTF-8, other bytes replaced.
 DEAD_LETTER = Schema(
     (
         Field("stream", STRING),
@@ -37,6 +37,7 @@ DEAD_LETTER = Schema(
         Field("column", STRING),
         Field("reason", STRING),
         Field("raw", BINARY),
+        Field("text", STRING),
     )
 )
 

@@ -57,6 +57,7 @@ class DeadLetters:
             [None if b.column is None else field_at(schema, b.column).name for b in letters],
             [b.reason for b in letters],
             [b.raw for b in letters],
+            [b.raw.decode("utf-8", "replace") for b in letters],
         ]
         table = pa.table(dict(zip(DEAD_LETTER.names, columns, strict=True)), schema=DEAD_LETTER.arrow)
         try:

@@ -1,6 +1,9 @@
 SELECT pos.lat, s.pos.lon AS east FROM s WHERE pos.lat > 0
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: pos.lat, pos.lon
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=(c1000000 > '0.0'::DOUBLE)
   r2 := PhysicalProject(r1) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c1000000 > '0.0'::DOUBLE)
   outputs:
     lat DOUBLE = c1000000

@@ -1,6 +1,9 @@
 SELECT pos.*, array(id, 1) AS a, map('k', k) AS m, struct(id, k AS kk) AS st, attrs['a'] AS v, element_at(tags, -1) AS l FROM s WHERE size(tags) > 0
 ----
 query
+reads: stream s (generator, json), 6 of its 14 columns: id, k, tags, attrs, pos.lat, pos.lon
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=(CAST(len(c9) AS INTEGER) > 0::INTEGER)
   r2 := PhysicalProject(r1) ring=0 columns=7
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (CAST(len(c9) AS INTEGER) > 0::INTEGER)
   outputs:
     lat DOUBLE = c1000000

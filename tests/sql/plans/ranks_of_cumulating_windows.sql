@@ -1,6 +1,9 @@
 SELECT * FROM (SELECT window_end, k, ok, dense_rank() OVER (PARTITION BY window_end, ok ORDER BY sum(temp) DESC NULLS FIRST, k) AS r FROM CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE, INTERVAL 1 HOUR) GROUP BY window_start, window_end, k, ok HAVING count(*) > 1) WHERE r < 3
 ----
 query
+reads: stream s (generator, json), 4 of its 14 columns: temp, k, ok, ts
+keeps: the result so far for each group (2 keys) and open window, until the watermark closes the window (cumulate 1 minute up to 1 hour)
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -18,7 +21,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=(pipeline, hash(k1))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close having=(p0 > 1::BIGINT) ranks=1 keeps=(r0 < 3::INTEGER) columns=4
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   window: cumulate 1 minute up to 1 hour
   keys:
@@ -29,12 +32,12 @@ ring 0
     p1 DOUBLE = fsum(c1); merged by fsum(p1)
     p2 DOUBLE = sum(c1); merged by sum(p2)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k1; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: (p0 > 1::BIGINT)
   ranks:

@@ -8,6 +8,7 @@ from headrace.model.program import MAX_GROUP_VALUES, MAX_GROUPS, Expression, Par
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
+from headrace.sql.explain.in_plain_words import BRIDGE, RING0, RING1, plain_words
 from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, computed_columns, impact_of
 from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.explain.slow_calls import slow_calls
@@ -24,15 +25,16 @@ def explain(planned: Planned, live: LiveStream | None, mode: ExplainMode = "plai
     """Describes how the query runs, part by part. `live` is the running stream, None without a hub. The mode `verbose`
     adds the effect of every rule, and `formatted` Spark's own plan of its part."""
     lines = [f"pipeline {planned.name}" if planned.name is not None else "query"]
+    lines += plain_words(planned)
     lines.append(f"host: {planned.choice.host} ({planned.choice.reason})")
     if planned.choice.expression:
         lines.append(f"decided by: {planned.choice.expression}")
     lines += _block("logical plan", show_plan(planned.logical).split("\n"))
     lines += _block("physical plan", show_physical(planned.physical).split("\n"))
-    lines += _block("ring 0", list(_ring0(planned)))
+    lines += _block(RING0, list(_ring0(planned)))
     if planned.program.ring1 is not None:
-        lines += _block("bridge", list(_bridge(planned)))
-        lines += _block("ring 1", list(_ring1(planned, planned.program.ring1)))
+        lines += _block(BRIDGE, list(_bridge(planned)))
+        lines += _block(RING1, list(_ring1(planned, planned.program.ring1)))
     if planned.program.spark is not None:
         lines += _block("spark", list(_spark(planned, planned.program.spark, mode)))
     lines += _block("watermark", list(_watermark(planned)))
