@@ -51,22 +51,22 @@ def evaluate(
     return arrays, found
 
 
-class _Values:
+class _Computation:
     """An array with NULL where the expression failed, and the indexes of these rows."""
 
     def __init__(self, array: Any, failed: npt.NDArray[np.int64]) -> None:
         self.array, self.failed = array, failed
 
 
-def _values(column: ComputedColumn, kind: DataType, table: pa.Table) -> _Values:
+def _values(column: ComputedColumn, kind: DataType, table: pa.Table) -> _Computation:
     array = _run(column, kind, table)
     if array is not None:
-        return _Values(array, np.empty(0, np.int64))
+        return _Computation(array, np.empty(0, np.int64))
     failed = _failing(column, kind, table)
     kept = np.setdiff1d(np.arange(table.num_rows), failed)
     array = _run(column, kind, table.take(kept))
     assert array is not None, "every failing row was found"
-    return _Values(_spread(array, kept, table.num_rows), failed)
+    return _Computation(_spread(array, kept, table.num_rows), failed)
 
 
 def _failing(column: ComputedColumn, kind: DataType, table: pa.Table) -> npt.NDArray[np.int64]:

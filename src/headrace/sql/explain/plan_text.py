@@ -14,7 +14,7 @@ from headrace.sql.plan.expr import (
     Cast,
     ColumnRef,
     Expr,
-    Failure,
+    FailingConstant,
     FieldOf,
     Lambda,
     LambdaVariable,
@@ -47,7 +47,7 @@ def show_expr(expr: Expr) -> str:
     if isinstance(expr, CaseWhen):
         branches = "".join(f" when {show_expr(c)} then {show_expr(v)}" for c, v in expr.branches)
         return f"case{branches}" + (f" else {show_expr(expr.otherwise)}" if expr.otherwise else "") + " end"
-    if isinstance(expr, Failure):
+    if isinstance(expr, FailingConstant):
         return show_expr(expr.cause)
     if isinstance(expr, AggCall):
         return _aggregate(expr)

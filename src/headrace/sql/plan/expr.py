@@ -146,7 +146,7 @@ class Lambda(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure(Expr):
+class FailingConstant(Expr):
     """A constant expression that fails, on the rows that reach it. `cause` is the expression, `said` the reason."""
 
     cause: Expr

@@ -28,7 +28,7 @@ from headrace.sql.functions import find
 from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.evaluation_order import is_strict
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, Failure, Literal
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
 from headrace.sql.plan.limits import check_time
 from headrace.sql.plan.logical import Aggregate, Filter, Generate, Named, Plan, Project, rewrite
 from headrace.sql.plan.types import Hidden
@@ -145,7 +145,7 @@ def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
     try:
         raw = evaluate(f"CAST({render(expr, _no_column)} AS {expr.type.duckdb})", ctx.meaning.time_zone)
     except duckdb.Error as problem:
-        return Failure(expr.type, expr, said(problem), at=expr.at)
+        return FailingConstant(expr.type, expr, said(problem), at=expr.at)
     value = _from_wire(expr, raw)
     return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)
 
