@@ -74,6 +74,11 @@ def test_a_join_runs_on_the_epoch_host_with_the_columns_and_conditions_that_spar
     assert program.ring0.filter is not None and program.ring0.filter_columns == (0,), "only the verified condition"
 
 
+def test_a_column_that_only_the_analyzer_needs_is_staged_too() -> None:
+    planned = plan("SELECT e.id, typeof_of(e.price) AS t FROM s e JOIN dim d ON e.k = d.k", Checker())
+    assert planned.program.view == View.some((0, 3, 6))
+
+
 def test_without_spark_a_query_is_planned_with_the_columns_that_it_names_and_not_checked() -> None:
     planned = plan(JOIN)
     assert planned.program.view == View.some((0, 3))
