@@ -35,7 +35,7 @@ POINTS = (
     "after-manifests",
 )
 # Fault points of sinks that this run does not have; `tests/connectors` kills runs there.
-ELSEWHERE = ("between-delivery-and-cleanup", "between-renames-and-log")
+ELSEWHERE = ("between-delivery-and-cleanup", "between-messages-and-marker", "between-renames-and-log")
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _SINKS = ("rows_parquet", "rows_jsonl", "rowsbyspark_parquet", "windows_parquet", "windows_jsonl")
 

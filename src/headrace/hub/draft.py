@@ -42,6 +42,7 @@ from headrace.hub.redeclaring import (
     kept,
     lost_with,
     replaced,
+    replaced_pipeline,
     same_pipeline,
     stream_exists,
 )
@@ -184,7 +185,7 @@ class Draft:
     def _(self, statement: CreateSink) -> Result:
         new = define_sink(statement)
         with self._paths(), at(statement.span):
-            new = settle_sink(new)
+            new = settle_sink(new, known=self.catalog.sink(new.name) is not None)
         new = seal_sink(new, self.vault)
         old = self.catalog.sink(new.name)
         if old is not None:
@@ -201,6 +202,7 @@ class Draft:
     @_apply.register
     def _(self, statement: CreatePipeline) -> Result:
         old = self.catalog.pipeline(statement.name)
+        answer = Result(f"created pipeline {statement.name}")
         if old is not None and statement.if_not_exists:
             return kept("pipeline", old.definition.name, self._declares(statement, old.definition))
         new = self._planned(statement)
@@ -211,11 +213,13 @@ class Draft:
                 raise exists("pipeline", statement.name, statement.span)
             if old.desired == "running" and new.inherits(old.definition):
                 new = replace(new, heir_of=old.definition.lane, buckets=old.definition.buckets)
+                answer = replaced_pipeline(new, kept_state=True)
             else:
                 self._leave(old)
+                answer = replaced_pipeline(new, kept_state=False)
         self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
         self._touch(new.program.stream, wait=True)
-        return Result(f"created pipeline {new.name}")
+        return answer
 
     def _declares(self, statement: CreatePipeline, declared: PipelineDef) -> bool:
         """True if a statement declares this pipeline. A statement that cannot be planned does not."""

@@ -58,6 +58,17 @@ def replaced(stream: StreamDef) -> Result:
     return Result(f"replaced stream {stream.name}; it starts from the beginning", warnings=(lost_with(stream),))
 
 
+def replaced_pipeline(new: PipelineDef, *, kept_state: bool) -> Result:
+    """The answer to CREATE OR REPLACE PIPELINE over another definition: what became of its state."""
+    if new.program.ring1 is None and not kept_state:
+        state = "it keeps no state, and gets the rows from now on"
+    elif kept_state:
+        state = "it goes on with the state of the old one"
+    else:
+        state = "it starts without state: the open windows and groups of the old one are dropped and not emitted"
+    return Result(f"replaced pipeline {new.name}; {state}")
+
+
 def changed_options(old: StreamDef, new: StreamDef) -> Result:
     """The answer to CREATE OR REPLACE STREAM when the stream keeps its progress."""
     names = sorted(k for k in old.options.keys() | new.options.keys() if old.options.get(k) != new.options.get(k))

@@ -51,7 +51,7 @@ class Passes:
             return
         self.waiting.append(rows)
         self.waiting_rows += rows.num_rows
-        self.waiting_bytes += sum(rows.column(c).nbytes for c in self.projection.wanted)
+        self.waiting_bytes += sum(rows.column(f"c{c}").nbytes for c in self.projection.wanted)
         if self.waiting_rows >= FOLD_ROWS or self.waiting_bytes >= FOLD_BYTES:
             self.fold()
 

@@ -150,7 +150,9 @@ class Runner:
 
     def _by_bucket(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
         count = self.pipeline.buckets
-        keys = [table.column(f"k{i}") for i in range(len(self.pipeline.program.ring0.keys))]
+        ring0 = self.pipeline.program.ring0
+        hashed = range(len(ring0.keys)) if ring0.bucket_keys is None else ring0.bucket_keys
+        keys = [table.column(f"k{i}") for i in hashed]
         numbers = buckets(keys, table.num_rows, count)
         found = sorted(set(numbers.tolist()))
         if len(found) == 1:

@@ -11,6 +11,7 @@ from headrace.errors import HeadraceError
 from headrace.model.program import DEAD_LETTER, PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
+from headrace.sinks.console import ConsoleSink
 from headrace.sinks.secret_options import revealed
 from headrace.sinks.sink_kind import DriverSink, SinkKey
 from headrace.sinks.staging import staged_in
@@ -40,7 +41,10 @@ class DriverSinks:
         if key not in self._sinks:
             sink, columns = next((s, columns) for s, columns in pipeline.outlets if s.name == name)
             # setdefault: a reader and the streaming thread may both come first, and must get the same object.
-            self._sinks.setdefault(key, self._made(sink, columns))
+            made = self._made(sink, columns)
+            if isinstance(made, ConsoleSink):
+                made.title = f"pipeline {pipeline.name}, sink {sink.name}"
+            self._sinks.setdefault(key, made)
         return self._sinks[key]
 
     def for_commit(self, pipeline: PipelineDef, name: str) -> DriverSink:

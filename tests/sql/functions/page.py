@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.sql.functions import ALIASES, FUNCTIONS, is_slow, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATES
+from tests.sql.functions.missing import missing_section
 
 _INTRO = """# Functions, casts and aggregates on the shared host
 
@@ -65,12 +66,20 @@ Known limits:
   that decides the result. Random expressions (`make fuzz-expressions`) are compared in this, too. They may differ only
   in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
   `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, where Spark also turns
-  failures of the operands into NULL. Spark evaluates the first operand of `nullif` before all others of a row.
+  failures of the operands into NULL. Arithmetic of intervals does not evaluate an operand beside one that is NULL.
+  Spark evaluates the first operand of `nullif` before all others of a row, and all operands of `hmac` where it
+  interprets the expression, but not where it compiles it.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are
   refused in `array_distinct`, `array_union`, `array_intersect`, `array_except`, `arrays_overlap` and in keys of maps.
 - The fields of a struct have different names. `aggregate` cannot build a longer and longer text or array.
+- `from_json` takes no options, no BINARY and no maps whose keys are not STRING; of equal keys of a map it keeps the
+  last. `json_tuple` also reads NaN and infinities. `to_json` takes decimals with up to 6 digits after the point, and
+  maps whose keys are STRING, BOOLEAN or whole numbers. `schema_of_json` takes a literal.
+- `to_char` and `to_varchar` take times and BINARY, not numbers. The digits of `bround` are a literal from 0 to 5.
+- An interval is multiplied and divided by whole numbers only. Vectors are computed in DOUBLE, so the last digit of a
+  FLOAT may differ.
 - The delimiters of `str_to_map` are literals without the special characters of patterns.
 - `array_sort` with a comparator is refused, and so are casts of maps that may make two keys equal.
 """
@@ -97,8 +106,11 @@ def functions_page() -> str:
     lines += [
         "",
         "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time",
-        "minus an interval is the time plus the negative interval. The difference of two times can only be compared",
-        "with an interval. `a[i]` and `m[key]` are `element`. `extract x` is",
+        "minus an interval is the time plus the negative interval. The difference of two times is an interval: it can",
+        "be compared, added, multiplied, divided, cast to STRING and taken apart by EXTRACT, but not be an output",
+        "column. `interval divided`, `interval text` and `interval seconds` do that. `equal_null`, `nullifzero`,",
+        "`zeroifnull`, `schema_of_json` and the generator `json_tuple` are translated, too.",
+        "`a[i]` and `m[key]` are `element`. `extract x` is",
         "`EXTRACT(x FROM ...)` and `date_part('x', ...)`. `dateadd`, `date_add`, `datediff` and `date_diff` with a",
         "unit are `timestampadd` and `timestampdiff`. A type is a function: `int(x)` is `CAST(x AS INT)`. So are",
         "`to_date(x)` and `to_timestamp(x)`; with `try_` they are `TRY_CAST`.",
@@ -126,6 +138,7 @@ def functions_page() -> str:
         "see [windows.md](windows.md).",
         "",
     ]
+    lines += missing_section()
     return "\n".join(lines)
 
 

@@ -1,6 +1,9 @@
 SELECT price * 2 AS a, price + 1.5 AS b, price / 3 AS c, price - id AS d FROM s
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, price
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 6 price]
   r1 := PhysicalProject(r0) ring=0 columns=4
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     a DECIMAL(12,2) = CAST(CAST(c6 AS DECIMAL(12,2)) * '2'::DECIMAL(1,0) AS DECIMAL(12,2))

@@ -1,6 +1,9 @@
 SELECT id + 1 AS one, one * 2 AS two, two + one AS three FROM s WHERE id > 0
 ----
 query
+reads: stream s (generator, json), 1 of its 14 columns: id
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=(c0 > 0::INTEGER)
   r2 := PhysicalProject(r1) ring=0 columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c0 > 0::INTEGER)
   outputs:
     one INT = add(c0, 1::INTEGER)

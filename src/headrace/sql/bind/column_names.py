@@ -17,6 +17,7 @@ from headrace.sql.parse.syntax import (
     LambdaFunction,
     Name,
     Node,
+    Ranking,
     Star,
     Subscript,
 )
@@ -79,8 +80,20 @@ def pretty(node: Node) -> str:
         return f"CASE{branches}" + (f" ELSE {pretty(node.otherwise)}" if node.otherwise else "") + " END"
     if isinstance(node, IntervalConstant):
         return _interval(node)
+    if isinstance(node, Ranking):
+        return _ranking(node)
     assert isinstance(node, Star)
     return "*"
+
+
+def _ranking(node: Ranking) -> str:
+    keys = ", ".join(
+        f"{pretty(k.value)} {'DESC' if k.descending else 'ASC'} NULLS {'FIRST' if k.nulls_first else 'LAST'}"
+        for k in node.order
+    )
+    by = f"PARTITION BY {', '.join(map(pretty, node.partition))} " if node.partition else ""
+    frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    return f"{node.name}() OVER ({by}ORDER BY {keys} {frame})"
 
 
 def renamed(node: Node, names: dict[str, str]) -> Node:

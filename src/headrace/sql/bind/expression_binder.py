@@ -41,6 +41,7 @@ from headrace.sql.bind.grouping_sets import bind_grouping
 from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, cast_interval, is_computed, negated
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
+from headrace.sql.bind.rankings import bind_ranking
 from headrace.sql.bind.scope import Scope, field_of
 from headrace.sql.functions import ALIASES, FUNCTIONS, find, spark_functions, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
@@ -61,6 +62,7 @@ from headrace.sql.parse.syntax import (
     LambdaFunction,
     Name,
     Node,
+    Ranking,
     Star,
     Subscript,
     TextRange,
@@ -159,6 +161,8 @@ class ExprBinder:
             if node.months:
                 return Literal(INTERVAL_MONTHS, node.months, at=node.at)
             return Literal(INTERVAL_MICROS, node.micros, at=node.at)
+        if isinstance(node, Ranking):
+            return bind_ranking(self, node)
         assert isinstance(node, Star)
         self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
 

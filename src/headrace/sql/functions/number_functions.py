@@ -31,6 +31,18 @@ def _rounded(kinds: Sequence[DataType]) -> DataType | None:
     return Decimal(kind.precision - kind.scale + 1, 0) if kind.precision - kind.scale < 38 else None
 
 
+def far_from_tie(text: str, digits: str) -> str:
+    """True if a DOUBLE is so small, and so far from the middle of two results, that its last digits do not matter."""
+    scaled = f"({text} * {10 ** (literal_int(digits) or 0)}::DOUBLE)"
+    return f"abs({scaled}) < 1e9 AND abs(abs({scaled} - trunc({scaled})) - 0.5) > 1e-6"
+
+
+def nearest(text: str, digits: str) -> str:
+    """A DOUBLE that is `far_from_tie`, rounded. The quotient of whole numbers is the DOUBLE nearest to the digits."""
+    unit = f"{10 ** (literal_int(digits) or 0)}::DOUBLE"
+    return f"(round({text} * {unit}) / {unit} + 0)"
+
+
 def _round_to(text: str, digits: str) -> str:
     """round(x, n) of a DOUBLE: half up on the printed digits. Java and DuckDB print the same digits."""
     if (literal_int(digits) or 0) == 0:
@@ -40,7 +52,8 @@ def _round_to(text: str, digits: str) -> str:
         for scale in (24, 6)
     )
     return (
-        f"CASE WHEN NOT isfinite({text}) OR abs({text}) >= 9007199254740992 THEN {text} "  # has no fraction
+        f"CASE WHEN {far_from_tie(text, digits)} THEN {nearest(text, digits)} "
+        f"WHEN NOT isfinite({text}) OR abs({text}) >= 9007199254740992 THEN {text} "  # has no fraction
         f"WHEN abs({text}) < 1e13 THEN {near} ELSE {far} END"
     )
 
@@ -114,7 +127,8 @@ def _functions() -> list[Overload]:
             "power",
             ("DOUBLE", "DOUBLE"),
             DOUBLE,
-            f"CASE WHEN isnan({{1}}) OR (abs({{0}}) = 1 AND isinf({{1}})) THEN {_NAN} ELSE pow({{0}}, {{1}}) END",
+            "CASE WHEN {0} IS NOT NULL AND (isnan({1}) OR (abs({0}) = 1 AND isinf({1}))) "
+            f"THEN {_NAN} ELSE pow({{0}}, {{1}}) END",
         ),
     ]
     for name in ("radians", "degrees", "exp", "atan", "cbrt"):

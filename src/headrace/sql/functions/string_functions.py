@@ -173,10 +173,13 @@ def _check_digits(args: Sequence[Expr]) -> str | None:
 
 
 def _trims() -> Iterator[Overload]:
+    # Few texts have blanks at their ends, and looking for them is cheaper than trimming.
+    blank = {"ltrim": "starts_with({0}, ' ')", "rtrim": "ends_with({0}, ' ')"}
+    blank["trim"] = f"{blank['ltrim']} OR {blank['rtrim']}"
     for name in ("trim", "ltrim", "rtrim"):
-        yield Overload(name, (_S,), STRING, name + "({0}, ' ')")
+        yield Overload(name, (_S,), STRING, f"CASE WHEN {blank[name]} THEN {name}({{0}}, ' ') ELSE {{0}} END")
         yield Overload(name, (_S, _S), STRING, f"CASE WHEN {{0}} = '' THEN {{1}} ELSE {name}({{1}}, {{0}}) END")
-    yield Overload("btrim", (_S,), STRING, "trim({0}, ' ')")
+    yield Overload("btrim", (_S,), STRING, f"CASE WHEN {blank['trim']} THEN trim({{0}}, ' ') ELSE {{0}} END")
     yield Overload("btrim", (_S, _S), STRING, "CASE WHEN {1} = '' THEN {0} ELSE trim({0}, {1}) END")
 
 

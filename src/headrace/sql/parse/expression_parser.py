@@ -19,6 +19,8 @@ from headrace.sql.parse.syntax import (
     LambdaFunction,
     Name,
     Node,
+    OrderKey,
+    Ranking,
     Subscript,
 )
 
@@ -32,6 +34,7 @@ _STEPS = {
 _STEP_UNITS = (
     "microsecond", "millisecond", "second", "minute", "hour", "day", "dayofyear", "week", "month", "quarter", "year",
 )  # fmt: skip
+_RANKINGS = ("row_number", "rank", "dense_rank")
 # Words that begin a clause, and are columns where an expression must stand.
 _COLUMN_WORDS = frozenset(
     ["GROUP", "ORDER", "LIMIT", "OFFSET", "SORT", "CLUSTER", "DISTRIBUTE", "END", "LEFT", "RIGHT", "FULL", "CROSS",
@@ -355,10 +358,14 @@ class _Expressions:
             where = self.disjunction()
             cursor.expect(")", "after FILTER's condition")
         ignore_nulls = self._ignores_nulls() or ignore_nulls
-        if cursor.at("OVER"):
-            advice = "Group by a window instead: GROUP BY window(ts, '1 minute')."
-            cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
         name = token.text.lower()
+        if cursor.at("OVER"):
+            if name in _RANKINGS and not (args or star or distinct or where):
+                return self._ranking(token.start, name)
+            advice = (
+                "Only row_number(), rank() and dense_rank() over the groups of a window have OVER; see docs/sql.md."
+            )
+            cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
         if name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and args[0].parts[0].lower() in _STEP_UNITS:
             name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0].lower())
         return Apply(
@@ -371,6 +378,35 @@ class _Expressions:
             order=order,
             ignore_nulls=ignore_nulls,
         )
+
+    def _ranking(self, start: int, name: str) -> Node:
+        """OVER ([PARTITION BY expressions] ORDER BY keys) after the call of a ranking function."""
+        cursor = self.cursor
+        cursor.advance()
+        cursor.expect("(", "after OVER")
+        partition: list[Node] = []
+        if cursor.accept("PARTITION"):
+            cursor.expect("BY", "after PARTITION")
+            while not partition or cursor.accept(","):
+                partition.append(self.disjunction())
+        order: list[OrderKey] = []
+        if cursor.accept("ORDER"):
+            cursor.expect("BY", "after ORDER")
+            while not order or cursor.accept(","):
+                order.append(self._order_key())
+        cursor.expect(")", "after the keys of OVER")
+        return Ranking((start, cursor.previous_end), name, tuple(partition), tuple(order))
+
+    def _order_key(self) -> OrderKey:
+        cursor = self.cursor
+        value = self.disjunction()
+        descending = cursor.accept("DESC")
+        if not descending:
+            cursor.accept("ASC")
+        nulls_first = not descending
+        if cursor.accept("NULLS"):
+            nulls_first = cursor.one_of("FIRST or LAST after NULLS", "FIRST", "LAST") == "FIRST"
+        return OrderKey((value.at[0], cursor.previous_end), value, descending, nulls_first)
 
     def _ignores_nulls(self) -> bool:
         if self.cursor.accept("RESPECT", "NULLS"):

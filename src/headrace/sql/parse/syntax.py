@@ -74,6 +74,24 @@ class Apply(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class OrderKey(Node):
+    """A key of ORDER BY in OVER (...)."""
+
+    value: Node
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking(Node):
+    """row_number(), rank() or dense_rank() OVER (PARTITION BY partition ORDER BY order)."""
+
+    name: str
+    partition: tuple[Node, ...]
+    order: tuple[OrderKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Case(Node):
     """CASE WHEN ... THEN ... ELSE ... END. The parser turns the simple form into `operand = value`."""
 

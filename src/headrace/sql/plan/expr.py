@@ -172,6 +172,25 @@ class AggCall(Expr):
         return replace(self, args=children[:count], where=children[count] if self.where is not None else None)
 
 
+@dataclass(frozen=True, slots=True)
+class RankCall(Expr):
+    """row_number, rank or dense_rank over the rows with equal `partition`, in the order of `order`. `directions` says
+    for each key of the order if it is descending, and if NULL comes first."""
+
+    name: str
+    partition: tuple[Expr, ...]
+    order: tuple[Expr, ...]
+    directions: tuple[tuple[bool, bool], ...]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (*self.partition, *self.order)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        count = len(self.partition)
+        return replace(self, partition=children[:count], order=children[count:])
+
+
 def walk(expr: Expr) -> Iterator[Expr]:
     """Yields `expr` and everything below it, parents first. Raises ExpressionTooLarge beyond MAX_PARTS."""
     # Nodes may be shared, so a small plan can hold an expression with billions of parts.
