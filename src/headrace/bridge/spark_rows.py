@@ -27,8 +27,7 @@ from headrace.bridge.messages import VERSION
 from headrace.errors import InternalError
 
 STAGING = "staged"
-# Rows inside messages pass through the driver's Python, which copies about 400 MB/s. A Parquet file costs about 40 ms
-# to write, list and open, which is the time for this many bytes.
+# Chosen, not measured: rows inside messages pass through the driver's Python, and files must be written and listed.
 INLINE_BYTES = 2 * 1024 * 1024
 # Spark holds a message in memory several times on its way.
 MESSAGE_BYTES = 8 * 1024 * 1024

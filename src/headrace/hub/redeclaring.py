@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from headrace.errors import AlreadyExists, InUse, Span
 from headrace.hub.results import Result
-from headrace.model.program import PipelineDef, StreamDef
+from headrace.model.program import PipelineDef, PipelineProgram, StreamDef
 from headrace.sources import SOURCES
 
 
@@ -27,7 +27,21 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
         heir_of=declared.heir_of,
         generation=declared.generation,
     )
+    if _same_unchecked(new.program, declared.program):
+        alike = replace(alike, program=declared.program)
     return replace(alike, sql="") == replace(declared, sql="")
+
+
+def _same_unchecked(new: PipelineProgram, declared: PipelineProgram) -> bool:
+    """True if a program that Spark has not checked is the declared one. Such a program has no output and no conditions
+    of Spark yet: its text and its groups tell. `headrace run` checks its script before Spark starts."""
+    if new.spark is None or declared.spark is None or len(new.output):
+        return False
+    mine, theirs = replace(new.spark, tables=(), staged=declared.spark.staged), replace(declared.spark, tables=())
+    groups = new.ring1 is None or (new.ring0, new.ring1) == (declared.ring0, declared.ring1)
+    return (
+        mine == theirs and groups and new.stream.lower() == declared.stream.lower() and new.meaning == declared.meaning
+    )
 
 
 def kept(kind: str, name: str, same: bool) -> Result:
