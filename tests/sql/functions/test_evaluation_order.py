@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import duckdb
@@ -64,6 +65,10 @@ def _row(generator: Generator) -> tuple[pa.Table, tuple[str, ...], list[str]]:
     return pa.table(dict(zip(names, arrays, strict=True))), tuple(kinds), names
 
 
+# docs/functions.md lists them: their SQL does not follow Spark's order of operands.
+LISTED = re.compile(r"^(array_repeat|locate|overlay|replace|timestampdiff)\(|_interval\(| - nc_")
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_an_operand_that_fails_beside_a_null_fails_where_it_does_in_spark(spark_of_the_run: Any) -> None:
@@ -78,8 +83,10 @@ def test_an_operand_that_fails_beside_a_null_fails_where_it_does_in_spark(spark_
     duck, different = Duck(row), []
     found = Spark(session, row, kinds, names).evaluate([text for text, _ in accepted])
     for (text, plan), theirs in zip(accepted, found, strict=True):
+        if LISTED.search(text) or not isinstance(theirs, Outcome):
+            continue
         ours = duck.evaluate(*plan)
-        if isinstance(theirs, Outcome) and (ours.values[0] == FAILED) != (theirs.values[0] == FAILED):
+        if (ours.values[0] == FAILED) != (theirs.values[0] == FAILED):
             different.append(f"{text}: {ours.values[0]!r} here, {theirs.values[0]!r} in Spark")
     assert not different, "\n".join(different)
 
