@@ -16,7 +16,7 @@ import pyarrow as pa
 
 StatementKey = tuple[str, tuple[tuple[str, pa.Schema], ...]]  # the text, and the schema of each relation
 
-# A task of 300 pipelines has about 400 statements of both rings. A prepared one takes 50 to 100 KB.
+# A task of 300 pipelines has about 400 statements of both rings.
 KEPT = 1024
 SEEN = 4096
 # A variable is replaced by its value when a statement is planned, so a statement that reads one is never kept.
