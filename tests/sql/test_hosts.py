@@ -169,6 +169,21 @@ def test_the_select_list_of_an_aggregate_is_split_from_its_groups(text: str) -> 
     assert (split.groups, split.select_having) == SPLITS[text]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, soundex(k) AS z, count(*) AS n FROM s GROUP BY ROLLUP(k)",
+        "SELECT k, count(*) AS n FROM s GROUP BY GROUPING SETS ((k), (id))",
+        "SELECT abs(id) AS id, soundex(max(k)) AS z, count(*) AS n FROM s GROUP BY id",
+    ],
+)
+def test_groups_that_would_be_others_are_not_split(text: str) -> None:
+    """Grouping sets, and an alias that is also a column: Spark groups by the column."""
+    (statement,) = parse_script(text)
+    assert isinstance(statement, Select) and not isinstance(statement.query, ForeignQuery)
+    assert split_select(statement.query, text, tokenize(text), {"id", "k"}) is None
+
+
 def test_clock_calls_are_found_where_spark_sees_them() -> None:
     text = "SELECT now(), current_date, x.current_date, `now`, 'now()', 1 AS current_date, current_timestamp() FROM s"
     calls = clock_calls(tokenize(text), ())

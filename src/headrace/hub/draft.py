@@ -20,6 +20,7 @@ from headrace.errors import (
     MissingFile,
     NoSink,
     SqlError,
+    UnknownTopic,
     UnreadableDirectory,
     UnwritablePath,
 )
@@ -152,8 +153,9 @@ class Draft:
         that is declared already: its query tries again by itself."""
         try:
             SOURCES[stream.source].check(stream)
-        except ExternalError as problem:
-            if not problem.retry_helps or self.catalog.stream(stream.name) is None:
+        except (ExternalError, UnknownTopic) as problem:  # a deleted topic is up to `on_data_loss`
+            known = self.catalog.stream(stream.name) is not None
+            if not known or not (problem.retry_helps or isinstance(problem, UnknownTopic)):
                 raise
 
     def _with_dead_letters(self, stream: StreamDef, statement: CreateStream) -> StreamDef:

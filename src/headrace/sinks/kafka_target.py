@@ -30,7 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.base.faults import fault_point
-from headrace.brokers.connection import KafkaConnection, Noted, library
+from headrace.brokers.connection import KafkaConnection, Noted, library, reason_of
 from headrace.errors import (
     BrokerFailed,
     BrokerUnreachable,
@@ -55,6 +55,8 @@ _SETTINGS: dict[str, object] = {
     "queue.buffering.max.messages": 200_000,
 }
 # Why a group's offset cannot be read yet.
+# Kafka answers these however often the message is sent.
+_NEVER = ("MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG", "POLICY_VIOLATION", "INVALID_TRANSACTION_TIMEOUT")
 _COORDINATOR = {
     "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "UNSTABLE_OFFSET_COMMIT",
     "_WAIT_COORD",
@@ -186,7 +188,7 @@ class KafkaTarget:
 
     def _failure(self, problem: HeadraceError) -> SinkFailed:
         said = f"sink {self._sink} {problem.message}"
-        if isinstance(problem, BrokerUnreachable | BrokerFailed):
+        if isinstance(problem, BrokerUnreachable | BrokerFailed) and reason_of(problem) not in _NEVER:
             return SinkUnavailable(
                 said,
                 advice="The stream continues by itself when the broker answers, and nothing is lost. STOP PIPELINE ... "

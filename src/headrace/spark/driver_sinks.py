@@ -14,7 +14,7 @@ from headrace.sinks import SINKS
 from headrace.sinks.console import ConsoleSink
 from headrace.sinks.secret_options import revealed
 from headrace.sinks.sink_kind import DriverSink, SinkKey
-from headrace.sinks.staging import staged_in
+from headrace.sinks.staging import pipeline_staged_in, staged_in
 from headrace.state.progress import Debt
 
 
@@ -59,6 +59,10 @@ class DriverSinks:
 
     def _made(self, sink: SinkDef, columns: Schema) -> DriverSink:
         return SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory), self._reveal), columns)
+
+    def staged(self, pipeline: PipelineDef) -> PipelineDef:
+        """`pipeline` with the directory in which tasks stage rows for sinks that have none of their own."""
+        return pipeline_staged_in(pipeline, self._directory)
 
     def key(self, instance: int, epoch: int, digest: str = "") -> SinkKey:
         """The key of an instance's output in an epoch."""

@@ -146,6 +146,8 @@ class _Check:
             found = next((b for b in map(self._of_node, _walk(inner)) if b is not None), None)
             if found is not None:
                 return found
+        if name == "Union" and streaming and not all(child.isStreaming() for child in _seq(node.children())):
+            return Blocker("join", "UNION ALL of the stream with a static table", "UNION", self._range(node))
         if not streaming or name in _ROW_BY_ROW:
             return None
         if name in _SORTS:

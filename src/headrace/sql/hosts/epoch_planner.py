@@ -142,7 +142,9 @@ class EpochHostPlanner:
 
     def _aggregate(self, tokens: list[Token]) -> EpochHostPlan:
         query = self.statement.query
-        split = None if isinstance(query, ForeignQuery) else split_select(query, self._text(), tokens)
+        streams = [stream for token in tokens if (stream := self.names.stream(token.text)) is not None]
+        columns = {field.name.lower() for stream in streams for field in stream.schema}
+        split = None if isinstance(query, ForeignQuery) else split_select(query, self._text(), tokens, columns)
         if split is None:
             raise self._not_split()
         try:

@@ -12,7 +12,7 @@ The split works on the text, so both parts are what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -57,11 +57,17 @@ def is_aggregate(query: ParsedQuery) -> bool:
     )
 
 
-def split_select(query: ParsedQuery, text: str, tokens: list[Token]) -> SplitSelect | None:
+def split_select(
+    query: ParsedQuery, text: str, tokens: list[Token], columns: Collection[str] = ()
+) -> SplitSelect | None:
     """The parts of an aggregate over the groups of the shared host. None if the query has another form. `text` is the
-    script, in which all positions are."""
+    script, in which all positions are. `columns` are those of the stream, in small letters."""
     select = _body(query)
     if select is None or select.distinct is not None or any(isinstance(i.value, Star) for i in select.items):
+        return None
+    if select.sets is not None or select.group_all:
+        return None
+    if any(_is_ambiguous(key, select, columns) for key in select.group_by or ()):
         return None
     keys = [_key(node, select) for node in select.group_by or ()]
     cutter = _Cutter(text, keys)
@@ -96,6 +102,19 @@ def _name(item: Item) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def _is_ambiguous(key: Node, select: SelectQuery, columns: Collection[str]) -> bool:
+    """True if a group key names a column and is also the alias of something else. Spark takes the column."""
+    if not isinstance(key, Name) or len(key.parts) != 1 or key.parts[0].lower() not in columns:
+        return False
+    name = key.parts[0].lower()
+    return any(
+        item.alias is not None
+        and item.alias.lower() == name
+        and not (isinstance(item.value, Name) and item.value.parts[-1].lower() == name)
+        for item in select.items
+    )
 
 
 def _key(node: Node, select: SelectQuery) -> Node:
