@@ -14,7 +14,8 @@ from headrace.formats import FORMATS
 from headrace.formats.packing import MessageFormat
 from headrace.model.schema import STRING, Field, Schema
 from headrace.sources import kafka_reader
-from headrace.sources.kafka_reader import KafkaSplit, PartitionRange, _SplitReader
+from headrace.sources.kafka_offsets import PartitionRange
+from headrace.sources.kafka_reader import KafkaSplit, _SplitReader
 
 
 @dataclass

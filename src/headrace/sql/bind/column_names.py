@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
@@ -124,6 +125,8 @@ def _constant(node: Constant) -> str:
 
 def double_text(value: float) -> str:
     """A DOUBLE in Java's spelling."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
     if value and not 1e-3 <= abs(value) < 1e7:
         head, _, power = f"{Decimal(repr(value)).normalize():E}".partition("E")
         return f"{head if '.' in head else head + '.0'}E{int(power)}"

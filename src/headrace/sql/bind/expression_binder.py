@@ -163,7 +163,8 @@ class ExprBinder:
             return Literal(INTERVAL_MICROS, node.micros, at=node.at)
         if isinstance(node, Ranking):
             return bind_ranking(self, node)
-        assert isinstance(node, Star)
+        if not isinstance(node, Star):
+            self.mismatch("a lambda is allowed only in transform, filter and the like", "Write an expression.", node.at)
         self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
 
     def _earlier_item(self, node: Name) -> Expr | None:
@@ -358,6 +359,12 @@ class ExprBinder:
                 raise MisplacedAggregate(
                     f"{node.name}() needs GROUPING SETS, ROLLUP or CUBE in GROUP BY",
                     advice="Use it in the select list and in HAVING of such a query.",
+                    span=self.span(node.at),
+                )
+            if self.place == "inside another aggregate":
+                raise MisplacedAggregate(
+                    f"{node.name}() is not allowed inside an aggregate",
+                    advice="Use it in the select list and in HAVING.",
                     span=self.span(node.at),
                 )
             return bind_grouping(name, [self.bind(a) for a in node.args], node.at, self.span)
