@@ -34,11 +34,12 @@ class RecordLayout:
         self.full = np.array(stream.in_records, np.int32)  # the full-schema index of each column of the format
         self.inner = {full: inner for inner, full in enumerate(stream.in_records)}
         self.padded = dict(stream.padded)
-        self.plain = len(self.full) == len(stream.schema) and not self.padded
+        # Fields of STRUCT columns may be asked for after the index was made, so such a stream is never plain.
+        self.plain = len(self.full) == len(stream.schema) and not self.padded and not nested_fields(stream.schema)
 
     def index(self, fmt: Format, chunk: RawChunk, wanted: Sequence[int]) -> Indexed:
         """Locate columns of the records of a chunk."""
-        if chunk.packed is None and self.plain and not any(c >= NESTED for c in wanted):
+        if chunk.packed is None and self.plain:
             return fmt.index(chunk.data, wanted, chunk.origin, chunk.offset)
         holders = dict.fromkeys(self.holder(c) for c in wanted)
         inner = [self.inner[c] for c in holders if c in self.inner]
