@@ -61,8 +61,7 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest tests/test_layers.py tests/test_names.py tests/test_docs.py tests/test_errors.py
-	@$(BIN)/python -m pytest --doctest-modules src
+	@$(BIN)/python -m pytest tests/test_layers.py tests/test_names.py tests/test_docs.py tests/test_errors.py tests/test_examples.py
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8 and 32 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
