@@ -190,6 +190,13 @@ def test_any_number_of_rows_may_fail(mini: Mini, share: int) -> None:
     assert status(mini).bad == {"bad_computed": 2 * texts.count("x")}
 
 
+def test_a_computed_char_column_is_padded_like_one_of_the_records(mini: Mini) -> None:
+    stream(mini, columns="id BIGINT, v CHAR(3), w STRING, made CHAR(3) AS upper(w)")
+    p = pipeline(mini, "SELECT v, made FROM s")
+    feed(mini, *(json.dumps({"id": 1, "v": v, "w": v}) for v in ("a", "abcd", None)))
+    assert mini.output(p) == [("a  ", "A  "), ("abcd", "ABCD"), (None, None)]
+
+
 def test_many_bad_rows_are_found_in_one_pass(mini: Mini, monkeypatch: pytest.MonkeyPatch) -> None:
     queries: list[str] = []
     run = duck.run

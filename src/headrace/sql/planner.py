@@ -11,7 +11,7 @@ from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
 from headrace.sql.functions.time_functions import CLOCKS
 from headrace.sql.hosts.epoch_planner import EpochHostPlanner
-from headrace.sql.hosts.host_choice import RESOLVABLE, SHARED, HostChoice, forced, moved
+from headrace.sql.hosts.host_choice import SHARED, HostChoice, forced, is_resolvable, moved
 from headrace.sql.hosts.spark_checker import SparkChecker, SparkFindings
 from headrace.sql.lowering import lower, lower_epoch_query, program_of
 from headrace.sql.names import Names
@@ -65,7 +65,7 @@ def plan_pipeline(
     try:
         return plan_on_shared_host(statement, names, meaning)
     except SqlError as problem:
-        resolvable = isinstance(problem, RESOLVABLE) and spark is not None and spark.at_hand
+        resolvable = is_resolvable(problem) and spark is not None and spark.at_hand
         if host == "shared" or not (resolvable or isinstance(problem, UnsupportedOnShared)):
             raise
         try:
