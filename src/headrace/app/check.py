@@ -17,6 +17,7 @@ from headrace.sql import (
     CreatePipeline,
     CreateSink,
     CreateStream,
+    CreateView,
     Select,
     Statement,
     explain,
@@ -68,7 +69,7 @@ def check_script(
         except UserError as problem:
             if not _follows(problem, undeclared):
                 errors.append(problem)
-            if isinstance(statement, CreateStream | CreateSink | CreatePipeline):
+            if isinstance(statement, CreateStream | CreateSink | CreatePipeline | CreateView):
                 undeclared.add(statement.name.lower())
     if len(errors) == 1:
         raise errors[0]
