@@ -150,6 +150,14 @@ class UnknownPipeline(SqlError):
     code = "UNKNOWN_PIPELINE"
 
 
+class UnknownView(SqlError):
+    code = "UNKNOWN_VIEW"
+
+
+class RecursiveView(SqlError):
+    code = "RECURSIVE_VIEW"
+
+
 class UnknownColumn(SqlError):
     code = "UNKNOWN_COLUMN"
 
