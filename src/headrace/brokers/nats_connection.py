@@ -7,6 +7,7 @@ wait. The library is imported when a client is made, because it is an extra: `pi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -112,6 +113,8 @@ class NatsConnection:
         try:
             await asyncio.wait_for(connecting, 2 * CONNECT_SECONDS)
         except Exception as problem:  # the client raises what its sockets raise, too
+            with contextlib.suppress(Exception):  # it leaves its socket open
+                await asyncio.wait_for(client.close(), 2)
             raise self.coded(next((p for p in noted if "uthorization" in str(p)), problem), "connect") from None
         return client
 
