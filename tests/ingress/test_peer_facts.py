@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.ingress.counters import NAMES, Counters
 from headrace.ingress.journal import Journal
 from headrace.ingress.mark import JournalPosition
 from headrace.ingress.ready import ReadyLog
@@ -52,6 +53,13 @@ def test_records_know_their_peer_and_their_arrival(tmp_path: Path, monkeypatch: 
         assert times[3] - times[0] > dt.timedelta(milliseconds=50)
     finally:
         mini.hub.close(drain=False)
+
+
+def test_counters_of_a_journal_of_an_earlier_version_are_kept() -> None:
+    """It had the classes tcp, tcp_client and http."""
+    found = Counters(np.arange(1, 3 * len(NAMES) + 1, dtype=np.int64))
+    assert found.of("http")["opened"] == 2 * len(NAMES) + 1 and found.of("mqtt")["bytes"] == 0
+    assert len(Counters(found.to_array()).used()) == 3
 
 
 @pytest.mark.parametrize("known", [True, False])
