@@ -17,6 +17,7 @@ from headrace.sql import (
     CreatePipeline,
     CreateSink,
     CreateStream,
+    CreateView,
     Select,
     Statement,
     explain,
@@ -68,7 +69,7 @@ def check_script(
         except UserError as problem:
             if not _follows(problem, undeclared):
                 errors.append(problem)
-            if isinstance(statement, CreateStream | CreateSink | CreatePipeline):
+            if isinstance(statement, CreateStream | CreateSink | CreatePipeline | CreateView):
                 undeclared.add(statement.name.lower())
     raise_all(sorted(errors, key=lambda e: 0 if e.span is None else e.span.start))
     return CheckedScript(statements, tuple(warnings), tuple(draft.absent))
