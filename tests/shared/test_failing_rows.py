@@ -52,7 +52,7 @@ def test_the_failure_names_expression_values_and_record(
 
 
 def test_an_expression_after_a_generator_fails_without_its_place(mini: Mini) -> None:
-    mini.hub.sql("CREATE PIPELINE p INTO out AS SELECT 1 / e AS r FROM s LATERAL VIEW explode(array(d)) AS e")
+    mini.hub.sql("CREATE PIPELINE p INTO out AS SELECT 1 / e AS r FROM s LATERAL VIEW explode(array(d)) t AS e")
     put(mini.directory.parent / "in" / "a.json", LINES)
     mini.drain()
     assert (mini.hub.pipelines["p"].status().error or "").startswith("[EVALUATION_FAILED] ")
