@@ -67,3 +67,19 @@ def test_make_without_a_target_lists_the_targets() -> None:
     answer = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True)
     for target in ("demo", "test", "check", "bench-epoch", "bench-planner", "bench-formats", "clean"):
         assert re.search(rf"^  make {target} +\S", answer.stdout, re.MULTILINE)
+
+
+def test_the_page_of_versions_agrees_with_what_is_installed_and_allowed() -> None:
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    rows = {m[1].lower(): (m[2], m[3]) for m in re.finditer(r"^\| (\w+) \| ([\d.]+) \| (.+) \|$", page, re.MULTILINE)}
+    locked = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    for requirement in PROJECT["project"]["dependencies"]:
+        name, bounds = re.fullmatch(r"([\w-]+)(.+)", requirement).groups()  # type: ignore[union-attr]
+        if name in rows:
+            tested, allowed = rows[name]
+            assert tested == locked[name]
+            words = {">=": "{} or newer", "<": "below {}", "==": "exactly this version"}
+            said = [words[sign].format(v) for sign, v in re.findall(r"(>=|<|==)([\d.]+)", bounds)]
+            assert allowed == ", ".join(said)
+    assert {"python", "pyspark", "java", "pyarrow", "duckdb", "pandas", "sqlglot"} == rows.keys()
+    assert PROJECT["project"]["requires-python"] == f">={rows['python'][1].split()[0]}"

@@ -63,7 +63,14 @@ _OUR_WORDS = {
 
 
 class HeadraceError(Exception):
-    """Base of all errors. Programs read `params`; people read `message` and `advice`."""
+    """Base of all errors. Programs read `code` and `params`; people read `message` and `advice`.
+
+    >>> try:
+    ...     hub.sql("CREATE PIPELINE p INTO kept AS SELECT tmp FROM sensors")
+    ... except headrace.errors.HeadraceError as problem:
+    ...     print(problem.code, "-", problem.advice)
+    UNKNOWN_COLUMN - Did you mean 'temp'?
+    """
 
     code: ClassVar[str] = "HEADRACE_ERROR"
     retry_helps: ClassVar[bool] = False
@@ -79,7 +86,18 @@ class HeadraceError(Exception):
         return self.render()
 
     def render(self) -> str:
-        """The error as a user reads it: code, message, position, advice."""
+        """The error as a user reads it: code, message, position, advice.
+
+        >>> try:
+        ...     hub.sql("CREATE PIPELINE p INTO kept AS SELECT tmp FROM sensors")
+        ... except headrace.errors.HeadraceError as problem:
+        ...     print(problem.render())
+        [UNKNOWN_COLUMN] 'sensors' has no column 'tmp'
+          at statement 1, line 1, column 39
+          1 | CREATE PIPELINE p INTO kept AS SELECT tmp FROM sensors
+                                                    ^^^
+          Did you mean 'temp'?
+        """
         lines = [f"[{self.code}] {self.message}"]
         if self.span is not None:
             where = f"line {self.span.line}, column {self.span.column}"
@@ -139,6 +157,14 @@ class UnknownSink(SqlError):
 
 class UnknownPipeline(SqlError):
     code = "UNKNOWN_PIPELINE"
+
+
+class UnknownView(SqlError):
+    code = "UNKNOWN_VIEW"
+
+
+class RecursiveView(SqlError):
+    code = "RECURSIVE_VIEW"
 
 
 class UnknownColumn(SqlError):

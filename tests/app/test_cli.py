@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from headrace.app.check import check_script
 from headrace.app.cli import app
+from headrace.errors import ScriptErrors
 
 STREAM = """
 CREATE STREAM s (id BIGINT, ts TIMESTAMP, temp DOUBLE, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)
@@ -223,6 +225,14 @@ def test_errors_that_only_follow_from_another_are_not_reported(tmp_path: Path) -
     (tmp_path / "app.sql").write_text(GOOD.replace("'generator'", "'genie'"))
     answer = headrace("check", "app.sql", cwd=tmp_path)
     assert "UNKNOWN_STREAM" not in answer.stderr
+
+
+def test_a_syntax_error_does_not_hide_the_mistakes_of_other_statements() -> None:
+    wrong_sink = "CREATE SINK other WITH (type 'memory');"
+    pipelines = "CREATE PIPELINE p INTO out AS SELECT tmp FROM s; CREATE PIPELINE q INTO other AS SELECT id FROM s;"
+    with pytest.raises(ScriptErrors) as caught:
+        check_script(STREAM + SINK + wrong_sink + pipelines)
+    assert [error.code for error in caught.value.errors] == ["SYNTAX_ERROR", "UNKNOWN_COLUMN"]
 
 
 @pytest.mark.parametrize("command", ["run", "check", "explain"])

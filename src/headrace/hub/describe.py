@@ -35,7 +35,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 
 def show(streams: ObservedStreams, catalog: Catalog, kind: str) -> Result:
-    """SHOW STREAMS | SINKS | PIPELINES. `catalog` is the draft of the script, which may be ahead of `streams`."""
+    """SHOW STREAMS | SINKS | PIPELINES | VIEWS. `catalog` is the draft of the script: it may be ahead of `streams`."""
     if kind == "streams":
         names = ["name", "state", "source", "format", "columns", "decoding", "rows", "rejected", "dropped", "watermark"]
         found = [_stream_row(streams, catalog, name) for name in catalog.streams]
@@ -47,6 +47,12 @@ def show(streams: ObservedStreams, catalog: Catalog, kind: str) -> Result:
     if kind == "sinks":
         rows: Facts = [[s.name, s.kind, SINKS[s.kind].guarantee] for s in catalog.sinks.values()]
         return table_result(["name", "type", "guarantee"], rows)
+    if kind == "views":
+        views: Facts = [
+            [v.name, ", ".join(v.reads), len(v.output) or None, ", ".join(catalog.users_of_view(v.name))]
+            for v in catalog.views.values()
+        ]
+        return table_result(["name", "reads", "columns", "used_by"], views, kinds={"columns": pa.int64()})
     counters = ["rows_out", "late", "bad", "rejected", "missed", "epoch_ms", "state_bytes"]
     names = ["name", "stream", "state", *counters, "sinks", "error"]
     pipelines = [_pipeline_row(streams, record) for record in catalog.pipelines.values()]
@@ -97,8 +103,16 @@ def _status(streams: ObservedStreams, pipeline: str) -> PipelineStatus | None:
 
 def describe(streams: ObservedStreams, catalog: Catalog, kind: str, name: str) -> Result:
     """DESCRIBE: one fact per line."""
-    facts = {"sink": _sink_facts, "stream": _stream_facts, "pipeline": _pipeline_facts}[kind](streams, catalog, name)
-    return table_result(["fact", "value"], facts)
+    kinds = {"sink": _sink_facts, "stream": _stream_facts, "pipeline": _pipeline_facts, "view": _view_facts}
+    return table_result(["fact", "value"], kinds[kind](streams, catalog, name))
+
+
+def _view_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
+    view = catalog.views[name.lower()]
+    facts: Facts = [["name", view.name], ["query", view.query], ["reads", ", ".join(view.reads)]]
+    users = catalog.users_of_view(name)
+    facts += [["used by", ", ".join(users)]] if users else []
+    return facts + [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(view.output)]
 
 
 def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:

@@ -18,6 +18,7 @@ from headrace.sql.parse.statements import (
     CreatePipeline,
     CreateSink,
     CreateStream,
+    CreateView,
     Describe,
     Drop,
     Explain,
@@ -30,11 +31,13 @@ from headrace.sql.parse.statements import (
     TakeSavepoint,
 )
 from headrace.sql.planner import Planned, plan_on_shared_host, plan_pipeline
+from headrace.sql.views import define_view
 
 __all__ = [
     "CreatePipeline",
     "CreateSink",
     "CreateStream",
+    "CreateView",
     "Describe",
     "Drop",
     "Explain",
@@ -50,6 +53,7 @@ __all__ = [
     "TakeSavepoint",
     "define_sink",
     "define_stream",
+    "define_view",
     "explain",
     "explain_json",
     "parse_script",

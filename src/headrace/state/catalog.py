@@ -1,4 +1,4 @@
-"""The catalog: all declared streams, sinks and pipelines.
+"""The catalog: all declared streams, views, sinks and pipelines.
 
 A `Catalog` is immutable. A script changes a draft, and `CatalogFile.save` replaces the stored catalog atomically, so a
 script takes effect as a whole or not at all.
@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from headrace.base.durable import state_errors, write_atomic
 from headrace.errors import ExternalError, StateDamaged
 from headrace.model.codec import dump
-from headrace.model.program import PipelineDef, PipelineExit, SinkDef, StreamDef
+from headrace.model.program import PipelineDef, PipelineExit, SinkDef, StreamDef, ViewDef
 from headrace.model.status import State, StateChange
 from headrace.model.stored import store_text, stored
 from headrace.state.lifecycle import Desired, desired_in, follow
@@ -79,12 +79,16 @@ class Catalog:
     sinks: dict[str, SinkDef] = field(default_factory=dict)
     pipelines: dict[str, PipelineRecord] = field(default_factory=dict)
     ended: tuple[PipelineExit, ...] = ()
+    views: dict[str, ViewDef] = field(default_factory=dict)
 
     def stream(self, name: str) -> StreamDef | None:
         return self.streams.get(name.lower())
 
     def sink(self, name: str) -> SinkDef | None:
         return self.sinks.get(name.lower())
+
+    def view(self, name: str) -> ViewDef | None:
+        return self.views.get(name.lower())
 
     def pipeline(self, name: str) -> PipelineRecord | None:
         return self.pipelines.get(name.lower())
@@ -94,6 +98,9 @@ class Catalog:
 
     def sink_names(self) -> tuple[str, ...]:
         return tuple(s.name for s in self.sinks.values())
+
+    def view_names(self) -> tuple[str, ...]:
+        return tuple(v.name for v in self.views.values())
 
     def pipeline_names(self) -> tuple[str, ...]:
         return tuple(p.definition.name for p in self.pipelines.values())
@@ -116,6 +123,30 @@ class Catalog:
         ]
         letters = [s for s in self.streams.values() if s.dead_letters and s.dead_letters.name.lower() == lowered]
         return [*writing, *(s.name for s in letters)]
+
+    def views_over(self, name: str) -> list[str]:
+        """The views that read a stream or view themselves."""
+        return [v.name for v in self.views.values() if name.lower() in (r.lower() for r in v.reads)]
+
+    def users_of_view(self, name: str) -> list[str]:
+        """The views and the pipelines that read a view."""
+        lowered = name.lower()
+        pipelines = [p.definition for p in self.pipelines.values()]
+        return [*self.views_over(name), *(p.name for p in pipelines if lowered in (v.name.lower() for v in p.views))]
+
+    def with_view(self, view: ViewDef) -> Catalog:
+        return replace(self, views={**self.views, view.name.lower(): view})
+
+    def with_views(self, views: Collection[ViewDef]) -> Catalog:
+        return replace(self, views=self.views | {v.name.lower(): v for v in views})
+
+    def without_loose_views(self) -> Catalog:
+        """Without views that read a stream or view that is not declared."""
+        known = {*self.streams, *self.views}
+        loose = [name for name, view in self.views.items() if not {r.lower() for r in view.reads} <= known]
+        if not loose:
+            return self
+        return replace(self, views={k: v for k, v in self.views.items() if k not in loose}).without_loose_views()
 
     def with_stream(self, stream: StreamDef) -> Catalog:
         return replace(self, streams={**self.streams, stream.name.lower(): stream})
@@ -158,13 +189,15 @@ class Catalog:
         published = self.ended_on(stream)
         return replace(self, ended=tuple(e for e in self.ended if e not in published)) if published else self
 
-    def without(self, kind: Literal["stream", "sink", "pipeline"], name: str) -> Catalog:
+    def without(self, kind: Literal["stream", "sink", "pipeline", "view"], name: str) -> Catalog:
         """Remove one declaration."""
         lowered = name.lower()
         if kind == "stream":
             return replace(self.without_ends(name), streams=_omit(self.streams, lowered))
         if kind == "sink":
             return replace(self, sinks=_omit(self.sinks, lowered))
+        if kind == "view":
+            return replace(self, views=_omit(self.views, lowered))
         return replace(self, pipelines=_omit(self.pipelines, lowered))
 
 

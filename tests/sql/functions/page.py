@@ -60,15 +60,16 @@ Known limits:
   the relative error that Spark promises, but not Spark's digits. The error is a literal from 0.0044 to 0.39.
 - `percentile_approx` takes decimals of up to 15 digits. NaN is the largest value. In Spark its place depends on how
   rows are divided among partitions.
+- `histogram_numeric` keeps all different values of a group and merges the closest until there are as many bins as
+  asked for, from 2 to 10,000. With at most as many values as bins it is Spark's. Beyond that Spark's bins depend on the
+  order of rows. It does not take decimals.
 - Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits.
   The sign change and `abs` of more than 34 digits are refused, and DIV where the quotient may not fit BIGINT.
 - An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
   that decides the result. Random expressions (`make fuzz-expressions`) are compared in this, too. They may differ only
   in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
   `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, where Spark also turns
-  failures of the operands into NULL. Where one operand is NULL and another fails, `array_repeat`, `hmac`, `locate`,
-  `overlay`, `replace`, `timestampdiff` and sums and differences of times and intervals may fail where Spark returns
-  NULL, or the other way round. Spark evaluates the first operand of `nullif` before all others of a row.
+  failures of the operands into NULL. Spark evaluates the first operand of `nullif` before all others of a row.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are
