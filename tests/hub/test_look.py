@@ -61,7 +61,7 @@ def test_a_look_at_an_idle_stream_reads_its_source_from_the_beginning_and_uses_n
     assert table(hub, "SELECT * FROM s").num_rows == 20, "LIMIT is 20 without one"
     assert table(hub, "SELECT id FROM s LIMIT 0").num_rows == 0
     groups = table(hub, "SELECT window.start AS w, count(*) AS n FROM s GROUP BY window(ts, '1 minute')")
-    assert sorted(groups["n"].to_pylist()) == [20, 60, 60, 60], "windows close when the input ends"
+    assert sorted(row["n"] for row in groups.to_pylist()) == [20, 60, 60, 60], "windows close when the input ends"
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
     hub.streams["s"].sync()
     assert hub.pipelines["p"].results().num_rows == 200
