@@ -120,7 +120,8 @@ def _files(work: Path) -> Iterator[Contest]:
         pq.write_table(table, work / f"{uuid.uuid4().hex}.parquet", compression="zstd")
 
     def jsonl(table: pa.Table) -> None:
-        duckdb.sql(f"COPY table TO '{work / uuid.uuid4().hex}.json' (FORMAT json)")
+        rows = duckdb.from_arrow(table)
+        rows.query("rows", f"COPY rows TO '{work / uuid.uuid4().hex}.json' (FORMAT json)")
 
     yield Contest(work, "parquet", {"path": str(work / "parquet")}, parquet, ROWS)
     yield Contest(work, "jsonl", {"path": str(work / "jsonl")}, jsonl, ROWS)

@@ -1,17 +1,30 @@
-"""The blocking MQTT client against a broker in a thread, which answers as it is told."""
+"""The blocking MQTT client, and the sink that uses it, against a broker in a thread, which answers as it is told."""
 
 from __future__ import annotations
 
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headrace.brokers import mqtt_connection
 from headrace.brokers import mqtt_packets as mqtt
 from headrace.brokers.mqtt_connection import MqttClient, MqttConnection
-from headrace.errors import BrokerDenied, BrokerUnreachable, HeadraceError
+from headrace.errors import (
+    BadOption,
+    BrokerDenied,
+    BrokerUnreachable,
+    HeadraceError,
+    SinkMismatch,
+    SinkRefused,
+    SinkUnavailable,
+)
+from headrace.model.program import SinkDef
+from headrace.model.schema import BIGINT, STRING, Field, Schema
+from headrace.sinks import SINKS, SinkKey, settle_sink
 
 Answer = Callable[[mqtt.Packet], bytes]
 
@@ -95,3 +108,41 @@ def test_refusals_and_silence_are_coded(
         finally:
             client.close()
     broker.join()
+
+
+OUTPUT = Schema((Field("t", STRING), Field("n", BIGINT)))
+
+
+def commit(url: str, staging: Path, rows: list[dict[str, object]], **options: str) -> int:
+    """Stage and commit rows as the epoch 0 of a sink."""
+    kind, key = SINKS["mqtt"], SinkKey("c", 1, 0, "d")
+    sink = SinkDef("out", "mqtt", {"url": url, "staging": str(staging)} | options)
+    kind.require_output(sink, OUTPUT)
+    driver = kind.driver(sink, OUTPUT)
+    try:
+        return driver.commit(key, [kind.task(sink).stage(pa.Table.from_pylist(rows, schema=OUTPUT.arrow), key)])
+    finally:
+        driver.close()
+
+
+def test_the_sink_publishes_its_rows_and_codes_what_goes_wrong(tmp_path: Path) -> None:
+    broker = ThreadBroker(accepting)
+    rows: list[dict[str, object]] = [{"t": f"a/{i}", "n": i} for i in range(3)]
+    assert commit(broker.url, tmp_path / "a", rows, topic_column="t", qos="2") == 3
+    broker.join()
+    sent = [mqtt.published(p, mqtt.V5) for p in broker.got if p.kind == mqtt.PUBLISH]
+    assert [(m.topic, m.payload) for m in sent] == [(b"a/%d" % i, b'{"n":%d}' % i) for i in range(3)]
+    with pytest.raises(SinkRefused):  # a topic with a wildcard
+        commit(ThreadBroker(accepting).url, tmp_path / "b", [{"t": "a/#", "n": 1}], topic_column="t")
+    with pytest.raises(SinkRefused):
+        refused = ThreadBroker(next(refusing(mqtt.PUBLISH, b"\x40\x03\0\x01\x87")))
+        commit(refused.url, tmp_path / "c", rows, topic="t")
+    with pytest.raises(SinkUnavailable):
+        commit("mqtt://127.0.0.1:1", tmp_path / "d", rows, topic="t")
+    with pytest.raises(SinkMismatch):
+        commit("mqtt://127.0.0.1:1", tmp_path / "e", rows, topic_column="n")
+    for options in ({}, {"topic": "a/#"}, {"topic": "a", "topic_column": "t"}):
+        with pytest.raises(BadOption):
+            settle_sink(SinkDef("out", "mqtt", {"url": "mqtt://127.0.0.1:1"} | options))
+    with pytest.raises(BrokerUnreachable):
+        settle_sink(SinkDef("out", "mqtt", {"url": "mqtt://127.0.0.1:1", "topic": "a"}))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import DataLost
+from headrace.errors import BadOption, DataLost
 from headrace.model.program import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sources import kafka
@@ -62,6 +62,14 @@ def test_a_topic_that_is_not_listed_for_a_moment_keeps_its_place(tmp_path: Path)
     clock.now += 1
     later = planned.latest(end, None)
     assert [(r.begin, r.end) for s in planned.splits(end, later, 4) for r in s.ranges] == [(5, 6)]  # type: ignore[attr-defined]
+
+
+def test_start_offsets_may_only_name_what_exists() -> None:
+    found = {"t": TopicPlace("id", (0, 0))}
+    kafka._check_offsets({"t": {0: 5, 1: -2}}, found)
+    for wrong in ({"u": {0: 1}}, {"t": {2: 1}}, {"t": {-1: 1}}):
+        with pytest.raises(BadOption):
+            kafka._check_offsets(wrong, found)
 
 
 def test_a_topic_that_stays_away_is_lost(tmp_path: Path) -> None:
