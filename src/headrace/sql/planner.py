@@ -11,7 +11,7 @@ from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
 from headrace.sql.functions.time_functions import CLOCKS
 from headrace.sql.hosts.epoch_planner import EpochHostPlanner
-from headrace.sql.hosts.host_choice import RESOLVABLE, SHARED, HostChoice, forced, moved
+from headrace.sql.hosts.host_choice import SHARED, HostChoice, forced, is_resolvable, moved
 from headrace.sql.hosts.spark_checker import SparkChecker, SparkFindings
 from headrace.sql.lowering import lower, lower_epoch_query, program_of
 from headrace.sql.names import Names
@@ -26,6 +26,7 @@ from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.nested_reads import read_fields
 from headrace.sql.plan.physical import Physical
 from headrace.sql.plan.shape import Shape, shared_shape
+from headrace.sql.render.fallible import fallible_expressions
 from headrace.sql.render.sizes import ring0_growth
 from headrace.sql.rules import Trace, optimize, optimize_physical
 from headrace.sql.views import expand
@@ -76,7 +77,7 @@ def _plan_without_views(
     try:
         return plan_on_shared_host(statement, names, meaning)
     except SqlError as problem:
-        resolvable = isinstance(problem, RESOLVABLE) and spark is not None and spark.at_hand
+        resolvable = is_resolvable(problem) and spark is not None and spark.at_hand
         if host == "shared" or not (resolvable or isinstance(problem, UnsupportedOnShared)):
             raise
         try:
@@ -151,7 +152,8 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
     _check_clocks(shape, ctx)
     physical, physical_trace = optimize_physical(lower(shape, sinks, statement, ctx.span), ctx)
     program, name, options = program_of(physical, meaning), None, PipelineOptions()
-    program = replace(program, ring0=replace(program.ring0, growth=ring0_growth(shape, ctx.span)))
+    ring0 = replace(program.ring0, growth=ring0_growth(shape, ctx.span), fallible=fallible_expressions(shape, ctx.text))
+    program = replace(program, ring0=ring0)
     if isinstance(statement, CreatePipeline):
         name, options = statement.name, read_pipeline_options(statement, program, shape.scan.stream, names)
     return Planned(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headrace.base.unknown import unknown
 from headrace.errors import (
@@ -51,19 +51,51 @@ _SHOWN: dict[str, ShowKind] = {"STREAMS": "streams", "SINKS": "sinks", "PIPELINE
 _FIRST = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "START", "STOP", "SAVEPOINT", "EXPLAIN", "SELECT", "WITH")
 
 
+@dataclass(frozen=True, slots=True)
+class ParsedScript:
+    """The statements of a script that could be parsed, the errors of the others, and the names, in lower case, that the
+    others would have declared."""
+
+    statements: tuple[Statement, ...]
+    errors: tuple[HeadraceError, ...]
+    undeclared: frozenset[str]
+
+
 def parse_script(text: str) -> tuple[Statement, ...]:
     """The statements of `text`. Raises the only error, or ScriptErrors with all of them."""
+    parsed = parse_each(text)
+    raise_all(list(parsed.errors))
+    return parsed.statements
+
+
+def parse_each(text: str) -> ParsedScript:
+    """Parses statement by statement: one with an error does not hide the others. Raises an error of the tokens, which
+    belongs to no statement."""
     statements: list[Statement] = []
     errors: list[HeadraceError] = []
+    undeclared: set[str] = set()
     for number, tokens in enumerate(_split(tokenize(text)), start=1):
         try:
             statements.append(_Statements(Cursor(text, tokens, number)).statement())
+            continue
         except HeadraceError as problem:
             errors.append(problem)
         except RecursionError:
             errors.append(too_deep(Span(text, tokens[0].start, tokens[-1].start, number)))
-    raise_all(errors)
-    return tuple(statements)
+        undeclared |= _names_declared(tokens)
+    return ParsedScript(tuple(statements), tuple(errors), frozenset(undeclared))
+
+
+def _names_declared(tokens: list[Token]) -> set[str]:
+    """The name after CREATE STREAM, SINK and the like, of a statement that is wrong somewhere."""
+    words = [token.upper for token in tokens[:8]]
+    if not words or words[0] != "CREATE":
+        return set()
+    kind = next((i for i, word in enumerate(words) if word in _KINDS), None)
+    if kind is None:
+        return set()
+    name = kind + 4 if words[kind + 1 : kind + 4] == ["IF", "NOT", "EXISTS"] else kind + 1
+    return {tokens[name].text.lower()} if name < len(tokens) else set()
 
 
 def parse_statement(text: str, number: int) -> Statement:
