@@ -141,3 +141,26 @@ def test_a_long_chain_of_operands_that_may_fail_stays_short() -> None:
     (planned,) = plan_expressions(KINDS, [" + ".join(["CAST(c AS INT)"] * 30)])
     assert not isinstance(planned, HeadraceError)
     assert len(planned[1]) < 40_000
+
+
+@pytest.mark.parametrize(
+    ("text", "sql"),
+    [
+        ("(1 / b) + NULL", "CAST(NULL AS DOUBLE)"),
+        ("NULL / (1 / b)", "CAST(NULL AS DOUBLE)"),
+        ("hour(CAST(NULL AS TIMESTAMP)) * (1 / b)", "CAST(NULL AS DOUBLE)"),
+        ("array(1 / b) IS NULL", "FALSE"),
+        ("hash(1 / b) + 1 IS NOT NULL", "TRUE"),
+        ("isnan(CAST(NULL AS DOUBLE))", "FALSE"),
+    ],
+)
+def test_an_operand_that_sparks_optimizer_drops_is_not_evaluated(text: str, sql: str) -> None:
+    (planned,) = plan_expressions(KINDS, [text])
+    assert not isinstance(planned, HeadraceError) and planned[1] == sql
+
+
+@pytest.mark.parametrize(
+    "text", ["isnull(1 / b)", "nullif(1 / b, NULL)", "(1 / b) IN (1, NULL)", "coalesce(NULL, 1 / b)"]
+)
+def test_other_operands_are_evaluated_beside_a_null(text: str) -> None:
+    assert _values(text)[1] == FAILED
