@@ -153,6 +153,10 @@ soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=3
 soak-growth: $(STAMP) ## Create and drop pipelines for EPOCHS=2000 epochs: files, bytes and memory stay flat
 	@$(BIN)/python -m tests.soak.growth --epochs $(EPOCHS)
 
+.PHONY: dist
+dist: $(STAMP) ## Build the wheel and the sdist, install the wheel into an empty environment and run the demo there
+	@$(BIN)/python -m scripts.dist
+
 clean: ## Remove the virtual environment, caches and build products
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -55,6 +55,13 @@ class Span:
         return f"{number} | {source}\n{pad}{'^' * width}"
 
 
+# Words that only headrace has: an error that uses one explains it.
+_OUR_WORDS = {
+    "shared host": "The shared host computes pipelines in the tasks that read their stream; see docs/hosts.md.",
+    "epoch host": "The epoch host runs a pipeline's query in Spark, once per epoch; see docs/hosts.md.",
+}
+
+
 class HeadraceError(Exception):
     """Base of all errors. Programs read `code` and `params`; people read `message` and `advice`.
 
@@ -99,6 +106,8 @@ class HeadraceError(Exception):
             lines += [f"  at {where}", *("  " + line for line in self.span.caret().split("\n"))]
         if self.advice:
             lines.append(f"  {self.advice}")
+        said = f"{self.message} {self.advice}"
+        lines += [f"  ({meaning})" for word, meaning in _OUR_WORDS.items() if word in said]
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -200,6 +209,10 @@ class AlreadyExists(SqlError):
 
 class InUse(SqlError):
     code = "IN_USE"
+
+
+class StreamIdle(SqlError):
+    code = "STREAM_IDLE"
 
 
 class NoSink(SqlError):

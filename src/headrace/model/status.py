@@ -245,6 +245,11 @@ class StreamStatus(HtmlTable):
     barrier: str = ""
 
     @property
+    def columns_decoded(self) -> int:
+        """How many of the declared columns are decoded, whole or in part: fields of one STRUCT are one column."""
+        return len({name.partition(".")[0] for name in self.decoding_columns})
+
+    @property
     def losses(self) -> list[str]:
         """The input that did not become rows, in words. Empty if all of it did.
 

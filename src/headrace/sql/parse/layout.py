@@ -11,11 +11,11 @@ import re
 from dataclasses import dataclass
 
 from headrace.errors import InternalError, SyntaxProblem
-from headrace.sql.parse.dialect import tokenize
+from headrace.sql.parse.dialect import comment_end, tokenize
 
 LINE = 100  # characters; a longer line is broken at the next place where that is allowed
 _TOKEN = re.compile(
-    r"""(?P<comment>--[^\n]*|/\*.*?\*/)
+    r"""(?P<comment>--[^\n]*|/\*)
       | (?P<text>[rR]'[^']*'|[rR]"[^"]*"|[xXnN]?'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)
       | (?P<word>[^\W\d]\w*|\d[\w.]*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
       | (?P<sign><=>|<=|>=|<>|!=|==|\|\||::|->|=>|[^\s\w])
@@ -93,13 +93,17 @@ def _tokens(text: str) -> list[tuple[str, str]] | None:
 
 def _pieces(text: str) -> list[_Piece]:
     found: list[_Piece] = []
-    breaks = 0
-    for match in _TOKEN.finditer(text):
-        kind = str(match.lastgroup)
+    breaks = position = 0
+    while match := _TOKEN.match(text, position):
+        kind, position = str(match.lastgroup), match.end()
         if kind == "space":
             breaks += match[0].count("\n")
             continue
-        found.append(_Piece(kind, match[0].rstrip() if kind == "comment" else match[0], breaks))
+        if match[0] == "/*":
+            close = comment_end(text, match.start())
+            position = len(text) if close < 0 else close
+        piece = text[match.start() : position]
+        found.append(_Piece(kind, piece.rstrip() if kind == "comment" else piece, breaks))
         breaks = 0
     return found
 
