@@ -111,7 +111,7 @@ def test_no_function_of_spark_is_called_unknown_and_those_that_are_missing_here_
     hosts: dict[str, set[str]] = {}
     for name in filter(str.isidentifier, sorted(spark_functions())):
         try:
-            host = plan(f"SELECT {name}(id, k) AS r FROM s", spark).choice.host
+            host: str = plan(f"SELECT {name}(id, k) AS r FROM s", spark).choice.host
         except HeadraceError as problem:
             host = problem.code
             assert name not in MISSING or host in refused, name
