@@ -120,8 +120,9 @@ docs: $(STAMP) ## Build the documentation site into site/
 	@$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-screenshots: $(STAMP) ## Take the pictures of the live page in docs/images, in headless Chromium
+screenshots: $(STAMP) ## Take the pictures in docs/images: the live page in headless Chromium, the terminal views in tmux
 	@$(BIN)/python scripts/screenshots.py
+	@$(BIN)/python -m scripts.terminal_pictures
 
 fuzz-formats: $(STAMP) ## Damaged input and random options against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
