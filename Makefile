@@ -154,10 +154,16 @@ soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=3
 soak-growth: $(STAMP) ## Create and drop pipelines for EPOCHS=2000 epochs: files, bytes and memory stay flat
 	@$(BIN)/python -m tests.soak.growth --epochs $(EPOCHS)
 
-.PHONY: dist
+.PHONY: dist first-hour test-matrix
 dist: $(STAMP) ## Build the wheel and the sdist, install the wheel into an empty environment and run the demo there
 	@$(BIN)/python -m scripts.dist
 
+first-hour: $(STAMP) ## The first hour of a new user, from a clean clone and its wheel; the text is compared with golden.txt
+	@$(BIN)/python -m tests.first_hour.whole
+
+test-matrix: $(STAMP) ## The core tests with every Python and Spark that can be had here (10 minutes, downloads Spark 4.2)
+	@$(BIN)/python -m scripts.matrix
+
 clean: ## Remove the virtual environment, caches and build products
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) .matrix site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
