@@ -211,6 +211,10 @@ class InUse(SqlError):
     code = "IN_USE"
 
 
+class StreamIdle(SqlError):
+    code = "STREAM_IDLE"
+
+
 class NoSink(SqlError):
     code = "NO_SINK"
 

@@ -319,6 +319,7 @@ REFUSED = {
     "SELECT e.idd FROM events e JOIN dim d ON e.device = d.name": "SPARK_REFUSED",
     "SELECT e.id, e.id FROM events e JOIN dim d ON e.device = d.name": "DUPLICATE_NAME",
     "SELECT make_interval(v) AS i FROM events": "SPARK_REFUSED",
+    "SELECT id, soundex(kind) AS s FROM events UNION ALL SELECT weight, name FROM dim": "UNSUPPORTED_STATEFUL",
 }  # fmt: skip
 
 

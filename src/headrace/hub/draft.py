@@ -53,7 +53,7 @@ from headrace.hub.redeclaring import (
     stream_exists,
 )
 from headrace.hub.results import Result
-from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, StreamDef, ViewDef
+from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, SinkDef, StreamDef, ViewDef
 from headrace.sinks import SINKS, settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
@@ -87,7 +87,8 @@ class Draft:
     `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
     see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. `spark` checks
     queries that only Spark understands; without it they are planned unchecked. With `elsewhere` the script will run on
-    another machine: paths that are missing here are noted in `absent`, and are no errors.
+    another machine: paths that are missing here are noted in `absent`, and are no errors. `selects` collects the
+    SELECTs of the script, to be run after it; they are errors if it is None.
     """
 
     catalog: Catalog
@@ -98,6 +99,7 @@ class Draft:
     spark: SparkChecker | None = None
     elsewhere: bool = False
     absent: list[HeadraceError] = field(default_factory=list)
+    selects: list[Select] | None = None
     _before: Catalog = field(init=False)
     _changes: dict[str, StreamChange] = field(default_factory=dict)
     _dropped: list[str] = field(default_factory=list)
@@ -392,11 +394,36 @@ class Draft:
 
     @_apply.register
     def _(self, statement: Select) -> Result:
-        raise NoSink(
-            "a bare SELECT has nowhere to put its rows",
-            advice="Use CREATE PIPELINE name INTO sink AS SELECT ..., or EXPLAIN SELECT ... to see its plan.",
+        if self.selects is None:
+            raise NoSink(
+                "a bare SELECT has nowhere to put its rows",
+                advice="Use CREATE PIPELINE name INTO sink AS SELECT ..., or EXPLAIN SELECT ... to see its plan. On a "
+                "running hub, headrace sql and hub.sql show the rows of a SELECT.",
+                span=statement.span,
+            )
+        self.selects.append(statement)
+        return Result("selected")
+
+    def planned_select(self, statement: Select, name: str, sink: SinkDef) -> PipelineDef:
+        """A query as a pipeline into one sink, which is not declared yet."""
+        created = CreatePipeline(
+            sql=statement.sql,
             span=statement.span,
+            name=name,
+            sinks=(sink.name,),
+            query=statement.query,
+            query_sql=statement.query_sql,
+            emit=statement.emit,
+            sink_spans=(statement.span,),
+            emit_span=statement.emit_span,
+            query_start=statement.query_start,
         )
+        return replace(self, catalog=self.catalog.with_sink(sink))._planned(created)
+
+    def effects_on(self, stream: str) -> ScriptEffects:
+        """What the catalog as it is now changes on one stream."""
+        self._touch(stream, wait=True)
+        return self.effects()
 
     # --- changes ----------------------------------------------------------------------------------
 

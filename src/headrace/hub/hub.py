@@ -22,6 +22,7 @@ from headrace.hub.describe import show
 from headrace.hub.draft import Draft
 from headrace.hub.effects import DeclaredScript, ScriptEffects
 from headrace.hub.launcher import QueryLauncher, SparkLauncher
+from headrace.hub.look import Looks
 from headrace.hub.objects import Pipeline, Stream
 from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
@@ -29,7 +30,7 @@ from headrace.hub.rollout import DRAIN_SECONDS
 from headrace.hub.shutdown import Shutdown
 from headrace.model.spark_options import SparkOptions
 from headrace.model.status import Waited
-from headrace.sql import Statement, parse_script
+from headrace.sql import Select, Statement, parse_script
 from headrace.sql.functions import evaluate
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.secrets import Vault
@@ -85,6 +86,7 @@ class Hub:
         self._on_close: list[Callable[[], None]] = []
         self._reconciler = Reconciler(state_dir, launcher, start_timeout)
         self._shutdown = Shutdown(self._reconciler)
+        self._looks = Looks(self._reconciler, lambda: self._draft(self._reconciler.vault, start=True))
         try:
             self._reconciler.recover()
         except BaseException:
@@ -110,6 +112,9 @@ class Hub:
         state of pipelines that it dropped or replaced may be gone by then. A StopTimeout rolls nothing back: the
         pipelines stop when the epoch in flight ends.
 
+        SAVEPOINT and SELECT run after everything else. SELECT gives the rows that come in time as a table, see
+        `headrace.hub.look`.
+
         >>> hub.sql("CREATE PIPELINE cold INTO kept AS SELECT device, temp FROM sensors WHERE temp < 10")
         [created pipeline cold]
         >>> hub.sql("DROP PIPELINE cold")
@@ -118,10 +123,14 @@ class Hub:
         Traceback (most recent call last):
         headrace.errors.UnknownColumn: [UNKNOWN_COLUMN] 'sensors' has no column 'tmp' ...
         """
-        results, script, effects = self._declare(parse_script(text))
+        statements = parse_script(text)
+        results, script, effects = self._declare(statements)
         self._reconciler.carry_out(script)
         for savepoint, stream in effects.savepoints:
             self.savepoint(savepoint, stream)
+        for i, statement in enumerate(statements):
+            if isinstance(statement, Select):
+                results[i] = self._looks.run(statement)
         return results
 
     def _declare(self, statements: tuple[Statement, ...]) -> tuple[list[Result], DeclaredScript, ScriptEffects]:
@@ -132,6 +141,7 @@ class Hub:
             while True:
                 reconciler.declarations.require_open()
                 draft = self._draft(reconciler.vault, start=True)
+                draft.selects = []
                 results = [draft.apply(statement) for statement in statements]
                 effects = draft.effects()
                 if reconciler.reservations.is_free(effects.streams):

@@ -96,6 +96,16 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class FallibleExpression:
+    """An expression of Ring 0 that may fail on some row. `text` is the user's own, `sql` evaluates it on the rows that
+    reach it, and `columns` are those that it reads, by full-schema index."""
+
+    text: str
+    sql: str
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SizedValue:
     """A value that may be larger than its inputs. `sql` computes an upper bound of its bytes (DOUBLE) without computing
     the value. `expression` is the user's own text."""
@@ -158,8 +168,9 @@ class Ring0Program:
     generators: tuple[RowGenerator, ...] = ()
     made_filter: str | None = None
     bucket_keys: tuple[int, ...] | None = None
-    # Not compared: it follows from the other fields, except for the spelling of the user's expressions.
+    # Not compared: they follow from the other fields, except for the spelling of the user's expressions.
     growth: Growth = field(default_factory=Growth, compare=False)
+    fallible: tuple[FallibleExpression, ...] = field(default=(), compare=False)  # in the order of evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ A row on which an expression fails has a bad value there, as if the format had f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from headrace.errors import ValueTooLarge
 from headrace.exec import duck
 from headrace.exec.sizing import in_pieces
+from headrace.exec.trying import ROW, failing_rows
 from headrace.formats.bad import STRUCTURE_REASONS, BadRecords
 from headrace.formats.columns import status_of
 from headrace.formats.kernels.numbers import FINE, REASON_BASE
@@ -28,9 +28,6 @@ from headrace.model.schema import DataType, Schema
 Status = npt.NDArray[np.uint8]
 # A failing set of rows is cut into so many parts, until single rows are left.
 PARTS = 8
-_ERROR = re.compile(r"\berror\('(?:[^']|'')*'\)|'(?:[^']|'')*'")  # a call, or a text that may look like one
-
-_FAILING_CALL = "list_extract([NULL], CAST('no' || _row AS INTEGER))"
 
 
 def evaluate(
@@ -45,7 +42,7 @@ def evaluate(
         if len(bad.rows):
             read = np.isin(bad.columns, column.reads)
             status[bad.rows[read]] = bad.codes[read] - np.uint8(len(STRUCTURE_REASONS) - REASON_BASE)
-        table = pa.table({"_row": pa.array(np.arange(rows)), **{f"c{i}": columns[i] for i in column.reads}})
+        table = pa.table({ROW: pa.array(np.arange(rows)), **{f"c{i}": columns[i] for i in column.reads}})
         fine = np.flatnonzero(status == FINE)
         values = _values(column, schema[column.index].type, table if len(fine) == rows else table.take(fine))
         status[fine[values.failed]] = status_of("bad_computed")
@@ -102,22 +99,13 @@ def _failing(column: ComputedColumn, kind: DataType, table: pa.Table) -> npt.NDA
 
 
 def _untried(column: ComputedColumn, kind: DataType, table: pa.Table) -> npt.NDArray[np.int64]:
-    """The rows that fail, in one pass: TRY is NULL for them, and a struct never is. DuckDB evaluates a vector of 2,048
-    rows one by one if it fails: 5 us a row, and 140 us if a kernel takes part (2026-11-17, one core of two, loaded)."""
-    value = f"CAST(({triable(column.sql)}) AS {kind.duckdb})"
-    sql = f"SELECT _row AS r FROM rows WHERE TRY(struct_pack(v := {value})) IS NULL"
-    numbered = table.set_column(table.schema.get_field_index("_row"), "_row", pa.array(np.arange(table.num_rows)))
+    """The rows that fail, in one pass."""
+    sql = f"CAST(({column.sql}) AS {kind.duckdb})"
+    numbered = table.set_column(table.schema.get_field_index(ROW), ROW, pa.array(np.arange(table.num_rows)))
     found = [
-        duck.run(column.meaning, sql, {"rows": piece}).column("r").to_numpy()
-        for piece in in_pieces(column.growth, column.meaning, "rows", numbered)
+        failing_rows(column.meaning, sql, piece) for piece in in_pieces(column.growth, column.meaning, "rows", numbered)
     ]
     return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
-
-
-def triable(sql: str) -> str:
-    """`sql` with another call in place of error(), which DuckDB does not allow in TRY. It fails too, and is NULL for
-    the type checker. It reads `_row`, so that it is no constant, which would fail when DuckDB plans."""
-    return _ERROR.sub(lambda found: _FAILING_CALL if found[0].startswith("error") else found[0], sql)
 
 
 def _halved(column: ComputedColumn, kind: DataType, table: pa.Table) -> npt.NDArray[np.int64]:

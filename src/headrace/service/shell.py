@@ -64,6 +64,9 @@ class Shell:
             self._out(printed(self._target.sql(text), self._how, self._terminal))
         except HubUnreachable:
             raise
+        except KeyboardInterrupt:  # of a SELECT that waits for rows; a hub in another process ends it by itself
+            self.failures += 1
+            print("interrupted", file=sys.stderr)
         except HeadraceError as problem:
             self.failures += 1
             print(problem.render(), file=sys.stderr)

@@ -13,7 +13,7 @@ from headrace.sql.explain.explain_text import explain
 from headrace.sql.explain.live_stream import LiveStream
 from headrace.sql.names import Names
 from headrace.sql.parse.dialect import statement_ends
-from headrace.sql.parse.script import parse_script
+from headrace.sql.parse.script import cut_limit, parse_script
 from headrace.sql.parse.statements import (
     CreatePipeline,
     CreateSink,
@@ -51,6 +51,7 @@ __all__ = [
     "Statement",
     "StopPipeline",
     "TakeSavepoint",
+    "cut_limit",
     "define_sink",
     "define_stream",
     "define_view",

@@ -26,6 +26,7 @@ from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.nested_reads import read_fields
 from headrace.sql.plan.physical import Physical
 from headrace.sql.plan.shape import Shape, shared_shape
+from headrace.sql.render.fallible import fallible_expressions
 from headrace.sql.render.sizes import ring0_growth
 from headrace.sql.rules import Trace, optimize, optimize_physical
 from headrace.sql.views import expand
@@ -151,7 +152,8 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
     _check_clocks(shape, ctx)
     physical, physical_trace = optimize_physical(lower(shape, sinks, statement, ctx.span), ctx)
     program, name, options = program_of(physical, meaning), None, PipelineOptions()
-    program = replace(program, ring0=replace(program.ring0, growth=ring0_growth(shape, ctx.span)))
+    ring0 = replace(program.ring0, growth=ring0_growth(shape, ctx.span), fallible=fallible_expressions(shape, ctx.text))
+    program = replace(program, ring0=ring0)
     if isinstance(statement, CreatePipeline):
         name, options = statement.name, read_pipeline_options(statement, program, shape.scan.stream, names)
     return Planned(

@@ -70,7 +70,8 @@ class Catalog:
     """All declarations, by lower-case name, because names ignore case. Methods return a changed copy.
 
     `ended` lists ended instances whose lanes still have to be told by a plan version. It is stored together with the
-    statement that ended them. So a crash before the plan is published does not leak their state.
+    statement that ended them. So a crash before the plan is published does not leak their state. `looks` are the names
+    of what SELECT has made for a while; it is never stored.
     """
 
     version: int = CATALOG_VERSION
@@ -80,6 +81,7 @@ class Catalog:
     pipelines: dict[str, PipelineRecord] = field(default_factory=dict)
     ended: tuple[PipelineExit, ...] = ()
     views: dict[str, ViewDef] = field(default_factory=dict)
+    looks: tuple[str, ...] = ()
 
     def stream(self, name: str) -> StreamDef | None:
         return self.streams.get(name.lower())
@@ -184,6 +186,17 @@ class Catalog:
         """The ends of a stream's pipelines that no plan version contains yet."""
         return tuple(e for e in self.ended if e.pipeline.program.stream.lower() == stream.lower())
 
+    def lasting(self) -> Catalog:
+        """The catalog as it is stored: looks have ended in it."""
+        catalog = self
+        for name in self.looks:
+            record = catalog.pipeline(name)
+            catalog = catalog.without("pipeline", name).without("sink", name)
+            if record is not None and catalog.stream(name) is None:
+                catalog = catalog.with_end(record.definition, flush=False)
+            catalog = catalog.without("stream", name)
+        return replace(catalog, looks=()) if self.looks else self
+
     def without_ends(self, stream: str) -> Catalog:
         """Forget the ends of a stream: a plan version contains them now, or the stream is dropped with its state."""
         published = self.ended_on(stream)
@@ -254,7 +267,7 @@ class CatalogFile:
         """Replace the stored catalog. The secrets that it names are made durable first. Directories of streams that it
         no longer has are marked as dropped; only marked directories are ever deleted. Raises DiskFull or
         StateUnavailable, and then keeps the old catalog."""
-        text = dump(catalog)
+        text = dump(catalog.lasting())
         before = text if self._text is None else self._text
         with state_errors(self._path):
             self.vault.write(self._root, names_in(text) | names_in(before))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.sql.functions import ALIASES, FUNCTIONS, is_slow, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATES
+from headrace.sql.functions.casts import is_slow_cast
 from tests.sql.functions.missing import missing_section
 
 _INTRO = """# Functions, casts and aggregates on the shared host
@@ -13,7 +14,8 @@ only the functions on this page are allowed. For every entry, `tests/sql/functio
 values (NULL, NaN, signed zeros, infinities, the limits of every type, empty, long and non-ASCII texts, the changes to
 and from summer time). Any other function is refused with `UNSUPPORTED_ON_SHARED`, which points at the expression.
 
-An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others.
+An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others,
+or takes more than twice as long as Spark.
 `EXPLAIN` lists the slow calls of a pipeline.
 
 The tests generate this page from `src/headrace/sql/functions/verified.txt` (`HEADRACE_REWRITE=1`).
@@ -109,7 +111,8 @@ def functions_page() -> str:
         "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time",
         "minus an interval is the time plus the negative interval. The difference of two times is an interval: it can",
         "be compared, added, multiplied, divided, cast to STRING and taken apart by EXTRACT, but not be an output",
-        "column. `interval divided`, `interval text` and `interval seconds` do that. `equal_null`, `nullifzero`,",
+        "column. `interval divided`, `interval text`, `interval seconds`, `time minus time` and `time plus interval`",
+        "do that. `equal_null`, `nullifzero`,",
         "`zeroifnull`, `schema_of_json` and the generator `json_tuple` are translated, too.",
         "`a[i]` and `m[key]` are `element`. `extract x` is",
         "`EXTRACT(x FROM ...)` and `date_part('x', ...)`. `dateadd`, `date_add`, `datediff` and `date_diff` with a",
@@ -121,7 +124,7 @@ def functions_page() -> str:
     by_source: dict[str, list[str]] = {}
     for cast in casts:
         source, _, target = cast.removeprefix("cast(").removesuffix(")").partition(" -> ")
-        by_source.setdefault(source, []).append(target)
+        by_source.setdefault(source, []).append(target + (" (slow)" if is_slow_cast(source, target) else ""))
     lines += [f"| {source} | {', '.join(targets)} |" for source, targets in sorted(by_source.items())]
     lines += ["", "## Aggregates", "", "| name | argument types | aliases |", "|---|---|---|"]
     by_name: dict[str, list[str]] = {}

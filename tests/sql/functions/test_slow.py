@@ -53,6 +53,7 @@ def test_slow_kernels_are_known_by_name() -> None:
         ("SELECT k FROM s WHERE k rlike 'a|b'", []),
         ("SELECT sha2(upper(soundex(k)), 512) AS r FROM s", ["sha2(upper(soundex(k)), 512)", "soundex(k)"]),
         ("SELECT sha2(k, 256) AS r FROM s", []),
+        ("SELECT CAST(ts AS DECIMAL(20,2)) AS r FROM s", ["cast(ts as DECIMAL(20,2))"]),
         ("SELECT max(soundex(k)) AS r FROM s GROUP BY window(ts, '1 minute')", ["soundex(k)"]),
     ],
 )

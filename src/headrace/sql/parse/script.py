@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.base.unknown import unknown
 from headrace.errors import (
@@ -132,6 +132,28 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
     return pieces
 
 
+def cut_limit(statement: Select) -> tuple[Select, int | None]:
+    """A SELECT without its LIMIT and its options, and the limit. Positions stay those of the script."""
+    text, start = statement.span.text, statement.span.start
+    tokens = [t for t in tokenize(statement.sql) if t.kind != "end"]
+    begin = _options_at_end([*tokens, Token("end", "", 0, 0)])
+    tokens = tokens if begin is None else tokens[:begin]
+    if len(tokens) < 3 or tokens[-2].upper != "LIMIT" or not tokens[-1].text.isdigit():
+        return statement, None
+    before = "".join(c if c == "\n" else " " for c in text[:start])
+    cut = parse_statement(before + statement.sql[: tokens[-2].start], statement.span.statement or 1)
+    assert isinstance(cut, Select)
+    return cut, int(tokens[-1].text)
+
+
+def _options_at_end(tokens: list[Token]) -> int | None:
+    """Where WITH (...) begins at the end of a statement, behind a query."""
+    if len(tokens) < 7 or tokens[-2].upper != ")":
+        return None
+    opened = max((i for i, t in enumerate(tokens[:-2]) if t.upper == "("), default=0)
+    return opened - 1 if opened > 1 and tokens[opened - 1].upper == "WITH" else None
+
+
 class _Statements:
     """Parses the one statement at the cursor."""
 
@@ -144,7 +166,7 @@ class _Statements:
         """Parses the whole statement. Remaining tokens are an error."""
         cursor = self.cursor
         if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("("):
-            parsed: Statement = self.select()
+            parsed: Statement = self.bare_select()
         else:
             word = cursor.one_of("a statement", *_FIRST)
             parsed = {
@@ -483,6 +505,22 @@ class _Statements:
             emit_span=emit_span,
             query_start=query_start,
         )
+
+    def bare_select(self) -> Select:
+        """A SELECT with options behind it: SELECT ... LIMIT 5 WITH (timeout = '30s')."""
+        cursor = self.cursor
+        begin = _options_at_end(cursor.tokens)
+        if begin is None:
+            return self.select()
+        last = cursor.tokens[begin - 1].end
+        query = _Statements(
+            Cursor(cursor.text, [*cursor.tokens[:begin], Token("end", "", last, last)], cursor.statement)
+        )
+        found = query.select()
+        query.finish()
+        cursor.move_to(begin)
+        options, spans = self.options()
+        return replace(found, sql=self.sql(), span=self.whole(), options=options, spans=spans)
 
     def drop(self) -> Drop:
         kind = self.cursor.one_of("STREAM, SINK, PIPELINE or VIEW after DROP", *_KINDS)

@@ -103,13 +103,15 @@ class CreateView(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Select(Statement):
-    """A query without a pipeline. It can only be explained."""
+    """A query without a pipeline: it is explained, or a hub shows some of its rows. Then it may have options."""
 
     query: ParsedQuery | ForeignQuery
     query_sql: str
     emit: Emit | None
     emit_span: Span | None = None
     query_start: int = 0
+    options: dict[str, str] = field(default_factory=dict)
+    spans: Mapping[str, Span] = field(default_factory=dict)
 
     @property
     def query_end(self) -> int:
