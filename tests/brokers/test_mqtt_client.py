@@ -81,6 +81,31 @@ def test_publish_returns_when_every_message_is_acknowledged(qos: int) -> None:
     assert broker.got[-1].kind == mqtt.DISCONNECT
 
 
+@pytest.mark.parametrize("allowed", [1, 20])
+def test_no_more_messages_wait_for_their_acknowledgement_than_the_broker_allows(allowed: int) -> None:
+    waiting, most = set[int](), [0]
+
+    def answer(packet: mqtt.Packet) -> bytes:
+        if packet.kind == mqtt.CONNECT:  # a name, a user property, the limit
+            properties = b"\x12\0\x01c\x26\0\x01a\0\x01b\x21" + allowed.to_bytes(2, "big")
+            return bytes([0x20, 3 + len(properties), 0, 0, len(properties)]) + properties
+        if packet.kind == mqtt.PUBLISH:
+            waiting.add(mid := mqtt.published(packet, mqtt.V5).mid)
+            most[0] = max(most[0], len(waiting))
+            return mqtt.acknowledge(mqtt.PUBREC, mid)
+        if packet.kind == mqtt.PUBREL:
+            waiting.discard(mqtt.acknowledged(packet)[0])
+            return mqtt.acknowledge(mqtt.PUBCOMP, mqtt.acknowledged(packet)[0])
+        return b""
+
+    broker = ThreadBroker(answer)
+    client = MqttClient(MqttConnection(broker.url))
+    client.publish([(b"t", b"%d" % i) for i in range(3 * allowed)], 2, retain=False)
+    client.close()
+    broker.join()
+    assert not waiting and most[0] == allowed
+
+
 def refusing(kind: int, answer: bytes) -> Iterator[Answer]:
     yield lambda packet: answer if packet.kind == kind else accepting(packet)
 
@@ -94,6 +119,9 @@ def refusing(kind: int, answer: bytes) -> Iterator[Answer]:
         (mqtt.PUBLISH, b"\x40\x03\0\x01\x87", BrokerDenied),
         (mqtt.PUBLISH, b"\xe0\x01\x8b", HeadraceError),
         (mqtt.PUBLISH, b"", BrokerUnreachable),
+        (mqtt.CONNECT, b"\xd0\0", BrokerUnreachable),
+        (mqtt.CONNECT, b"\x20\x05\0\0\x02\x21\0", BrokerUnreachable),
+        (mqtt.PUBLISH, b"\x40\0", BrokerUnreachable),
     ],
 )
 def test_refusals_and_silence_are_coded(

@@ -48,6 +48,7 @@ def test_bytes_that_are_no_packets_are_refused_and_never_crash(data: bytes, vers
                 mqtt.acknowledged(packet)
             elif packet.kind == mqtt.CONNACK:
                 mqtt.connack(packet)
+                mqtt.limits(packet, version)
     except mqtt.BadPacket:
         pass
 

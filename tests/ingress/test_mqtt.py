@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ class Scripted:
                     writer.write(bytes([0x90, 3 + len(tail)]) + packet.body[:2] + tail + b"\2")
                 elif packet.kind != mqtt.PINGREQ:
                     self.got.put_nowait(packet)
+                    if packet.kind == mqtt.DISCONNECT:
+                        return writer.close()
         writer.close()
 
     def send(self, number: int, qos: int, mid: int, dup: bool = False) -> None:
@@ -60,6 +63,18 @@ class Scripted:
     def release(self, mid: int) -> None:
         assert self._writer is not None
         self._writer.write(mqtt.acknowledge(mqtt.PUBREL, mid))
+
+    def read(self, on: bool) -> None:
+        """Read what the client sends, or leave it in the socket."""
+        assert self._writer is not None
+        transport: Any = self._writer.transport
+        transport.resume_reading() if on else transport.pause_reading()
+
+    @property
+    def reset(self) -> bool:
+        """True if the client broke the connection off, with bytes that may not have been read."""
+        assert self._writer is not None
+        return bool(self._writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
 
     def hang_up(self) -> None:
         assert self._writer is not None
@@ -207,6 +222,27 @@ def test_a_stream_that_closes_acknowledges_what_it_has(tmp_path: Path) -> None:
         await until(lambda: run.stream.ingress.counters.of("mqtt")["requests"] == 20)
         await run.gateway.close("s")
         assert await run.broker.answers(21) == [*((mqtt.PUBACK, n + 1) for n in range(20)), (mqtt.DISCONNECT, 0)]
+        assert run.journaled() == list(range(20))
+
+    play(tmp_path, scene)
+
+
+def test_a_broker_that_reads_late_gets_every_acknowledgement_of_a_stream_that_closes(tmp_path: Path) -> None:
+    async def scene(run: Run) -> None:
+        unblock = run.block()
+        for number in range(20):
+            run.broker.send(number, 2, number + 1)
+        await until(lambda: len(run.session.held) == 20)
+        run.broker.read(False)
+        closing = asyncio.create_task(run.gateway.close("s"))
+        await asyncio.sleep(0.05)
+        run.broker.send(20, 2, 21)  # it is not taken any more
+        unblock()
+        await asyncio.wait([closing], timeout=1.5)
+        assert not run.broker.reset
+        run.broker.read(True)
+        await closing
+        assert await run.broker.answers(21) == [*((mqtt.PUBREC, n + 1) for n in range(20)), (mqtt.DISCONNECT, 0)]
         assert run.journaled() == list(range(20))
 
     play(tmp_path, scene)

@@ -6,12 +6,13 @@ The source has its own client in the gateway (`headrace.ingress.mqtt_session`). 
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from headrace.brokers import mqtt_packets as mqtt
 from headrace.errors import BadOption, BrokerDenied, BrokerFailed, BrokerUnreachable, HeadraceError
 
 ANSWER_SECONDS = 10.0
-WINDOW = 1000  # messages that may wait for their acknowledgement
+WINDOW = 1000  # messages that may wait for their acknowledgement, unless the broker allows fewer
 _SEND_BYTES = 256 << 10  # bytes that are collected for one call of the system
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
 
@@ -149,9 +150,12 @@ class MqttClient:
             raise connection.unreachable(problem) from None
         try:
             self._send(mqtt.connect(connection.login(random_client_id(), keep_alive=0)))
-            code, _ = mqtt.connack(self._next())
-            if code:
-                raise connection.refused(code)
+            with self._reading():
+                answer = self._next()
+                code, _ = mqtt.connack(answer)
+                if code:
+                    raise connection.refused(code)
+                self._window = min(WINDOW, mqtt.limits(answer, connection.version).unacknowledged)
         except BaseException:
             self._socket.close()
             raise
@@ -161,7 +165,9 @@ class MqttClient:
         self._send(mqtt.subscribe(1, filters, 0, self._connection.version))
         while (packet := self._next()).kind != mqtt.SUBACK:
             pass
-        for name, code in zip(filters, mqtt.suback(packet, self._connection.version), strict=False):
+        with self._reading():
+            codes = mqtt.suback(packet, self._connection.version)
+        for name, code in zip(filters, codes, strict=False):
             if code >= 0x80:
                 raise self._connection.refused(0x87 if code == 0x80 else code, f"subscribe to {name}")
 
@@ -177,10 +183,10 @@ class MqttClient:
             data = mqtt.publish(topic, payload, qos, retain, self._mid, self._connection.version)
             batch.append(data)
             size += len(data)
-            if size >= _SEND_BYTES or len(pending) >= WINDOW:
+            if size >= _SEND_BYTES or len(pending) >= self._window:
                 self._send(b"".join(batch))
                 batch, size = [], 0
-                while len(pending) >= WINDOW // 2:
+                while len(pending) > self._window // 2:
                     self._settle(pending)
         self._send(b"".join(batch))
         while pending:
@@ -195,7 +201,8 @@ class MqttClient:
         packet = self._next()
         if packet.kind not in (mqtt.PUBACK, mqtt.PUBREC, mqtt.PUBCOMP):
             return
-        mid, code = mqtt.acknowledged(packet)
+        with self._reading():
+            mid, code = mqtt.acknowledged(packet)
         if code >= 0x80:
             raise self._connection.refused(code, "publish")
         if pending.get(mid) != packet.kind:
@@ -213,6 +220,14 @@ class MqttClient:
             pass
         finally:
             self._socket.close()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """An answer that is no MQTT is as bad as none."""
+        try:
+            yield
+        except mqtt.BadPacket as problem:
+            raise self._connection.unreachable(problem) from None
 
     def _send(self, data: bytes) -> None:
         try:

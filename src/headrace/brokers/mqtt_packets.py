@@ -15,7 +15,10 @@ SUBSCRIBE, SUBACK, PINGREQ, PINGRESP, DISCONNECT = 8, 9, 12, 13, 14
 V311, V5 = 4, 5  # protocol levels
 LARGEST = 268_435_455  # bytes of a packet after its header
 
-_SESSION_EXPIRY, _RECEIVE_MAXIMUM = 0x11, 0x21  # properties of version 5
+_SESSION_EXPIRY, _SERVER_KEEP_ALIVE, _RECEIVE_MAXIMUM = 0x11, 0x13, 0x21  # properties of version 5
+# Bytes of the values of properties in a CONNACK. All others begin with their length.
+_VALUE_BYTES: Final = {0x11: 4, 0x13: 2, 0x21: 2, 0x22: 2, 0x24: 1, 0x25: 1, 0x27: 4, 0x28: 1, 0x29: 1, 0x2A: 1}
+_USER_PROPERTY = 0x26  # a name and a value
 RECEIVE_MAXIMUM = 1000  # messages that may wait for their acknowledgement
 
 # Refused connections. Version 3.1.1 numbers them from 1, version 5 from 128.
@@ -156,6 +159,37 @@ def connack(packet: Packet) -> tuple[int, bool]:
     return packet.body[1], bool(packet.body[0] & 1)
 
 
+class Limits(NamedTuple):
+    """What the broker asks of a client: how many messages it may publish without an acknowledgement, and after how many
+    seconds without a packet the broker gives it up (0: as the client said)."""
+
+    unacknowledged: int = 65_535
+    keep_alive: int = 0
+
+
+def limits(packet: Packet, version: int) -> Limits:
+    """The limits in an answer to the login. Version 3.1.1 has none. Raises BadPacket."""
+    body, found = packet.body, Limits()
+    if version != V5 or len(body) < 3:
+        return found
+    at, end = _properties(body, 2)
+    while at < end:
+        kind, at = body[at], at + 1
+        for _ in range(2 if kind == _USER_PROPERTY else 1):
+            if kind not in _VALUE_BYTES:
+                begin, at = at + 2, at + 2 + int.from_bytes(body[at : at + 2], "big")
+            else:
+                begin, at = at, at + _VALUE_BYTES[kind]
+            if at > end:
+                raise BadPacket("cut properties")
+        value = int.from_bytes(body[begin:at], "big")
+        if kind == _RECEIVE_MAXIMUM:
+            found = found._replace(unacknowledged=max(1, value))
+        elif kind == _SERVER_KEEP_ALIVE:
+            found = found._replace(keep_alive=value)
+    return found
+
+
 def subscribe(mid: int, filters: tuple[str, ...], qos: int, version: int) -> bytes:
     body = mid.to_bytes(2, "big") + (b"\0" if version == V5 else b"")
     return _packet(SUBSCRIBE, 2, body + b"".join(_text(name) + bytes([qos]) for name in filters))
@@ -169,11 +203,16 @@ def suback(packet: Packet, version: int) -> list[int]:
     return list(packet.body[begin:])
 
 
-def _after_properties(body: bytes, at: int) -> int:
+def _properties(body: bytes, at: int) -> tuple[int, int]:
+    """Where the properties begin and end whose length is at `at`."""
     found = _header(body, at - 1)  # a length as in the header of a packet
     if found is None or found[1] > len(body):
         raise BadPacket("cut properties")
-    return found[1]
+    return found
+
+
+def _after_properties(body: bytes, at: int) -> int:
+    return _properties(body, at)[1]
 
 
 def publish(topic: bytes, payload: bytes, qos: int, retain: bool, mid: int, version: int, dup: bool = False) -> bytes:

@@ -34,7 +34,7 @@ from headrace.ingress.tcp import keep_alive
 
 RECONNECT_FIRST, RECONNECT_MOST = 0.1, 30.0  # seconds
 LOGIN_SECONDS = 10.0
-CLOSE_SECONDS = 5.0  # for the journal to take what was received, when the stream closes
+CLOSE_SECONDS = 5.0  # when the stream closes: for the journal to take what was received, then for the broker to hang up
 MAX_UNREAD = 1 << 20  # bytes of acknowledgements that the broker has not read
 
 
@@ -58,8 +58,10 @@ class MqttLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard = self._loop.time()
+        self._keep_alive = session.login.keep_alive
         self._quiet = False  # pausing: the broker's answers are not read
         self._admitted = self._leaving = False
+        self._deaf = False  # after the goodbye: what still comes is not taken, and comes again to the next connection
         self.problem: Exception | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()  # subscribed
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -129,7 +131,7 @@ class MqttLink(asyncio.Protocol):
     def _tick(self) -> None:
         """Tell the broker that we live, and give up on a broker that does not. While paused nothing is read, so
         nothing is expected."""
-        interval = self._session.login.keep_alive
+        interval = self._keep_alive
         silent = self._loop.time() - self._heard
         if not self._quiet and silent > 1.5 * interval:
             self._fail(TimeoutError(f"no packet from the broker for {silent:.0f} s"))
@@ -138,7 +140,7 @@ class MqttLink(asyncio.Protocol):
         self._timer = self._loop.call_later(interval / 2, self._tick)
 
     async def leave(self) -> None:
-        """Read no more, wait until the journal has everything, acknowledge it, and say goodbye."""
+        """Take no more, wait until the journal has everything, acknowledge it, and say goodbye."""
         self._leaving = True
         self.pause()
         if self._transport is not None and self._admitted:
@@ -146,6 +148,12 @@ class MqttLink(asyncio.Protocol):
             self._ingress.acknowledge(lambda: lambda: None if settled.done() else settled.set_result(None))
             await asyncio.wait([settled], timeout=CLOSE_SECONDS)
             self.write(mqtt.GOODBYE)
+            # The broker closes when it has read everything. To close a socket with unread bytes resets the connection,
+            # and then the broker may lose acknowledgements that it has not read yet.
+            self._deaf = True
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+            await asyncio.wait([self.closed], timeout=CLOSE_SECONDS)
         self.abort()
         await asyncio.wait([self.closed], timeout=1.0)
 
@@ -153,6 +161,8 @@ class MqttLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
+        if self._deaf:
+            return
         try:
             packets = self._reader.feed(data)
             if self._admitted:
@@ -168,6 +178,8 @@ class MqttLink(asyncio.Protocol):
                 code, kept = mqtt.connack(packet)
                 if code:
                     raise self._session.connection.refused(code)
+                wanted = mqtt.limits(packet, self._version).keep_alive
+                self._keep_alive = min(self._keep_alive, wanted or self._keep_alive)
                 self._session.begin(kept)
                 self._admitted = self._ingress.admit(self, "mqtt")
                 self.write(mqtt.subscribe(1, self._session.topics, self._session.qos, self._version))
