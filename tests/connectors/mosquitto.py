@@ -31,19 +31,18 @@ class Mosquitto:
     def __init__(self, directory: Path, *, login: bool = False, tls: tuple[Path, Path] | None = None) -> None:
         self.port = free_port()
         self.directory = directory
+        self._login = login
         self._binary = _binary()
         lines = [
             f"listener {self.port} 127.0.0.1", "persistence true", f"persistence_location {directory}/",
-            "max_queued_messages 100000", "log_dest none", "autosave_on_changes true", "autosave_interval 1",
+            "max_queued_messages 100000", "log_dest none",
         ]  # fmt: skip
         if login:
             passwords = directory / "passwords"
             subprocess.run(
                 ["mosquitto_passwd", "-b", "-c", str(passwords), USER, PASSWORD], check=True, capture_output=True
             )
-            acl = directory / "acl"
-            acl.write_text(f"user {USER}\ntopic readwrite open/#\n")
-            lines += ["allow_anonymous false", f"password_file {passwords}", f"acl_file {acl}"]
+            lines += ["allow_anonymous false", f"password_file {passwords}"]
         else:
             lines.append("allow_anonymous true")
         if tls:
@@ -79,6 +78,8 @@ class Mosquitto:
         """A connected client that publishes in the background."""
         made = paho.Client(CallbackAPIVersion.VERSION2)
         made.max_queued_messages_set(0)
+        if self._login:
+            made.username_pw_set(USER, PASSWORD)
         made.connect("127.0.0.1", self.port)
         made.loop_start()
         return made

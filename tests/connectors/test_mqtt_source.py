@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import shutil
+import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.mosquitto import Mosquitto
+from headrace.errors import BadOption, BrokerDenied, BrokerUnreachable, MissingOption
+from tests.connectors.mosquitto import PASSWORD, USER, Mosquitto
 from tests.shared.mini import Mini
 
 
@@ -87,5 +92,53 @@ def test_the_broker_keeps_messages_while_it_or_the_stream_is_away(mini: Mini, tm
         mini.hub.sql("START PIPELINE p")
         wait(mini, lambda: len(rows(mini)) == 300)
         assert Counter(a for (a,) in rows(mini)) == Counter(range(300))
+        os.kill(mini.hub.streams["s"].ingress()["gateway_pid"], signal.SIGKILL)
+        broker.send("a", [json.dumps({"a": i}) for i in range(300, 400)])
+        wait(mini, lambda: {a for (a,) in rows(mini)} == set(range(400)))
     finally:
         broker.stop()
+
+
+def test_login_and_tls_are_coded_and_the_password_is_hidden(mini: Mini, tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert), "-days",
+         "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (tmp_path / "secure").mkdir()
+    broker = Mosquitto(tmp_path / "secure", login=True, tls=(cert, key))
+    try:
+        login = {"user": USER, "password": PASSWORD, "ca_file": str(cert)}
+        for topics, options in (
+            ("open/a", {"user": USER, "password": "wrong", "ca_file": str(cert)}),
+            ("open/a", {"ca_file": str(cert)}),
+            ("open/a", {"user": USER, "password": PASSWORD}),  # an unknown authority
+        ):
+            with pytest.raises(BrokerDenied):
+                declare(mini, broker.url, topics, **options)
+        with pytest.raises(BadOption):
+            declare(mini, broker.url, "open/a", **(login | {"ca_file": str(tmp_path / "absent.pem")}))
+        declare(mini, broker.url, "open/a", **login)
+        wait(mini, lambda: connected(mini))
+        shown = mini.hub.sql("SHOW CREATE STREAM s; DESCRIBE STREAM s")
+        assert "mqtts://" in str(shown) and PASSWORD not in str(shown)
+    finally:
+        broker.stop()
+
+
+def test_mistakes_are_coded(mini: Mini, mosquitto: Mosquitto) -> None:
+    for url, topics, options, kind in (
+        ("mqtt://localhost:1", "a", {}, BrokerUnreachable),
+        ("http://localhost", "a", {}, BadOption),
+        (mosquitto.url, "a/#/b", {}, BadOption),
+        (mosquitto.url, "a+", {}, BadOption),
+        (mosquitto.url, "", {}, MissingOption),
+        (mosquitto.url, "a", {"qos": "3"}, BadOption),
+        (mosquitto.url, "a", {"format": "length_prefixed"}, BadOption),
+        (mosquitto.url, "a", {"format": "csv", "header": "true"}, BadOption),
+    ):
+        with pytest.raises(kind):
+            declare(mini, url, topics, **options)

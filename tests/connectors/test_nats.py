@@ -15,6 +15,7 @@ import pytest
 
 from headrace.errors import (
     BadOption,
+    BrokerDenied,
     BrokerUnreachable,
     SinkMismatch,
     SinkRefused,
@@ -25,7 +26,7 @@ from headrace.model.program import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
 from headrace.sinks import SINKS, SinkKey, settle_sink
 from headrace.sources import nats as nats_source
-from tests.connectors.nats_server import NatsServer
+from tests.connectors.nats_server import PASSWORD, USER, NatsServer
 from tests.shared.mini import Mini
 
 OUTPUT = Schema((Field("t", STRING), Field("n", BIGINT)))
@@ -133,17 +134,30 @@ def test_core_nats_goes_through_the_journal(mini: Mini, server: NatsServer) -> N
     assert mini.hub.streams["s"].status().bad == {"empty_message": 1}
 
 
-def test_mistakes_are_coded(mini: Mini, server: NatsServer) -> None:
+def test_mistakes_are_coded(mini: Mini, server: NatsServer, tmp_path: Path) -> None:
     server.stream("WORK", "work", retention="workqueue")
-    for options, kind in (
-        ({"url": "nats://127.0.0.1:1", "stream": "ORDERS"}, BrokerUnreachable),
-        ({"url": "http://127.0.0.1", "stream": "ORDERS"}, BadOption),
-        ({"stream": "ABSENT"}, UnknownTopic),
-        ({"stream": "WORK"}, BadOption),
-        ({"source": "nats_core", "subjects": "a..b"}, BadOption),
-    ):
-        with pytest.raises(kind):
-            declare(mini, **({"url": server.url} | options))
+    secured = NatsServer(tmp_path / "secured", login=True)
+    try:
+        for options, kind in (
+            ({"url": "nats://127.0.0.1:1", "stream": "ORDERS"}, BrokerUnreachable),
+            ({"url": "http://127.0.0.1", "stream": "ORDERS"}, BadOption),
+            ({"stream": "ABSENT"}, UnknownTopic),
+            ({"stream": "a.b"}, BadOption),
+            ({"stream": "WORK"}, BadOption),
+            ({"url": secured.url, "stream": "S", "user": USER, "password": "wrong"}, BrokerDenied),
+            ({"url": secured.url, "source": "nats_core", "subjects": "a"}, BrokerDenied),
+            ({"source": "nats_core", "subjects": "a..b"}, BadOption),
+        ):
+            with pytest.raises(kind):
+                declare(mini, **({"url": server.url} | options))
+        secured.stream("S", "s")
+        secured.send("s", numbers(0, 2))
+        declare(mini, secured.url, stream="S", user=USER, password=PASSWORD)
+        wait(mini, lambda: len(rows(mini)) == 2)
+        shown = mini.hub.sql("SHOW CREATE STREAM s; DESCRIBE STREAM s")
+        assert "nats://" in str(shown) and PASSWORD not in str(shown)
+    finally:
+        secured.stop()
 
 
 class Writer:
