@@ -31,7 +31,19 @@ from headrace.model.program import (
     Ring1Program,
     Window,
 )
-from headrace.model.schema import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, Decimal, Field, Schema, View
+from headrace.model.schema import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DOUBLE,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    Decimal,
+    Field,
+    Schema,
+    View,
+)
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
 from headrace.ring1.lane_state import LaneHeader, LaneStep, MemoryStore, Outcome
@@ -112,6 +124,7 @@ _COLUMNS: dict[str, tuple[str, DataType]] = {
     "DECIMAL": ("c2", AMOUNT),
     "TIMESTAMP": ("c5", TIMESTAMP),
     "BOOLEAN": ("(c3 > 1)", BOOLEAN),
+    "BINARY": ("encode(c4)", BINARY),
     "BIGINT": ("CAST(abs(c2) AS BIGINT)", BIGINT),
     "ANY": ("c4", STRING),
     "ANY...": ("c3", DOUBLE),
