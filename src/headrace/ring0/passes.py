@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.exec.aggregates import aggregate_family
 from headrace.exec.failures import failure_text
 from headrace.exec.sizing import fits
+from headrace.ring0.failing_rows import PlaceOf, explained
 from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
@@ -40,6 +41,8 @@ class Passes:
         self.failures: dict[int, str] = {}
         self.watermark = planned.watermark
         self.projection = projection_of(given.plan)
+        self.schema = given.plan.stream.schema
+        self.place_of: PlaceOf | None = None  # where the record of a row is, by the number in its column PLACE
         self.waiting: list[pa.Table] = []
         self.waiting_rows = self.waiting_bytes = 0
 
@@ -81,7 +84,8 @@ class Passes:
                 else:
                     self.runners[instance].feed(own)
             except Exception as problem:
-                self.fail(instance, problem)
+                program = self.runners[instance].pipeline.program
+                self.fail(instance, explained(problem, program, self.schema, own, self.place_of))
 
     def _filters_in_common(self, passes: list[list[int]], rows: pa.Table) -> tuple[pa.Table, dict[str, str]]:
         """The batch with the results of the filters that several passes have in common. Their pipelines share the
