@@ -18,7 +18,7 @@ from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.joiners import ParquetJoiner
-from headrace.sinks.rolling import RollingSink, roll_age, roll_size
+from headrace.sinks.rolling import RollingSink, roll_age, roll_size, rolled_guarantee
 from headrace.sinks.sink_kind import SinkKind
 from headrace.sinks.sink_paths import FileSinkSettings, check_file_output, check_path
 
@@ -70,4 +70,5 @@ PARQUET = SinkKind(
     check_settings=check_path,
     check_output=check_file_output,
     paths=("path",),
+    guarantee_with=lambda settings: rolled_guarantee(settings.roll_size, settings.roll_age),
 )

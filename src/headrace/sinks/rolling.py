@@ -37,12 +37,13 @@ from headrace.base.durable import fsync, write_atomic
 from headrace.base.faults import fault_point
 from headrace.base.options import duration, option, size
 from headrace.errors import HeadraceError
-from headrace.sinks.file_sink import FileSink, damaged
+from headrace.sinks.file_sink import GUARANTEE, FileSink, damaged
 from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.sinks.sink_paths import writing
 
 _PART = re.compile(r"part-(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)-(?P<k>\d+)\..*")
 _ROLL = re.compile(r"(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<first>\d+)-(?P<last>\d+)-(?P<k>\d+)\.json")
+ROLLED = "exactly once; rows are visible when their file rolls"
 LONGEST = 3600.0  # seconds that the timer sleeps at most
 
 
@@ -57,6 +58,11 @@ def roll_size() -> Any:
 def roll_age() -> Any:
     """Declares the option `roll_age`."""
     return option(duration, help="with or without roll_size: joined files become visible after this time at the latest")
+
+
+def rolled_guarantee(max_size: int | None, max_age: int | None) -> str:
+    """The guarantee of a file sink with these options."""
+    return GUARANTEE if max_size is None and max_age is None else ROLLED
 
 
 class Joiner(Protocol):
@@ -84,7 +90,7 @@ class Roll:
 class RollingSink(FileSink):
     """The driver side; see the module. A timer thread rolls files that are old enough, so all methods take a lock."""
 
-    guarantee = "exactly once; rows are visible when their file rolls"
+    guarantee = ROLLED
 
     def __init__(
         self,
