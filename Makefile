@@ -107,7 +107,15 @@ bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 f
 
 .PHONY: bench-kafka
 bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka source, and one beside a plain consumer (needs Maven)
-	@$(BIN)/python -m bench.kafka
+	@$(BIN)/python -m bench.kafka $(if $(QUICK),--quick)
+
+.PHONY: bench-sinks
+bench-sinks: $(STAMP) ## Rows per second of every sink beside its library used directly (QUICK=1 for fewer rows)
+	@$(BIN)/python -m bench.sinks $(if $(QUICK),--quick)
+
+.PHONY: test-connectors
+test-connectors: $(STAMP) ## The tests with real servers; a server that cannot be started is a failure
+	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
 
 bench-serve: $(STAMP) ## 50 clients of a served hub: what they cost its stream, and how soon a pipeline joins (4 minutes)
 	@$(BIN)/python -m bench.serve
