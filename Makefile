@@ -62,7 +62,7 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 	@$(BIN)/python -m pytest tests/test_layers.py tests/test_names.py tests/test_docs.py tests/test_errors.py
 	@$(BIN)/python -m pytest --doctest-modules src
 
-bench-epoch: $(STAMP) ## Time per small epoch for 1, 8 and 32 pipelines, beside plain Spark
+bench-epoch: $(STAMP) ## Time per small epoch for 1, 8, 32 and 300 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
 
 bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines

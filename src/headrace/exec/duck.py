@@ -25,23 +25,28 @@ MEMORY_LIMIT = "512MB"
 # memory, for as long as the process lives. No task reaches this limit, so a full disk is an error of the disk.
 SPILL_LIMIT = "1TiB"
 
-_connections: dict[tuple[int, Meaning], duckdb.DuckDBPyConnection] = {}
-_statements: dict[tuple[int, Meaning], Statements] = {}
+_connections: dict[tuple[int, Meaning], Statements] = {}
 
 
 def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
     """This process's connection for `meaning`, opened on first use. Not for use by two threads at once."""
+    return _opened(meaning).connection
+
+
+def _opened(meaning: Meaning) -> Statements:
     key = (os.getpid(), meaning)
     found = _connections.get(key)
     if found is None:
         # Spark kills its workers with a signal, so nothing can be cleaned up at exit. DuckDB creates the directory only
         # when it spills, and removes it after use.
         spill = os.path.join(tempfile.gettempdir(), f"headrace-duck-{os.getpid()}-{secrets.token_hex(4)}")
-        found = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill})
-        found.execute(f"SET max_temp_directory_size = {quoted(SPILL_LIMIT)}")  # ignored in `config`
-        found.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
-        install(found)
-        _connections[key], _statements[key] = found, Statements(found)
+        opened = duckdb.connect(
+            ":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill}
+        )
+        opened.execute(f"SET max_temp_directory_size = {quoted(SPILL_LIMIT)}")  # ignored in `config`
+        opened.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
+        install(opened)
+        found = _connections[key] = Statements(opened)
     return found
 
 
@@ -53,8 +58,7 @@ def set_clock(meanings: Iterable[Meaning], now: int | None) -> None:
 
 def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of `sql` over `relations`, which have their names for this call only."""
-    connection(meaning)
-    return _statements[os.getpid(), meaning].run(sql, relations)
+    return _opened(meaning).run(sql, relations)
 
 
 def quoted(text: str) -> str:

@@ -45,6 +45,7 @@ class Statements:
     prepared and kept. Others are planned for one call: many have a number in them that is never the same again."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
         self._connection: Any = connection
         self._kept: dict[Key, tuple[str, tuple[Slot, ...]]] = {}
         self._seen: dict[int, None] = {}

@@ -26,6 +26,7 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
         buckets=declared.buckets,
         heir_of=declared.heir_of,
         generation=declared.generation,
+        pooled=declared.pooled,
     )
     return replace(alike, sql="") == replace(declared, sql="")
 

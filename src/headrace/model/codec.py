@@ -18,6 +18,7 @@ from headrace.model.schema import DataType, parse_type
 
 T = TypeVar("T")
 _KEY = "stored"
+_SIMPLE = frozenset((int, str, float, bool))
 
 
 def dump(value: object) -> str:
@@ -31,6 +32,8 @@ def load(kind: type[T], text: str | bytes) -> T:
 
 
 def _plain(value: Any) -> Any:
+    if value is None or type(value) in _SIMPLE:
+        return value
     if isinstance(value, DataType):
         return value.ddl
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -197,6 +197,13 @@ class LaneHeader:
             at += 8 * ends
         logged = {(s, e): LogEntry(n, [Segment(*segment) for segment in segments]) for s, e, n, segments in logs}
         return LaneHeader(watermark, floor, logged, entries)
+
+    def blobs(self) -> Iterator[BlobKey]:
+        """The keys of all blobs of the lane."""
+        for bounds, log in self.logs.items():
+            yield from (BlobKey(*bounds, segment.part) for segment in log.segments)
+        for bounds, table in self.tables.items():
+            yield from (BlobKey(*bounds, chunk) for chunk in np.flatnonzero(table.rows).tolist())
 
     @property
     def rows(self) -> int:

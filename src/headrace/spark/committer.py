@@ -25,7 +25,7 @@ from headrace.spark.epoch_commit import EpochCommit
 from headrace.spark.epoch_reports import EpochReports
 from headrace.spark.summary import EpochSummary
 from headrace.state.plans import PlanStore
-from headrace.state.progress import Debt, Progress, read_progress, write_progress
+from headrace.state.progress import Debt, Progress, ProgressView, read_progress, write_progress
 from headrace.state.quarantine import change_quarantine, read_quarantine
 
 # How long dropping a stream waits for a commit that may be running.
@@ -58,6 +58,7 @@ class EpochCommitter:
         committed, before their query ends."""
         self._known, self._probe_lived, self._run_again = known, probe_lived, run_again
         self._directory, self._plans, self._done = directory, plans, done
+        self._progress = ProgressView(directory)
         self.sinks = DriverSinks(checkpoint)
         self._busy = threading.Lock()  # held while an epoch is committed
         self._committing = False
@@ -142,7 +143,7 @@ class EpochCommitter:
             return
         self._require_all_tasks(found)
         self._end_probe(found)
-        before = read_progress(self._directory)
+        before = self._progress.read()
         epoch = EpochCommit(self.sinks, self._plans, found, before)
         self._require_readable(found)
         epoch.check()
@@ -152,7 +153,7 @@ class EpochCommitter:
         require_current()
         epoch.commit_letters()
         progress = epoch.progress(self._known())
-        write_progress(self._directory, progress)
+        self._progress.write(progress)
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
             self._forget(before, progress)
             self._plans.prune(before.plan)
