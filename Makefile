@@ -19,7 +19,7 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check install -qq --const
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-epoch bench-cpu bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
+.PHONY: help setup demo test check bench-epoch bench-cpu bench-hosts bench-shared bench-windows bench-bridge bench-state bench-state-operator bench-batch-policy bench-planner \
         bench-formats bench-ingress bench-listing bench-serve screenshots fuzz-formats fuzz-http soak-kill soak-faults soak-growth soak-ingress soak-churn soak-schedules \
         test-cluster clean
 
@@ -65,6 +65,9 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8, 32 and 300 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
 
+bench-hosts: $(STAMP) ## 8 pipelines on the epoch host beside 8 plain Spark queries, and small epochs (8 minutes)
+	@$(BIN)/python -m bench.hosts
+
 bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines
 	@$(BIN)/python -m bench.cpu
 
@@ -97,6 +100,10 @@ bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a p
 
 bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 files takes
 	@$(BIN)/python -m bench.listing
+
+.PHONY: bench-kafka soak-kafka
+bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka source, and one beside a plain consumer (needs Maven)
+	@$(BIN)/python -m bench.kafka
 
 bench-serve: $(STAMP) ## 50 clients of a served hub: what they cost its stream, and how soon a pipeline joins (4 minutes)
 	@$(BIN)/python -m bench.serve

@@ -77,9 +77,9 @@ def shared(engine: Engine, work: Path, count: int) -> Iterator[Callable[[], floa
         def epoch() -> float:
             before = stream.status().epoch
             feed.drop()
-            return _until(lambda: s.epoch_ms if (s := stream.status()).epoch > before else None)
+            return until(lambda: s.epoch_ms if (s := stream.status()).epoch > before else None)
 
-        _until(lambda: 1.0 if stream.status().epoch >= 0 else None)
+        until(lambda: 1.0 if stream.status().epoch >= 0 else None)
         yield epoch
 
 
@@ -106,16 +106,16 @@ def plain(engine: Engine, work: Path) -> Iterator[Callable[[], float]]:
     def epoch() -> float:
         before = last()[0]
         feed.drop()
-        return _until(lambda: now[1] if (now := last())[0] > before else None)
+        return until(lambda: now[1] if (now := last())[0] > before else None)
 
     try:
-        _until(lambda: 1.0 if last()[0] >= 0 else None)
+        until(lambda: 1.0 if last()[0] >= 0 else None)
         yield epoch
     finally:
         query.stop()
 
 
-def _until(look: Callable[[], float | None]) -> float:
+def until(look: Callable[[], float | None]) -> float:
     deadline = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < deadline:
         found = look()

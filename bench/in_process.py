@@ -120,6 +120,9 @@ class LocalHub:
         files.CHEAP = float("inf")  # list the input whenever an epoch is planned
         self.hub = Hub(directory, self, start_timeout=60.0)
 
+    def checker(self, start: bool) -> None:
+        return None
+
     def bind(self, state: StateDir, catalog: Catalog) -> Meaning:
         return Meaning()
 

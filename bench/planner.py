@@ -77,7 +77,7 @@ def _names(create: str) -> Catalog:
     names = Catalog()
     (statement,) = parse_script(create)
     assert isinstance(statement, CreateStream)
-    names = names.with_stream(define_stream(statement))
+    names = names.with_stream(define_stream(statement, Meaning()))
     names = names.with_sink(SinkDef("out", "memory", {}))
     return names
 

@@ -15,6 +15,7 @@ from headrace.app.demo.show import script
 from headrace.bridge import rows
 from headrace.formats import FORMATS, warm
 from headrace.ingress.shredder import SequenceShredder
+from headrace.model.program import Meaning
 from headrace.sources import SOURCES
 from headrace.sql import CreateStream, define_stream, parse_script
 
@@ -26,8 +27,8 @@ def main() -> None:
     warm.main()
     began = time.perf_counter()
     (statement,) = (s for s in parse_script(script("sensors")) if isinstance(s, CreateStream))
-    stream = define_stream(statement)
-    fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+    stream = define_stream(statement, Meaning())
+    fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
     with tempfile.TemporaryDirectory() as directory:
         source = SOURCES[stream.source].make(stream, Path(directory), time.time)
         (split,) = source.splits({"row": 0}, {"row": 100}, 1)

@@ -13,6 +13,7 @@ from headrace.model.program import (
     Growth,
     LateRows,
     Meaning,
+    MetadataColumn,
     Partial,
     PipelineDef,
     PipelineExit,
@@ -23,6 +24,7 @@ from headrace.model.program import (
     RowGenerator,
     SinkDef,
     SizedValue,
+    SparkQuery,
     StreamDef,
     Window,
 )
@@ -109,10 +111,39 @@ ring1_programs = st.builds(
     _few(expressions),
     growths,
 )
-programs = st.builds(PipelineProgram, texts, views, ring0_programs, st.none() | ring1_programs, schemas, meanings)
+spark_queries = st.builds(
+    SparkQuery,
+    texts,
+    names,
+    schemas,
+    _few(st.tuples(st.integers(0, 99), st.integers(0, 99), texts)),
+    _few(st.tuples(st.integers(0, 99), st.integers(0, 99), texts, texts)),
+    st.none() | micros,
+)
+programs = st.builds(
+    PipelineProgram,
+    texts,
+    views,
+    ring0_programs,
+    st.none() | ring1_programs,
+    schemas,
+    meanings,
+    st.none() | spark_queries,
+)
 sinks = st.builds(SinkDef, names, texts, options, texts)
+metadata_columns = st.builds(MetadataColumn, st.integers(0, 20), names)
 streams = st.builds(
-    StreamDef, names, schemas, st.none() | st.integers(0, 2), micros, texts, texts, options, texts, st.none() | sinks
+    StreamDef,
+    names,
+    schemas,
+    st.none() | st.integers(0, 2),
+    micros,
+    texts,
+    texts,
+    options,
+    texts,
+    st.none() | sinks,
+    _few(metadata_columns),
 )
 late_rows = st.builds(LateRows, sinks, _few(expressions))
 pipelines = st.builds(

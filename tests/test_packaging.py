@@ -35,7 +35,7 @@ def test_every_direct_dependency_is_locked_to_one_version() -> None:
     wanted = required(PROJECT["project"]["dependencies"])
     for extra in PROJECT["project"]["optional-dependencies"].values():
         wanted |= required(extra)
-    assert wanted - locked == set()
+    assert wanted - locked == {"headrace"}  # its own extras
     assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+|#.*", line)] == []
 
 

@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 # Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
-_SECRET = re.compile(r"(\b\w*(?:token|password|secret)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
+_SECRET = re.compile(r"(\b\w*(?:token|password|secret|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
+# Matches the password in an address.
+_USER_INFO = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(?=@)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class Span:
         """The source line with a caret line under it."""
         begin = self.text.rfind("\n", 0, self.start) + 1
         stop = self.text.find("\n", begin)
-        source = _SECRET.sub(lambda m: m[1] + "*" * len(m[2]), self.text[begin : stop if stop >= 0 else len(self.text)])
+        source = self.text[begin : stop if stop >= 0 else len(self.text)]
+        for secret in (_SECRET, _USER_INFO):
+            source = secret.sub(lambda m: m[1] + "*" * len(m[2]), source)
         width = max(1, min(self.end, begin + len(source)) - self.start)
         number = str(self.line)
         pad = " " * (len(number) + 3 + self.start - begin)
@@ -148,6 +152,10 @@ class UnknownSinkKind(SqlError):
     code = "UNKNOWN_SINK_KIND"
 
 
+class UnknownMetadata(SqlError):
+    code = "UNKNOWN_METADATA"
+
+
 class UnknownOption(SqlError):
     code = "UNKNOWN_OPTION"
 
@@ -178,6 +186,26 @@ class BadName(SqlError):
 
 class UnsupportedOnShared(SqlError):
     code = "UNSUPPORTED_ON_SHARED"
+
+
+class UnsupportedOnEpoch(SqlError):
+    code = "UNSUPPORTED_ON_EPOCH"
+
+
+class UnsupportedStateful(SqlError):
+    code = "UNSUPPORTED_STATEFUL"
+
+
+class UnboundedSort(SqlError):
+    code = "UNBOUNDED_SORT"
+
+
+class NonDeterministic(SqlError):
+    code = "NON_DETERMINISTIC"
+
+
+class SparkRefused(SqlError):
+    code = "SPARK_REFUSED"
 
 
 class PlanningTimeout(SqlError):
@@ -237,6 +265,10 @@ class BadWindow(SqlError):
 
 class BadWatermark(SqlError):
     code = "BAD_WATERMARK"
+
+
+class BadComputedColumn(SqlError):
+    code = "BAD_COMPUTED_COLUMN"
 
 
 class BadEmit(SqlError):
@@ -308,6 +340,32 @@ class GatewayFailed(ExternalError):
     retry_helps = True
 
 
+class MissingPackage(UserError):
+    code = "MISSING_PACKAGE"
+
+
+class BrokerUnreachable(ExternalError):
+    code = "BROKER_UNREACHABLE"
+    retry_helps = True
+
+
+class BrokerFailed(ExternalError):
+    code = "BROKER_FAILED"
+    retry_helps = True
+
+
+class BrokerDenied(UserError):
+    code = "BROKER_DENIED"
+
+
+class UnknownTopic(UserError):
+    code = "UNKNOWN_TOPIC"
+
+
+class DataLost(DataError):
+    code = "DATA_LOST"
+
+
 class StateInUse(UserError):
     code = "STATE_IN_USE"
     retry_helps = True
@@ -375,6 +433,14 @@ class EvaluationFailed(DataError):
     code = "EVALUATION_FAILED"
 
 
+class OutputChanged(DataError):
+    code = "OUTPUT_CHANGED"
+
+
+class QueryTimeout(UserError):
+    code = "QUERY_TIMEOUT"
+
+
 class ValueTooLarge(SqlError):
     code = "VALUE_TOO_LARGE"
 
@@ -422,6 +488,20 @@ class SinkUnavailable(SinkFailed):
     """The sink has no space, or its file system is unavailable. The stream waits for it; no rows are lost."""
 
     code = "SINK_UNAVAILABLE"
+
+
+class SinkMismatch(SinkFailed):
+    """The table that a sink writes to does not fit the pipeline's output."""
+
+    code = "SINK_MISMATCH"
+    retry_helps = False
+
+
+class SinkRefused(SinkFailed):
+    """The server refuses the sink: wrong credentials, missing permission, a value that it does not accept."""
+
+    code = "SINK_REFUSED"
+    retry_helps = False
 
 
 class MissingInput(InternalError):

@@ -76,18 +76,71 @@ def test_a_time_zone_that_does_not_exist_is_refused_before_anything_starts(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_checking_and_explaining_import_no_spark(tmp_path: Path) -> None:
-    (tmp_path / "app.sql").write_text(GOOD)
+def test_checking_and_explaining_import_no_spark_and_nothing_else_that_takes_long(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(GOOD.replace(" WHERE temp > 20", ""))
     program = """
 import sys
-from pathlib import Path
-from headrace.app.check import check_script, explain_script
-text = Path("app.sql").read_text()
-check_script(text)
-explain_script(text)
-assert "pyspark" not in sys.modules
+from headrace.app.cli import main
+for command in ("check", "explain"):
+    sys.argv = ["headrace", command, "app.sql"]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+    slow = {"pyspark", "numba", "pandas", "_duckdb", "pyarrow._compute", "pyarrow._parquet", "rich.console",
+            "fastapi", "uvicorn", "httpx", "prompt_toolkit"}
+    if command == "check":
+        slow |= {"pydantic"}  # typer's parser of values
+    assert not slow & set(sys.modules), slow & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
+
+
+ABSENT = GOOD.replace("'generator'", "'files', path = '/does/not/exist'").replace(", rows = '100'", "")
+
+
+def test_a_script_is_checked_without_its_data_unless_strict(tmp_path: Path) -> None:
+    answer = headrace("check", "-", script=ABSENT)
+    assert answer.returncode == 0
+    assert "warning: there is no /does/not/exist (line 2)" in answer.stderr
+    assert code_of(headrace("check", "-", "--strict", script=ABSENT)) == "MISSING_FILE"
+    assert headrace("explain", "-", script=ABSENT).returncode == 0
+    assert code_of(headrace("check", "-", script=ABSENT.replace("temp > 20", "tmp > 20"))) == "UNKNOWN_COLUMN"
+
+
+def test_editors_get_findings_with_ranges_as_json() -> None:
+    broken = ABSENT.replace("temp > 20", "tmp > 20")
+    answer = headrace("check", "-", "--json", script=broken)
+    assert answer.returncode == 2
+    found = json.loads(answer.stdout)
+    assert not found["ok"]
+    (error,) = found["errors"]
+    assert error["code"] == "UNKNOWN_COLUMN"
+    at = error["at"]
+    line = broken.splitlines()[at["line"] - 1]
+    assert (at["statement"], at["line"]) == (3, at["end_line"])
+    assert line[at["column"] - 1 : at["end_column"] - 1] == "tmp"
+    fine = json.loads(headrace("check", "-", "--json", script=ABSENT).stdout)
+    assert (fine["ok"], fine["statements"], fine["pipelines"]) == (True, 3, ["hot"])
+    assert [w["code"] for w in fine["warnings"]] == ["MISSING_FILE"]
+    strict = json.loads(headrace("check", "-", "--json", "--strict", script=ABSENT).stdout)
+    assert [e["code"] for e in strict["errors"]] == ["MISSING_FILE"]
+    missing = json.loads(headrace("check", "no.sql", "--json").stdout)
+    assert [e["code"] for e in missing["errors"]] == ["MISSING_FILE"]
+
+
+def test_fmt_formats_in_place_and_tells_what_is_not_formatted(tmp_path: Path) -> None:
+    script = tmp_path / "app.sql"
+    script.write_text(GOOD.lower())
+    assert headrace("fmt", "--check", str(script)).returncode == 1
+    assert script.read_text() == GOOD.lower()
+    assert headrace("fmt", str(script)).returncode == 0
+    assert "CREATE PIPELINE hot INTO out AS\n  SELECT id\n  FROM s" in script.read_text()
+    again = headrace("fmt", str(script))
+    assert (again.returncode, again.stdout) == (0, "")
+    assert headrace("fmt", "--check", str(script)).returncode == 0
+    assert headrace("fmt", "-", script="show  streams").stdout == "SHOW STREAMS\n"
+    assert code_of(headrace("fmt", "-", script="shw streams")) == "SYNTAX_ERROR"
 
 
 def test_standard_input_can_be_the_script() -> None:
@@ -120,7 +173,7 @@ def test_standard_input_can_be_the_script() -> None:
     ],
     ids=lambda value: value if value.isupper() else "",
 )
-@pytest.mark.parametrize("command", [["check"], ["run"], ["run", "--check"]], ids=" ".join)
+@pytest.mark.parametrize("command", [["check", "--strict"], ["run"], ["run", "--check"]], ids=" ".join)
 def test_a_mistake_is_a_coded_error_with_exit_code_2(
     tmp_path: Path, command: list[str], script: str, code: str
 ) -> None:

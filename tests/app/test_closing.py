@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.app.cli import app
-from headrace.app.run import run_script
+from headrace.app.run import RunSettings, run_script
 from headrace.app.view.lines import pipelines_line, status_lines, stream_line
 from headrace.errors import AlreadyExists, InUse
 from headrace.hub.results import Result
@@ -55,7 +55,7 @@ def feed(place: Path, count: int, at: str = "16.11.2026 12:00") -> None:
 def run(place: Path, text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The last lines of a run, on standard error."""
     capsys.readouterr()
-    assert run_script(text, until_end=True, state_dir=place / "state", master=None, verbose=False, stop_limit=60) == 0
+    assert run_script(text, RunSettings(place / "state", until_end=True)) == 0
     return capsys.readouterr().err.splitlines()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
@@ -43,6 +45,57 @@ def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+
+
+class Screen:
+    """A process in a pseudo-terminal, and what it has shown."""
+
+    def __init__(self, pid: int, end: int) -> None:
+        self._pid, self._end, self.text, self.code = pid, end, "", -1
+
+    def read_until(self, wanted: str) -> None:
+        deadline = time.monotonic() + LIMIT
+        while wanted not in self.text:
+            assert time.monotonic() < deadline, self.text
+            assert self._read(), self.text
+
+    def _read(self) -> bool:
+        """Read what is there. False if the process has closed the terminal."""
+        if not select.select([self._end], [], [], 0.5)[0]:
+            return True
+        try:
+            found = os.read(self._end, 1 << 16)
+        except OSError:  # the other end is closed
+            return False
+        self.text += found.decode("utf-8", "replace")
+        return bool(found)
+
+    def press(self, key: bytes) -> None:
+        os.write(self._end, key)
+
+    def until_end(self) -> str:
+        deadline = time.monotonic() + LIMIT
+        while self._read():
+            assert time.monotonic() < deadline, self.text
+        self.code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self.text
+
+
+@contextmanager
+def in_terminal(*arguments: str, cwd: Path) -> Iterator[Screen]:
+    """A `headrace` process whose input and output are a terminal."""
+    pid, end = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execve(HEADRACE[0], [*HEADRACE, *arguments], {**os.environ, "TERM": "xterm", "COLUMNS": "120"})
+    screen = Screen(pid, end)
+    try:
+        yield screen
+    finally:
+        if screen.code == -1:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        os.close(end)
 
 
 def group_lives(group: int) -> bool:
@@ -100,6 +153,28 @@ def test_ctrl_c_drains_and_exits_0_and_the_next_run_continues_where_it_stopped(t
         assert child.returncode == 130
     both = numbers(tmp_path / "out")
     assert both == list(range(len(both)))
+
+
+def test_a_terminal_shows_the_live_view_and_ctrl_c_is_answered_at_once_while_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(ENDLESS.replace("rate = '500'", "rows = '1000'"))
+    with in_terminal("run", "app.sql", "--until-end", "--ui", "--conf", "spark.app.name=mine", cwd=tmp_path) as screen:
+        text = screen.until_end()
+    assert screen.code == 0, text
+    assert "starting Spark on local[*] ..." in text
+    assert "Spark's web page is on http://127.0.0.1:" in text
+    assert "stream s" in text
+    assert text.index("all of ") < text.index("all_rows (finished) 1.0k rows out")  # the bar, then the totals
+    log = (tmp_path / ".headrace" / "spark.log").read_text()
+    assert "Submitted application: mine" in log
+    assert "broadcast" not in log
+    with in_terminal("run", "app.sql", cwd=tmp_path) as screen:
+        screen.read_until("starting Spark")
+        screen.press(b"\x03")
+        asked = time.monotonic()
+        screen.read_until("stopping as soon as the start is done")
+        assert time.monotonic() - asked < 5
+        screen.until_end()
+    assert screen.code == 0
 
 
 def test_a_pipeline_that_fails_is_reported_and_gives_exit_code_1(tmp_path: Path) -> None:

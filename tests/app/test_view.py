@@ -94,7 +94,9 @@ def test_plain_lines_show_the_same_values() -> None:
         assert fact in line
     assert "\n" not in line
     both = pipelines_line([pipeline("hot"), pipeline("cold", "failed", late=9)])
-    assert both == "hot 4.3k rows out; cold (failed) 4.3k rows out, 9 late"
+    assert both == (
+        "hot 4.3k rows out, 5 groups kept as state; cold (failed) 4.3k rows out, 9 late, 5 groups kept as state"
+    )
 
 
 def test_the_live_view_warns_of_pipelines_that_find_many_bad_values() -> None:

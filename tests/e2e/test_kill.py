@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.state.progress import read_progress
-from tests.e2e.kills import POINTS, Case
+from tests.e2e.kills import ELSEWHERE, POINTS, Case
 from tests.state.test_savepoints import PLACES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -26,14 +26,16 @@ def test_a_run_that_is_killed_over_and_over_and_started_again_loses_and_doubles_
     assert case.run("after-task-file@4") == -9
     # 2: between two sinks: the first has committed, the second has only promised.
     assert case.run("between-sinks@1") == -9
-    # 3: an orderly end. The run prints which epoch it waited for, and the next run continues there.
+    # 3: the Spark query of an epoch has staged its rows in the sink, and nothing is committed.
+    assert case.run("after-epoch-queries@3") == -9
+    # 4: an orderly end. The run prints which epoch it waited for, and the next run continues there.
     stream = tmp_path / "state" / "streams" / "s"
     said = case.run_and_terminate_in_epoch(read_progress(stream).epoch + 3)
     assert re.search(r"epoch \d+ of stream s\b", said)
-    # 4: anywhere in its first epochs, but not while Spark starts, which proves nothing about epochs.
+    # 5: anywhere in its first epochs, but not while Spark starts, which proves nothing about epochs.
     rng = random.Random(tmp_path.name)
     case.run_and_kill_in_epoch(read_progress(stream).epoch + rng.randint(1, 3), rng.uniform(0, 1))
-    # 5: a barrier row gets lost on its way to a lane: nothing of that epoch is committed, and it is run again.
+    # 6: a barrier row gets lost on its way to a lane: nothing of that epoch is committed, and it is run again.
     assert case.run("drop-barrier-row@9") == 0
     assert "MISSING_INPUT" in case.said and "task 0" in case.said
     case.check()
@@ -45,4 +47,4 @@ def test_the_fault_points_are_those_of_the_code() -> None:
         name for file in source.rglob("*.py") for name in re.findall(r'\bfault_point\("([a-z-]+)"\)', file.read_text())
     }
     of_restoring = {place.partition("@")[0] for place in PLACES}
-    assert named == set(POINTS) | of_restoring
+    assert named == set(POINTS) | set(ELSEWHERE) | of_restoring

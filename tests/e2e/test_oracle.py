@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROWS, SEED = 4500, 11
+# Computed columns of the stream. Spark computes the same in a view.
+COMPUTED = {
+    "tenfold": ("DECIMAL(15,2)", "coalesce(price, 1) * 10"),
+    "label": ("STRING", "concat(kind, '/', device)"),
+    "minute": ("TIMESTAMP", "to_timestamp(date_format(ts, 'yyyy-MM-dd HH:mm'), 'yyyy-MM-dd HH:mm')"),
+}
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,45 @@ QUERIES = {
         "SELECT id, day, date_add(day, 1) AS tomorrow, year(at) AS y, month(at) AS m, "
         "at + INTERVAL 90 MINUTES AS later, date_trunc('hour', ts) AS hour FROM events "
         "WHERE day >= DATE'2024-02-29' OR at < TIMESTAMP'2025-06-01 00:00:00'"
+    ),
+    "computed_columns": Query("SELECT id, label, tenfold, minute FROM events WHERE label LIKE 'a/%'"),
+    "computed_keys": Query(
+        "SELECT window.start AS start, label, minute, sum(tenfold) AS total FROM events "
+        "GROUP BY window(ts, '2 minutes'), label, minute"
+    ),
+    "lateral_aliases_and_names": Query(
+        "SELECT t.id AS end, v + 1 AS next, next * 2 AS order, CAST(device AS VARCHAR(2)) AS device "
+        "FROM (SELECT id, v, device, kind FROM events) AS t(id, v, device, kind) WHERE kind = 'b'"
+    ),
+    "large_in": Query(
+        f"SELECT id, device IN ({', '.join(repr(f'd{i}') for i in range(2000))}) AS listed FROM events "
+        f"WHERE id IN ({', '.join(str(7 * i) for i in range(3000))}) AND v NOT IN (1, 2, 3)"
+    ),
+    "union_all": Query(
+        "SELECT id, v AS value, kind FROM events WHERE v > 90 UNION ALL SELECT id, price, device FROM events "
+        "WHERE price > 900 UNION ALL SELECT -1, NULL, 'x' FROM events WHERE id < 3"
+    ),
+    "union_all_in_windows": Query(
+        "SELECT window.start AS start, what, count(*) AS n, sum(value) AS total FROM "
+        "(SELECT ts, kind AS what, v AS value FROM events WHERE ok UNION ALL SELECT ts, device, v + 1 FROM events "
+        "WHERE v IS NOT NULL) GROUP BY window(ts, '3 minutes'), what"
+    ),
+    "rollup": Query(
+        "SELECT kind, ok, grouping(kind) AS g, grouping_id() AS gi, count(*) AS n, sum(v) AS total FROM events "
+        "GROUP BY ROLLUP(kind, ok)",
+        keys=4,
+    ),
+    "cube_in_windows": Query(
+        "SELECT window.start AS start, kind, ok, grouping_id() AS gi, count(DISTINCT device) AS devices, "
+        "max(price) AS high FROM events GROUP BY window(ts, '3 minutes'), CUBE(kind, ok) HAVING count(*) > 5"
+    ),
+    "grouping_sets_in_windows": Query(
+        "SELECT window.end AS end, device, upper(kind) AS kind, grouping(device) AS g, count(*) AS n FROM events "
+        "GROUP BY window(ts, '3 minutes'), GROUPING SETS ((device, upper(kind)), (device), (device), ())"
+    ),
+    "group_by_all": Query(
+        "SELECT window(ts, '2 minutes').start AS start, upper(device) AS u, count(*) AS n, n + max(v) AS m "
+        "FROM events GROUP BY ALL"
     ),
     "nothing": Query("SELECT id, device FROM events WHERE v > 1000000"),
     "nothing_in_windows": Query(
@@ -165,7 +210,7 @@ def oracle(
     assert_same_rows(
         rows_of(reader.csv(str(directory / "all.csv"), escape='"').toArrow()), rows_of(frame.toArrow()), "csv and json"
     )
-    frame.createOrReplaceTempView("events")
+    frame.selectExpr("*", *(f"{e} AS {n}" for n, (_, e) in COMPUTED.items())).createOrReplaceTempView("events")
     answers = {name: rows_of(session.sql(q.spark or q.sql).toArrow()) for name, q in QUERIES.items()}
     frame.unpersist()
     # An oracle without rows proves nothing.
@@ -183,8 +228,10 @@ def test_pipelines_say_what_spark_batch_says(
     tmp_path: Path,
 ) -> None:
     write_cut(tmp_path / "in", cut, [(as_json if cut.format == "json" else as_csv)(row) for row in rows])
+    computed = ", ".join(f"{name} {kind} AS {text}" for name, (kind, text) in COMPUTED.items())
     script = [
-        f"CREATE STREAM events ({COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL {DELAY}) WITH (source = 'files', "
+        f"CREATE STREAM events ({COLUMNS}, {computed}, WATERMARK FOR ts AS ts - INTERVAL {DELAY}) "
+        "WITH (source = 'files', "
         f"format = '{cut.format}', path = '{tmp_path / 'in'}', max_epoch_bytes = '{cut.epoch_bytes}')",
         "CREATE SINK m WITH (type = 'memory', max_rows = '1000000')",
         *(f"CREATE PIPELINE {name} INTO m AS {query.sql}" for name, query in QUERIES.items()),

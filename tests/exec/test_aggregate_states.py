@@ -16,7 +16,7 @@ from headrace.exec import duck
 from headrace.exec.aggregates import aggregate_rows, finish, merge
 from headrace.model.program import Emit, Meaning, StreamDef, Window
 from headrace.model.schema import Field, Schema, parse_type
-from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_on_shared_host
 from headrace.state.catalog import Catalog
 from tests.ring1.pipelines import Event, Run, make_pipeline
 
@@ -29,7 +29,7 @@ def of_values(kind: str, text: str, values: list[Any], pieces: int = 3) -> Any:
     names = Catalog().with_stream(StreamDef("v", schema, None, 0, "generator", "json", {}))
     (statement,) = parse_script(f"SELECT {text} AS r FROM v")
     assert isinstance(statement, Select)
-    program = plan_pipeline(statement, names, UTC).program
+    program = plan_on_shared_host(statement, names, UTC).program
     assert program.ring1 is not None
     rows = pa.table({"c0": pa.array(values, parse_type(kind).arrow), "_t": pa.nulls(len(values), pa.int64())})
     size = -(-len(values) // pieces)

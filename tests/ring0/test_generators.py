@@ -26,6 +26,17 @@ def test_a_generator_makes_one_row_per_element_in_order() -> None:
     assert task([only], records).rows[1] == [{"n": 2, "i": 1}, {"n": 2, "i": 2}, {"n": 1, "i": 1}]
 
 
+def test_json_tuple_makes_one_row_with_the_texts_of_the_fields() -> None:
+    queries = (
+        "SELECT json_tuple(word, 'a', 'b') FROM s",
+        "SELECT n, p, q FROM s LATERAL VIEW json_tuple(word, 'b', 'c') t AS p, q",
+    )
+    records = lines({"word": '{"a":1.50,"b":[1, 2],"a":2}', "n": 1, "ts": at(1)}, {"word": "no", "n": 2, "ts": at(2)})
+    sent = task(pipelines(*queries), records)
+    assert sent.rows[1] == [{"c0": "2", "c1": "[1,2]"}, {"c0": None, "c1": None}]
+    assert sent.rows[2] == [{"n": 1, "p": "[1,2]", "q": None}, {"n": 2, "p": None, "q": None}]
+
+
 def test_a_row_without_elements_makes_a_row_of_nulls_if_outer() -> None:
     queries = ("SELECT n, explode(filter(array(n), e -> e > 1)) AS e FROM s",
                "SELECT n, explode_outer(filter(array(n), e -> e > 1)) AS e FROM s")  # fmt: skip

@@ -23,7 +23,7 @@ from headrace.sql import (
     define_sink,
     define_stream,
     parse_script,
-    plan_pipeline,
+    plan_on_shared_host,
 )
 from headrace.state.catalog import Catalog
 from tests.ring0.tasks import at, lines, task
@@ -61,12 +61,12 @@ def pipelines(*queries: str) -> list[PipelineDef]:
     script = STREAM + "".join(f";CREATE PIPELINE p{i} INTO m AS {q}" for i, q in enumerate(queries))
     for statement in parse_script(script):
         if isinstance(statement, CreateStream):
-            names = names.with_stream(define_stream(statement))
+            names = names.with_stream(define_stream(statement, Meaning()))
         elif isinstance(statement, CreateSink):
             names = names.with_sink(define_sink(statement))
         else:
             assert isinstance(statement, CreatePipeline)
-            planned = plan_pipeline(statement, names, Meaning())
+            planned = plan_on_shared_host(statement, names, Meaning())
             made.append(PipelineDef(statement.name, len(made) + 1, planned.sinks, planned.program, 2))
     return made
 

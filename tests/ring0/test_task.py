@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,12 +13,12 @@ import pytest
 from headrace.bridge.messages import STREAM_LANE, LaneEnd, MessageKind, Receipt
 from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
-from headrace.formats.format_kind import Decoded, Format
+from headrace.formats.format_kind import Format, Indexed
 from headrace.model.codec import load
 from headrace.model.program import Meaning, PipelineDef, PipelineExit, SinkDef, Window
 from headrace.model.schema import Schema, View
 from headrace.model.status import Traffic
-from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_on_shared_host
 from headrace.state.catalog import Catalog
 from tests.ring0.tasks import SECOND, SPARE, TS, WORD, N, X, at, counting, lines, stateless, stream, task
 
@@ -151,9 +151,9 @@ class Spy:
     def __init__(self, inner: Format, asked: list[tuple[int, ...]]) -> None:
         self.inner, self.asked = inner, asked
 
-    def decode(self, data: bytes | memoryview, wanted: tuple[int, ...], origin: str, offset: int) -> Decoded:
+    def index(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Indexed:
         self.asked.append(tuple(wanted))
-        return self.inner.decode(data, wanted, origin, offset)
+        return self.inner.index(data, wanted, origin, offset)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_the_current_timestamp_is_the_clock_of_the_epoch() -> None:
         "SELECT word, now() AS t, current_date AS d, localtimestamp() AS l FROM s WHERE now() > ts"
     )
     assert isinstance(statement, Select)
-    program = plan_pipeline(statement, names, Meaning("America/New_York")).program
+    program = plan_on_shared_host(statement, names, Meaning("America/New_York")).program
     clocked = replace(stateless(1, WORD), program=program)
     for now in (5 * SECOND, 20 * SECOND):
         found = task([clocked], RECORDS, now=now).rows[1]

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.bridge.messages import POOL, Row
-from headrace.errors import DiskFull, JournalDamaged, SinkUnavailable, StreamFailed
+from headrace.errors import BrokerUnreachable, DataLost, DiskFull, JournalDamaged, SinkUnavailable, StreamFailed
 from headrace.hub.hub import Hub
 from headrace.hub.reconciler import Reconciler
 from headrace.model.program import Meaning, SinkDef
@@ -103,7 +103,7 @@ class MiniQuery:
     def step(self) -> bool:
         try:
             return self._step()
-        except (*BAD_FILE, SinkUnavailable, DiskFull, JournalDamaged) as problem:
+        except (*BAD_FILE, SinkUnavailable, DiskFull, JournalDamaged, BrokerUnreachable, DataLost) as problem:
             self._end(str(problem))
             return True
 
@@ -298,6 +298,9 @@ class Mini:
 
     def session(self) -> SparkSession:
         raise AssertionError("there is no Spark here")
+
+    def checker(self, start: bool) -> None:
+        return None
 
     def stop(self) -> None:
         """There is no engine to stop."""

@@ -79,6 +79,9 @@ class RunningQueries:
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
         return QueryWaits(query, plans)
 
+    def checker(self, start: bool) -> None:
+        return None
+
     def session(self) -> SparkSession:
         raise AssertionError("there is no Spark here")
 

@@ -31,6 +31,7 @@ from headrace.hub.hub import Hub
 
 LIVE = 6  # pipelines that stay declared at a time
 SAMPLES = 60
+MAINTENANCE_SECONDS = 60  # Spark deletes old state files this often
 
 
 @dataclass
@@ -87,16 +88,22 @@ class Churn:
         (self.root / "in" / f"{n - 300:06}.json").unlink(missing_ok=True)
 
     def kept(self) -> dict[str, float]:
-        """Files and bytes that are kept beside output and input."""
+        """Files and bytes that are kept beside output and input. Files younger than Spark's maintenance are left
+        out: their number follows the speed of the epochs, and a leak grows old."""
         state = _files(self.root / "state", lambda path: "source" not in path.parts)
+        old = _files(self.root / "state", lambda path: "source" not in path.parts and _old(path))
         beside = [f for name in ("lines", "columns") for f in _files(self.root / name / "_headrace", lambda path: True)]
         plans = [size for path, size in state if path.parent.name == "plans"]
         return {
-            "state files": float(len(state)),
-            "state kilobytes": sum(size for _, size in state) / 1e3,
+            "state files": float(len(old)),
+            "state kilobytes": sum(size for _, size in old) / 1e3,
             "manifests and staged files": float(len(beside)),
             "kilobytes of the largest plan": max(plans, default=0) / 1e3,
         }
+
+
+def _old(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime > 3 * MAINTENANCE_SECONDS
 
 
 def _files(directory: Path, wanted: Callable[[Path], bool]) -> list[tuple[Path, int]]:

@@ -13,5 +13,5 @@ def test_docs_list_every_source_and_every_option_of_it() -> None:
     for kind in SOURCES.values():
         section = re.search(rf"^## {kind.name}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         assert section is not None, kind.name
-        listed = dict(re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", section[1], re.MULTILINE))
-        assert listed == {o.name: o.help for o in kind.options}
+        listed = dict(re.findall(r"^\| `([\w.*]+)` \|.*\| (.*) \|$", section[1], re.MULTILINE))
+        assert listed == {o.shown: o.help for o in kind.options}

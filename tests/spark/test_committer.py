@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.bridge.messages import Row
 from headrace.bridge.reports import PlannedEpoch
+from headrace.bridge.staging import rows_in_messages
 from headrace.errors import MissingInput, SinkFailed, StreamFailed
-from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, SinkDef
+from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, SinkDef, SparkQuery
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
+from headrace.sinks.delivery import stage
 from headrace.spark.committer import EpochCommitter
+from headrace.spark.epoch_query import EpochQuery, QueryOutcome, QueryRunner
 from headrace.spark.epochs import NothingPlanned, read_partition
 from headrace.spark.summary import EpochSummary
 from headrace.state.plans import PlanStore
@@ -42,14 +47,14 @@ class Stream:
         self.plans.publish(plan)
         return plan
 
-    def commit(self, plan: PlanVersion, word: str) -> dict[int, str]:
+    def commit(self, plan: PlanVersion, word: str, queries: QueryRunner | None = None) -> dict[int, str]:
         """An epoch with one row; the failures that are new in it."""
         self.epoch += 1
         split = Chunks((lines({"word": word}),))
         leaving = tuple(left for left in plan.left if left not in self.before)
         self.before = plan.left
         given = TaskInput(plan, split, 0, PlannedEpoch(self.epoch, 1, "checkpoint"), leaving)
-        self.committer.commit([row for rows in run_task(given) for row in rows])
+        self.committer.commit([row for rows in run_task(given) for row in rows], queries=queries)
         return self.summaries[-1].failures
 
     def held(self, pipeline: PipelineDef) -> list[Any]:
@@ -169,6 +174,47 @@ def test_a_sink_that_owes_an_epoch_is_retried_between_epochs(tmp_path: Path) -> 
     slow.commit = real
     assert running.committer.settle() == ()
     assert read_progress(tmp_path).debts == ()
+
+
+class Doubling:
+    """Takes the place of Spark: writes every staged row twice, and fails on the word `bad`."""
+
+    def __init__(self) -> None:
+        self.asked: list[EpochQuery] = []
+
+    def run(
+        self, asked: Sequence[EpochQuery], limit: float | None, quit_now: Callable[[PipelineDef], bool]
+    ) -> dict[int, QueryOutcome]:
+        self.asked += asked
+        return {query.pipeline.instance: self._outcome(query) for query in asked}
+
+    def _outcome(self, query: EpochQuery) -> QueryOutcome:
+        spark = query.pipeline.program.spark
+        assert spark is not None
+        rows = rows_in_messages(query.staged, spark.staged.arrow)
+        if rows.column(0).to_pylist() == ["bad"]:
+            return QueryOutcome(failure="[EVALUATION_FAILED] bad", ms=1.0)
+        lost: dict[str, str] = {}
+        staged = stage(query.pipeline.sinks, pa.concat_tables([rows, rows]), query.key, lost)
+        return QueryOutcome({sink: [receipt] for sink, receipt in staged}, lost, ms=7.0)
+
+    def forget(self, instances: set[int]) -> None:
+        raise AssertionError("nothing is dropped here")
+
+
+def test_the_spark_query_of_a_pipeline_runs_in_the_commit_and_its_failure_is_its_own(tmp_path: Path) -> None:
+    running, spark = Stream(tmp_path), Doubling()
+    program = replace(NEIGHBOUR.program, spark=SparkQuery("SELECT ...", "s", NEIGHBOUR.program.output))
+    hosted = replace(NEIGHBOUR, instance=1, name="hosted", program=program)
+    plan = running.publish(1, hosted, NEIGHBOUR)
+    assert running.commit(plan, "x", spark) == {}
+    assert running.held(hosted) == ["x", "x"] and running.held(NEIGHBOUR) == ["x"]
+    assert running.summaries[-1].pipeline_ms[1] >= 7.0, "the time of the query counts for the pipeline"
+    assert running.commit(plan, "bad", spark) == {1: "[EVALUATION_FAILED] bad"}
+    assert running.held(hosted) == ["x", "x"] and running.held(NEIGHBOUR) == ["x", "bad"]
+    assert running.commit(plan, "y", spark) == {}
+    assert [q.key.epoch for q in spark.asked] == [0, 1], "an epoch planned before the failure was known runs no query"
+    assert running.held(hosted) == ["x", "x"]
 
 
 def _refuse(*given: object) -> int:

@@ -24,7 +24,7 @@ from headrace.model.schema import BIGINT, TIMESTAMP, Schema
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.functions.aggregate_states import PartialState, SplitAggregate
 from headrace.sql.plan.expr import AggCall, ColumnRef
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, StreamScan
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, StreamScan, Union
 from headrace.sql.render.duckdb import render
 
 Row = tuple[Any, ...]
@@ -69,6 +69,8 @@ def _sql(plan: Plan) -> str:
         return _assigned(plan)
     if isinstance(plan, Generate):
         return _generated(plan)
+    if isinstance(plan, Union):
+        return " UNION ALL ".join(f"({_sql(part)})" for part in plan.parts)
     assert isinstance(plan, Aggregate)
     return _aggregate(plan)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from headrace.model.program import Meaning
@@ -16,6 +17,7 @@ from headrace.sql import (
     define_sink,
     define_stream,
     parse_script,
+    plan_on_shared_host,
     plan_pipeline,
 )
 from headrace.state.catalog import Catalog
@@ -32,7 +34,7 @@ def names() -> Catalog:
     found = Catalog()
     for statement in parse_script((HERE / "streams.sql").read_text("utf-8")):
         if isinstance(statement, CreateStream):
-            found = found.with_stream(define_stream(statement))
+            found = found.with_stream(define_stream(statement, MEANING))
         else:
             assert isinstance(statement, CreateSink)
             found = found.with_sink(define_sink(statement))
@@ -43,18 +45,23 @@ def plan(text: str, meaning: Meaning = MEANING) -> Planned:
     """The plan of the one query or CREATE PIPELINE in `text`."""
     (statement,) = parse_script(text)
     assert isinstance(statement, Select | CreatePipeline)
-    return plan_pipeline(statement, names(), meaning)
+    return _planner(text)(statement, names(), meaning)
+
+
+def _planner(text: str) -> Callable[[Select | CreatePipeline, Catalog, Meaning], Planned]:
+    """Most cases are about the shared host. A case with the comment `-- any host` leaves the choice to the planner."""
+    return plan_pipeline if "-- any host" in text else plan_on_shared_host
 
 
 def apply_script(text: str) -> None:
     """Parses, defines and plans every statement of `text` over the declared names."""
     for statement in parse_script(text):
         if isinstance(statement, CreateStream):
-            define_stream(statement)
+            define_stream(statement, MEANING)
         elif isinstance(statement, CreateSink):
             define_sink(statement)
         elif isinstance(statement, Select | CreatePipeline):
-            plan_pipeline(statement, names(), MEANING)
+            _planner(text)(statement, names(), MEANING)
 
 
 def check_golden(path: Path, given: str, actual: str) -> None:

@@ -51,7 +51,8 @@ def test_every_error_says_what_to_do(path: Path) -> None:
 
 # The hub raises these, or they need a clock: other tests cover them.
 _ELSEWHERE = {
-    "ALREADY_EXISTS", "BAD_NAME", "HUB_NOT_RUNNING", "IN_USE", "NO_SINK", "PLANNING_TIMEOUT", "UNKNOWN_PIPELINE",
+    "ALREADY_EXISTS", "SPARK_REFUSED", "BAD_NAME", "HUB_NOT_RUNNING", "IN_USE", "NO_SINK", "PLANNING_TIMEOUT",
+    "UNKNOWN_PIPELINE",
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from headrace.sql import (
     explain,
     explain_json,
     parse_script,
-    plan_pipeline,
+    plan_on_shared_host,
 )
 from headrace.sql.explain.live_stream import batch_policy, impact_of
 from headrace.state.catalog import Catalog
@@ -66,7 +66,7 @@ def test_the_impact_has_new_columns_the_shared_pass_and_whether_the_filter_is_ne
     assert change.shares_with == ("p3",)
     assert change.filter == "filter of its own"
     assert "decode +3 columns: id, hum, pos; filter of its own; shares windowing with p3" in explain(
-        plan(query), _live(), False
+        plan(query), _live()
     )
 
 
@@ -111,13 +111,13 @@ def test_the_foot_names_the_pipelines_that_need_each_decoded_column() -> None:
 def test_a_pipeline_that_runs_adds_nothing() -> None:
     planned = plan(f"CREATE PIPELINE p3 INTO out AS {BY_K}")
     assert "adding" not in json.loads(explain_json(planned, _live()))["stream"]
-    assert "this pipeline runs: filter of its own" in explain(planned, _live(), False)
+    assert "this pipeline runs: filter of its own" in explain(planned, _live())
 
 
 def test_a_running_pipeline_shows_its_sharing_and_the_progress_of_the_stream() -> None:
     one = plan(f"CREATE PIPELINE p3 INTO out AS {BY_K}")
     live = replace(_live(), pipelines={"p3": one.program, "p4": one.program}, status=STATUS)
-    text = explain(one, live, False)
+    text = explain(one, live)
     assert "this pipeline runs: same filter as p4; shares windowing with p4" in text
     for line in ("epoch: 17", "rows: 1234", "bytes: 5678", "bad: bad_json 2", "lag_bytes: 9"):
         assert f"  {line}\n" in text
@@ -142,7 +142,7 @@ def test_explain_marks_emit_changes_as_implied_without_a_window() -> None:
 
 def test_verbose_lists_every_rule() -> None:
     planned = plan("SELECT id FROM s")
-    text = explain(planned, None, True)
+    text = explain(planned, None, "verbose")
     for name, _ in planned.trace:
         assert f"  {name}:" in text
     assert "fold_constants: no change" in text
@@ -169,8 +169,8 @@ def test_explain_says_how_files_are_divided_among_tasks_and_why(fmt: str, option
     (select,) = parse_script("SELECT a FROM s")
     assert isinstance(select, Select)
     declared = Catalog().with_stream(stream)
-    planned = plan_pipeline(select, declared, MEANING)
-    text = explain(planned, None, False)
+    planned = plan_on_shared_host(select, declared, MEANING)
+    text = explain(planned, None)
     assert f"  read: source files, format {fmt}; {said}" in text
     assert f"  indexer: headrace.formats.{'native' if fmt == 'native' else 'kernels.scan_'}" in text
     assert "; unwanted fields are skipped" in text
@@ -189,13 +189,13 @@ def test_explain_says_when_an_indexer_decodes_unwanted_fields(monkeypatch: pytes
         return made
 
     monkeypatch.setitem(FORMATS, "json", replace(kind, build=build))
-    assert "; all fields are decoded, wanted or not" in explain(plan("SELECT id FROM s"), None, False)
+    assert "; all fields are decoded, wanted or not" in explain(plan("SELECT id FROM s"), None)
 
 
 def test_explain_names_the_sink_of_dead_letters_and_its_guarantee() -> None:
     planned = plan("SELECT id FROM s")
     rejecting = replace(planned, stream=replace(planned.stream, dead_letters=SinkDef("lost", "console", {})))
-    assert "  dead letters: lost, console, at least once" in explain(rejecting, None, False)
+    assert "  dead letters: lost, console, at least once" in explain(rejecting, None)
     assert json.loads(explain_json(rejecting, None))["stream"]["dead_letters"]["name"] == "lost"
     assert json.loads(explain_json(planned, None))["stream"]["dead_letters"] is None
 
@@ -204,7 +204,7 @@ def test_a_batch_policy_below_the_cost_of_an_epoch_is_accepted_with_a_warning() 
     options = "source = 'generator', format = 'json', max_latency = '100ms', max_rows = 7"
     (statement,) = parse_script(f"CREATE STREAM s (k STRING) WITH ({options})")
     assert isinstance(statement, CreateStream)
-    declared = define_stream(statement)
+    declared = define_stream(statement, MEANING)
     policy = "epochs: cut at max_rows 7 or after max_latency 100 milliseconds"
     assert batch_policy(declared, None) == [policy]
     assert batch_policy(declared, LiveStream(1, View.none(), {}, replace(STATUS, epoch_ms=99.0))) == [policy]

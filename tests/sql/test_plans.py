@@ -19,7 +19,7 @@ PLANS = golden_files("plans")
 def test_explain_matches_the_golden_file(path: Path) -> None:
     given = path.read_text("utf-8").partition(SEPARATOR)[0]
     planned = plan(given)
-    check_golden(path, given, explain(planned, None, verbose=given.startswith("-- verbose")))
+    check_golden(path, given, explain(planned, None, mode="verbose" if given.startswith("-- verbose") else "plain"))
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)

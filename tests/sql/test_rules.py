@@ -18,6 +18,7 @@ from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.lowering import lower
 from headrace.sql.parse.script import parse_script
 from headrace.sql.parse.statements import CreatePipeline, Select
+from headrace.sql.parse.syntax import ForeignQuery
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import Literal
 from headrace.sql.plan.logical import Named, Plan, Project
@@ -35,7 +36,7 @@ NAMES = [rule.__name__ for rule in RULES]
 def _stages(query: str, rule: str) -> tuple[Plan | Physical, Plan | Physical, PlanContext]:
     """The plan before and after `rule`."""
     (statement,) = parse_script(query)
-    assert isinstance(statement, Select | CreatePipeline)
+    assert isinstance(statement, Select | CreatePipeline) and not isinstance(statement.query, ForeignQuery)
     ctx = PlanContext(MEANING, query, 1)
     logical = bind_query(statement.query, names(), ctx)
     for step in LOGICAL_RULES:

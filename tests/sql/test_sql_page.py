@@ -14,7 +14,7 @@ from headrace.sql import (
     define_stream,
     explain,
     parse_script,
-    plan_pipeline,
+    plan_on_shared_host,
 )
 from headrace.state.catalog import Catalog
 from tests.sql.support import MEANING
@@ -28,12 +28,12 @@ def test_every_statement_of_the_page_can_be_planned() -> None:
     planned = 0
     for statement in parse_script("\n".join(blocks)):
         if isinstance(statement, CreateStream):
-            names = names.with_stream(define_stream(statement))
+            names = names.with_stream(define_stream(statement, MEANING))
         elif isinstance(statement, CreateSink):
             names = names.with_sink(define_sink(statement))
         target = statement.target if isinstance(statement, Explain) else statement
         if isinstance(target, CreatePipeline):
-            assert explain(plan_pipeline(target, names, MEANING), None, True)
+            assert explain(plan_on_shared_host(target, names, MEANING), None, "verbose")
             planned += 1
     assert planned >= 5
 

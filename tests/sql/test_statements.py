@@ -23,7 +23,7 @@ from headrace.sql import (
     define_stream,
     parse_script,
 )
-from tests.sql.support import plan
+from tests.sql.support import MEANING, plan
 
 STREAM = """CREATE STREAM IF NOT EXISTS `odd name` (
   id BIGINT, price DECIMAL(12,3) COMMENT 'in euros', nested STRUCT<a: ARRAY<INT>, b: MAP<STRING, DOUBLE>>,
@@ -52,7 +52,7 @@ def test_create_stream_has_schema_event_time_delay_and_options() -> None:
 def test_define_stream_takes_source_and_format_out_of_the_options() -> None:
     statement = one(STREAM)
     assert isinstance(statement, CreateStream)
-    stream = define_stream(statement)
+    stream = define_stream(statement, MEANING)
     assert (stream.source, stream.format) == ("generator", "json")
     assert stream.options == {"max_epoch_bytes": "1000000"}
     assert stream.sql == STREAM

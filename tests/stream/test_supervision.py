@@ -70,6 +70,9 @@ class Queries:
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
         return Waits(self, query, plans)
 
+    def checker(self, start: bool) -> None:
+        return None
+
     def session(self) -> SparkSession:
         raise AssertionError("there is no Spark here")
 

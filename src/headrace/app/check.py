@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.unknown import unknown
-from headrace.errors import HeadraceError, ScriptErrors, SqlError, UnknownPipeline, UnknownSink, UnknownStream
+from headrace.errors import HeadraceError, ScriptErrors, UnknownPipeline, UnknownSink, UnknownStream, UserError
 from headrace.hub.draft import Draft
 from headrace.hub.time_zone import session_meaning
 from headrace.sql import (
@@ -24,6 +24,7 @@ from headrace.sql import (
     parse_script,
     plan_pipeline,
 )
+from headrace.sql.parse.statements import ExplainMode
 from headrace.state.catalog import Catalog
 from headrace.state.sealing import read_sealed
 from headrace.state.state_dir import require_known_format
@@ -31,20 +32,32 @@ from headrace.state.state_dir import require_known_format
 
 @dataclass(frozen=True, slots=True)
 class CheckedScript:
-    """A script without errors, and the warnings that its statements would print."""
+    """A script without errors, and the warnings that its statements would print. `absent` are paths that this machine
+    does not have."""
 
     statements: tuple[Statement, ...]
     warnings: tuple[str, ...] = ()
+    absent: tuple[HeadraceError, ...] = ()
 
     @property
     def pipelines(self) -> tuple[CreatePipeline, ...]:
         """The CREATE PIPELINE statements of the script."""
         return tuple(s for s in self.statements if isinstance(s, CreatePipeline))
 
+    @property
+    def prints_rows(self) -> bool:
+        """True if the script declares a console sink."""
+        sinks = (s for s in self.statements if isinstance(s, CreateSink))
+        return any(value.lower() == "console" for s in sinks for k, value in s.options.items() if k.lower() == "type")
 
-def check_script(text: str, state_dir: Path | None = None, time_zone: str | None = None) -> CheckedScript:
-    """Plan every statement of `text`. Raises the error if there is one, and ScriptErrors if there are several."""
+
+def check_script(
+    text: str, state_dir: Path | None = None, time_zone: str | None = None, *, elsewhere: bool = False
+) -> CheckedScript:
+    """Plan every statement of `text`. Raises the error if there is one, and ScriptErrors if there are several. With
+    `elsewhere` the script will run on another machine, and paths that are missing here are no errors."""
     draft = _draft(state_dir, time_zone)
+    draft.elsewhere = elsewhere
     statements = parse_script(text)
     errors: list[HeadraceError] = []
     undeclared: set[str] = set()
@@ -52,7 +65,7 @@ def check_script(text: str, state_dir: Path | None = None, time_zone: str | None
     for statement in statements:
         try:
             warnings += draft.apply(statement).warnings
-        except SqlError as problem:
+        except UserError as problem:
             if not _follows(problem, undeclared):
                 errors.append(problem)
             if isinstance(statement, CreateStream | CreateSink | CreatePipeline):
@@ -61,7 +74,7 @@ def check_script(text: str, state_dir: Path | None = None, time_zone: str | None
         raise errors[0]
     if errors:
         raise ScriptErrors(f"{len(errors)} statements have errors", errors=tuple(errors))
-    return CheckedScript(statements, tuple(warnings))
+    return CheckedScript(statements, tuple(warnings), tuple(draft.absent))
 
 
 def _follows(problem: HeadraceError, undeclared: set[str]) -> bool:
@@ -75,13 +88,15 @@ def _follows(problem: HeadraceError, undeclared: set[str]) -> bool:
 def explain_script(text: str, *, pipeline: str | None = None, rules: bool = False, json: bool = False) -> str:
     """The plans of all pipelines and queries of `text`, or only the plan of `pipeline`."""
     draft = _draft(None)
+    draft.elsewhere = True
     shown: list[str] = []
     names: list[str] = []
     for statement in parse_script(text):
         name = statement.name if isinstance(statement, CreatePipeline) else None
         if isinstance(statement, CreatePipeline | Select) and (pipeline is None or _same(name, pipeline)):
             planned = plan_pipeline(statement, draft.catalog, draft.meaning)
-            shown.append(explain_json(planned, None) if json else explain(planned, None, verbose=rules))
+            mode: ExplainMode = "verbose" if rules else "plain"
+            shown.append(explain_json(planned, None) if json else explain(planned, None, mode))
         if name is not None:
             names.append(name)
         if not isinstance(statement, Select):

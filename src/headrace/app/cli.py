@@ -13,12 +13,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from headrace.app.cli_options import (
+    AllowHostOption,
+    ConfOption,
+    FormatOption,
+    LogFormatOption,
+    LogLevelOption,
+    MasterOption,
+    PackagesOption,
+    ReadTokenFileOption,
+    ScriptArgument,
+    ServerOption,
+    StateDirOption,
+    StopLimitOption,
+    TimeZoneOption,
+    TokenFileOption,
+    UiOption,
+    VerboseOption,
+)
 from headrace.base.plan_only import plan_only
-from headrace.errors import HeadraceError, HubUnreachable, InternalError, MissingFile, MissingJava, UnreadableFile
+from headrace.errors import HeadraceError, HubUnreachable, InternalError, MissingFile, MissingJava
+from headrace.model.spark_options import SparkOptions, read_conf, read_packages
 
 app = typer.Typer(
     name="headrace",
@@ -30,42 +49,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ScriptArgument = Annotated[
-    Path, typer.Argument(help="A script of SQL statements; - reads standard input.", show_default=False)
-]
-StateDirOption = Annotated[Path, typer.Option(help="Directory that holds streams, pipelines and progress.")]
-MasterOption = Annotated[
-    str | None, typer.Option(help="Spark master: local[4], spark://host:7077, ... (default local[*]).")
-]
-TimeZoneOption = Annotated[
-    str | None, typer.Option(help="Session time zone: Europe/Berlin, ... (default: that of the pipelines, or UTC).")
-]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and stack traces of errors.")]
-StopLimitOption = Annotated[
-    float, typer.Option(min=0, help="Seconds that running epochs get to finish on Ctrl-C or SIGTERM.")
-]
-ServerOption = Annotated[
-    str | None,
-    typer.Option(help="URL of a hub (default: the owner of the state directory). HEADRACE_TOKEN holds its token."),
-]
-FormatOption = Annotated[Literal["table", "json", "csv"], typer.Option(help="Format of the results.")]
-LogFormatOption = Annotated[
-    Literal["text", "json"], typer.Option(help="Format of log lines, on standard error and in the state directory.")
-]
-LogLevelOption = Annotated[
-    Literal["info", "warning", "error"],
-    typer.Option(help="Lowest level that is logged on standard error; info logs every epoch."),
-]
-TokenFileOption = Annotated[
-    Path | None, typer.Option(help="File with the token that clients must send (or set HEADRACE_TOKEN).")
-]
-ReadTokenFileOption = Annotated[
-    Path | None, typer.Option(help="File with a token that may only read (or set HEADRACE_READ_TOKEN).")
-]
-AllowHostOption = Annotated[
-    list[str] | None, typer.Option(help="A host name that clients use for this hub; may be repeated.")
-]
-
 
 @app.command(epilog="Examples: headrace run app.sql; headrace run app.sql --until-end --state-dir /data/state")
 def run(
@@ -76,9 +59,15 @@ def run(
     check: Annotated[
         bool, typer.Option("--check", help="Only plan the script against the state directory. Changes nothing.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only failures, the closing totals, and answers to questions.")
+    ] = False,
     stop_limit: StopLimitOption = 60,
     state_dir: StateDirOption = Path(".headrace"),
     master: MasterOption = None,
+    conf: ConfOption = None,
+    packages: PackagesOption = None,
+    ui: UiOption = False,
     time_zone: TimeZoneOption = None,
     log_format: LogFormatOption = "text",
     verbose: VerboseOption = False,
@@ -89,22 +78,15 @@ def run(
     quits at once. To continue where it stopped, run the same script with the same state directory again.
     """
     with _reported(verbose):
-        text = _read(script)
-        if check:
-            _check(script, text, state_dir, time_zone)
-            return
-        from headrace.app.run import run_script
+        from headrace.app.checking import CheckArguments, check_command, read_script
 
-        code = run_script(
-            text,
-            until_end=until_end,
-            state_dir=state_dir,
-            master=master,
-            verbose=verbose,
-            stop_limit=stop_limit,
-            log_format=log_format,
-            time_zone=time_zone,
-        )
+        if check:
+            raise typer.Exit(check_command(CheckArguments(script, strict=True, verbose=verbose), state_dir, time_zone))
+        text = read_script(script)
+        spark = _spark_options(master, conf, packages, ui, verbose)
+        from headrace.app.run import RunSettings, run_script
+
+        code = run_script(text, RunSettings(state_dir, until_end, stop_limit, spark, time_zone, log_format, quiet))
     raise typer.Exit(code)
 
 
@@ -123,6 +105,9 @@ def serve(
     stop_limit: StopLimitOption = 60,
     state_dir: StateDirOption = Path(".headrace"),
     master: MasterOption = None,
+    conf: ConfOption = None,
+    packages: PackagesOption = None,
+    ui: UiOption = False,
     time_zone: TimeZoneOption = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
@@ -133,7 +118,9 @@ def serve(
     Like every hub, it also listens on a Unix socket in its state directory.
     """
     with _reported(verbose):
-        text = None if script is None else _read(script)
+        from headrace.app.checking import read_script
+
+        text = None if script is None else read_script(script)
         from headrace.app.serve import Endpoint, serve_hub
 
         endpoint = Endpoint.of_options(
@@ -143,8 +130,7 @@ def serve(
             text,
             endpoint,
             state_dir=state_dir,
-            master=master,
-            verbose=verbose,
+            spark=_spark_options(master, conf, packages, ui, verbose),
             stop_limit=stop_limit,
             log_format=log_format,
             log_level=getattr(logging, log_level.upper()),
@@ -169,9 +155,10 @@ def sql(
     that only read are answered from its files. The exit code is 2 if a statement fails, 3 if no hub answers.
     """
     with _reported(verbose):
+        from headrace.app.checking import read_script
         from headrace.service.sql_command import statements
 
-        text = command if command is not None else None if file is None else _read(file)
+        text = command if command is not None else None if file is None else read_script(file)
         code = statements(text, server, state_dir, format)
     raise typer.Exit(code)
 
@@ -222,11 +209,35 @@ def logs(
                 print(f"{state_dir / name}: {what}", file=sys.stderr)
 
 
-@app.command(epilog="Example: headrace check app.sql")
-def check(script: ScriptArgument, verbose: VerboseOption = False) -> None:
-    """Plan every statement of a script and report its errors. Changes nothing, needs no Java."""
+@app.command(epilog="Examples: headrace check app.sql; headrace check app.sql --strict; headrace check - --json")
+def check(
+    script: ScriptArgument,
+    strict: Annotated[bool, typer.Option("--strict", help="Paths that are missing here are errors.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as one JSON object, for editors.")] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Plan every statement of a script and report its errors. Changes nothing, needs no Java and no data."""
     with _reported(verbose):
-        _check(script, _read(script), None)
+        from headrace.app.checking import CheckArguments, check_command
+
+        code = check_command(CheckArguments(script, strict, json, verbose))
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Examples: headrace fmt app.sql; headrace fmt --check *.sql; headrace fmt - < app.sql")
+def fmt(
+    scripts: Annotated[list[Path], typer.Argument(help="Scripts to format; - formats standard input.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit with code 1 if a script is not formatted.")
+    ] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Format scripts in place: keywords in capitals, one clause per line. Comments are kept."""
+    with _reported(verbose):
+        from headrace.app.formatting import format_scripts
+
+        code = format_scripts(scripts, check)
+    raise typer.Exit(code)
 
 
 @app.command(epilog="Examples: headrace explain app.sql; headrace explain app.sql --pipeline hot --json")
@@ -239,8 +250,10 @@ def explain(
 ) -> None:
     """Show the plan of every pipeline and SELECT of a script. Changes nothing, needs no Java."""
     with _reported(verbose):
-        text = _read(script)
         from headrace.app.check import explain_script
+        from headrace.app.checking import read_script
+
+        text = read_script(script)
 
         shown = explain_script(text, pipeline=pipeline, rules=rules, json=json)
     print(shown)
@@ -310,30 +323,10 @@ def version() -> None:
         print(f"java none: {problem.advice}")
 
 
-def _check(script: Path, text: str, state_dir: Path | None, time_zone: str | None = None) -> None:
-    from headrace.app.check import check_script
-
-    checked = check_script(text, state_dir, time_zone)
-    for warning in checked.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    print(f"{script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, no errors")
-
-
-def _read(script: Path) -> str:
-    if str(script) == "-":
-        return sys.stdin.read()
-    try:
-        return script.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise MissingFile(
-            f"there is no file {script}", advice="Give the path of a script of SQL statements.", path=str(script)
-        ) from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise UnreadableFile(
-            f"{script} cannot be read: {problem}",
-            advice="A script must be a readable text file in UTF-8.",
-            path=str(script),
-        ) from None
+def _spark_options(
+    master: str | None, conf: list[str] | None, packages: list[str] | None, ui: bool, verbose: bool
+) -> SparkOptions:
+    return SparkOptions(master, read_conf(conf or ()), read_packages(packages or ()), ui, verbose)
 
 
 @contextmanager
@@ -349,7 +342,10 @@ def _reported(verbose: bool) -> Iterator[None]:
             traceback.print_exc()
         print(problem.render(), file=sys.stderr)
         raise typer.Exit(2) from None
+    except typer.Exit:
+        raise
     except KeyboardInterrupt:
+        print("ended by Ctrl-C", file=sys.stderr)
         raise typer.Exit(130) from None
     except Exception as problem:
         if verbose:
@@ -363,10 +359,26 @@ def _reported(verbose: bool) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
+@contextmanager
+def _reported_exit() -> Iterator[None]:
+    """`_reported` for a command that typer does not run."""
+    try:
+        with _reported(verbose=False):
+            yield
+    except typer.Exit as ended:
+        sys.exit(ended.exit_code)
+
+
 def main() -> None:
     """The entry point of the `headrace` script."""
-    if sys.argv[1:2] in (["check"], ["explain"]):
+    if sys.argv[1:2] in (["check"], ["explain"], ["fmt"]):
         plan_only()
+    if sys.argv[1:2] == ["check"]:
+        from headrace.app.checking import check_command, quick_arguments
+
+        if (given := quick_arguments(sys.argv[2:])) is not None:
+            with _reported_exit():
+                sys.exit(check_command(given))
     app()
 
 

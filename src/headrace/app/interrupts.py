@@ -8,6 +8,7 @@ import sys
 import threading
 from types import FrameType, TracebackType
 
+STOPPING = "draining; Ctrl-C again to quit at once"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -18,9 +19,10 @@ class Interrupts:
     only.
     """
 
-    def __init__(self, message: str = "draining; Ctrl-C again to quit at once") -> None:
+    def __init__(self, message: str = STOPPING) -> None:
         self.asked = threading.Event()
-        self._message = message
+        self.message = message
+        self.prints = True  # false: someone else prints `message` when `asked` is set
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def install(self) -> None:
@@ -33,7 +35,8 @@ class Interrupts:
             # Spark's JVM ends when the pipe to this process closes.
             os._exit(130)
         self.asked.set()
-        os.write(sys.stderr.fileno(), f"\n{self._message}\n".encode())
+        if self.prints:
+            os.write(sys.stderr.fileno(), f"\n{self.message}\n".encode())
 
     def __enter__(self) -> Interrupts:
         self.install()

@@ -5,53 +5,177 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import headrace
-from headrace.app.check import check_script
-from headrace.app.interrupts import Interrupts
+from headrace.app.attending import attended
+from headrace.app.check import CheckedScript, check_script
+from headrace.app.interrupts import STOPPING, Interrupts
+from headrace.app.view.displays import LIVE_SECONDS, Display, LiveDisplay, Say, choose_display, phases_to
+from headrace.app.view.input_progress import InputProgress
 from headrace.app.view.lines import closing_line, pipelines_line, warning_lines
 from headrace.base.logs import PRINTED_BY_RUN, LogFormat, LogOutput, facts, logging_to
 from headrace.hub.hub import Hub
+from headrace.hub.questions import QUESTIONS
+from headrace.hub.results import Result
+from headrace.model.spark_options import SparkOptions
 from headrace.model.status import ALIVE, Waited
+from headrace.sql import CreatePipeline, CreateSink, CreateStream
+from headrace.state.catalog import Catalog
 
 # Seconds between two looks at the statuses: a failure is printed within this time. Ctrl-C is handled at once.
 _PAUSE = 0.2
+_WHILE_STARTING = "stopping as soon as the start is done; Ctrl-C again to quit at once"
 _log = logging.getLogger(__name__)
-Say = Callable[[str], None]
 
 
-def run_script(
-    text: str,
-    *,
-    until_end: bool,
-    state_dir: Path,
-    master: str | None,
-    verbose: bool,
-    stop_limit: float,
-    log_format: LogFormat = "text",
-    time_zone: str | None = None,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The options of `headrace run`."""
+
+    state_dir: Path = Path(".headrace")
+    until_end: bool = False
+    stop_limit: float = 60.0
+    spark: SparkOptions = field(default_factory=SparkOptions)
+    time_zone: str | None = None
+    log_format: LogFormat = "text"
+    quiet: bool = False
+
+
+def run_script(text: str, settings: RunSettings) -> int:
     """Run `text` until Ctrl-C or SIGTERM, or with `until_end` until all input is read. Running epochs then have
     `stop_limit` seconds to finish. Returns the exit code: 0, or 1 if a pipeline failed meanwhile."""
-    check_script(text, state_dir, time_zone)  # reports all errors at once, before anything is created or started
-    level = logging.INFO if verbose else logging.WARNING
-    with Interrupts() as interrupts, logging_to(log_format, level, timed=False, hidden=PRINTED_BY_RUN) as logs:
+    # Reports all errors at once, before anything is created or started.
+    checked = check_script(text, settings.state_dir, settings.time_zone)
+    level = logging.INFO if settings.spark.verbose else logging.WARNING
+    with (
+        Interrupts(_WHILE_STARTING) as interrupts,
+        logging_to(settings.log_format, level, timed=False, hidden=PRINTED_BY_RUN) as logs,
+    ):
+        say = message_printer(logs)
+        display = choose_display(
+            quiet=settings.quiet,
+            as_json=logs.form == "json",
+            prints_rows=checked.prints_rows or settings.spark.verbose,
+            say=say,
+        )
+        with display, phases_to(display):
+            run = _ScriptRun(text, checked, settings, logs, display, interrupts)
+            failed = run.run()
+        for line in run.closing:
+            say(line)
+    return 1 if failed else 0
+
+
+class _ScriptRun:
+    """One run of a script: start, watch, stop. Slow calls run in another thread (`headrace.app.attending`)."""
+
+    def __init__(
+        self,
+        text: str,
+        checked: CheckedScript,
+        settings: RunSettings,
+        logs: LogOutput,
+        display: Display,
+        interrupts: Interrupts,
+    ) -> None:
+        self._text, self._checked, self._settings = text, checked, settings
+        self._logs, self._display, self._interrupts = logs, display, interrupts
+        self._acknowledged = False
+        self.closing: list[str] = []  # the totals, for the end
+        # A raw write would disturb the live view.
+        interrupts.prints = not isinstance(display, LiveDisplay)
+
+    def run(self) -> bool:
+        """Returns True if a pipeline or a stream failed."""
+        settings, display = self._settings, self._display
+        hub = attended(self._open, self._tick)
+        failed = False
         try:
-            with headrace.connect(state_dir, master=master, verbose=verbose, time_zone=time_zone) as hub:
-                logs.keep(hub.directory)
-                apply_script(hub, text, interrupts)
-                _print_addresses(hub)
-                say = message_printer(logs)
-                # As JSON, the log has a line for every failure already.
-                failed = _Watch(hub, interrupts, say if logs.form == "text" else _discard).wait(until_end)
-                hub.drain(stop_limit, lambda waited: report_wait(waited, say))
-                report_closing(hub, say)
-            return 1 if failed else 0
-        except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
-            print("ended while starting", file=sys.stderr)
-            return 0
+            self._logs.keep(hub.directory)
+            if self._interrupts.asked.is_set():
+                display.say("ended while starting")
+                return False
+            results = attended(lambda: hub.sql(self._text), self._tick)
+            self._print(results)
+            self._introduce(hub)
+            self._interrupts.message = STOPPING
+            # As JSON, the log has a line for every failure already.
+            tell = display.say if self._logs.form == "text" else _discard
+            failed = _Watch(hub, self._interrupts, tell, self._show).wait(settings.until_end)
+            self._acknowledge()
+            attended(
+                lambda: hub.drain(settings.stop_limit, lambda waited: report_wait(waited, display.say)), self._tick
+            )
+            self.closing = closing_lines(hub)
+        finally:
+            attended(hub.close, self._tick)
+        return failed
+
+    def _open(self) -> Hub:
+        spark = self._settings.spark
+        return headrace.connect(
+            self._settings.state_dir,
+            master=spark.master,
+            conf=spark.conf,
+            packages=spark.packages,
+            ui=spark.ui,
+            verbose=spark.verbose,
+            time_zone=self._settings.time_zone,
+        )
+
+    def _tick(self) -> None:
+        self._acknowledge()
+        self._display.tick()
+
+    def _acknowledge(self) -> None:
+        """Show once that Ctrl-C was seen, unless the signal handler prints it."""
+        if self._interrupts.asked.is_set() and not self._acknowledged and not self._interrupts.prints:
+            self._acknowledged = True
+            self._display.say(self._interrupts.message)
+
+    def _print(self, results: list[Result]) -> None:
+        for statement, result in zip(self._checked.statements, results, strict=True):
+            if not self._settings.quiet or isinstance(statement, QUESTIONS) or result.warnings:
+                print(result.render(), flush=True)
+
+    def _introduce(self, hub: Hub) -> None:
+        if self._settings.quiet:
+            return
+        for name, stream in hub.streams.items():
+            for address in stream.addresses():
+                print(f"stream {name} listens on {address}", flush=True)
+        for line in not_in_script(hub.catalog, self._checked):
+            self._display.say(line)
+
+    def _show(self, hub: Hub) -> None:
+        streams = [stream.status() for stream in hub.streams.values()]
+        pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
+        until_end = self._settings.until_end
+        note = "stops when all input is read; Ctrl-C stops it earlier" if until_end else "Ctrl-C stops"
+        self._display.update(streams, pipelines, note, InputProgress.of(streams) if until_end else None)
+
+
+def not_in_script(catalog: Catalog, checked: CheckedScript) -> list[str]:
+    """Lines about what the state directory holds and the script does not name. Empty if there is nothing."""
+    named = {kind: set[str]() for kind in ("stream", "sink", "pipeline")}
+    for statement in checked.statements:
+        if isinstance(statement, CreateStream | CreateSink | CreatePipeline):
+            kind = type(statement).__name__.removeprefix("Create").lower()
+            named[kind].add(statement.name.lower())
+    lines = []
+    for record in catalog.pipelines.values():
+        if record.definition.name.lower() not in named["pipeline"]:
+            lines.append(f"pipeline {record.definition.name} is {record.state}: declared earlier, not by this script")
+    for kind, known in (("stream", catalog.streams.values()), ("sink", catalog.sinks.values())):
+        others = [item.name for item in known if item.name.lower() not in named[kind]]
+        lines += [f"{kind} {name} is declared earlier, not by this script" for name in others]
+    if lines:
+        lines.append("(DROP removes them; another --state-dir starts without them)")
+    return lines
 
 
 def message_printer(logs: LogOutput) -> Say:
@@ -66,40 +190,16 @@ def message_printer(logs: LogOutput) -> Say:
     return say
 
 
-def apply_script(hub: Hub, text: str, interrupts: Interrupts) -> None:
-    """Run the statements of `text` and print their results."""
-    # Spark installs its own SIGINT handler when it starts. Opening the hub starts it if pipelines were running when the
-    # hub was last closed, and a statement may start it too.
-    interrupts.install()
-    try:
-        results = hub.sql(text)
-    finally:
-        interrupts.install()
-    for result in results:
-        print(result.render(), flush=True)
-
-
-def _print_addresses(hub: Hub) -> None:
-    for name, stream in hub.streams.items():
-        for address in stream.addresses():
-            print(f"stream {name} listens on {address}", flush=True)
-
-
 def _discard(text: str) -> None:
     """Print nothing."""
 
 
-def report_closing(hub: Hub, say: Say) -> None:
-    """Print the totals of all streams and pipelines, and their warnings."""
+def closing_lines(hub: Hub) -> list[str]:
+    """The totals of all streams and pipelines, and their warnings."""
     streams = [stream.status() for stream in hub.streams.values()]
     pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
-    for stream in streams:
-        if stream.epoch >= 0:
-            say(closing_line(stream))
-    if pipelines:
-        say(pipelines_line(pipelines))
-    for line in warning_lines(streams, pipelines):
-        say(line)
+    lines = [closing_line(stream) for stream in streams if stream.epoch >= 0]
+    return [*lines, *([pipelines_line(pipelines)] if pipelines else []), *warning_lines(streams, pipelines)]
 
 
 def report_wait(waited: Waited, say: Say) -> None:
@@ -114,8 +214,10 @@ def report_wait(waited: Waited, say: Say) -> None:
 class _Watch:
     """Waits for the end of a run, and prints every failure once."""
 
-    def __init__(self, hub: Hub, interrupts: Interrupts, say: Say) -> None:
-        self._hub, self._asked, self._say = hub, interrupts.asked, say
+    def __init__(
+        self, hub: Hub, interrupts: Interrupts, say: Say, show: Callable[[Hub], None] = lambda hub: None
+    ) -> None:
+        self._hub, self._asked, self._say, self._show = hub, interrupts.asked, say, show
         self._failed: set[str] = set()
         self._detached: set[tuple[str, str]] = set()
         # Stream -> the state and attempt that were last printed.
@@ -125,13 +227,18 @@ class _Watch:
     def wait(self, until_end: bool) -> bool:
         """Wait. Returns True if a pipeline or a stream failed. Raises StreamFailed if all streams are dead."""
         end = _End(self._hub) if until_end else None
+        drawn = 0.0
         while not self._asked.wait(_PAUSE):
             running = self._look()
+            if time.monotonic() - drawn >= LIVE_SECONDS:
+                drawn = time.monotonic()
+                self._show(self._hub)
             if end is not None and end.reached():
                 break
             if not running:
                 break
         self._look()
+        self._show(self._hub)
         return bool(self._failed) or self._died
 
     def _look(self) -> bool:

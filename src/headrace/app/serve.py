@@ -7,12 +7,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.app.attending import attended
 from headrace.app.check import check_script
 from headrace.app.interrupts import Interrupts
-from headrace.app.run import apply_script, message_printer, report_closing, report_wait
+from headrace.app.run import closing_lines, message_printer, report_wait
 from headrace.base.logs import LogFormat, facts, logging_to
 from headrace.errors import UnreadableFile
 from headrace.hub.hub import open_hub
+from headrace.model.spark_options import SparkOptions
 from headrace.service.guard import AccessPolicy
 from headrace.service.server import HubServer
 
@@ -67,8 +69,7 @@ def serve_hub(
     endpoint: Endpoint,
     *,
     state_dir: Path,
-    master: str | None,
-    verbose: bool,
+    spark: SparkOptions,
     stop_limit: float,
     log_format: LogFormat = "text",
     log_level: int = logging.INFO,
@@ -81,22 +82,28 @@ def serve_hub(
     with (
         Interrupts() as interrupts,
         logging_to(log_format, log_level, timed=True, hidden=_PRINTED) as logs,
-        open_hub(state_dir, master=master, verbose=verbose, time_zone=time_zone) as hub,
+        attended(lambda: open_hub(state_dir, options=spark, time_zone=time_zone)) as hub,
     ):
         logs.keep(hub.directory)
         say = message_printer(logs)
         startup = "the script is not applied yet" if text is not None else ""
-        server = HubServer(hub, hub.directory, endpoint.access, (endpoint.host, endpoint.port), startup)
+        server = HubServer(
+            hub=hub,
+            directory=hub.directory,
+            access=endpoint.access,
+            bind=(endpoint.host, endpoint.port),
+            startup=startup,
+        )
         hub.on_close(server.close)
         print(f"serving {state_dir} on {server.address}", flush=True)
         _log.info("serving %s on %s", state_dir, server.address, extra=facts("serving", address=server.address))
-        interrupts.install()  # opening the hub may have started Spark, which installs its own SIGINT handler
-        if text is not None:
-            apply_script(hub, text, interrupts)
+        if text is not None and not interrupts.asked.is_set():
+            for result in attended(lambda: hub.sql(text)):
+                print(result.render(), flush=True)
             server.startup = ""
-        while not interrupts.asked.wait(1.0):
-            interrupts.install()  # a client's statement may have started Spark
+        interrupts.asked.wait()
         server.startup = "the hub is stopping"
         _log.info("stopping: running epochs have %g s to finish", stop_limit, extra=facts("stopping"))
-        hub.drain(stop_limit, lambda waited: report_wait(waited, say))
-        report_closing(hub, say)
+        attended(lambda: hub.drain(stop_limit, lambda waited: report_wait(waited, say)))
+        for line in closing_lines(hub):
+            say(line)

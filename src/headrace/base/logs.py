@@ -22,17 +22,21 @@ from headrace.errors import kind_of
 
 LogFormat = Literal["text", "json"]
 FILE = "hub.log"
+SPARK_LOG = "spark.log"
+SPARK_LOGS = 9  # older files that are kept of it
 # Ten files hold about 100,000 epochs: a day of a busy stream.
 FILE_BYTES, KEPT_FILES = 4 << 20, 9
 # Records logged before the state directory is open; then they go to its log file.
 WAITING_RECORDS = 1000
 # Events that `headrace run` prints itself, so their log lines are hidden in text.
-PRINTED_BY_RUN = frozenset({"pipeline_failed", "sink_detached", "stream_retrying", "stream_dead", "stream_running"})
+PRINTED_BY_RUN = frozenset(
+    {"pipeline_failed", "sink_detached", "stream_retrying", "stream_dead", "stream_running", "phase", "spark_ui"}
+)
 # The log files of a state directory, and their contents.
 FILES = {
     FILE: "the hub's epochs, failures and warnings",
-    "spark.log": "Spark's errors since its last start",
-    "spark.log.1": "Spark's errors in the run before",
+    SPARK_LOG: "Spark's warnings and errors since its last start; spark.log.1 is of the run before",
+    "spark.err": "what Spark's processes wrote to standard error; spark.err.1 is of the run before",
     "gateway.log": "errors of the gateway that receives pushed streams",
 }
 
@@ -161,8 +165,13 @@ def last_lines(directory: Path, count: int) -> list[str]:
     return found[-count:] if count else []
 
 
-def keep_previous(log: Path) -> None:
-    """Rename a log file before it is overwritten. After a crash, the old file shows the cause."""
+def keep_previous(log: Path, kept: int = 1) -> None:
+    """Rename a log file before a new one is written, and the `kept - 1` files before it. After a crash, the old file
+    shows the cause."""
     with suppress(OSError):
-        if log.stat().st_size:
-            os.replace(log, log.with_name(f"{log.name}.1"))
+        if not log.stat().st_size:
+            return
+        for number in range(kept, 0, -1):
+            older = log if number == 1 else log.with_name(f"{log.name}.{number - 1}")
+            if older.exists():
+                os.replace(older, log.with_name(f"{log.name}.{number}"))

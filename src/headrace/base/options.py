@@ -36,12 +36,33 @@ class Option:
     required: bool = False
     help: str = ""
     secret: bool = False  # stored separately and never shown (`headrace.state.secrets`)
+    prefix: bool = False  # stands for all options NAME.*; its value is a dictionary of them
+    hidden: str = ""  # with `prefix`, a pattern of the NAME.* that are secret
+
+    @property
+    def shown(self) -> str:
+        """The name in help and docs."""
+        return f"{self.name}.*" if self.prefix else self.name
+
+    def covers(self, name: str) -> bool:
+        """True if it reads the option `name`, in any case of letters."""
+        return name.lower().startswith(f"{self.name}.") if self.prefix else name.lower() == self.name
+
+    def hides(self, name: str) -> bool:
+        """True if it reads the option `name` and the value is secret."""
+        return self.covers(name) and (self.secret or bool(self.hidden and re.search(self.hidden, name.lower())))
 
 
 def option(read: Reader, *, default: Any = None, required: bool = False, help: str = "", secret: bool = False) -> Any:
     """Declares an option as a field of a settings class. The field's name is the option's name."""
-    made = Option("", read, default, required, help, secret)
+    made = Option(name="", read=read, default=default, required=required, help=help, secret=secret)
     return field(default=default, metadata={"option": made})
+
+
+def prefixed(*, help: str, hidden: str) -> Any:
+    """Declares all options NAME.*, NAME being the field's name. The field is a dictionary of what follows the dot."""
+    made = Option("", text, {}, help=help, prefix=True, hidden=hidden)
+    return field(default_factory=dict, metadata={"option": made})
 
 
 @cache
@@ -141,14 +162,17 @@ def _whole(digits: str, unit: int, allowed: str) -> int:
 
 def check_options(owner: str, declared: Sequence[Option], given: Mapping[str, str]) -> dict[str, Any]:
     """Parse `given` and return the value of every declared option. Errors name the `owner`, as in "sink 'parquet'"."""
-    by_name = {o.name: o for o in declared}
-    values = {o.name: o.default for o in declared}
+    values = {o.name: {} if o.prefix else o.default for o in declared}
     for name, raw in given.items():
-        option = by_name.get(name.lower())
+        option = next((o for o in declared if o.covers(name)), None)
         if option is None:
-            raise unknown(UnknownOption, "option", name, sorted(by_name), of=owner, param="option", owner=owner)
+            known = sorted(o.shown for o in declared)
+            raise unknown(UnknownOption, "option", name, known, of=owner, param="option", owner=owner)
         try:
-            values[option.name] = option.read(raw)
+            if option.prefix:
+                values[option.name][name.lower().partition(".")[2]] = option.read(raw)
+            else:
+                values[option.name] = option.read(raw)
         except ValueError as problem:
             raise BadOption(
                 f"option '{name}' of {owner} cannot be {raw!r}",

@@ -50,6 +50,7 @@ class MessageKind(IntEnum):
     ERROR = 6  # to the driver, Failure: a pipeline or one of its sinks failed
     REPORT = 7  # to the driver, TaskReport, LaneReport or PoolReport: what a task, a lane or a pool did
     NO_EPOCH = 8  # to the driver, empty: Spark ran a batch for which no epoch was planned
+    STAGED = 9  # to the driver, StagedRows: rows for the Spark query of a pipeline on the epoch host
 
 
 class Row(NamedTuple):
@@ -132,8 +133,8 @@ def decode(kind: type[T], payload: bytes) -> T:
 class LaneEpoch:
     """A task's watermark message to a lane.
 
-    `max_time` is None when the task saw no event time. Only task 0 sends the `program` (a PipelineDef as JSON, to a
-    pool a list of them), so that Ring 1 needs nothing but its messages.
+    `max_time` is None when the task saw no event time. `staging` is the directory for large staged rows. Only task 0
+    sends the `program` (a PipelineDef as JSON, to a pool a list of them), so Ring 1 needs nothing but its messages.
     """
 
     epoch: int
@@ -142,11 +143,13 @@ class LaneEpoch:
     watermark: int | None
     max_time: int | None
     delay: int
+    staging: str = ""
     program: str = ""
 
     def encode(self) -> bytes:
         """JSON, a zero byte, then the program as it is: inside the JSON it would be quoted a second time."""
         facts = [VERSION, self.epoch, self.tasks, self.checkpoint, self.watermark, self.max_time, self.delay]
+        facts.append(self.staging)
         return b"%b\0%b" % (json.dumps(facts).encode(), self.program.encode())
 
     @staticmethod

@@ -23,7 +23,8 @@ class PlannedEpoch:
     `watermark` is the stream's after the previous epoch. `now` is the clock in microseconds when the epoch was planned,
     None for no clock. `requested` is the barrier that the epoch was cut for, if any. The instances in `out` are in the
     plan version but in quarantine, so no task runs them. A `probing` epoch is run only to see whether a worker dies,
-    and is never committed. `end` is the offset at which the epoch ends.
+    and is never committed. `end` is the offset at which the epoch ends. `staging` is the directory for large staged
+    rows (`headrace.bridge.staging`).
     """
 
     epoch: int
@@ -35,6 +36,7 @@ class PlannedEpoch:
     out: tuple[int, ...] = ()
     probing: bool = False
     end: dict[str, Any] | None = None
+    staging: str = ""
 
     @property
     def barrier(self) -> Barrier:

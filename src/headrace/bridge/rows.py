@@ -60,7 +60,13 @@ def layout_of(schema: pa.Schema) -> BlobLayout | None:
     text = "\n".join(f"{f.name} {f.type}" for f in schema)
     digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
     columns = tuple((kind, w, pa.types.is_boolean(kind)) for kind, w in zip(schema.types, widths, strict=True))
-    return BlobLayout(schema, np.array(widths, np.int64), digest, columns, struct.Struct(f"<{widths.count(k.BYTES)}q"))
+    return BlobLayout(
+        schema=schema,
+        widths=np.array(widths, np.int64),
+        digest=digest,
+        columns=columns,
+        sizes=struct.Struct(f"<{widths.count(k.BYTES)}q"),
+    )
 
 
 def _width(kind: pa.DataType) -> int | None:

@@ -37,19 +37,51 @@ class SignalKind:
         return Barrier(self.name, id) if self.form == "barrier" else Instant(self.name, id)
 
 
-EPOCH = SignalKind("epoch", "barrier", Channel.DATA, False, "an epoch is over; its id is the epoch's number")
+EPOCH = SignalKind(
+    name="epoch",
+    form="barrier",
+    channel=Channel.DATA,
+    terminal=False,
+    meaning="an epoch is over; its id is the epoch's number",
+)
 SYNC_TEST = SignalKind(
-    "sync_test", "barrier", Channel.DATA, False, "no effect; proves that all tasks and lanes got this far"
+    name="sync_test",
+    form="barrier",
+    channel=Channel.DATA,
+    terminal=False,
+    meaning="no effect; proves that all tasks and lanes got this far",
 )
-SAVEPOINT = SignalKind("savepoint", "barrier", Channel.DATA, False, "the stream pauses here while it is copied")
+SAVEPOINT = SignalKind(
+    name="savepoint",
+    form="barrier",
+    channel=Channel.DATA,
+    terminal=False,
+    meaning="the stream pauses here while it is copied",
+)
 GRACEFUL_END = SignalKind(
-    "graceful_end", "barrier", Channel.DATA, True, "a pipeline ends after the rows before this barrier"
+    name="graceful_end",
+    form="barrier",
+    channel=Channel.DATA,
+    terminal=True,
+    meaning="a pipeline ends after the rows before this barrier",
 )
-FLUSH = SignalKind("flush", "barrier", Channel.CONTROL, False, "all data given to sinks and gateway is durable")
+FLUSH = SignalKind(
+    name="flush",
+    form="barrier",
+    channel=Channel.CONTROL,
+    terminal=False,
+    meaning="all data given to sinks and gateway is durable",
+)
 QUICK_END = SignalKind(
-    "quick_end", "instant", Channel.CONTROL, True, "a pipeline ends now; its uncommitted epoch is discarded"
+    name="quick_end",
+    form="instant",
+    channel=Channel.CONTROL,
+    terminal=True,
+    meaning="a pipeline ends now; its uncommitted epoch is discarded",
 )
-PING = SignalKind("ping", "instant", Channel.CONTROL, False, "requests an acknowledgement")
+PING = SignalKind(
+    name="ping", form="instant", channel=Channel.CONTROL, terminal=False, meaning="requests an acknowledgement"
+)
 
 KINDS = {kind.name: kind for kind in (EPOCH, SYNC_TEST, SAVEPOINT, GRACEFUL_END, FLUSH, QUICK_END, PING)}
 

@@ -22,7 +22,7 @@ STRUCTURE_REASONS = (
 )  # fmt: skip
 VALUE_REASONS = (
     "bad_boolean", "bad_integer", "out_of_range", "bad_number", "bad_decimal", "bad_date", "bad_timestamp",
-    "bad_binary", "bad_utf8", "bad_nested",
+    "bad_binary", "bad_utf8", "bad_nested", "bad_computed",
 )  # fmt: skip
 REASONS = (*STRUCTURE_REASONS, *VALUE_REASONS)
 
@@ -75,7 +75,8 @@ class BadRecords:
 
     Entry k has the reason REASONS[codes[k]] and the column columns[k] (-1 for bad structure). Its record is bytes
     [begins[k], stops[k]) of `data`, which begins at byte `offset` of `origin`. `extra` are records that are not in the
-    buffer; iteration yields them first.
+    buffer; iteration yields them first. With `numbers`, the origin counts messages, not bytes: they are the positions
+    of the messages in `data`, in ascending order, and the offset of each.
     """
 
     data: npt.NDArray[np.uint8] = field(default_factory=_no_numbers)
@@ -87,6 +88,7 @@ class BadRecords:
     columns: Numbers = field(default_factory=_no_numbers)
     codes: Numbers = field(default_factory=_no_numbers)
     extra: tuple[BadRecord, ...] = ()
+    numbers: tuple[Numbers, Numbers] | None = None
 
     @staticmethod
     def of(records: Iterable[BadRecord]) -> BadRecords:
@@ -107,12 +109,18 @@ class BadRecords:
             reason = REASONS[self.codes[k]]
             yield BadRecord(
                 origin=self.origin,
-                offset=self.offset + begin,
+                offset=self._offset_of(begin),
                 reason=reason,
                 column=None if column < 0 else column,
                 raw=raw,
                 row=int(self.rows[k]),
             )
+
+    def _offset_of(self, begin: int) -> int:
+        if self.numbers is None:
+            return self.offset + begin
+        begins, offsets = self.numbers
+        return int(offsets[np.searchsorted(begins, begin, side="right") - 1])
 
     def pick(self, which: Numbers) -> BadRecords:
         """The entries at some indexes or under a mask, without `extra`."""

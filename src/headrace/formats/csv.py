@@ -8,8 +8,9 @@ are checked.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_csv
 from headrace.formats.kernels.tokens import count_tokens
+from headrace.formats.packing import OffsetsOf, Packed, pack_joined
 from headrace.formats.values import Rules
 from headrace.model.schema import Decimal, Scalar, Schema
 
@@ -32,6 +34,10 @@ _REASONS = {
     scan_csv.FIELD_COUNT: "field_count",
     scan_csv.TOO_LONG: "record_too_long",
 }
+
+
+# Between messages with newlines. It is random, so that no message contains it, and does not overlap itself.
+_SEPARATOR = b"\x1e" + os.urandom(14).replace(b"\x1e", b"\x1d").replace(b"\x1c", b"\x1d") + b"\x1c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +198,30 @@ class Csv:
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
+
+    def pack(self, values: Sequence[bytes], number: OffsetsOf) -> Packed:
+        """A line end at the end of a message is not part of it. Other newlines are: then the messages are separated by
+        bytes that none of them contains."""
+        packed = pack_joined(values, b"\n", number)
+        if packed.plain:
+            return packed
+        values = [value.removesuffix(b"\n").removesuffix(b"\r") for value in values]
+        packed = pack_joined(values, b"\n", number)
+        if packed.plain:
+            return packed
+        return replace(pack_joined(values, _SEPARATOR, number), plain=False)
+
+    def index_packed(self, packed: Packed, wanted: Sequence[int], origin: str) -> FieldIndex:
+        if packed.plain:
+            return self.index(packed.data, wanted, origin, 0)
+        apart = Csv(
+            schema=self.schema,
+            dialect=replace(self.dialect, ending=_SEPARATOR),
+            max_record_bytes=self.max_record_bytes,
+            rules=self.syntax.rules,
+            permissive=self.permissive,
+        )
+        return apart.index(packed.data, wanted, origin, 0)
 
 
 def _code(one: bytes) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,14 @@ class Decoded:
     bad: BadRecords = NOTHING_BAD
 
 
+class Located(NamedTuple):
+    """Records in a buffer: record r is bytes [begins[r], stops[r]) of `data`."""
+
+    data: npt.NDArray[np.uint8]
+    begins: npt.NDArray[Any]
+    stops: npt.NDArray[Any]
+
+
 class Indexed(Protocol):
     """The records of one buffer: located and checked, not parsed yet.
 
@@ -48,6 +56,11 @@ class Indexed(Protocol):
 
     @property
     def bad(self) -> BadRecords: ...
+
+    @property
+    def records(self) -> Located:
+        """Where each row's record is."""
+        ...
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         """Parse columns (by full-schema index) of all rows, or of the rows in `selection`, in that order.

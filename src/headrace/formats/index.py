@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from headrace.formats.bad import NOTHING_BAD, STRUCTURE_REASONS, TOO_LONG_KEPT, BadRecords
 from headrace.formats.columns import ByteArray, Fields, Places, Syntax, at, parse_column
-from headrace.formats.format_kind import Decoded
+from headrace.formats.format_kind import Decoded, Located
 from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
 from headrace.model.schema import DataType, Schema
@@ -56,6 +56,10 @@ class FieldIndex:
     again: Reindex | None = None
     joint: bytes = b"\n"
     blank: bool = False
+
+    @property
+    def records(self) -> Located:
+        return Located(self.data, self.begins[: self.rows], self.stops[: self.rows])
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         parsed: dict[int, Any] = {}

@@ -7,7 +7,7 @@ is checked to be well-formed JSON, whichever columns are wanted. Lines that are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from headrace.formats.framing import bom_bytes, frame_lines
 from headrace.formats.index import FieldIndex, Scanned, decode, view_of
 from headrace.formats.kernels import scan_json
 from headrace.formats.nested import key_table
+from headrace.formats.packing import OffsetsOf, Packed, pack_joined
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 
@@ -90,6 +91,18 @@ class JsonLines:
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
+
+    def pack(self, values: Sequence[bytes], number: OffsetsOf) -> Packed:
+        """A newline in a message becomes a carriage return: also white space between tokens, also an error inside a
+        string."""
+        packed = pack_joined(values, self.delimiter, number)
+        if packed.plain:
+            return packed
+        same = self.delimiter.join([value.replace(self.delimiter, b"\r") for value in values])
+        return replace(packed, data=same, raw=view_of(packed.data))
+
+    def index_packed(self, packed: Packed, wanted: Sequence[int], origin: str) -> FieldIndex:
+        return self.index(packed.data, wanted, origin, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.errors import BadOption
 from headrace.formats.bad import NOTHING_BAD, BadRecords, bad_frame
 from headrace.formats.columns import PLAIN, ByteArray, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
-from headrace.formats.format_kind import BadRecord, Decoded, FormatKind, Framed, Preamble, too_long
+from headrace.formats.format_kind import BadRecord, Decoded, FormatKind, Framed, Located, Preamble, too_long
 from headrace.formats.format_settings import FormatSettings
 from headrace.formats.index import bad_cells, view_of
 from headrace.formats.kernels import times
@@ -73,6 +73,10 @@ class NativeIndex:
     @property
     def rows(self) -> int:
         return len(self.fixed)
+
+    @property
+    def records(self) -> Located:
+        return Located(self.data, self.begins - self.prefix, self.stops)
 
     def parse(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None = None) -> Decoded:
         rows = np.arange(self.rows) if selection is None else np.asarray(selection)

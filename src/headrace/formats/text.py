@@ -9,13 +9,14 @@ import numpy as np
 
 from headrace.base.options import option
 from headrace.errors import BadOption
-from headrace.formats.columns import PLAIN, Syntax
+from headrace.formats.columns import PLAIN, ByteArray, Places, Syntax
 from headrace.formats.csv import delimiter_option
 from headrace.formats.format_kind import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.format_settings import Utf8Settings
 from headrace.formats.framing import bom_bytes, frame_lines, unclear
 from headrace.formats.index import FieldIndex, bad_structure, decode, view_of
 from headrace.formats.kernels.tokens import count_tokens, split_tokens
+from headrace.formats.packing import OffsetsOf, Packed, pack_joined
 from headrace.formats.values import Rules
 from headrace.model.schema import Schema
 
@@ -55,7 +56,9 @@ class TextRecords:
         room = count_tokens(buf, self._token) + 1
         begins, stops = np.empty(room, np.int32), np.empty(room, np.int32)
         rows = split_tokens(buf, self._token, self.ending == b"", begins, stops)
-        begins, stops = begins[:rows], stops[:rows]
+        return self._indexed(buf, begins[:rows], stops[:rows], origin, offset)
+
+    def _indexed(self, buf: ByteArray, begins: Places, stops: Places, origin: str, offset: int) -> FieldIndex:
         long = stops - begins > self.max_record_bytes
         wrong = np.stack([begins[long], stops[long], np.zeros(np.count_nonzero(long), np.int32)], axis=1)
         bad = bad_structure(
@@ -86,6 +89,13 @@ class TextRecords:
 
     def decode(self, data: bytes | memoryview, wanted: Sequence[int], origin: str, offset: int) -> Decoded:
         return decode(self.index(data, wanted, origin, offset), wanted)
+
+    def pack(self, values: Sequence[bytes], number: OffsetsOf) -> Packed:
+        """A byte between the messages gives an empty one a place of its own."""
+        return pack_joined(values, b"\n", number)
+
+    def index_packed(self, packed: Packed, wanted: Sequence[int], origin: str) -> FieldIndex:
+        return self._indexed(view_of(packed.data), packed.begins, packed.stops, origin, 0)
 
 
 def one_column(schema: Schema, name: str) -> None:

@@ -40,10 +40,15 @@ def ready() -> None:
     (kernel_directory() / _READY).touch()
 
 
+def compiled() -> bool:
+    """True if every kernel is compiled on this machine."""
+    return (kernel_directory() / _READY).exists()
+
+
 def load() -> None:
     """Load the kernels of json and csv if all of them are compiled. Otherwise a task compiles each kernel when it needs
     it: a stream needs few of them, and compiling all takes half a minute."""
-    if (kernel_directory() / _READY).exists():
+    if compiled():
         ready()
 
 

@@ -10,9 +10,11 @@ from headrace.hub.observed import ObservedStreams, pipeline_status
 from headrace.hub.results import Result, table_result
 from headrace.model.status import PipelineStatus
 from headrace.sinks import SINKS
+from headrace.sinks.secret_options import secret_options
 from headrace.sources.read_description import describe_read
 from headrace.state.catalog import Catalog, PipelineRecord
-from headrace.state.sealing import HIDDEN, secrets_of
+from headrace.state.sealing import HIDDEN
+from headrace.state.secrets import secrets_of
 
 Facts = list[list[object]]
 
@@ -80,13 +82,15 @@ def describe(streams: ObservedStreams, catalog: Catalog, kind: str, name: str) -
 def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     sink = catalog.sinks[name.lower()]
     facts: Facts = [["name", sink.name], ["type", sink.kind], ["guarantee", SINKS[sink.kind].guarantee]]
-    return facts + [[f"option {k}", v] for k, v in sink.options.items()]
+    secret = secret_options(sink)
+    return facts + [[f"option {k}", HIDDEN if k in secret else v] for k, v in sink.options.items()]
 
 
 def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     stream = catalog.streams[name.lower()]
     secret, access = secrets_of(stream), describe_read(stream)
-    facts: Facts = [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(stream.schema)]
+    computed = {c.index: f" AS {c.text}" for c in stream.computed}
+    facts: Facts = [[f"column {i}", f"{f.name} {f.type}{computed.get(i, '')}"] for i, f in enumerate(stream.schema)]
     facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in stream.options.items()]
     facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
     if streams.catalog.stream(name) is not None:

@@ -8,10 +8,21 @@ their options, and it starts nothing. It ends in a catalog that can be saved who
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from headrace.errors import InternalError, NoSink, SqlError
+from headrace.errors import (
+    ExternalError,
+    HeadraceError,
+    InternalError,
+    MissingFile,
+    NoSink,
+    SqlError,
+    UnreadableDirectory,
+    UnwritablePath,
+)
 from headrace.hub.effects import ScriptEffects, StreamChange, only_leaves
 from headrace.hub.lookup import (
     at,
@@ -35,8 +46,8 @@ from headrace.hub.redeclaring import (
     stream_exists,
 )
 from headrace.hub.results import Result
-from headrace.model.program import Meaning, PipelineDef, StreamDef
-from headrace.sinks import settle_sink
+from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, StreamDef
+from headrace.sinks import SINKS, settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
     CreatePipeline,
@@ -52,8 +63,9 @@ from headrace.sql import (
     define_stream,
     plan_pipeline,
 )
+from headrace.sql.hosts.spark_checker import SparkChecker
 from headrace.state.catalog import Catalog, PipelineRecord
-from headrace.state.sealing import seal_stream, supply
+from headrace.state.sealing import seal_sink, seal_stream, supply, supply_sink
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import require_savepoint_name
 
@@ -63,7 +75,9 @@ class Draft:
     """A catalog and the statements applied to it so far. Not thread-safe.
 
     `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
-    see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`.
+    see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. `spark` checks
+    queries that only Spark understands; without it they are planned unchecked. With `elsewhere` the script will run on
+    another machine: paths that are missing here are noted in `absent`, and are no errors.
     """
 
     catalog: Catalog
@@ -71,6 +85,9 @@ class Draft:
     buckets: int
     streams: ObservedStreams | None = None
     vault: Vault = field(default_factory=Vault)
+    spark: SparkChecker | None = None
+    elsewhere: bool = False
+    absent: list[HeadraceError] = field(default_factory=list)
     _before: Catalog = field(init=False)
     _changes: dict[str, StreamChange] = field(default_factory=dict)
     _dropped: list[str] = field(default_factory=list)
@@ -82,7 +99,7 @@ class Draft:
     def apply(self, statement: Statement) -> Result:
         """Apply one statement, and return the answer for the user."""
         if isinstance(statement, QUESTIONS):
-            return Questions(self.catalog, self.meaning, self.streams).answer(statement)
+            return Questions(self.catalog, self.meaning, self.streams, self.spark).answer(statement)
         return self._apply(statement)
 
     def effects(self) -> ScriptEffects:
@@ -98,13 +115,23 @@ class Draft:
     def _apply(self, statement: Statement) -> Result:
         raise InternalError(f"no way to run {type(statement).__name__}", span=statement.span)
 
+    @contextmanager
+    def _paths(self) -> Iterator[None]:
+        """Notes paths and services that cannot be used from here, if the script will run elsewhere."""
+        try:
+            yield
+        except (MissingFile, UnreadableDirectory, UnwritablePath, ExternalError) as problem:
+            if not self.elsewhere:
+                raise
+            self.absent.append(problem)
+
     # --- CREATE -----------------------------------------------------------------------------------
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
-        new = self._with_dead_letters(_with_absolute_path(define_stream(statement)), statement)
-        with at(statement.span):
-            SOURCES[new.source].check(new)
+        new = self._with_dead_letters(_with_absolute_path(define_stream(statement, self.meaning)), statement)
+        with self._paths(), at(statement.span):
+            self._check_source(new)
         new = seal_stream(new, self.vault)
         old = self.catalog.stream(new.name)
         if old is None:
@@ -119,12 +146,24 @@ class Draft:
             raise stream_exists(old, continues, statement.span)
         return self._change_options(old, new) if continues else self._replace_stream(old, new, statement)
 
+    def _check_source(self, stream: StreamDef) -> None:
+        """Raise what CREATE STREAM should reject. A broker that cannot be reached now is no reason to reject a stream
+        that is declared already: its query tries again by itself."""
+        try:
+            SOURCES[stream.source].check(stream)
+        except ExternalError as problem:
+            if not problem.retry_helps or self.catalog.stream(stream.name) is None:
+                raise
+
     def _with_dead_letters(self, stream: StreamDef, statement: CreateStream) -> StreamDef:
         name = stream.options.get("dead_letter_sink")
         if name is None:
             return stream
         span = statement.spans.get("dead_letter_sink", statement.span)
-        return replace(stream, dead_letters=require_sink(self.catalog, name, span))
+        sink = require_sink(self.catalog, name, span)
+        with at(span):
+            SINKS[sink.kind].require_output(sink, DEAD_LETTER)
+        return replace(stream, dead_letters=sink)
 
     def _change_options(self, old: StreamDef, new: StreamDef) -> Result:
         """Replace a stream that keeps its progress."""
@@ -143,10 +182,13 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
-        with at(statement.span):
-            new = settle_sink(define_sink(statement))
+        new = define_sink(statement)
+        with self._paths(), at(statement.span):
+            new = settle_sink(new)
+        new = seal_sink(new, self.vault)
         old = self.catalog.sink(new.name)
         if old is not None:
+            new = supply_sink(old, new, self.vault)
             same = replace(old, sql="") == replace(new, sql="")
             if statement.if_not_exists or same:
                 return kept("sink", old.name, same)
@@ -185,11 +227,11 @@ class Draft:
 
     def _planned(self, statement: CreatePipeline) -> PipelineDef:
         """The pipeline that a statement declares, as a new instance."""
-        planned = plan_pipeline(statement, self.catalog, self.meaning)
+        planned = plan_pipeline(statement, self.catalog, self.meaning, self.spark)
         program, options = planned.program, planned.options
         named = zip(statement.sinks, statement.sink_spans, strict=True)
         stateful = program.ring1 is not None and bool(program.ring1.keys)
-        return PipelineDef(
+        made = PipelineDef(
             name=statement.name,
             instance=self.catalog.next_instance,
             sinks=tuple(require_sink(self.catalog, name, span) for name, span in named),
@@ -201,6 +243,10 @@ class Draft:
             max_group_values=options.max_group_values,
             late=options.late,
         )
+        with at(statement.span):
+            for sink, output in made.outlets:
+                SINKS[sink.kind].require_output(sink, output)
+        return made
 
     def _resume(self, record: PipelineRecord) -> Result:
         """CREATE of a pipeline as it is declared: one that failed is started again, without state."""

@@ -27,6 +27,7 @@ from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
 from headrace.hub.rollout import DRAIN_SECONDS
 from headrace.hub.shutdown import Shutdown
+from headrace.model.spark_options import SparkOptions
 from headrace.model.status import Waited
 from headrace.sql import Statement, parse_script
 from headrace.sql.functions import evaluate
@@ -43,8 +44,7 @@ def open_hub(
     state_dir: str | os.PathLike[str] = ".headrace",
     spark: SparkSession | None = None,
     *,
-    master: str | None = None,
-    verbose: bool = False,
+    options: SparkOptions | None = None,
     buckets: int | None = None,
     start_timeout: float = START_LIMIT_SECONDS,
     time_zone: str | None = None,
@@ -59,7 +59,7 @@ def open_hub(
             option="start_timeout",
             value=start_timeout,
         )
-    launcher = SparkLauncher(spark, master, verbose, time_zone)
+    launcher = SparkLauncher(spark, options or SparkOptions(), time_zone)
     return Hub(Path(state_dir), launcher, buckets=buckets, start_timeout=start_timeout)
 
 
@@ -116,7 +116,7 @@ class Hub:
         with reconciler.lock, state_errors(self.directory):  # questions read the state directory too
             while True:
                 reconciler.declarations.require_open()
-                draft = self._draft(reconciler.vault)
+                draft = self._draft(reconciler.vault, start=True)
                 results = [draft.apply(statement) for statement in statements]
                 effects = draft.effects()
                 if reconciler.reservations.is_free(effects.streams):
@@ -128,12 +128,15 @@ class Hub:
         reconciler = self._reconciler
         with reconciler.lock:
             reconciler.declarations.require_open()
-            draft = self._draft(reconciler.vault.copy())
+            draft = self._draft(reconciler.vault.copy(), start=False)
             return [draft.apply(statement) for statement in parse_script(text)]
 
-    def _draft(self, vault: Vault) -> Draft:
-        reconciler = self._reconciler
-        return Draft(reconciler.catalog, reconciler.meaning, self._buckets, streams=reconciler, vault=vault)
+    def _draft(self, vault: Vault, start: bool) -> Draft:
+        """A draft of a script. With `start`, Spark is started if it must check a query."""
+        reconciler, spark = self._reconciler, self._launcher.checker(start)
+        return Draft(
+            reconciler.catalog, reconciler.meaning, self._buckets, streams=reconciler, vault=vault, spark=spark
+        )
 
     # --- objects ----------------------------------------------------------------------------------
 

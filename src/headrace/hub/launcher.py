@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.base.durable import state_errors
-from headrace.errors import HubClosed, InternalError, SessionMismatch
+from headrace.base.logs import SPARK_LOG, facts
+from headrace.errors import BadOption, HubClosed, InternalError, SessionMismatch
+from headrace.hub.first_use import kernels_compiled
 from headrace.hub.time_zone import session_meaning
 from headrace.model.program import Meaning
+from headrace.model.spark_options import SparkOptions
 from headrace.state.catalog import Catalog
 from headrace.state.plans import PlanStore
 from headrace.state.state_dir import StateDir
@@ -21,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.spark.session import Engine
+    from headrace.sql.hosts.spark_checker import SparkChecker
+
+_log = logging.getLogger(__name__)
 
 
 def hub_closed() -> HubClosed:
@@ -52,6 +60,11 @@ class QueryLauncher(Protocol):
         """The session that queries run on. Starts Spark if it does not run."""
         ...
 
+    def checker(self, start: bool) -> SparkChecker | None:
+        """Checks queries that only Spark understands. With `start`, it starts Spark for the first one if need be;
+        otherwise None while Spark does not run."""
+        ...
+
     def stop(self) -> None:
         """Stop the engine, if this launcher started it. Nothing can be started afterwards."""
         ...
@@ -64,10 +77,14 @@ class SparkLauncher:
     hub's lock may be waiting to stop that query. So this class never takes the hub's lock.
     """
 
-    def __init__(
-        self, spark: SparkSession | None, master: str | None, verbose: bool, time_zone: str | None = None
-    ) -> None:
-        self._spark, self._master, self._verbose, self._time_zone = spark, master, verbose, time_zone
+    def __init__(self, spark: SparkSession | None, options: SparkOptions, time_zone: str | None = None) -> None:
+        if spark is not None and not options.is_default:
+            raise BadOption(
+                "a session that is passed in has its own master and settings",
+                advice="Leave out master, conf, packages and ui, or leave out spark.",
+                option="spark",
+            )
+        self._spark, self._options, self._time_zone = spark, options, time_zone
         self._lock = threading.Lock()
         self._state: StateDir | None = None
         self._engine: Engine | None = None
@@ -91,8 +108,10 @@ class SparkLauncher:
     def launch(self, request: QueryRequest) -> Query:
         from headrace.spark.query import StreamQuery
 
+        engine = self._running()
+        _log.info("starting stream %s", request.stream, extra=facts("phase", stream=request.stream))
         return StreamQuery(
-            self._running(),
+            engine,
             name=request.stream,
             directory=request.directory,
             committer=request.committer,
@@ -107,6 +126,15 @@ class SparkLauncher:
 
     def session(self) -> SparkSession:
         return self._running().spark
+
+    def checker(self, start: bool) -> SparkChecker | None:
+        with self._lock:
+            running = self._engine is not None and self._engine.alive
+        if not running and not start:
+            return None
+        from headrace.spark.query_checker import QueryChecker
+
+        return QueryChecker(self.session, running)
 
     def stop(self) -> None:
         with self._lock:
@@ -134,9 +162,16 @@ class SparkLauncher:
             raise InternalError("the launcher has no state directory")
         if "HEADRACE_FAULT" in os.environ:  # a fault that is injected in a task must also kill this process
             os.environ.setdefault("HEADRACE_FAULT_PID", str(os.getpid()))
-        with state_errors(self._state.path):
-            engine = start(self._master, None if self._verbose else self._state.path / "spark.log", self._meaning)
+        log = None if self._options.verbose else self._state.path / SPARK_LOG
+        began = time.monotonic()
+        with state_errors(self._state.path), kernels_compiled(self._options.master):
+            _log.info("starting Spark on %s", self._options.master or "local[*]", extra=facts("phase"))
+            engine = start(self._options, log, self._meaning)
             self._state.record_owner(engine.jvm_pid)
+        took, spark = time.monotonic() - began, engine.spark
+        _log.info("Spark %s runs after %.1f s", spark.version, took, extra=facts("phase", seconds=round(took, 1)))
+        if (page := spark.sparkContext.uiWebUrl) is not None:
+            _log.info("Spark's web page is on %s", page, extra=facts("spark_ui", address=page))
         return engine
 
 

@@ -23,6 +23,7 @@ from headrace.sql import (
     parse_script,
     plan_pipeline,
 )
+from headrace.sql.hosts.spark_checker import SparkChecker
 from headrace.state.catalog import Catalog
 
 QUESTIONS = (Show, ShowCreate, Describe, Explain)
@@ -35,6 +36,7 @@ class Questions:
     catalog: Catalog
     meaning: Meaning
     streams: ObservedStreams | None
+    spark: SparkChecker | None = None
 
     @singledispatchmethod
     def answer(self, statement: Statement) -> Result:
@@ -72,8 +74,10 @@ class Questions:
             if not isinstance(parsed, CreatePipeline):
                 raise InternalError(f"the text of pipeline {record.definition.name} is no CREATE PIPELINE")
             target = parsed
-        planned = plan_pipeline(target, self.catalog, self.meaning)
+        # EXPLAIN does not start Spark, except for its formatted plan.
+        spark = self.spark if self.spark is not None and (self.spark.at_hand or statement.mode == "formatted") else None
+        planned = plan_pipeline(target, self.catalog, self.meaning, spark)
         live = live_stream(self.streams, planned.program.stream)
         if statement.mode == "json":
             return Result(explain_json(planned, live))
-        return Result(explain(planned, live, verbose=statement.mode == "verbose"))
+        return Result(explain(planned, live, mode=statement.mode))

@@ -205,9 +205,18 @@ def record_at(data: bytes | memoryview, at: int, number: int, base: int = 0) -> 
         return None
     block_begin, block_end, block, address, size, *counts = FIXED.unpack_from(data, begin)
     return ReadyRecord(
-        number, base + at, base + end, block_begin, block_end, block, address, size, tuple(counts), data,
-        begin + FIXED.size,
-    )  # fmt: skip
+        number=number,
+        begin=base + at,
+        end=base + end,
+        block_begin=block_begin,
+        block_end=block_end,
+        digest=block,
+        address=address,
+        size=size,
+        counts=tuple(counts),
+        data=data,
+        place=begin + FIXED.size,
+    )
 
 
 def records(data: bytes | memoryview, number: int, base: int = 0) -> Iterator[ReadyRecord]:

@@ -118,7 +118,14 @@ class Journal:
 
     def _open(self, number: int, before: disk.LogHead) -> None:
         """Continue in files with a new number. If they cannot be created, nothing changes."""
-        first = disk.encode_record(0, disk.Block(), self.address, disk.NOTHING, self.counters.to_array(), before)
+        first = disk.encode_record(
+            begin=0,
+            block=disk.Block(),
+            address=self.address,
+            found=disk.NOTHING,
+            counters=self.counters.to_array(),
+            head=before,
+        )
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         path = disk.ready_path(self.directory, number)
         hidden = path.with_name(
@@ -154,7 +161,13 @@ class Journal:
     def _facts(self) -> LogFacts:
         """The newest log."""
         return LogFacts(
-            self.number, self._first, self.address, self._ready_end, self._segment_end, self._taken_before, self._lowest
+            number=self.number,
+            address=self._first,
+            address_end=self.address,
+            ready_end=self._ready_end,
+            segment_end=self._segment_end,
+            taken=self._taken_before,
+            lowest=self._lowest,
         )
 
     def _taken_at(self, place: JournalPosition) -> int:
@@ -203,7 +216,7 @@ class Journal:
     ) -> None:
         """As `room` and `append`, for bytes that are not in the arena."""
         self.room(len(data))[: len(data)] = data
-        self.append(origin, sequence, len(data), first, last, ends)
+        self.append(origin=origin, sequence=sequence, length=len(data), first=first, last=last, ends=ends)
 
     def close_origin(self, origin: int) -> int:
         """End an origin whose bytes are flushed. Returns the size of its unfinished record, which is discarded."""
@@ -278,7 +291,9 @@ class Journal:
         if len(self._arena) > ARENA:
             self._arena = bytearray(ARENA)
         block_of = disk.Block(self._block_begin, self._segment_end, self._block.intdigest())
-        self._unwritten = disk.encode_record(self._ready_end, block_of, self.address, found, self.counters.to_array())
+        self._unwritten = disk.encode_record(
+            begin=self._ready_end, block=block_of, address=self.address, found=found, counters=self.counters.to_array()
+        )
         self._block, self._block_begin = xxhash.xxh3_64(), self._segment_end
         self.address += int(found.units[:, U_BYTES].sum())
         if len(found.fragments):

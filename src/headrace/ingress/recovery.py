@@ -41,7 +41,14 @@ class LogFacts:
 
     def head_of_next(self) -> disk.LogHead:
         taken = self.taken + self.address_end - self.address
-        return disk.LogHead(self.number, self.ready_end, self.segment_end, self.address_end, taken, self.lowest)
+        return disk.LogHead(
+            number=self.number,
+            ready_end=self.ready_end,
+            segment_end=self.segment_end,
+            address_end=self.address_end,
+            taken=taken,
+            lowest=self.lowest,
+        )
 
 
 @dataclass(slots=True)
@@ -91,18 +98,21 @@ def recover(directory: Path, consumed: JournalPosition, mark: Mark | None) -> Re
                 continue
             # The newest log has no head yet, so this one is scanned instead.
         seen = scan(directory, number, consumed)
-        _judge(directory, number, seen, known, mark is not None)
+        _judge(directory=directory, number=number, seen=seen, mark=known, marked=mark is not None)
         if seen.facts is not None:
             found.logs[number] = seen.facts
             found.counters = seen.counters
         whole = seen.problem is None and seen.facts is not None and (last or _reaches(directory, seen, numbers[i + 1]))
         if not whole or last:
-            _cut(directory, numbers[i:], seen, found, known)
+            _cut(directory=directory, numbers=numbers[i:], seen=seen, found=found, mark=known)
             break
     found.clean = bool(
-        found.clean and mark is not None and mark.closed and found.logs
+        found.clean
+        and mark is not None
+        and mark.closed
+        and found.logs
         and _end(found.logs) == (mark.synced.file, mark.synced.pos)
-    )  # fmt: skip
+    )
     if mark is None and not numbers and consumed == JournalPosition():
         found.clean = True  # a new journal
     return found
@@ -192,9 +202,14 @@ def _check_closed(directory: Path, number: int, after: disk.LogHead, consumed: J
 def _closed_facts(head: disk.ReadyRecord, after: disk.LogHead) -> LogFacts:
     before = head.head or disk.LogHead()
     return LogFacts(
-        head.number, head.address, max(head.address, after.address_end), after.ready_end, after.segment_end,
-        before.taken, min(head.number, after.lowest or head.number),
-    )  # fmt: skip
+        number=head.number,
+        address=head.address,
+        address_end=max(head.address, after.address_end),
+        ready_end=after.ready_end,
+        segment_end=after.segment_end,
+        taken=before.taken,
+        lowest=min(head.number, after.lowest or head.number),
+    )
 
 
 def scan(directory: Path, number: int, consumed: JournalPosition) -> LogScan:
@@ -227,7 +242,15 @@ def scan(directory: Path, number: int, consumed: JournalPosition) -> LogScan:
         seen.counters = last.counters
         taken = first.head.taken if first.head else 0
         end = max(last.address_end, consumed.address) if at == past else last.address_end
-        seen.facts = LogFacts(number, first.address, end, at, last.block_end, taken, lowest)
+        seen.facts = LogFacts(
+            number=number,
+            address=first.address,
+            address_end=end,
+            ready_end=at,
+            segment_end=last.block_end,
+            taken=taken,
+            lowest=lowest,
+        )
     return seen
 
 

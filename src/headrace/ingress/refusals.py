@@ -39,64 +39,106 @@ NO_CONTENT_LAST = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 BAD_REQUEST = Refusal(
-    HTTPStatus.BAD_REQUEST, "BAD_REQUEST", "this is not a valid HTTP/1.1 request",
+    HTTPStatus.BAD_REQUEST,
+    "BAD_REQUEST",
+    "this is not a valid HTTP/1.1 request",
     "Send POST /ingest/{stream} with HTTP/1.1, without TLS; end lines with CRLF; give one length for the body.",
-)  # fmt: skip
+)
 BODY_DAMAGED = Refusal(
-    HTTPStatus.BAD_REQUEST, "BODY_DAMAGED", "the body does not decompress",
+    HTTPStatus.BAD_REQUEST,
+    "BODY_DAMAGED",
+    "the body does not decompress",
     "Compress the whole body with the codec that Content-Encoding names, or omit Content-Encoding.",
-)  # fmt: skip
+)
 UNAUTHORIZED = Refusal(
-    HTTPStatus.UNAUTHORIZED, "UNAUTHORIZED", "the request lacks the token of the stream",
-    "Send the header Authorization: Bearer TOKEN with the stream's option token.", "WWW-Authenticate: Bearer",
-)  # fmt: skip
+    status=HTTPStatus.UNAUTHORIZED,
+    code="UNAUTHORIZED",
+    message="the request lacks the token of the stream",
+    advice="Send the header Authorization: Bearer TOKEN with the stream's option token.",
+    header="WWW-Authenticate: Bearer",
+)
 UNKNOWN_STREAM = Refusal(
-    HTTPStatus.NOT_FOUND, "UNKNOWN_STREAM", "no stream takes requests at this address and path",
+    HTTPStatus.NOT_FOUND,
+    "UNKNOWN_STREAM",
+    "no stream takes requests at this address and path",
     "Send POST /ingest/{stream}; DESCRIBE STREAM shows a stream's address.",
-)  # fmt: skip
+)
 METHOD_NOT_ALLOWED = Refusal(
-    HTTPStatus.METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "only POST is allowed here",
-    "Send the records as the body of a POST.", "Allow: POST",
-)  # fmt: skip
+    status=HTTPStatus.METHOD_NOT_ALLOWED,
+    code="METHOD_NOT_ALLOWED",
+    message="only POST is allowed here",
+    advice="Send the records as the body of a POST.",
+    header="Allow: POST",
+)
 REQUEST_TIMEOUT = Refusal(
-    HTTPStatus.REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the request did not arrive in time",
+    HTTPStatus.REQUEST_TIMEOUT,
+    "REQUEST_TIMEOUT",
+    "the request did not arrive in time",
     "Send it again, faster or in smaller requests; the limit is the stream's option request_timeout.",
-)  # fmt: skip
+)
 LENGTH_REQUIRED = Refusal(
-    HTTPStatus.LENGTH_REQUIRED, "LENGTH_REQUIRED", "the request does not say how long its body is",
+    HTTPStatus.LENGTH_REQUIRED,
+    "LENGTH_REQUIRED",
+    "the request does not say how long its body is",
     "Send Content-Length or Transfer-Encoding: chunked.",
-)  # fmt: skip
+)
 BODY_TOO_LARGE = Refusal(
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "BODY_TOO_LARGE", "the body is too large, compressed or decompressed",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "BODY_TOO_LARGE",
+    "the body is too large, compressed or decompressed",
     "Send fewer records in a request; the limit is the stream's option max_request_bytes.",
-)  # fmt: skip
+)
 UNSUPPORTED_ENCODING = Refusal(
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the Content-Encoding is unknown, or there are several",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "UNSUPPORTED_ENCODING",
+    "the Content-Encoding is unknown, or there are several",
     "Compress once, with gzip, zstd, lz4, snappy or bzip2, or not at all.",
-)  # fmt: skip
+)
 EXPECTATION_FAILED = Refusal(
-    HTTPStatus.EXPECTATION_FAILED, "EXPECTATION_FAILED", "the only supported expectation is 100-continue",
+    HTTPStatus.EXPECTATION_FAILED,
+    "EXPECTATION_FAILED",
+    "the only supported expectation is 100-continue",
     "Omit the header Expect.",
-)  # fmt: skip
+)
 OVERLOADED = Refusal(
-    HTTPStatus.TOO_MANY_REQUESTS, "OVERLOADED", "there is no space for the body now",
-    "Send it again after a second: the pipelines are too slow, or the disk is full. DESCRIBE STREAM shows which.",
-    "Retry-After: 1",
-)  # fmt: skip
+    status=HTTPStatus.TOO_MANY_REQUESTS,
+    code="OVERLOADED",
+    message="there is no space for the body now",
+    advice="Send it again after a second: pipelines are too slow, or the disk is full. DESCRIBE STREAM shows which.",
+    header="Retry-After: 1",
+)
 HEADERS_TOO_LARGE = Refusal(
-    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers or trailers exceed 16 KiB",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "HEADERS_TOO_LARGE",
+    "the headers or trailers exceed 16 KiB",
     "Send fewer headers.",
-)  # fmt: skip
+)
 UNSUPPORTED_TRANSFER = Refusal(
-    HTTPStatus.NOT_IMPLEMENTED, "UNSUPPORTED_TRANSFER", "the only supported transfer coding is chunked",
+    HTTPStatus.NOT_IMPLEMENTED,
+    "UNSUPPORTED_TRANSFER",
+    "the only supported transfer coding is chunked",
     "Send Transfer-Encoding: chunked or Content-Length; name the compression in Content-Encoding.",
-)  # fmt: skip
+)
 TOO_MANY_CONNECTIONS = Refusal(
-    HTTPStatus.SERVICE_UNAVAILABLE, "TOO_MANY_CONNECTIONS", "too many connections send to this stream",
-    "Use fewer connections; the limit is the stream's option max_connections.", "Retry-After: 1",
-)  # fmt: skip
+    status=HTTPStatus.SERVICE_UNAVAILABLE,
+    code="TOO_MANY_CONNECTIONS",
+    message="too many connections send to this stream",
+    advice="Use fewer connections; the limit is the stream's option max_connections.",
+    header="Retry-After: 1",
+)
 REFUSALS = (
-    BAD_REQUEST, BODY_DAMAGED, UNAUTHORIZED, UNKNOWN_STREAM, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT, LENGTH_REQUIRED,
-    BODY_TOO_LARGE, UNSUPPORTED_ENCODING, EXPECTATION_FAILED, OVERLOADED, HEADERS_TOO_LARGE, UNSUPPORTED_TRANSFER,
+    BAD_REQUEST,
+    BODY_DAMAGED,
+    UNAUTHORIZED,
+    UNKNOWN_STREAM,
+    METHOD_NOT_ALLOWED,
+    REQUEST_TIMEOUT,
+    LENGTH_REQUIRED,
+    BODY_TOO_LARGE,
+    UNSUPPORTED_ENCODING,
+    EXPECTATION_FAILED,
+    OVERLOADED,
+    HEADERS_TOO_LARGE,
+    UNSUPPORTED_TRANSFER,
     TOO_MANY_CONNECTIONS,
-)  # fmt: skip
+)

@@ -61,7 +61,8 @@ def repair(directory: Path, read_to: JournalPosition = JournalPosition(), consum
             after = _head(directory, following) if following else None
             if after is None and not disk.ready_path(directory, number).exists():  # the newest, known from the mark
                 after = disk.LogHead(number, mark.synced.pos, 0, mark.synced.address)
-            log = _Log(directory, number, consumed, before, after if after and after.number == number else None)
+            same = after if after and after.number == number else None
+            log = _Log(directory=directory, number=number, consumed=consumed, before=before, after=same)
             log.repair()
             losses += log.losses
             before = log.end()
@@ -196,12 +197,12 @@ class _Log:
         block = disk.Block(record.block_begin, record.block_end, record.digest if past else self._digest(record))
         self._parts.append(
             disk.encode_record(
-                record.begin,
-                block,
-                record.address,
-                Shredded(units, fragments, 0),
-                record.counters,
-                record.head,
+                begin=record.begin,
+                block=block,
+                address=record.address,
+                found=Shredded(units, fragments, 0),
+                counters=record.counters,
+                head=record.head,
                 size=record.size,
                 length=record.end - record.begin,
             )
@@ -248,7 +249,16 @@ class _Log:
         block = disk.Block(self._block, self._block, 0)
         fits = head is not None or length >= _SMALLEST + self._counters.nbytes
         counters = self._counters if fits else self._counters[:0]
-        return disk.encode_record(at, block, self._address, disk.NOTHING, counters, head, size=lost, length=length)
+        return disk.encode_record(
+            begin=at,
+            block=block,
+            address=self._address,
+            found=disk.NOTHING,
+            counters=counters,
+            head=head,
+            size=lost,
+            length=length,
+        )
 
     def _replace(self, path: Path, content: bytes) -> None:
         if path.exists():
@@ -261,4 +271,11 @@ class _Log:
     def end(self) -> disk.LogHead:
         """The end of this log, for the head of the next one."""
         taken = self._taken + self._address - (self._begin or 0)
-        return disk.LogHead(self.number, sum(map(len, self._parts)), self._block, self._address, taken, self._lowest)
+        return disk.LogHead(
+            number=self.number,
+            ready_end=sum(map(len, self._parts)),
+            segment_end=self._block,
+            address_end=self._address,
+            taken=taken,
+            lowest=self._lowest,
+        )

@@ -39,7 +39,7 @@ class StreamIngress:
         self, stream: StreamDef, journal: Journal, settings: PushSettings, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.stream, self.settings, self.loop = stream, settings, loop
-        fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+        fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
         finder = finder_of(fmt)
         assert finder is not None, "the source's check refuses such formats"
         self.finder: Delimiting = finder
@@ -137,7 +137,9 @@ class StreamIngress:
             self.pressure.offer(count, control=True)
             self._pause()
         origin.sequence += 1
-        self.journal.append(origin.number, origin.sequence, count, found.first, found.last)
+        self.journal.append(
+            origin=origin.number, sequence=origin.sequence, length=count, first=found.first, last=found.last
+        )
         origin.counters["buffers"] += 1
         origin.counters["bytes"] += count
         origin.state = found.state
@@ -189,7 +191,7 @@ class StreamIngress:
     def _end_record(self, origin: Origin) -> None:
         """Append an empty buffer that ends the unfinished record."""
         origin.sequence += 1
-        self.journal.put(origin.number, origin.sequence, b"", 0, 0, ends=True)
+        self.journal.put(origin=origin.number, sequence=origin.sequence, data=b"", first=0, last=0, ends=True)
         origin.open = origin.state = 0
 
     def take_body(self, origin: Origin, body: bytes | bytearray, done: Callable[[], None]) -> bool:
@@ -211,7 +213,14 @@ class StreamIngress:
         found = self.finder.search(body, 0, len(body), 0)
         first = found.first if found.first >= 0 else len(body)
         origin.sequence += 1
-        self.journal.put(origin.number, origin.sequence, body, first, len(body), ends=found.last != len(body))
+        self.journal.put(
+            origin=origin.number,
+            sequence=origin.sequence,
+            data=body,
+            first=first,
+            last=len(body),
+            ends=found.last != len(body),
+        )
         origin.counters["buffers"] += 1
         origin.counters["bytes"] += len(body)
 

@@ -179,12 +179,36 @@ class Meaning:
     time_zone: str = "UTC"
 
 
+Host = Literal["shared", "epoch"]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkQuery:
+    """The part of a program that Spark runs in the commit of every epoch (the epoch host).
+
+    `sql` is Spark SQL. It reads `relation`: the rows that the rings staged in the epoch, with the columns `staged`.
+    `clocks` are the ranges of `sql` that call a clock, each with the name of the clock; the epoch's own clock replaces
+    them. With `refresh_us`, static tables are kept that long; otherwise every epoch reads them. `tables` are the ranges
+    of `sql` that name a table to keep, each with the name, and the alias that the query does not give it itself.
+    """
+
+    sql: str
+    relation: str
+    staged: Schema
+    clocks: tuple[tuple[int, int, str], ...] = ()
+    tables: tuple[tuple[int, int, str, str], ...] = ()
+    refresh_us: int | None = None
+
+
 Family = tuple[Meaning, Window | None, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgram:
-    """A compiled pipeline. `view` lists the columns that must be decoded. Only the planner computes it."""
+    """A compiled pipeline. `view` lists the columns that must be decoded. Only the planner computes it.
+
+    With `spark`, the rings do not write to the sinks: they stage rows, and Spark computes `output` from them.
+    """
 
     stream: str
     view: View
@@ -192,6 +216,12 @@ class PipelineProgram:
     ring1: Ring1Program | None
     output: Schema
     meaning: Meaning = field(default_factory=Meaning)
+    spark: SparkQuery | None = None
+
+    @property
+    def host(self) -> Host:
+        """Where the pipeline runs."""
+        return "shared" if self.spark is None else "epoch"
 
     @property
     def logged(self) -> bool:
@@ -233,10 +263,30 @@ def families(programs: Mapping[K, PipelineProgram]) -> list[tuple[K, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
+class ComputedColumn:
+    """A column that is not in the records: `sql` computes it from the columns `reads` of the relation `rows`, which are
+    all in the records. It is evaluated only when a pipeline needs it. A row on which it fails has a bad value.
+
+    `lenient` is set if it finds these rows: it never fails, and is NULL exactly where `sql` fails or a column of
+    `reads` is NULL. `text` is the user's own expression.
+    """
+
+    index: int
+    sql: str
+    reads: tuple[int, ...]
+    meaning: Meaning
+    text: str = field(compare=False)
+    lenient: str = ""
+    growth: Growth = field(default_factory=Growth, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDef:
     """A declared stream. `options` are the texts of `WITH (...)`, already checked against source and format.
 
-    `dead_letters` is where rejected records go under `on_error = 'dead_letter'`.
+    `dead_letters` is where rejected records go under `on_error = 'dead_letter'`. `metadata` are the columns that the
+    source fills, and `computed` those that are computed from others; the format decodes the rest from the bytes of a
+    record. `padded` are the CHAR columns with their length: like Spark, the stream pads their values with spaces.
     """
 
     name: str
@@ -248,6 +298,36 @@ class StreamDef:
     options: dict[str, str]
     sql: str = ""
     dead_letters: SinkDef | None = None
+    metadata: tuple[MetadataColumn, ...] = ()
+    computed: tuple[ComputedColumn, ...] = ()
+    padded: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def in_records(self) -> tuple[int, ...]:
+        """The columns that the records hold, by full-schema index. The source fills or an expression computes the
+        others."""
+        filled = {m.index for m in self.metadata} | {c.index for c in self.computed}
+        return tuple(i for i in range(len(self.schema)) if i not in filled)
+
+    @property
+    def record_schema(self) -> Schema:
+        """The schema of the records: what a format reads."""
+        held = self.in_records
+        return self.schema if len(held) == len(self.schema) else Schema(tuple(self.schema[i] for i in held))
+
+    def closed(self, view: View) -> View:
+        """`view` with the columns that its computed columns read."""
+        if view.columns is None:
+            return view
+        return View.some(view.columns | {r for c in self.computed if c.index in view.columns for r in c.reads})
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataColumn:
+    """Column `index` of a stream holds the fact `key` that the source knows about a record, such as its offset."""
+
+    index: int
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +452,7 @@ class PlanVersion:
 
     @property
     def view(self) -> View:
-        """The columns that any pipeline needs, and always the event time."""
+        """The columns that any pipeline needs, and always the event time. Also those that computed columns read."""
         union = View.union(p.program.view for p in self.pipelines)
         event_time = self.stream.event_time
-        return union if event_time is None else union | View.some([event_time])
+        return self.stream.closed(union if event_time is None else union | View.some([event_time]))

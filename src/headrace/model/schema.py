@@ -184,6 +184,7 @@ def _quote(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"
 
 
+TEXTS_WITH_LENGTH = ("VARCHAR", "CHAR", "CHARACTER")
 MAX_DEPTH = 100  # of nested types; a deeper type is a mistake and would exhaust Python's stack
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:])")
 
@@ -255,6 +256,8 @@ class _TypeParser:
             return Map(key, value)
         if name == "STRUCT":
             return self.struct()
+        if name in TEXTS_WITH_LENGTH and self.peek == "(":
+            return self.text_with_length()
         return Scalar(_ALIASES.get(name, name))
 
     def decimal(self) -> DataType:
@@ -267,6 +270,15 @@ class _TypeParser:
             scale = self.number()
         self.take(")")
         return Decimal(precision, scale)
+
+    def text_with_length(self) -> DataType:
+        """VARCHAR(n) and CHAR(n) are STRING, as in Spark's casts. The length is checked, and not used."""
+        self.take("(")
+        length = self.number()
+        self.take(")")
+        if length < 1:
+            raise UnknownType("the length of a CHAR or VARCHAR is at least 1", name=self.ddl)
+        return STRING
 
     def number(self) -> int:
         token = self.take()

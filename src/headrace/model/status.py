@@ -240,7 +240,9 @@ class StreamStatus(HtmlTable):
     @property
     def warnings(self) -> list[str]:
         """Warnings for the user: many rejected rows, many rows without an event time, files that were left out."""
-        rejected = stream_warning(self.name, self.rows, self.rejected, self.nulled, self.bad)
+        rejected = stream_warning(
+            name=self.name, rows=self.rows, rejected=self.rejected, nulled=self.nulled, bad=self.bad
+        )
         untimed = untimed_warning(self.name, self.rows, self.bad)
         files = [f"stream {self.name} left out {path}: {why}" for path, why in self.bad_files.items()]
         return [*(text for text in (rejected, untimed) if text), *files]

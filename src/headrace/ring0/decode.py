@@ -6,6 +6,7 @@ only for rows that some filter keeps (late materialisation). Every pipeline gets
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +19,10 @@ from headrace.exec import duck
 from headrace.exec.aggregates import where
 from headrace.formats.bad import NOTHING_BAD, BadRecords
 from headrace.formats.columns import cells_parsed
-from headrace.formats.format_kind import Decoded
+from headrace.formats.format_kind import Decoded, Indexed
 from headrace.model.program import PlanVersion
 from headrace.ring0.batch import to_rows
+from headrace.ring0.computed import evaluate
 from headrace.ring0.projection import projection_of
 from headrace.ring0.validity import policy_of
 from headrace.sources.source_kind import RawChunk
@@ -63,9 +65,11 @@ class Decoder:
         self._stream, self._limit = plan.stream, limit
         self.format = projection.format
         self._wanted, self._first = projection.wanted, projection.first
+        self._computed = projection.computed
         self._filters, self._meaning = projection.filters, projection.meaning
         self._late = projection.selective
         self._permissive = policy_of(plan.stream) == "permissive"
+        self._layout = projection.layout
 
     @property
     def columns(self) -> int:
@@ -80,7 +84,9 @@ class Decoder:
         return replace(found, values=cells_parsed() - before)
 
     def _decode_all(self, chunk: RawChunk) -> Batch:
-        decoded = self.format.decode(chunk.data, self._wanted, chunk.origin, chunk.offset)
+        indexed = self._layout.index(self.format, chunk, self._wanted)
+        parsed = indexed.parse(self._wanted)
+        decoded = self._with_computed(chunk, indexed, replace(parsed, bad=indexed.bad.plus(parsed.bad)), self._wanted)
         rejected, cells = self._sorted(BadRecords.of(chunk.bad).plus(decoded.bad))
         untimed = _rows_of(rejected)
         rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
@@ -101,6 +107,19 @@ class Decoder:
             future=future,
         )
 
+    def _with_computed(
+        self, chunk: RawChunk, indexed: Indexed, decoded: Decoded, wanted: Sequence[int], kept: Rows | None = None
+    ) -> Decoded:
+        """`decoded` and the computed columns among `wanted`. `kept` are its rows, if they are not all; the rows of bad
+        values count all rows."""
+        computed = [c for c in self._computed if c.index in wanted]
+        if not computed:
+            return decoded
+        bad = decoded.bad if kept is None else decoded.bad.renumbered(kept)
+        arrays, found = evaluate(computed, self._stream.schema, decoded.rows, decoded.columns, bad)
+        more = self._layout.bad_values(chunk, indexed, found, kept) if found else NOTHING_BAD
+        return Decoded(decoded.rows, {**decoded.columns, **arrays}, decoded.bad.plus(more))
+
     def _lost(self, rejected: BadRecords, rowless: int) -> int:
         """How many records are no row for any pipeline."""
         return rowless if self._permissive else len(rejected)
@@ -108,8 +127,8 @@ class Decoder:
     def _decode_late(self, chunk: RawChunk) -> Batch | None:
         """Parse the filter columns first, and the others for the rows that are kept. None if a filter fails on some
         row: then each pipeline runs its own filter on all rows, which shows whose filter fails."""
-        indexed = self.format.index(chunk.data, self._first, chunk.origin, chunk.offset)
-        head = indexed.parse(self._first)
+        indexed = self._layout.index(self.format, chunk, self._first)
+        head = self._with_computed(chunk, indexed, indexed.parse(self._first), self._first)
         rows = to_rows(head, self._stream.schema, self._stream.event_time)
         rejected, first = self._sorted(BadRecords.of(chunk.bad).plus(indexed.bad).plus(head.bad))
         untimed = _rows_of(rejected)
@@ -121,11 +140,12 @@ class Decoder:
         rest = tuple(c for c in self._wanted if c not in self._first)
         tail, rowless = indexed.parse(rest, kept), _rowless(rejected)
         columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
-        selected = Decoded(len(kept), columns | dict(tail.columns))
+        both = Decoded(len(kept), columns | dict(tail.columns), first.plus(tail.bad))
+        selected = self._with_computed(chunk, indexed, both, rest, kept)
         return Batch(
             rows=to_rows(selected, self._stream.schema, self._stream.event_time),
             rejected=rejected,
-            cells=first.plus(tail.bad).renumbered(kept),
+            cells=selected.bad.renumbered(kept),
             records=head.rows + rowless,
             lost=self._lost(rejected, rowless),
             values=0,

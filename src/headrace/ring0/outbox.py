@@ -18,6 +18,7 @@ from headrace.bridge.messages import (
 )
 from headrace.bridge.packs import PACK_BYTES, Entry, packs
 from headrace.bridge.reports import Failure, TaskReport
+from headrace.bridge.staging import StagedRows
 from headrace.model.codec import dump
 from headrace.model.program import PipelineDef, PlanVersion
 from headrace.model.status import Traffic
@@ -53,6 +54,10 @@ class Outbox:
     def receipt(self, instance: int, sink: str, staged: Staged) -> Row:
         """Tells the driver what a sink has staged."""
         return self._to_driver(MessageKind.OUTPUT, Receipt(instance, sink, staged).encode())
+
+    def staged_rows(self, staged: StagedRows) -> Row:
+        """Rows for the Spark query of a pipeline."""
+        return self._to_driver(MessageKind.STAGED, staged.encode())
 
     def _to_driver(self, kind: MessageKind, payload: bytes) -> Row:
         return self.row(STREAM_LANE, self.given.task, kind, payload)
@@ -124,6 +129,7 @@ class Outbox:
             watermark=planned.watermark,
             max_time=max_time,
             delay=self.given.plan.stream.delay_us,
+            staging=planned.staging,
             program=program,
         ).encode()
 

@@ -34,7 +34,9 @@ class Passes:
     def __init__(self, given: TaskInput) -> None:
         planned = given.planned
         self.runners = {
-            p.instance: Runner(p, SinkKey(planned.checkpoint, p.instance, planned.epoch), planned.watermark)
+            p.instance: Runner(
+                p, SinkKey(planned.checkpoint, p.instance, planned.epoch), planned.watermark, planned.staging
+            )
             for p in given.plan.pipelines
         }
         self.failures: dict[int, str] = {}

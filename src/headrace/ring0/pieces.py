@@ -7,8 +7,10 @@ columns of those would take half a gigabyte.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from headrace.formats.format_kind import Format
+from headrace.formats.packing import Packed
 from headrace.sources.source_kind import RawChunk
 
 # Bytes for the index, the columns and the bad records of a piece. A task may use 64 MB beside the interpreter. Reading,
@@ -21,6 +23,9 @@ SAMPLES, SAMPLE = 4, 4096  # records are counted in this many places of a chunk,
 
 def pieces(fmt: Format, chunk: RawChunk, columns: int) -> Iterator[RawChunk]:
     """The records of `chunk`, in order, in chunks of whole records. `columns` is the number of decoded columns."""
+    if chunk.packed is not None:
+        yield from _packed_pieces(chunk, chunk.packed, columns)
+        return
     size = _piece_bytes(fmt, chunk.data, columns)
     if len(chunk.data) <= size:
         yield chunk
@@ -33,8 +38,17 @@ def pieces(fmt: Format, chunk: RawChunk, columns: int) -> Iterator[RawChunk]:
             whole = fmt.frame(data[at : at + length], False).whole
             length *= 2  # there is a long record among small ones
         whole = whole or len(data) - at
-        yield RawChunk(chunk.origin, chunk.offset + at, data[at : at + whole], bad)
+        yield RawChunk(chunk.origin, chunk.offset + at, data[at : at + whole], bad, facts=chunk.facts)
         at, bad = at + whole, ()
+
+
+def _packed_pieces(chunk: RawChunk, packed: Packed, columns: int) -> Iterator[RawChunk]:
+    most = max(1, BUDGET // (columns * PER_CELL + PER_RECORD))  # messages
+    if len(packed) <= most:
+        yield chunk
+        return
+    for part in packed.cut(max(1, len(packed.data) * most // len(packed))):
+        yield replace(chunk, data=part.data, packed=part)
 
 
 def _piece_bytes(fmt: Format, data: bytes | memoryview, columns: int) -> int:

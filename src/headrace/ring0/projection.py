@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
-from headrace.model.program import Meaning, PlanVersion
+from headrace.model.program import ComputedColumn, Meaning, PlanVersion
+from headrace.model.schema import View
+from headrace.ring0.located import RecordLayout
 
 # With many filters nearly every row passes one of them, and looking for the others costs as much as it saves.
 MAX_FILTERS = 4
@@ -21,16 +23,19 @@ class Projection:
     """The columns that all pipelines need together, and how to get them.
 
     `first` are the columns that filters read, and the event time. If `selective`, they are parsed first, and the other
-    columns only for rows that some filter keeps. `families` are the instances that share a pass.
+    columns only for rows that some filter keeps. Both lists have the columns that computed columns read. `computed` are
+    the wanted computed columns. `families` are the instances that share a pass.
     """
 
     format: Format
+    computed: tuple[ComputedColumn, ...]
     wanted: tuple[int, ...]
     filters: tuple[str, ...]
     first: tuple[int, ...]
     meaning: Meaning | None
     selective: bool
     families: tuple[tuple[int, ...], ...]
+    layout: RecordLayout
 
     @staticmethod
     def build(plan: PlanVersion) -> Projection:
@@ -40,19 +45,22 @@ class Projection:
         wanted = tuple(plan.view.indexes(len(stream.schema)))
         filters = tuple(dict.fromkeys(r.filter for r in ring0 if r.filter is not None))
         needed = {c for r in ring0 for c in r.filter_columns}
-        first = tuple(sorted(needed | ({stream.event_time} if stream.event_time is not None else set())))
+        needed |= {stream.event_time} if stream.event_time is not None else set()
+        first = stream.closed(View.some(needed)).indexes(len(stream.schema))
         # A filter that may make large values runs in its pipeline's own pass, which cuts the batch into pieces.
         all_filter = bool(ring0) and all(
             r.filter is not None and r.filter_columns and not r.growth.in_filter for r in ring0
         )
         return Projection(
-            format=FORMATS[stream.format].make(stream.schema, stream.options),
+            format=FORMATS[stream.format].make(stream.record_schema, stream.options),
+            computed=tuple(c for c in stream.computed if c.index in wanted),
             wanted=wanted,
             filters=filters,
             first=first,
             meaning=plan.pipelines[0].program.meaning if plan.pipelines else None,
             selective=all_filter and len(filters) <= MAX_FILTERS and len(first) < len(wanted),
             families=tuple(plan.families),
+            layout=RecordLayout(stream),
         )
 
 

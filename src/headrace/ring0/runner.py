@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headrace.bridge.packs import Entry
+from headrace.bridge.staging import StagedRows, stage_rows
 from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
 from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
@@ -37,10 +38,12 @@ class Runner:
     pipeline: PipelineDef
     key: SinkKey
     watermark: int | None
+    staging: str = ""  # the directory for rows that Spark reads
     late: int = 0
     bad: int = 0
     seconds: float = 0.0
     staged: dict[str, list[Staged]] = field(default_factory=dict)
+    for_spark: list[StagedRows] = field(default_factory=list)  # rows for the pipeline's Spark query
     lost: dict[str, str] = field(default_factory=dict)  # sinks that could not be written to, with the reason
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
@@ -144,6 +147,9 @@ class Runner:
             return
         table = pa.concat_tables(self._tables)
         self._tables, self._bytes = [], 0
+        if self.pipeline.program.spark is not None:
+            self.for_spark += stage_rows(self.pipeline.instance, table, self.staging)
+            return
         for sink in self.pipeline.sinks:
             self._write(sink, table)
 

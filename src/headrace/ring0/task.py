@@ -20,6 +20,7 @@ from headrace.bridge.reports import Failure, PipelineCounts, TaskReport
 from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.format_kind import Decoded
+from headrace.formats.packing import NO_RECORD
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
 from headrace.model.stream_options import stream_settings
@@ -98,8 +99,13 @@ class _Task:
         self.working += time.perf_counter() - began
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
+        self.bad.update(chunk.left_out)
+        if chunk.left_out and not chunk.data:
+            return
         for piece in pieces(decoder.format, chunk, decoder.columns):
             batch = decoder.decode(piece)
+            if piece.packed is not None and len(piece.packed) > batch.records:  # only white space, or a comment
+                self.bad[NO_RECORD] += len(piece.packed) - batch.records
             self.bytes += len(piece.data)
             self.rows += batch.records
             self.rejected += batch.lost
@@ -174,8 +180,8 @@ class _Task:
         return messages
 
     def _staged(self, runner: Runner) -> list[Row]:
-        """What a pipeline's sinks have staged, and which of them failed."""
-        instance, messages = runner.pipeline.instance, list[Row]()
+        """What a pipeline's sinks have staged, which of them failed, and the rows for its Spark query."""
+        instance, messages = runner.pipeline.instance, [self.outbox.staged_rows(rows) for rows in runner.for_spark]
         for sink, staged in runner.staged.items():
             messages += [self.outbox.receipt(instance, sink, receipt) for receipt in staged]
         for sink, reason in runner.lost.items():

@@ -30,6 +30,7 @@ from headrace.bridge.messages import (
 from headrace.bridge.packs import Entry, unpack
 from headrace.bridge.reports import Failure, LaneReport, PoolReport
 from headrace.bridge.rows import decode_rows
+from headrace.bridge.staging import stage_rows
 from headrace.control.signals import Barrier
 from headrace.errors import InternalError
 from headrace.exec.aggregates import schema_of
@@ -44,6 +45,8 @@ from headrace.ring1.pool_store import PoolStore
 from headrace.sinks.delivery import stage
 from headrace.sinks.sink_kind import SinkKey
 
+# Lanes wait for others to close their windows together with them, until the closed windows take this many bytes.
+WAITING_BYTES = 64 << 20
 Raised = tuple[type[Exception], ...]
 Answer = list[tuple[MessageKind, bytes]]
 Done = tuple[Answer, LaneReport, bool]  # the answer to the driver, and whether the pipeline has failed
@@ -65,6 +68,7 @@ class LaneInput:
     tasks: int
     events: list[Entry] = field(default_factory=list)
     ends: list[LaneEnd] = field(default_factory=list)
+    staging: str = ""
 
     def received(self, rows: int) -> Traffic:
         """The messages that arrived, with `rows` partial aggregates in them."""
@@ -98,6 +102,7 @@ def run_lane(lane: int, bucket: int, messages: list[Row], store: Store, raised: 
         tasks=len(epochs),
         events=[Entry(lane, 0, 0, 0, m.payload) for m in messages if m.kind == MessageKind.EVENTS],
         ends=[decode(LaneEnd, m.payload) for m in messages if m.kind == MessageKind.EOF],
+        staging=epochs[0].staging,
     )
     answer, report, _ = _run(given, store, raised)
     answer.append((MessageKind.REPORT, encode(report)))
@@ -110,6 +115,7 @@ def run_pool(bucket: int, messages: list[Row], store: Store, raised: Raised) -> 
     pool, rows, reports = PoolStore(store), list[Row](), list[LaneReport]()
     pool.load()
     together: list[tuple[LaneInput, LogStep, float]] = []
+    waiting = 0
     done: list[tuple[LaneInput, Done]] = []
     for given in inputs:
         lane = pool.lane(given.pipeline.lane)
@@ -125,6 +131,10 @@ def run_pool(bucket: int, messages: list[Row], store: Store, raised: Raised) -> 
             done.append((given, _run(given, lane, raised)))
         else:
             together.append((given, step, time.perf_counter() - began))
+            waiting += step.size
+            if waiting > WAITING_BYTES:
+                done += _close(together, raised)
+                together, waiting = [], 0
     done += _close(together, raised)
     for given, (answer, report, failed) in done:
         if failed:
@@ -192,6 +202,7 @@ def _pool_inputs(bucket: int, messages: list[Row]) -> Iterator[LaneInput]:
                 tasks=len(epochs),
                 events=events.get(pipeline.lane, []),
                 ends=ends.get(pipeline.lane, []),
+                staging=first.staging,
             )
 
 
@@ -235,10 +246,14 @@ def _report(given: LaneInput, rows: int, outcome: Outcome, began: float) -> Lane
 
 
 def _staged(given: LaneInput, outcome: Outcome) -> Answer:
-    """Stage the lane's output in the pipeline's sinks. The receipts, and the sinks that failed."""
+    """Stage the lane's output in the pipeline's sinks, or for its Spark query. The receipts, and the sinks that
+    failed."""
     if outcome.output is None:
         return []
     instance, lost = given.pipeline.instance, dict[str, str]()
+    if given.pipeline.program.spark is not None:
+        rows = stage_rows(instance, outcome.output, given.staging)
+        return [(MessageKind.STAGED, part.encode()) for part in rows]
     staged = stage(given.pipeline.sinks, outcome.output, given.key, lost)
     return [
         *((MessageKind.OUTPUT, Receipt(instance, sink, receipt).encode()) for sink, receipt in staged),

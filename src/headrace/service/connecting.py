@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from headrace.hub.hub import Hub, open_hub
+from headrace.model.spark_options import SparkOptions
 from headrace.service.server import HubServer
 from headrace.state.state_dir import SOCKET_NAME
 from headrace.stream.runtime import START_LIMIT_SECONDS
@@ -23,6 +25,9 @@ def connect(
     spark: SparkSession | None = None,
     *,
     master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    packages: Sequence[str] = (),
+    ui: bool = False,
     verbose: bool = False,
     buckets: int | None = None,
     start_timeout: float = START_LIMIT_SECONDS,
@@ -39,6 +44,9 @@ def connect(
     spark: SparkSession | None = None,
     *,
     master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    packages: Sequence[str] = (),
+    ui: bool = False,
     verbose: bool = False,
     buckets: int | None = None,
     start_timeout: float = START_LIMIT_SECONDS,
@@ -54,10 +62,13 @@ def connect(
     client with the same methods. `token` is for clients only; its default is the environment variable HEADRACE_TOKEN.
 
     `spark` is an existing session. Without it, the first pipeline that runs starts a session on `master` (default
-    `local[*]`). `buckets` is the number of buckets that hold the groups of a new pipeline (default: the cores of this
-    machine, at most 8). A pipeline keeps its number. `start_timeout` is how many seconds `sql` waits until a pipeline's
-    first epoch is planned. `time_zone` is the session time zone of all pipelines (default: that of the pipelines in
-    `state_dir`, else that of `spark`, else UTC).
+    `local[*]`) with the settings `conf` and the Maven `packages`; `ui` starts Spark's web page, and `verbose` shows
+    Spark's log on standard error.
+
+    `buckets` is the number of buckets that hold the groups of a new pipeline (default: the cores of this machine, at
+    most 8). A pipeline keeps its number. `start_timeout` is how many seconds `sql` waits until a pipeline's first epoch
+    is planned. `time_zone` is the session time zone of all pipelines (default: that of the pipelines in `state_dir`,
+    else that of `spark`, else UTC).
     """
     target = os.fspath(state_dir)
     if target.startswith(("http://", "https://")) or Path(target).name == SOCKET_NAME:
@@ -67,8 +78,7 @@ def connect(
     hub = open_hub(
         state_dir,
         spark,
-        master=master,
-        verbose=verbose,
+        options=SparkOptions(master, dict(conf or {}), tuple(packages), ui, verbose),
         buckets=buckets,
         start_timeout=start_timeout,
         time_zone=time_zone,

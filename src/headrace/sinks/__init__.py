@@ -10,12 +10,15 @@ from headrace.base.unknown import unknown
 from headrace.errors import UnknownSinkKind
 from headrace.model.program import SinkDef
 from headrace.sinks.console import CONSOLE
+from headrace.sinks.delta import DELTA
 from headrace.sinks.jsonl import JSONL
 from headrace.sinks.memory import MEMORY
+from headrace.sinks.noop import NOOP
 from headrace.sinks.parquet import PARQUET
+from headrace.sinks.postgres import POSTGRES
 from headrace.sinks.sink_kind import DriverSink, SinkKey, SinkKind, Staged, TaskSink
 
-SINKS: dict[str, SinkKind[Any]] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQUET, JSONL)}
+SINKS: dict[str, SinkKind[Any]] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQUET, JSONL, NOOP, POSTGRES, DELTA)}
 
 
 def settle_sink(sink: SinkDef) -> SinkDef:

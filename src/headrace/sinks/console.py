@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from rich.console import Console, RenderableType
 
 from headrace.base.options import integer, option
-from headrace.base.text_tables import table_of
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.in_process import InProcessSink, joined, oldest_within, pack, unpack
 from headrace.sinks.printer import Printer
 from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings, Staged
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 # Width in characters if standard output is not a terminal.
 _PIPE_WIDTH = 200
@@ -69,6 +71,8 @@ class ConsoleSink(InProcessSink):
             return repeated
         total = self._seen.add(key, staged)
         if total:
+            from headrace.base.text_tables import table_of  # rich takes a while to import, and few processes print
+
             rows = pa.concat_tables([unpack(receipt.data).cast(self._schema) for receipt in staged])
             title = f"{self._name}, epoch {key.epoch}"
             table = table_of(rows, title, most=self._max_rows, total=total)
@@ -89,6 +93,8 @@ class ConsoleSink(InProcessSink):
 
 def _text(table: RenderableType) -> str:
     """Render `table` for standard output: in its width and colors if it is a terminal."""
+    from rich.console import Console
+
     out = sys.stdout
     terminal = not out.closed and out.isatty()
     console = Console(file=out, width=None if terminal else _PIPE_WIDTH)

@@ -35,25 +35,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import re
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.base.durable import fsync, write_atomic
+from headrace.base.durable import fsync, private_directory, write_atomic
 from headrace.base.faults import fault_point
-from headrace.base.options import option, text
-from headrace.errors import EpochMismatch, SinkFailed, SinkUnavailable, StateDamaged, UnwritablePath
-from headrace.sinks.sink_kind import SinkKey, SinkSettings, Staged
+from headrace.errors import EpochMismatch, StateDamaged
+from headrace.sinks.partitions import by_partition, directory_of
+from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.sinks.sink_paths import SinkPaths, writing
 
 GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
@@ -62,67 +60,43 @@ _FIELDS = {"version", "checkpoint", "sink", "instance", "epoch", "digest", "rows
 # A staging directory, a manifest, or the temporary file that a crash left instead of a manifest.
 _TAG = re.compile(r"\.?(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.(?:json|promise)(?:\.\w+)?)?")
 
-# A full disk, or a network file system that does not answer: errors that may go away by themselves. Wrong permissions,
-# or a path that is not a directory, do not: a person must correct them, and the other pipelines do not wait for that.
-_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN}
-
 Write = Callable[[pa.Table, Path], None]
-
-
-@dataclass(frozen=True, slots=True)
-class SinkPaths:
-    """The paths of one sink's files."""
-
-    root: Path
-    sink: str
-
-    @property
-    def staging(self) -> Path:
-        return self.root / "_headrace" / "staging"
-
-    @property
-    def manifests(self) -> Path:
-        return self.root / "_headrace" / "manifests"
-
-    def writer(self, key: SinkKey) -> str:
-        """Sixteen hexadecimal digits for (checkpoint, sink), which are safe in a file name."""
-        return hashlib.sha256(f"{key.checkpoint}\0{self.sink}".encode()).hexdigest()[:16]
-
-    def tag(self, key: SinkKey) -> str:
-        """The name of an epoch's staging directory and manifest."""
-        return f"{self.writer(key)}-{key.instance}-{key.epoch}"
-
-    def manifest(self, key: SinkKey) -> Path:
-        return self.manifests / f"{self.tag(key)}.json"
-
-    def promise(self, key: SinkKey) -> Path:
-        return self.manifests / f"{self.tag(key)}.promise"
-
-    def final(self, key: SinkKey, k: int, extension: str) -> str:
-        """The visible name of the epoch's `k`th file."""
-        return f"part-{self.writer(key)}-{key.instance}-{key.epoch:08}-{k}.{extension}"
+_IN = "\t"  # between a staged file and the directory of its partition
 
 
 class FileTask:
-    """The task side: each call stages one durable file."""
+    """The task side: each call stages one durable file for each partition. The receipt names one on each line, with the
+    directory of its partition."""
 
-    def __init__(self, root: Path, sink: str, write: Write) -> None:
+    def __init__(
+        self, root: Path, sink: str, write: Write, private: bool = False, partition_by: Sequence[str] = ()
+    ) -> None:
+        """With `private` only the owner can read what is staged."""
         self.paths = SinkPaths(root, sink)
-        self._write = write
+        self._write, self._private, self._partition_by = write, private, tuple(partition_by)
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
+        parts = []
+        for values, rows in by_partition(table, self._partition_by):
+            directory = directory_of(self._partition_by, values)
+            parts.append(f"{self._stage(rows, key)}{_IN}{directory}" if directory else self._stage(rows, key))
+        return Staged(table.num_rows, file="\n".join(parts))
+
+    def _stage(self, table: pa.Table, key: SinkKey) -> str:
         name = f"{self.paths.tag(key)}/{uuid.uuid4().hex}.staged"
         path = self.paths.staging / name
-        with _writing(self.paths):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(self.paths):
+            private_directory(path.parent) if self._private else path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._write(table, path)
+                if self._private:
+                    path.chmod(0o600)
                 fsync(path)
             except BaseException:
                 with contextlib.suppress(OSError):  # half a file must not use the disk space that the stream waits for
                     path.unlink(missing_ok=True)
                 raise
-        return Staged(table.num_rows, file=name)
+        return name
 
 
 class FileSink:
@@ -130,18 +104,19 @@ class FileSink:
     the same directory."""
 
     guarantee = GUARANTEE
+    private = False  # True: only the owner can read manifests
 
     def __init__(self, root: Path, sink: str, extension: str) -> None:
         self.paths = SinkPaths(root, sink)
         self._extension = extension
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
-        with _writing(self.paths):
+        with writing(self.paths):
             if not self.committed(key) and not self.paths.promise(key).exists():
                 self._write_manifest(self.paths.promise(key), key, staged)
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
-        with _writing(self.paths):
+        with writing(self.paths):
             manifest = self._read_manifest(self.paths.manifest(key), key) or self._commit_promise(key)
             if manifest is None:
                 if not staged:
@@ -149,12 +124,12 @@ class FileSink:
                     return 0
                 manifest = self._write_manifest(self.paths.manifest(key), key, staged)
                 fault_point("between-manifest-and-rename")
-            self._roll_forward(key, manifest["files"])
+            self._roll_forward(key, manifest["files"], int(manifest["rows"]))
             self._clean_up(key)
             return int(manifest["rows"])
 
     def committed(self, key: SinkKey) -> bool:
-        with _writing(self.paths):
+        with writing(self.paths):
             return self.paths.manifest(key).exists()
 
     def verify(self, key: SinkKey) -> None:
@@ -163,7 +138,7 @@ class FileSink:
                 self._read_manifest(path, key)
 
     def discard(self, key: SinkKey) -> None:
-        with _writing(self.paths):
+        with writing(self.paths):
             if self.committed(key):
                 self.commit(key, [])
             else:
@@ -171,25 +146,26 @@ class FileSink:
                 self._clean_up(key)
 
     def ahead(self, key: SinkKey) -> int:
-        with _writing(self.paths):
+        with writing(self.paths):
             return len(self._later(key))
 
     def rewind(self, key: SinkKey) -> None:
         """Deletes staged files first and manifests last. So `ahead` finds anything that a later commit could mistake
         for its own, even if the process is killed half way."""
-        with _writing(self.paths):
+        with writing(self.paths):
             for path, epoch in self._of_instance(self.paths.staging, key):
                 if epoch > key.epoch:
                     _remove_directory(path)
-            for path in self._later(key):
+            later = self._later(key)
+            for path in later:
                 path.unlink(missing_ok=True)
                 fault_point("rewind-between-files")
-            for directory in (self.paths.root, self.paths.manifests):
+            for directory in (*self._with_parents({path.parent for path in later}), self.paths.manifests):
                 if directory.exists():
                     fsync(directory)
 
     def forget(self, key: SinkKey) -> None:
-        with _writing(self.paths):
+        with writing(self.paths):
             for directory in (self.paths.staging, self.paths.manifests):
                 for path, epoch in self._of_instance(directory, key):
                     if epoch <= key.epoch:
@@ -197,12 +173,21 @@ class FileSink:
 
     def _later(self, key: SinkKey) -> list[Path]:
         """The files of later epochs: visible files, then promises and manifests, whose files may not be visible."""
-        begin = f"part-{self.paths.writer(key)}-{key.instance}-"
-        names = sorted(os.listdir(self.paths.root)) if self.paths.root.exists() else []
-        shown = [(name, name.removeprefix(begin).partition("-")[0]) for name in names if name.startswith(begin)]
-        later = [self.paths.root / name for name, epoch in shown if epoch.isdigit() and int(epoch) > key.epoch]
+        later = [path for path, epoch in self._shown(key) if epoch > key.epoch]
         known = self._of_instance(self.paths.manifests, key)
         return later + sorted(path for path, epoch in known if epoch > key.epoch)
+
+    def _shown(self, key: SinkKey) -> list[tuple[Path, int]]:
+        """The visible files of this writer and instance, also those in partitions, with their epoch."""
+        begin = f"part-{self.paths.writer(key)}-{key.instance}-"
+        found = []
+        for directory, below, names in os.walk(self.paths.root):
+            below[:] = [name for name in below if name != "_headrace"]
+            for name in names:
+                epoch = name.removeprefix(begin).partition("-")[0]
+                if name.startswith(begin) and epoch.isdigit():
+                    found.append((Path(directory, name), int(epoch)))
+        return sorted(found)
 
     def close(self) -> None:
         """Nothing to release. Committed files stay."""
@@ -223,16 +208,16 @@ class FileSink:
         except FileNotFoundError:
             return None
         except ValueError as problem:
-            raise _damaged(path, "it is not JSON") from problem
+            raise damaged(path, "it is not JSON") from problem
         version = manifest.get("version") if isinstance(manifest, dict) else None
         if version != _MANIFEST_VERSION:
-            raise _damaged(path, f"its version is {version}, not {_MANIFEST_VERSION}")
+            raise damaged(path, f"its version is {version}, not {_MANIFEST_VERSION}")
         if not manifest.keys() >= {"checkpoint", "sink", "rows", "files"}:
-            raise _damaged(path, "it lacks fields that a manifest has")
+            raise damaged(path, "it lacks fields that a manifest has")
         if manifest.keys() - _FIELDS or manifest.get("crc", _checksum(manifest)) != _checksum(manifest):
-            raise _damaged(path, "it does not match its checksum")
+            raise damaged(path, "it does not match its checksum")
         if (manifest["checkpoint"], manifest["sink"]) != (key.checkpoint, self.paths.sink):
-            raise _damaged(path, "it belongs to another checkpoint or sink")
+            raise damaged(path, "it belongs to another checkpoint or sink")
         if key.digest and manifest.get("digest", "") not in ("", key.digest):  # older versions wrote no digest
             raise self._mismatch(key, path)
         return manifest
@@ -257,28 +242,48 @@ class FileSink:
             "epoch": key.epoch,
             "digest": key.digest,
             "rows": sum(s.rows for s in staged),
-            "files": {s.file: self.paths.final(key, k, self._extension) for k, s in enumerate(staged)},
+            "files": self._finals(key, staged),
         }
         for final in manifest["files"].values():
             # Old manifests are deleted, their files are not: this epoch was committed long ago.
             if (self.paths.root / final).exists():
                 raise self._mismatch(key, self.paths.root / final)
-        self.paths.manifests.mkdir(parents=True, exist_ok=True)
+        manifests = self.paths.manifests
+        private_directory(manifests) if self.private else manifests.mkdir(parents=True, exist_ok=True)
         fsync(self.paths.staging / self.paths.tag(key))
         write_atomic(path, json.dumps({**manifest, "crc": _checksum(manifest)}).encode())
         return manifest
 
-    def _roll_forward(self, key: SinkKey, files: Mapping[str, str]) -> None:
+    def _finals(self, key: SinkKey, staged: list[Staged]) -> dict[str, str]:
+        """The visible name of each staged file."""
+        finals = {}
+        for k, line in enumerate(line for receipt in staged for line in receipt.file.split("\n")):
+            name, _, directory = line.partition(_IN)
+            final = self.paths.final(key, k, self._extension)
+            finals[name] = f"{directory}/{final}" if directory else final
+        return finals
+
+    def _roll_forward(self, key: SinkKey, files: Mapping[str, str], rows: int) -> None:
+        """Make the committed files visible. Doing it twice is the same as doing it once."""
+        directories = {(self.paths.root / final).parent for final in files.values()}
+        for directory in directories:
+            directory.mkdir(parents=True, exist_ok=True)
         for staged, final in files.items():
             try:
                 os.rename(self.paths.staging / staged, self.paths.root / final)
             except FileNotFoundError:
                 if not (self.paths.root / final).exists():
-                    raise _damaged(
+                    raise damaged(
                         self.paths.manifest(key), f"{final} was committed and is neither staged nor in place"
                     ) from None
             fault_point("between-renames")
-        fsync(self.paths.root)
+        for directory in self._with_parents(directories):
+            fsync(directory)
+
+    def _with_parents(self, directories: set[Path]) -> list[Path]:
+        """These directories and those above them, up to the sink's."""
+        found = {d for directory in directories for d in (directory, *directory.parents)}
+        return sorted(d for d in found if d == self.paths.root or self.paths.root in d.parents)
 
     def _clean_up(self, key: SinkKey) -> None:
         for path, epoch in self._of_instance(self.paths.staging, key):
@@ -299,64 +304,14 @@ class FileSink:
         return [(directory / m[0], int(m["epoch"])) for m in matches if (m["writer"], m["instance"]) == mine]
 
 
-@dataclass(frozen=True, slots=True)
-class FileSinkSettings(SinkSettings):
-    """Options of every sink that writes files."""
-
-    path: str = option(text, required=True, help="the directory to write to; it is created when needed")
-
-
-def check_directory(settings: FileSinkSettings) -> None:
-    """Raise UnwritablePath unless `path` is, or can become, a directory that this process may write to. Changes
-    nothing."""
-    path = Path(os.path.abspath(settings.path))
-    try:
-        nearest = next(p for p in (path, *path.parents) if p.exists())
-    except OSError as problem:  # such as a name that is too long
-        raise UnwritablePath(
-            f"{path} cannot be looked up: {problem.strerror}", advice="Name another path.", path=str(path)
-        ) from None
-    if not nearest.is_dir():
-        raise UnwritablePath(
-            f"{nearest} is not a directory", advice="Name a directory; it is created when needed.", path=str(path)
-        )
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UnwritablePath(
-            f"{nearest} cannot be written to", advice="Allow writing there, or name another path.", path=str(path)
-        )
-
-
-@contextmanager
-def _writing(paths: SinkPaths) -> Iterator[None]:
-    """Turn an error of the file system into a coded error that names the sink."""
-    try:
-        yield
-    except OSError as problem:
-        said = f"sink {paths.sink} cannot write to {paths.root}: {problem.strerror or problem}"
-        if problem.errno in _PASSING:
-            raise SinkUnavailable(
-                said,
-                advice="Free disk space there, or restore the file system. The stream then continues by itself, and "
-                "nothing is lost. STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines continue without it.",
-                sink=paths.sink,
-                path=str(paths.root),
-            ) from problem
-        raise SinkFailed(
-            said,
-            advice="Check that the directory is writable and has free space, then start the pipeline again. It starts "
-            "with the rows that arrive from then on.",
-            sink=paths.sink,
-            path=str(paths.root),
-        ) from problem
-
-
 def _checksum(manifest: Mapping[str, Any]) -> int:
     """The checksum of a manifest's fields, which is one of them itself."""
     covered = {name: value for name, value in manifest.items() if name != "crc"}
     return zlib.crc32(json.dumps(covered, sort_keys=True).encode())
 
 
-def _damaged(path: Path, reason: str) -> StateDamaged:
+def damaged(path: Path, reason: str) -> StateDamaged:
+    """The error for a manifest that cannot be used."""
     return StateDamaged(
         f"the manifest {path} cannot be used: {reason}",
         advice="Files of the sink were changed or removed by hand. Restore them, or write to a new directory.",

@@ -21,9 +21,10 @@ from headrace.base.options import boolean, choice, option
 from headrace.exec.duck import quoted, run
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.file_sink import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
+from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.in_process import oldest_within
 from headrace.sinks.sink_kind import SinkKind
+from headrace.sinks.sink_paths import FileSinkSettings, check_file_output, check_path
 
 # Rows, and bytes of rows, that are converted to text at once: this bounds the memory of a large epoch.
 _CHUNK = 65_536
@@ -52,6 +53,11 @@ def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str)
             lines = run(Meaning(), sql, {"rows": piece})
             for chunk in lines.column(0).chunks:
                 out.write(_bytes_of(chunk.cast(pa.large_string())))
+
+
+def json_text(sql: str, kind: pa.DataType) -> str:
+    """DuckDB SQL for the JSON text of a value, with all its NULL fields. NULL for NULL."""
+    return _value(sql, kind, ignore_nulls=False)
 
 
 def _bytes_of(lines: pa.Array[Any]) -> pa.Buffer:
@@ -129,7 +135,7 @@ def _joined(items: str, item: str) -> str:
 
 def _task(sink: SinkDef, settings: JsonlSettings) -> FileTask:
     write = partial(_write, ignore_nulls=settings.ignore_nulls, compression=settings.compression)
-    return FileTask(Path(settings.path), sink.name, write)
+    return FileTask(Path(settings.path), sink.name, write, partition_by=settings.partition_by)
 
 
 def _driver(sink: SinkDef, settings: JsonlSettings, output: Schema) -> FileSink:
@@ -143,6 +149,7 @@ JSONL = SinkKind(
     settings=JsonlSettings,
     make_task=_task,
     make_driver=_driver,
-    check_settings=check_directory,
+    check_settings=check_path,
+    check_output=check_file_output,
     paths=("path",),
 )

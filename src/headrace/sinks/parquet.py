@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from headrace.base.options import choice, option
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
-from headrace.sinks.file_sink import GUARANTEE, FileSink, FileSinkSettings, FileTask, check_directory
+from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.sink_kind import SinkKind
+from headrace.sinks.sink_paths import FileSinkSettings, check_file_output, check_path
 
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 
@@ -31,14 +32,15 @@ class ParquetSettings(FileSinkSettings):
     )
 
 
-def _write(table: pa.Table, path: Path, *, compression: Compression) -> None:
+def write_parquet(table: pa.Table, path: Path, *, compression: Compression) -> None:
     """Write timestamps as 64-bit microseconds (UTC-adjusted for TIMESTAMP) and decimals as in the schema, as Spark
     does."""
     pq.write_table(table, path, compression=compression, version="2.6", coerce_timestamps="us")
 
 
 def _task(sink: SinkDef, settings: ParquetSettings) -> FileTask:
-    return FileTask(Path(settings.path), sink.name, partial(_write, compression=settings.compression))
+    write = partial(write_parquet, compression=settings.compression)
+    return FileTask(Path(settings.path), sink.name, write, partition_by=settings.partition_by)
 
 
 def _driver(sink: SinkDef, settings: ParquetSettings, output: Schema) -> FileSink:
@@ -52,6 +54,7 @@ PARQUET = SinkKind(
     settings=ParquetSettings,
     make_task=_task,
     make_driver=_driver,
-    check_settings=check_directory,
+    check_settings=check_path,
+    check_output=check_file_output,
     paths=("path",),
 )

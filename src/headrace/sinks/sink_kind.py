@@ -130,6 +130,10 @@ def no_more_checks(settings: SinkSettings) -> None:
     """For sinks whose options can only be wrong one by one."""
 
 
+def any_output(sink: str, settings: SinkSettings, output: Schema) -> None:
+    """For sinks that take rows of any schema."""
+
+
 def keep_all(settings: SinkSettings, staged: list[Staged]) -> list[Staged]:
     """For sinks whose receipts are small: a task reports each of them."""
     return staged
@@ -141,8 +145,9 @@ class SinkKind(Generic[S]):
 
     `settings` declares its options. `make_task` makes the task side and `make_driver` the driver side of one pipeline's
     use of a sink; neither touches the disk before it is used. `check_settings` looks at what a single option cannot
-    show, such as a directory that cannot be written. It changes nothing, so it may run for `headrace check`. `paths`
-    are the options that name places on disk. `merge_receipts` combines the receipts of one task into fewer: it keeps
+    show, such as a directory that cannot be written. It changes nothing, so it may run for `headrace check`.
+    `check_output` gets the name of the sink and raises a coded error if rows of a schema cannot be written. `paths` are
+    the options that name places on disk. `merge_receipts` combines the receipts of one task into fewer: it keeps
     sinks whose receipts carry rows within their bound.
     """
 
@@ -153,6 +158,7 @@ class SinkKind(Generic[S]):
     make_task: Callable[[SinkDef, S], TaskSink]
     make_driver: Callable[[SinkDef, S, Schema], DriverSink]
     check_settings: Callable[[S], None] = no_more_checks
+    check_output: Callable[[str, S, Schema], None] = any_output
     paths: tuple[str, ...] = ()
     merge_receipts: Callable[[S, list[Staged]], list[Staged]] = keep_all
 
@@ -176,6 +182,10 @@ class SinkKind(Generic[S]):
     def check(self, options: Mapping[str, str]) -> None:
         """Raise a coded error if a sink with these options cannot be created. Changes nothing."""
         self.check_settings(self.settings_of(options))
+
+    def require_output(self, sink: SinkDef, output: Schema) -> None:
+        """Raise a coded error if the sink cannot write rows of this schema. Does no I/O."""
+        self.check_output(sink.name, self.settings_of(sink.options), output)
 
     def task(self, sink: SinkDef) -> TaskSink:
         """The task side of `sink`."""

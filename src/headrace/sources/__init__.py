@@ -13,10 +13,11 @@ from headrace.model.program import StreamDef
 from headrace.sources.buffers import BUFFERS
 from headrace.sources.files import FILES
 from headrace.sources.generator import GENERATOR
+from headrace.sources.kafka import KAFKA
 from headrace.sources.push import HTTP, TCP
 from headrace.sources.source_kind import SourceKind
 
-SOURCES: dict[str, SourceKind[Any]] = {kind.name: kind for kind in (FILES, GENERATOR, TCP, HTTP, BUFFERS)}
+SOURCES: dict[str, SourceKind[Any]] = {kind.name: kind for kind in (FILES, GENERATOR, TCP, HTTP, BUFFERS, KAFKA)}
 
 
 def check_stream(stream: StreamDef) -> None:
@@ -29,7 +30,7 @@ def check_stream(stream: StreamDef) -> None:
         raise unknown(UnknownFormat, "format", stream.format, sorted(FORMATS))
     owner = f"source '{source.name}' with format '{fmt.name}'"
     check_options(owner, (*source.options, *fmt.options), stream.options)
-    fmt.make(stream.schema, stream.options)
+    fmt.make(stream.record_schema, stream.options)
     source.check(stream)
 
 
@@ -39,7 +40,8 @@ def keeps_progress(old: StreamDef, new: StreamDef) -> bool:
 
     def fixed(stream: StreamDef) -> StreamDef:
         changeable = SOURCES[stream.source].changeable
-        return replace(stream, sql="", options={k: v for k, v in stream.options.items() if k.lower() not in changeable})
+        kept = {k: v for k, v in stream.options.items() if k.lower().partition(".")[0] not in changeable}
+        return replace(stream, sql="", options=kept)
 
     return fixed(old) == fixed(new)
 

@@ -122,7 +122,7 @@ class Buffers:
     """Plans the epochs of a stream of buffers. `headrace.sources.source_kind.StreamSource` states the promises."""
 
     def __init__(self, stream: StreamDef, settings: BufferSettings, state_dir: Path, clock: WallClock) -> None:
-        fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+        fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
         finder = finder_of(fmt)
         assert finder is not None, "CREATE STREAM rejects such formats"
         self.finder: Delimiting = finder

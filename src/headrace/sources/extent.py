@@ -84,8 +84,19 @@ class Extent:
     def of(fd: int, path: str, begin: int, end: int, *, sealed: bool, whole: bool = False, codec: str = "") -> Extent:
         """The extent of an open file."""
         stamp, blocks = Stamp.of(os.fstat(fd)), SEALED_BLOCKS if sealed else TAIL_BLOCKS
-        times = (stamp.mtime_ns, stamp.ctime_ns) if stamp.settled else (0, 0)
-        return Extent(path, stamp.inode, begin, end, sampled(fd, end, blocks), sealed, whole, codec, blocks, *times)
+        return Extent(
+            path=path,
+            inode=stamp.inode,
+            begin=begin,
+            end=end,
+            digest=sampled(fd, end, blocks),
+            sealed=sealed,
+            whole=whole,
+            codec=codec,
+            blocks=blocks,
+            mtime_ns=stamp.mtime_ns if stamp.settled else 0,
+            ctime_ns=stamp.ctime_ns if stamp.settled else 0,
+        )
 
     @staticmethod
     def parse(line: dict[str, Any]) -> Extent:

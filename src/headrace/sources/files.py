@@ -25,6 +25,7 @@ from headrace.model.program import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.arrivals import Arrivals
 from headrace.sources.badfiles import BadFile, BadRange, handed_over, taken, write_summary
+from headrace.sources.file_facts import FILE_METADATA
 from headrace.sources.filelog import FileLog
 from headrace.sources.listing import Listing
 from headrace.sources.reading import FileRange, FileSplit
@@ -68,7 +69,7 @@ class Files:
     """Plans the epochs of a file stream. `headrace.sources.source_kind.StreamSource` states the promises."""
 
     def __init__(self, stream: StreamDef, settings: FileSettings, state_dir: Path, clock: WallClock) -> None:
-        self.format = FORMATS[stream.format].make(stream.schema, stream.options)
+        self.format = FORMATS[stream.format].make(stream.record_schema, stream.options)
         self.tail = settings.tail
         self.listing = Listing(settings.path, may_be_away=self.tail)
         self.log = FileLog(state_dir / "files.log")
@@ -231,7 +232,7 @@ def _place(text: str) -> SourceOffset:
 
 def _check(stream: StreamDef, settings: FileSettings) -> None:
     Listing(settings.path).check()
-    fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+    fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
     if settings.tail and (fmt.in_order or settings.codec in CODECS):
         raise BadOption(
             "tail needs a format whose files several tasks can share",
@@ -247,4 +248,5 @@ FILES = SourceKind(
     build=Files,
     check_settings=_check,
     changeable=("on_bad_file",),
+    metadata=FILE_METADATA,
 )

@@ -105,13 +105,14 @@ class Generator:
     make up for the time in which it was stopped."""
 
     def __init__(self, stream: StreamDef, settings: GeneratorSettings, state_dir: Path, clock: WallClock) -> None:
-        fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+        fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
         delimiter = fmt.dialect.delimiter.decode() if isinstance(fmt, Csv) else ","
+        held = stream.in_records
         self.recipe = Recipe(
-            schema=stream.schema,
+            schema=stream.record_schema,
             format=stream.format,
             delimiter=delimiter,
-            event_time=stream.event_time,
+            event_time=held.index(stream.event_time) if stream.event_time in held else None,
             seed=settings.seed,
             start_us=settings.start,
             step_us=settings.step_us,
@@ -184,7 +185,7 @@ def _check(stream: StreamDef, settings: GeneratorSettings) -> None:
                 advice=f"Remove {declared.name}.",
                 option=declared.name,
             )
-    if kind.make(stream.schema, stream.options).has_header:
+    if kind.make(stream.record_schema, stream.options).has_header:
         raise BadOption("source 'generator' writes no header", advice="Remove header.", option="header")
 
 

@@ -16,7 +16,7 @@ from headrace.sources.source_kind import SourceKind
 
 def verify_delimited(stream: StreamDef) -> None:
     """Raise BadOption unless the ends of records can be found in any part of the stream's bytes."""
-    fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+    fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
     if finder_of(fmt) is None:
         raise BadOption(
             f"source '{stream.source}' cannot find where a record of format '{stream.format}' ends",

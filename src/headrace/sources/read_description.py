@@ -38,7 +38,7 @@ class ReadDescription:
 
 def describe_read(stream: StreamDef) -> ReadDescription:
     """How `stream` is read, as far as its declaration decides it."""
-    fmt = FORMATS[stream.format].make(stream.schema, stream.options)
+    fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
     codec = FILES.settings_of(stream).codec if stream.source == FILES.name else "none"
     return ReadDescription(
         source=stream.source,

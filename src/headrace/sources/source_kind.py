@@ -6,15 +6,21 @@ The two sides share only the split, which is pickled. Offsets are dictionaries t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.base.durable import private_directory
 from headrace.base.options import Option, declared, read_settings
 from headrace.formats.format_kind import BadRecord, Format
+from headrace.formats.packing import Packed
 from headrace.model.program import StreamDef
+from headrace.model.schema import DataType
 from headrace.sources.badfiles import BadRange
 
 SourceOffset = dict[str, Any]
@@ -27,7 +33,9 @@ class RawChunk:
 
     `bad` are records that the source itself rejected, because they are longer than `max_record_bytes`; they are not in
     `data`. `unreadable` is a part of the split that could not be read. Then nothing of the epoch may be committed until
-    the source leaves that part out.
+    the source leaves that part out. `left_out` counts, by reason, what the source found and made no record of.
+
+    The records of a broker's messages are `packed`, and `data` is their buffer. `facts` fills metadata columns.
     """
 
     origin: str
@@ -35,10 +43,30 @@ class RawChunk:
     data: bytes | memoryview
     bad: tuple[BadRecord, ...] = ()
     unreadable: BadRange | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    packed: Packed | None = None
+    facts: RecordFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A metadata column. `bad` marks the rows whose value is not valid text (bad_utf8); they are NULL."""
+
+    values: pa.Array[Any]
+    bad: npt.NDArray[np.bool_] | None = None
+
+
+class RecordFacts(Protocol):
+    """What a source knows about the records of a chunk, beside their bytes."""
+
+    def column(self, key: str, kind: DataType, places: npt.NDArray[np.int64]) -> Fact:
+        """The fact `key` of the records at `places`: bytes of the origin, or numbers of the chunk's messages. The type
+        is one that the source's `SourceKind.metadata` allows."""
+        ...
 
 
 class InputSplit(Protocol):
-    """The part of an epoch that one task reads. It can be pickled. Reading it twice gives the same chunks."""
+    """The part of an epoch that one task reads. It can be pickled. Reading it twice gives the same records."""
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
         """Yield the records that end in this split, in order, in chunks of bounded size."""
@@ -109,7 +137,7 @@ class SourceKind(Generic[S]):
     `settings` declares its options. `check_settings` looks at what a single option cannot show, such as a missing
     directory. The bytes of a `pushed` source come through the gateway, which runs while the stream does. CREATE OR
     REPLACE STREAM may change the options in `changeable` and keep the stream's progress and pipelines: the rows that
-    were read do not depend on them.
+    were read do not depend on them. `metadata` are the facts that METADATA columns can name, with their types.
     """
 
     name: str
@@ -119,6 +147,7 @@ class SourceKind(Generic[S]):
     check_settings: Callable[[StreamDef, S], None] = no_more_checks
     pushed: bool = False
     changeable: tuple[str, ...] = ()
+    metadata: Mapping[str, tuple[DataType, ...]] = field(default_factory=dict)
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -128,8 +157,7 @@ class SourceKind(Generic[S]):
 
     def settings_of(self, stream: StreamDef) -> S:
         """Parse the source's own options among those of `stream`. The others belong to its format and the engine."""
-        own = {o.name for o in self.options}
-        mine = {k: v for k, v in stream.options.items() if k.lower() in own}
+        mine = {k: v for k, v in stream.options.items() if any(o.covers(k) for o in self.options)}
         return read_settings(self.settings, f"source '{self.name}'", mine)
 
     def check(self, stream: StreamDef) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, Row
+from headrace.bridge.staging import clear_staging
 from headrace.control.barrier import BarrierAligner, align
 from headrace.control.signals import QUICK_END, Barrier, Channel, Signal
 from headrace.errors import HeadraceError, MissingInput, SinkFailed
@@ -22,6 +23,7 @@ from headrace.sinks.sink_kind import DriverSink
 from headrace.sources.badfiles import hand_over
 from headrace.spark.driver_sinks import DriverSinks
 from headrace.spark.epoch_commit import EpochCommit
+from headrace.spark.epoch_query import QueryRunner
 from headrace.spark.epoch_reports import EpochReports
 from headrace.spark.summary import EpochSummary
 from headrace.state.plans import PlanStore
@@ -52,14 +54,15 @@ class EpochCommitter:
         known: Callable[[], set[int]],
         probe_lived: Callable[[], None],
         run_again: Callable[[], None] = lambda: None,
+        reveal: Callable[[str], str] = str,
     ) -> None:
         """`done` gets the summary of every committed epoch. `known` returns the declared instances; the counters of
         others are deleted after their last epoch. `probe_lived` and `run_again` are called for epochs that must not be
-        committed, before their query ends."""
+        committed, before their query ends. `reveal` returns the value of a secret in a sink's options."""
         self._known, self._probe_lived, self._run_again = known, probe_lived, run_again
         self._directory, self._plans, self._done = directory, plans, done
         self._progress = ProgressView(directory)
-        self.sinks = DriverSinks(checkpoint)
+        self.sinks = DriverSinks(checkpoint, directory, reveal)
         self._busy = threading.Lock()  # held while an epoch is committed
         self._committing = False
         self._forgotten: set[int] = set()
@@ -123,17 +126,23 @@ class EpochCommitter:
         """Remarks of a pipeline's sinks that fail no epoch, by sink name."""
         return self.sinks.notes(pipeline)
 
-    def commit(self, rows: Iterable[Row], require_current: Callable[[], None] = lambda: None) -> None:
+    def commit(
+        self,
+        rows: Iterable[Row],
+        require_current: Callable[[], None] = lambda: None,
+        queries: QueryRunner | None = None,
+    ) -> None:
         """Commit one epoch. `require_current` raises when the epoch's query was stopped while its commit hung in a
-        sink; then nothing more of it may be stored. Raises MissingInput when a task has not reported."""
+        sink; then nothing more of it may be stored. `queries` runs the pipelines on the epoch host. Raises MissingInput
+        when a task has not reported."""
         with self._busy:
             try:
                 self._committing, self.sinks.in_use = True, ""
-                self._commit(rows, require_current)
+                self._commit(rows, require_current, queries)
             finally:
                 self._committing = False
 
-    def _commit(self, rows: Iterable[Row], require_current: Callable[[], None]) -> None:
+    def _commit(self, rows: Iterable[Row], require_current: Callable[[], None], queries: QueryRunner | None) -> None:
         began = time.perf_counter()
         require_current()
         found = EpochReports()
@@ -149,14 +158,16 @@ class EpochCommitter:
         epoch.check()
         quit_now = {i for i, p in epoch.members.items() if (i, p.run) in self._quit}
         epoch.leave_out(read_quarantine(self._directory), quit_now)
+        epoch.run_queries(queries, lambda p: (p.instance, p.run) in self._quit)
         epoch.deliver()
         require_current()
         epoch.commit_letters()
         progress = epoch.progress(self._known())
         self._progress.write(progress)
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
-            self._forget(before, progress)
+            self._forget(before, progress, queries)
             self._plans.prune(before.plan)
+        clear_staging(self._directory)
         fault_point("after-manifests")
         self._done(epoch.summary(progress, sinks_ms=(time.perf_counter() - began) * 1000))
 
@@ -186,7 +197,7 @@ class EpochCommitter:
             paths = ", ".join(sorted({bad.path for bad in unreadable}))
             raise FilesLeftOut(f"epoch {found.first.planned.epoch} is run again without {paths}")
 
-    def _forget(self, before: Progress, now: Progress) -> None:
+    def _forget(self, before: Progress, now: Progress, queries: QueryRunner | None) -> None:
         """Forget pipelines that are not declared, owe nothing, and that no epoch can name: the output that their sinks
         keep, and their entries in the quarantine. This comes before the plan versions that name them are deleted, so
         that after a crash it is only done later."""
@@ -200,6 +211,8 @@ class EpochCommitter:
         if not new:
             return
         self.sinks.forget(new.values(), now.epoch)
+        if queries is not None:
+            queries.forget(set(new))
         self._quit.difference_update([ended for ended in tuple(self._quit) if ended[0] in new])
         change_quarantine(self._directory, lambda found: found.forgetting(new))
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 
 from headrace.bridge.messages import STREAM_LANE
 from headrace.errors import HeadraceError
 from headrace.model.program import DEAD_LETTER, PipelineDef, SinkDef
+from headrace.model.schema import Schema
 from headrace.sinks import SINKS
+from headrace.sinks.secret_options import revealed
 from headrace.sinks.sink_kind import DriverSink, SinkKey
+from headrace.sinks.staging import staged_in
 from headrace.state.progress import Debt
 
 
@@ -19,8 +23,9 @@ class DriverSinks:
     `in_use` names the sink that the commit of an epoch uses now, for the status of an epoch that hangs.
     """
 
-    def __init__(self, checkpoint: str) -> None:
-        self._checkpoint = checkpoint
+    def __init__(self, checkpoint: str, directory: Path, reveal: Callable[[str], str] = str) -> None:
+        """`directory` belongs to the stream. `reveal` returns the value of a secret (`headrace.state.secrets`)."""
+        self._checkpoint, self._directory, self._reveal = checkpoint, directory, reveal
         self._sinks: dict[tuple[int, str], DriverSink] = {}
         self.in_use = ""
 
@@ -35,7 +40,7 @@ class DriverSinks:
         if key not in self._sinks:
             sink, columns = next((s, columns) for s, columns in pipeline.outlets if s.name == name)
             # setdefault: a reader and the streaming thread may both come first, and must get the same object.
-            self._sinks.setdefault(key, SINKS[sink.kind].driver(sink, columns))
+            self._sinks.setdefault(key, self._made(sink, columns))
         return self._sinks[key]
 
     def for_commit(self, pipeline: PipelineDef, name: str) -> DriverSink:
@@ -46,7 +51,10 @@ class DriverSinks:
     def letters(self, sink: SinkDef) -> DriverSink:
         """The sink of the stream's dead letters."""
         made = self._sinks.get((STREAM_LANE, sink.name))
-        return made or self._sinks.setdefault((STREAM_LANE, sink.name), SINKS[sink.kind].driver(sink, DEAD_LETTER))
+        return made or self._sinks.setdefault((STREAM_LANE, sink.name), self._made(sink, DEAD_LETTER))
+
+    def _made(self, sink: SinkDef, columns: Schema) -> DriverSink:
+        return SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory), self._reveal), columns)
 
     def key(self, instance: int, epoch: int, digest: str = "") -> SinkKey:
         """The key of an instance's output in an epoch."""

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from headrace.bridge.messages import STREAM_LANE
 from headrace.control.barrier import align
-from headrace.errors import DiskFull, HeadraceError, SinkFailed, SinkUnavailable, TooManyGroups
+from headrace.errors import DiskFull, HeadraceError, InternalError, SinkFailed, SinkUnavailable, TooManyGroups
 from headrace.exec.failures import failure_text
 from headrace.model.program import PipelineDef
+from headrace.model.stream_options import stream_settings
 from headrace.ring0.letters import for_stream
 from headrace.ring1.lane_state import require_group_limit
 from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sinks.sink_kind import SinkKey
 from headrace.spark.counting import FinishedEpoch
 from headrace.spark.driver_sinks import DriverSinks
+from headrace.spark.epoch_query import EpochQuery, QueryRunner, query_limit
 from headrace.spark.epoch_reports import EpochReports, Failures, members_of
 from headrace.spark.summary import EpochSummary, summarise
 from headrace.state.plans import PlanStore
@@ -44,6 +47,7 @@ class EpochCommit:
         self._quit: set[int] = set()
         self._delivered: dict[int, Delivered] = {}
         self._letters = 0
+        self.query_ms: dict[int, float] = {}  # the time that the Spark queries took
 
     def check(self) -> None:
         """Check the epoch before any sink commits it: every bucket has reported, no sink holds another epoch under
@@ -62,6 +66,29 @@ class EpochCommit:
         self._quit = quit_now | {i for i, p in self.members.items() if p.run in ended}
         self._quit |= {i for i in out if i in self.members and i not in reasons}
         self._found.failures |= dict.fromkeys(self._quit - self._failed.keys(), "it was stopped at once")
+
+    def run_queries(self, queries: QueryRunner | None, quit_now: Callable[[PipelineDef], bool]) -> None:
+        """Run the Spark queries of the pipelines on the epoch host over the rows that they staged. Their sinks then
+        have the rows staged, as those of other pipelines have. Raises when Spark itself fails."""
+        planned = self._found.first.planned
+        asked = [
+            EpochQuery(p, self._key(p.instance), tuple(self._found.staged[p.instance]), planned.now or 0)
+            for p in self.members.values()
+            if p.program.spark is not None and p.instance in self._found.staged
+            if p.instance not in self._found.failures
+        ]
+        if not asked:
+            return
+        if queries is None:
+            raise InternalError("a pipeline on the epoch host needs Spark")
+        self._sinks.in_use = f"the Spark queries of {', '.join(q.pipeline.name for q in asked[:8])}"
+        settings = stream_settings(self._plan.stream)
+        for instance, outcome in queries.run(asked, query_limit(settings), quit_now).items():
+            self.query_ms[instance] = outcome.ms
+            self._found.receipts[instance].update(outcome.receipts)
+            self._found.lost[instance].update(outcome.lost)
+            if outcome.failure:
+                self._found.failures.setdefault(instance, outcome.failure)
 
     def deliver(self) -> None:
         """Deliver the epoch to the sinks of every pipeline. Raises SinkUnavailable and DiskFull, for which the stream
@@ -110,9 +137,9 @@ class EpochCommit:
         known = self._quit | self._failed.keys()
         failures = {i: d.failure for i, d in self._delivered.items() if d.failure and i not in known}
         detached = {i: d.detached for i, d in self._delivered.items() if d.detached}
-        return replace(
-            summarise(self._found, progress, failures, detached), sinks_ms=sinks_ms, sinks=self._committed_by_sink()
-        )
+        found = summarise(self._found, progress, failures, detached)
+        spent = {i: found.pipeline_ms.get(i, 0.0) + ms for i, ms in self.query_ms.items()}
+        return replace(found, sinks_ms=sinks_ms, sinks=self._committed_by_sink(), pipeline_ms=found.pipeline_ms | spent)
 
     def _committed_by_sink(self) -> dict[str, tuple[int, float]]:
         """The rows that each sink got from all pipelines, and the milliseconds that its commits took."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.bridge.messages import POOL, STREAM_LANE, MessageKind, Receipt, Row, decode
 from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, PoolReport, TaskReport
+from headrace.bridge.staging import StagedRows
 from headrace.control.signals import Barrier
 from headrace.model.program import PipelineDef, PlanVersion
 from headrace.sinks.sink_kind import Staged
@@ -29,7 +30,8 @@ class EpochReports:
     `tasks` are the task reports by task, `counts` the counters that tasks report for each instance, and `lanes` the
     lane reports by instance and bucket. `barriers` are the barriers of every instance's buckets, and of the stream's
     tasks under `STREAM_LANE`; a barrier that arrives twice is there twice. `lost` are sinks that could not be written
-    to. `nothing` says that Spark ran a batch for which no epoch was planned.
+    to. `staged` are the rows for the Spark query of each instance. `nothing` says that Spark ran a batch for which no
+    epoch was planned.
     """
 
     tasks: dict[int, TaskReport] = field(default_factory=dict)
@@ -37,6 +39,7 @@ class EpochReports:
     lanes: dict[int, dict[int, LaneReport]] = field(default_factory=lambda: defaultdict(dict))
     barriers: dict[int, list[tuple[int, Barrier]]] = field(default_factory=lambda: defaultdict(list))
     receipts: dict[int, dict[str, list[Staged]]] = field(default_factory=lambda: defaultdict(dict))
+    staged: dict[int, list[StagedRows]] = field(default_factory=lambda: defaultdict(list))
     failures: Failures = field(default_factory=dict)
     lost: Detached = field(default_factory=lambda: defaultdict(dict))
     nothing: bool = False
@@ -51,6 +54,9 @@ class EpochReports:
         if row.kind == MessageKind.OUTPUT:
             receipt = Receipt.decode(row.payload)
             self.receipts[receipt.instance].setdefault(receipt.sink, []).append(receipt.staged)
+        elif row.kind == MessageKind.STAGED:
+            rows = StagedRows.decode(row.payload)
+            self.staged[rows.instance].append(rows)
         elif row.kind == MessageKind.ERROR:
             self._add_failure(decode(Failure, row.payload))
         elif row.kind == MessageKind.NO_EPOCH:

@@ -23,12 +23,14 @@ from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, MessageKind, Row, batches
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.bridge.reports import PlannedEpoch
+from headrace.bridge.staging import STAGING
 from headrace.control.log import SignalLog, next_cut
 from headrace.model.codec import dump
 from headrace.model.program import PipelineExit, PlanVersion, StreamDef
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
+from headrace.sinks.staging import pipeline_staged_in, plan_staged_in
 from headrace.sources import SOURCES
 from headrace.sources.source_kind import InputSplit, StreamSource
 from headrace.spark.offset import Offset
@@ -38,6 +40,7 @@ from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlan
 from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import HOLD, Applied, Progress, lost_progress, mismatch, read_progress, write_applied
 from headrace.state.quarantine import Quarantine, read_quarantine
+from headrace.state.secrets import read_vault, secrets_of, unseal_stream
 from headrace.state.spark_log import sync_commit
 
 
@@ -97,7 +100,10 @@ class EpochPlanner:
 
     @cached_property
     def source(self) -> StreamSource:
-        return SOURCES[self.stream.source].make(self.stream, self.directory / "source", time.time)
+        stream = self.stream
+        if not SOURCES[stream.source].pushed and secrets_of(stream):  # they are two levels up, in the hub's state
+            stream = unseal_stream(stream, read_vault(self.directory.parent.parent))
+        return SOURCES[stream.source].make(stream, self.directory / "source", time.time)
 
     @cached_property
     def settings(self) -> StreamSettings:
@@ -217,6 +223,7 @@ class EpochPlanner:
             out=chosen.out,
             probing=probing,
             end=end,
+            staging=str(self.directory / STAGING),
         )
         return [
             EpochPartition(chosen.text, split, i, planned, leaving=chosen.leaving) for i, split in enumerate(splits)
@@ -247,9 +254,10 @@ class EpochPlanner:
         leaving = tuple({left.pipeline.instance: left for left in allowed.left if left.key not in ended}.values())
         muted = {left.pipeline.instance for left in leaving if left not in declared.left}
         # Tasks get the instances that leave in this epoch beside the plan, so the plan itself need not list them.
-        sent = replace(allowed, left=()) if allowed.left else allowed
+        sent = plan_staged_in(replace(allowed, left=()) if allowed.left else allowed, self.directory)
         if sent is not parse_plan(text):
             text = dump(sent)
+        leaving = tuple(replace(e, pipeline=pipeline_staged_in(e.pipeline, self.directory)) for e in leaving)
         return EpochPlan(allowed, text, leaving, out=tuple(sorted(forbidden | muted)))
 
     def _write_applied(self, until: Offset, chosen: EpochPlan) -> None:

@@ -82,7 +82,12 @@ def _ask(java: Path) -> Java | None:
     """The home and version that `java` reports; None if it does not run. Running it also works for links and shims."""
     try:
         answer = subprocess.run(
-            [str(java), "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30, check=True
+            [str(java), "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            start_new_session=True,  # a Ctrl-C in the terminal must not look like a Java that does not run
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -18,9 +18,11 @@ from pyspark.errors import StreamingQueryException
 
 from headrace.base.durable import private_directory
 from headrace.bridge.messages import SPARK_DDL, Row
+from headrace.bridge.staging import open_staging
 from headrace.errors import InternalError, StreamFailed, kind_of
 from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter
+from headrace.spark.epoch_queries import EpochQueries
 from headrace.spark.session import QUERY_SETTINGS, Engine
 from headrace.spark.source import NAME, StreamDataSource
 from headrace.spark.state_host import LaneProcessor
@@ -65,6 +67,8 @@ class StreamQuery:
         self._over = False
         self._name, self._members = name, members
         self._committer, self._checkpoint = committer, directory / CHECKPOINT
+        self._queries = EpochQueries(engine)
+        open_staging(directory)
         lanes = _lanes(engine, options)
         writer: Any = lanes.writeStream.foreachBatch(self._commit).outputMode("update").queryName(name)
         private_directory(self._checkpoint)
@@ -87,7 +91,7 @@ class StreamQuery:
                 batch.sparkSession.sparkContext.setJobDescription(description(self._name, batch_id, self._members()))
             rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
             sync_epoch(self._checkpoint, batch_id)
-            self._committer.commit(rows, self._require_current)
+            self._committer.commit(rows, self._require_current, self._queries)
         except Exception:
             raise
         except BaseException as problem:  # the thread would exit, and Spark would wait forever for its answer
@@ -127,6 +131,7 @@ class StreamQuery:
         """End the query, in STOP_SECONDS at most. An epoch in flight is aborted and run again later. Nothing of it is
         lost or duplicated."""
         self._over = True
+        self._queries.cancel()
         stopping = threading.Thread(target=self._stop, name="headrace-stop", daemon=True)
         stopping.start()
         stopping.join(PLANNER_SECONDS)

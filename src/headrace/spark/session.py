@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,15 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.base.durable import private_opener
-from headrace.base.logs import keep_previous
+from headrace.base.logs import SPARK_LOGS, keep_previous
 from headrace.errors import SessionMismatch, SparkNotStarted
 from headrace.model.program import Meaning
+from headrace.model.spark_options import SparkOptions
 from headrace.spark import archive
+from headrace.spark.causes import in_short
 from headrace.spark.java import find_java
 from headrace.spark.python import worker_python
+from headrace.spark.reachable import registration_limited, require_reachable, unreachable
 
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -53,6 +56,7 @@ QUERY_SETTINGS = {
 }
 
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # How long Spark, and then its JVM, may take to stop before they are killed.
 STOP_SECONDS = 60.0
 _log = logging.getLogger(__name__)
@@ -144,31 +148,53 @@ def errors_to(log: Path | None) -> Iterator[None]:
         os.close(kept)
 
 
-def start(master: str | None, log: Path | None, meaning: Meaning, java_options: list[str] | None = None) -> Engine:
-    """An embedded session on `master` (default `local[*]`). Spark is quiet and writes errors to the file `log`; with
-    None it is verbose, on standard error. `java_options` replace those that use the class archive."""
+def errors_file(log: Path) -> Path:
+    """The file beside Spark's log that gets what the JVM and its Python workers write to standard error."""
+    return log.with_suffix(".err")
+
+
+def start(
+    master: str | SparkOptions | None, log: Path | None, meaning: Meaning, java_options: list[str] | None = None
+) -> Engine:
+    """An embedded session with these options, or on this master (default `local[*]`). Spark writes warnings and errors
+    to the file `log`; with None it is verbose, on standard error. `java_options` replace those that use the class
+    archive. Raises SparkNotStarted, SessionMismatch and MissingJava."""
     if SparkContext._active_spark_context is not None:  # getOrCreate would return it, and we would stop it at the end
         raise SessionMismatch(
             "a Spark session is already running in this process",
             advice="Pass it with headrace.connect(spark=...), or stop it first.",
         )
-    chosen = master or "local[*]"
+    options = master if isinstance(master, SparkOptions) else SparkOptions(master)
+    chosen = options.master or "local[*]"
+    require_reachable(chosen)
     java_home = find_java()
     _set_environment(chosen, java_home)
     java = [FAST_START, *(archive.using(java_home) if java_options is None else java_options)]
     builder: Any = SparkSession.builder.appName("headrace").master(chosen)
-    for key, value in _session_settings(chosen, log, meaning, java).items():
+    for key, value in _session_settings(chosen, log, meaning, java, options.settings()).items():
         builder = builder.config(key, value)
-    if log is not None:
-        keep_previous(log)
-    with errors_to(log):
+    errors = None if log is None else errors_file(log)
+    if log is not None and errors is not None:
+        keep_previous(log, SPARK_LOGS)
+        keep_previous(errors)
+    with errors_to(errors), registration_limited(chosen, log, _kill_jvm) as registration:
         try:
             spark = builder.getOrCreate()
         except Exception as problem:
-            failure = _not_started(chosen, problem, log)  # needs the JVM, so it comes before the JVM is shut down
+            if registration.timed_out:
+                failure = unreachable(chosen, "it takes connections, but does not answer as a Spark master")
+            else:
+                failure = _not_started(chosen, problem, log)  # needs the JVM, so it comes before it is shut down
             _shut_down(SparkContext._gateway)
             raise failure from None
     return Engine(spark, owned=True)
+
+
+def _kill_jvm() -> None:
+    """End a start that waits inside of the JVM."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
 
 
 def _set_environment(master: str, java_home: Path) -> None:
@@ -178,8 +204,10 @@ def _set_environment(master: str, java_home: Path) -> None:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
-def _session_settings(master: str, log: Path | None, meaning: Meaning, java: list[str]) -> dict[str, str]:
-    """The settings of an embedded session, with these JVM options."""
+def _session_settings(
+    master: str, log: Path | None, meaning: Meaning, java: list[str], added: Mapping[str, str]
+) -> dict[str, str]:
+    """The settings of an embedded session, with these JVM options and the settings that the user added."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -195,25 +223,40 @@ def _session_settings(master: str, log: Path | None, meaning: Meaning, java: lis
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "headrace.spark.daemon",
         "spark.scheduler.mode": "FAIR",
-        "spark.log.level": "INFO" if log is None else "ERROR",
+        "spark.log.level": "INFO" if log is None else "WARN",
     }
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if log is not None:
-        java = [*java, f"-Dlog4j2.configurationFile={Path(__file__).with_name('quiet.properties')}"]
-    settings["spark.driver.extraJavaOptions"] = " ".join(java)
-    return settings
+        java = [*java, f"-Dlog4j2.configurationFile={Path(__file__).with_name('spark_log.properties')}"]
+        java = [*java, f"-Dheadrace.spark.log={log.absolute()}"]
+    theirs = added.get(_JAVA_OPTIONS, "")
+    ours = " ".join(f'"{option}"' if " " in option else option for option in java)
+    return settings | dict(added) | {_JAVA_OPTIONS: f"{ours} {theirs}".strip()}
 
 
 def _not_started(master: str, problem: Exception, log: Path | None) -> SparkNotStarted:
-    causes = [line for line in str(problem).splitlines() if "Exception: " in line or "Error: " in line]
-    reason = causes[-1].strip(": ") if causes else f"{type(problem).__name__}: {problem}"
-    more = f" See {log}." if log else ""
+    reason = in_short(str(problem).replace("\n: ", "\n"))  # py4j puts a colon before the JVM's exception
+    if log is not None and "JAVA_GATEWAY_EXITED" in str(problem):  # the JVM did not get as far as an exception
+        reason = _last_words(errors_file(log)) or reason
+    more = f" See {log} and {errors_file(log).name}." if log else ""
     return SparkNotStarted(
         f"Spark did not start with master {master}: {reason}",
-        advice=f"Check that the master is correct, is running, and can be reached from this machine.{more}",
+        advice=f"Check the master and the settings, and that both can be used from this machine.{more}",
         master=master,
     )
+
+
+def _last_words(errors: Path) -> str:
+    """The reason that a JVM gave before it ended: its last exception, or its last line."""
+    with suppress(OSError):
+        lines = [line.strip() for line in errors.read_text(encoding="utf-8", errors="replace").splitlines()]
+        said = [line for line in lines if line and not line.startswith(("at ", "...", "WARNING:", "Picked up"))]
+        if "Error: Could not create the Java Virtual Machine." in said:
+            said = said[: said.index("Error: Could not create the Java Virtual Machine.")]
+        raised = [line for line in said if "Exception: " in line or "Error: " in line]
+        return (raised or said or [""])[-1].removeprefix('Exception in thread "main" ')
+    return ""
 
 
 def adopt(spark: SparkSession, meaning: Meaning) -> Engine:

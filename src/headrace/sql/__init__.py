@@ -2,7 +2,7 @@
 
 parse_script(text)                  -> statements
 define_stream / define_sink(stmt)   -> definitions, options checked
-plan_pipeline(stmt, names, meaning) -> Planned, with the PipelineProgram
+plan_pipeline(stmt, names, meaning) -> Planned, with the host and the PipelineProgram
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headrace.sql.parse.statements import (
     StopPipeline,
     TakeSavepoint,
 )
-from headrace.sql.planner import Planned, plan_pipeline
+from headrace.sql.planner import Planned, plan_on_shared_host, plan_pipeline
 
 __all__ = [
     "CreatePipeline",
@@ -53,6 +53,7 @@ __all__ = [
     "explain",
     "explain_json",
     "parse_script",
+    "plan_on_shared_host",
     "plan_pipeline",
     "statement_ends",
 ]

@@ -11,24 +11,28 @@ from headrace.errors import (
     BadOption,
     HeadraceError,
     MissingOption,
+    TypeMismatch,
     UnknownFormat,
+    UnknownMetadata,
     UnknownOption,
     UnknownSinkKind,
     UnknownSource,
 )
 from headrace.formats import FORMATS
-from headrace.model.program import SinkDef, StreamDef
+from headrace.model.program import Meaning, MetadataColumn, SinkDef, StreamDef
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
-from headrace.sources import SOURCES
+from headrace.sources import SOURCES, SourceKind
+from headrace.sql.computed_columns import bind_computed_columns
 from headrace.sql.parse.statements import CreatePipeline, CreateSink, CreateStream
 
 Declaration = CreateStream | CreateSink | CreatePipeline
 """The statements with a WITH clause."""
 
 
-def define_stream(statement: CreateStream) -> StreamDef:
-    """The stream that the statement declares. Raises a coded error at the wrong option.
+def define_stream(statement: CreateStream, meaning: Meaning) -> StreamDef:
+    """The stream that the statement declares. Raises a coded error at the wrong option or computed column. `meaning` is
+    that of the computed columns.
 
     Does no I/O: the hub checks whether a path exists.
     """
@@ -38,12 +42,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
     owner = f"source '{source}' with format '{fmt}'"
     declared = (*SOURCES[source].options, *FORMATS[fmt].options, *STREAM_OPTIONS)
     checked_options(owner, declared, statement, given)
-    try:
-        FORMATS[fmt].make(statement.schema, given)
-        _check_dead_letters(given)
-    except HeadraceError as problem:
-        raise _placed(problem, statement) from None
-    return StreamDef(
+    stream = StreamDef(
         name=statement.name,
         schema=statement.schema,
         event_time=statement.event_time,
@@ -52,7 +51,35 @@ def define_stream(statement: CreateStream) -> StreamDef:
         format=fmt,
         options=given,
         sql=statement.sql,
+        metadata=_metadata(statement, SOURCES[source]),
+        computed=bind_computed_columns(statement, meaning),
+        padded=tuple(sorted((i, n) for i, n in statement.padded.items() if i not in statement.computed)),
     )
+    try:
+        if not stream.in_records:
+            raise MissingOption("a stream needs a column that its records hold", advice="Declare one.", option="format")
+        FORMATS[fmt].make(stream.record_schema, given)
+        _check_dead_letters(given)
+    except HeadraceError as problem:
+        raise _placed(problem, statement) from None
+    return stream
+
+
+def _metadata(statement: CreateStream, source: SourceKind[Any]) -> tuple[MetadataColumn, ...]:
+    """The metadata columns. Raises UnknownMetadata and TypeMismatch, at the column."""
+    for index, (key, span) in statement.metadata.items():
+        allowed, column = source.metadata.get(key), statement.schema[index]
+        if allowed is None:
+            owner = f"source '{source.name}'"
+            raise unknown(UnknownMetadata, "metadata", key, sorted(source.metadata), of=owner, span=span)
+        if column.type not in allowed:
+            kinds = " or ".join(kind.ddl for kind in allowed)
+            raise TypeMismatch(
+                f"the metadata '{key}' is {kinds}, and column '{column.name}' is {column.type.ddl}",
+                advice=f"Declare it {column.name} {allowed[0].ddl} METADATA.",
+                span=span,
+            )
+    return tuple(MetadataColumn(index, key) for index, (key, _) in sorted(statement.metadata.items()))
 
 
 def _check_dead_letters(given: Mapping[str, str]) -> None:

@@ -33,10 +33,11 @@ from headrace.sql.plan.physical import (
     PhysicalProject,
     PhysicalSharedStream,
     PhysicalSink,
+    PhysicalSparkQuery,
     topological,
 )
 from headrace.sql.plan.shape import Generation, Shape
-from headrace.sql.render.duckdb import render, ring0_column
+from headrace.sql.render.duckdb import render, render_filter, ring0_column
 from headrace.sql.render.generators import generators_of
 from headrace.sql.render.sizes import grows
 
@@ -52,11 +53,11 @@ def lower(
             Condition(render(part, ring0_column), tuple(sorted(columns_of(part)))) for part in conjuncts(shape.filter)
         )
         columns = tuple(sorted(columns_of(shape.filter)))
-        node = PhysicalFilter(node, render(shape.filter, ring0_column), columns, parts)
+        node = PhysicalFilter(node, render_filter(shape.filter, ring0_column), columns, parts)
     for generation, generator in zip(shape.generators, generators_of(shape, span), strict=True):
         node = PhysicalGenerate(node, generator)
         if generation.after is not None and not _runs_in_next(shape, generation):
-            node = PhysicalFilter(node, render(generation.after, ring0_column), (), ())
+            node = PhysicalFilter(node, render_filter(generation.after, ring0_column), (), ())
     if shape.aggregate is None:
         if statement.emit is not None:
             raise BadEmit(
@@ -73,6 +74,16 @@ def lower(
     in_lanes = shape.aggregate is not None
     writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes) for sink in sinks)
     return PhysicalCommit(writers, in_lanes)
+
+
+def lower_epoch_query(rings: Physical, program: PipelineProgram, sinks: tuple[SinkDef, ...]) -> Physical:
+    """The physical plan of a pipeline on the epoch host. `rings` is the plan that stages its rows."""
+    if program.spark is None:
+        raise InternalError("a pipeline on the epoch host has a Spark query")
+    node = PhysicalSparkQuery(rings, program.spark.sql, program.spark.staged)
+    in_lanes = program.ring1 is not None
+    writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes, in_query=True) for sink in sinks)
+    return PhysicalCommit(writers, in_lanes) if sinks else node
 
 
 def _runs_in_next(shape: Shape, generation: Generation) -> bool:

@@ -1,19 +1,37 @@
-"""The options of CREATE PIPELINE: `WITH (max_groups = ..., max_group_values = ..., late_sink = ...)`."""
+"""The options of CREATE PIPELINE: `WITH (host = ..., max_groups = ..., late_sink = ...)`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.base.options import Option, integer, text
+from headrace.base.options import Option, choice, duration, integer, text
 from headrace.base.unknown import unknown
 from headrace.errors import BadOption, DuplicateName, UnknownSink
-from headrace.model.program import MAX_GROUP_VALUES, MAX_GROUPS, Expression, LateRows, PipelineProgram, StreamDef
+from headrace.model.program import (
+    MAX_GROUP_VALUES,
+    MAX_GROUPS,
+    Expression,
+    Host,
+    LateRows,
+    PipelineProgram,
+    StreamDef,
+)
 from headrace.model.schema import Array
 from headrace.sql.define import checked_options
 from headrace.sql.names import Names
-from headrace.sql.parse.statements import CreatePipeline
+from headrace.sql.parse.statements import CreatePipeline, Select
 
 PIPELINE_OPTIONS = (
+    Option(
+        "host",
+        choice("shared", "epoch"),
+        help="the host that runs the query: 'shared' or 'epoch'; without it the planner chooses",
+    ),
+    Option(
+        "static_refresh",
+        duration,
+        help="how long a copy of the static tables that the query reads is used; without it every epoch reads them",
+    ),
     Option(
         "max_groups",
         integer(1, 1 << 60),
@@ -37,13 +55,31 @@ class PipelineOptions:
     max_groups: int = MAX_GROUPS
     max_group_values: int = MAX_GROUP_VALUES
     late: LateRows | None = None
+    static_refresh: int | None = None
+
+
+def chosen_host(statement: CreatePipeline | Select) -> Host | None:
+    """The host that the statement names. Raises BadOption for another value."""
+    if isinstance(statement, Select) or "host" not in statement.options:
+        return None
+    values = checked_options("a pipeline", PIPELINE_OPTIONS, statement, {"host": statement.options["host"]})
+    host: Host = values["host"]
+    return host
 
 
 def read_pipeline_options(
-    statement: CreatePipeline, program: PipelineProgram, stream: StreamDef, names: Names
+    statement: CreatePipeline, program: PipelineProgram, stream: StreamDef, names: Names, checked: bool = True
 ) -> PipelineOptions:
-    """The options of a pipeline. Raises a coded error at an option that is wrong or has no effect."""
+    """The options of a pipeline. Raises a coded error at an option that is wrong or has no effect. `checked` says that
+    the program names all static tables."""
     values = checked_options("a pipeline", PIPELINE_OPTIONS, statement, statement.options)
+    if "static_refresh" in statement.options and checked and (program.spark is None or not program.spark.tables):
+        raise BadOption(
+            "static_refresh has no effect: the query reads no static table",
+            advice="Remove static_refresh.",
+            span=statement.spans["static_refresh"],
+            option="static_refresh",
+        )
     if "max_groups" in statement.options and program.ring1 is None:
         raise BadOption(
             "max_groups has no effect: the query keeps no groups",
@@ -64,7 +100,7 @@ def read_pipeline_options(
         if values["late_sink"] is None
         else _late_rows(statement=statement, name=str(values["late_sink"]), program=program, stream=stream, names=names)
     )
-    return PipelineOptions(int(values["max_groups"]), int(values["max_group_values"]), late)
+    return PipelineOptions(int(values["max_groups"]), int(values["max_group_values"]), late, values["static_refresh"])
 
 
 def _late_rows(

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headrace.base.unknown import unknown
-from headrace.errors import Span, UnknownSink, UnsupportedOnShared
+from headrace.errors import InternalError, Span, SparkRefused, SqlError, UnknownSink, UnknownStream, UnsupportedOnShared
 from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
 from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
 from headrace.sql.functions.time_functions import CLOCKS
-from headrace.sql.lowering import lower, program_of
+from headrace.sql.hosts.epoch_planner import EpochHostPlanner
+from headrace.sql.hosts.host_choice import RESOLVABLE, SHARED, HostChoice, forced, moved
+from headrace.sql.hosts.spark_checker import SparkChecker, SparkFindings
+from headrace.sql.lowering import lower, lower_epoch_query, program_of
 from headrace.sql.names import Names
 from headrace.sql.parse.script import too_deep
 from headrace.sql.parse.statements import CreatePipeline, Select
-from headrace.sql.pipeline_options import PipelineOptions, read_pipeline_options
+from headrace.sql.parse.syntax import ForeignQuery
+from headrace.sql.pipeline_options import PipelineOptions, chosen_host, read_pipeline_options
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import Call, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
@@ -29,8 +33,9 @@ from headrace.sql.rules import Trace, optimize, optimize_physical
 class Planned:
     """A planned query: its program, and for EXPLAIN the plan after every step.
 
-    `emit` is the EMIT clause of the statement, None without one. `trace` has each rule's name and the plan after it,
-    None when the rule changed nothing.
+    `choice` is its host. On the epoch host the plans are those of the rings, and `spark` is what Spark says about its
+    part, None if Spark has not checked it. `emit` is the EMIT clause of the statement, None without one. `trace` has
+    each rule's name and the plan after it, None when the rule changed nothing.
     """
 
     name: str | None
@@ -43,10 +48,66 @@ class Planned:
     physical: Physical
     trace: Trace
     options: PipelineOptions
+    choice: HostChoice = SHARED
+    spark: SparkFindings | None = None
 
 
-def plan_pipeline(statement: CreatePipeline | Select, names: Names, meaning: Meaning) -> Planned:
-    """Plans a pipeline or a bare query. Raises SqlError, or ValueTooLarge for a constant."""
+def plan_pipeline(
+    statement: CreatePipeline | Select, names: Names, meaning: Meaning, spark: SparkChecker | None = None
+) -> Planned:
+    """Plans a pipeline or a bare query, on the first host that can run it, or on the one that the statement names.
+    Raises SqlError, or ValueTooLarge for a constant. `spark` checks the part of a query that only Spark understands;
+    without it that part is not checked."""
+    host = chosen_host(statement)
+    if host == "epoch":
+        return _plan_on_epoch_host(statement, names, meaning, spark, None)
+    try:
+        return plan_on_shared_host(statement, names, meaning)
+    except SqlError as problem:
+        resolvable = isinstance(problem, RESOLVABLE) and spark is not None and spark.at_hand
+        if host == "shared" or not (resolvable or isinstance(problem, UnsupportedOnShared)):
+            raise
+        try:
+            return _plan_on_epoch_host(statement, names, meaning, spark, problem)
+        except SqlError as second:
+            if resolvable and (isinstance(second, SparkRefused) or isinstance(problem, UnknownStream)):
+                raise problem from None  # it points at the mistake in our own words
+            raise
+
+
+def _plan_on_epoch_host(
+    statement: CreatePipeline | Select,
+    names: Names,
+    meaning: Meaning,
+    spark: SparkChecker | None,
+    because: SqlError | None,
+) -> Planned:
+    sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
+    plan = EpochHostPlanner(
+        statement, names, spark, lambda query: plan_on_shared_host(query, names, meaning), because
+    ).plan()
+    program, rings, options = plan.program, plan.rings, PipelineOptions()
+    if isinstance(statement, CreatePipeline):
+        options = read_pipeline_options(statement, program, rings.stream, names, checked=plan.findings is not None)
+        if options.static_refresh is not None and program.spark is not None:
+            program = replace(program, spark=replace(program.spark, refresh_us=options.static_refresh))
+    return replace(
+        rings,
+        name=statement.name if isinstance(statement, CreatePipeline) else None,
+        program=program,
+        sinks=sinks,
+        emit=statement.emit,
+        physical=lower_epoch_query(rings.physical, program, sinks),
+        options=options,
+        choice=forced("epoch") if because is None else moved(because),
+        spark=plan.findings,
+    )
+
+
+def plan_on_shared_host(statement: CreatePipeline | Select, names: Names, meaning: Meaning) -> Planned:
+    """Plans a statement for the shared host. Raises UnsupportedOnShared at the part that cannot run there."""
+    if isinstance(statement.query, ForeignQuery):
+        raise statement.query.refused
     try:
         with planning_time(statement.span):
             return _plan(statement, names, meaning)
@@ -70,6 +131,8 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
         )
     ctx = PlanContext(meaning, span.text, span.statement)
     sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
+    if isinstance(statement.query, ForeignQuery):
+        raise InternalError("the shared host cannot bind a query that is not parsed")
     bound = bind_query(statement.query, names, ctx)
     logical, logical_trace = optimize(bound, ctx)
     shape = shared_shape(logical, ctx.span)
@@ -90,6 +153,7 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
         physical=physical,
         trace=(*logical_trace, *physical_trace),
         options=options,
+        choice=forced("shared") if chosen_host(statement) == "shared" else SHARED,
     )
 
 

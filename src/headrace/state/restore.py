@@ -27,6 +27,8 @@ from headrace.model.program import DEAD_LETTER, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import stored
 from headrace.sinks import SINKS, DriverSink, SinkKey
+from headrace.sinks.secret_options import revealed
+from headrace.sinks.staging import staged_in
 from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.checkpoint import CHECKPOINT, relocate
 from headrace.state.savepoints import READABLE_FORMATS, Savepoint, copy_tree, finish, half_of
@@ -46,7 +48,25 @@ def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint
     catalog = file.read()
     if gone := [cut.stream for cut in facts.cuts if catalog.stream(cut.stream) is None]:
         raise _unusable(savepoint, f"its catalog does not declare {', '.join(gone)}")
-    ahead = list(_ahead(catalog, facts))
+    with contextlib.ExitStack() as opened:
+        ahead = list(_ahead(savepoint, file, catalog, facts, opened))
+        _restore(savepoint, state_dir, file, catalog, facts, ahead, rewind)
+    fault_point("restore-finished")
+    return facts
+
+
+_Ahead = tuple[str, int, DriverSink, SinkKey]
+
+
+def _restore(
+    savepoint: Path,
+    state_dir: Path,
+    file: CatalogFile,
+    catalog: Catalog,
+    facts: Savepoint,
+    ahead: list[_Ahead],
+    rewind: bool,
+) -> None:
     if ahead and not rewind:
         names = ", ".join(sorted({f"{sink} ({files} files)" for sink, files, _, _ in ahead}))
         raise SinkAhead(
@@ -71,8 +91,6 @@ def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint
             state_dir.rmdir()
         fault_point("restore-before-rename")
         finish(half, state_dir)
-    fault_point("restore-finished")
-    return facts
 
 
 def read(savepoint: Path) -> Savepoint:
@@ -112,12 +130,17 @@ def _remove_halves(state_dir: Path) -> None:
             shutil.rmtree(half, ignore_errors=True)
 
 
-def _ahead(catalog: Catalog, facts: Savepoint) -> Iterator[tuple[str, int, DriverSink, SinkKey]]:
-    """The sinks with output written after the savepoint: name, number of files, sink, and the key of the savepoint."""
+def _ahead(
+    savepoint: Path, file: CatalogFile, catalog: Catalog, facts: Savepoint, opened: contextlib.ExitStack
+) -> Iterator[_Ahead]:
+    """The sinks with output written after the savepoint: name, number of files, sink, and the key of the savepoint.
+    `opened` closes the sinks."""
     for cut in facts.cuts:
         for instance, definition, output in _written(catalog, cut.stream):
             key = SinkKey(cut.checkpoint, instance, cut.epoch)
-            sink = SINKS[definition.kind].driver(definition, output)
+            placed = staged_in(definition, savepoint / STREAMS / cut.directory)
+            sink = SINKS[definition.kind].driver(revealed(placed, file.vault.reveal), output)
+            opened.callback(sink.close)
             if found := sink.ahead(key):
                 yield definition.name, found, sink, key
 

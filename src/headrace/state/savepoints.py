@@ -117,7 +117,13 @@ def take(
                     passed += [*aligner.offer(name, barrier), *aligner.offer(name, (stream.directory, cut))]
             aligner.check_time()
             aligner.require(barrier)
-            collect(half, target.name, catalog(), [item for item in passed if isinstance(item, tuple)], vault)
+            collect(
+                half=half,
+                name=target.name,
+                catalog=catalog(),
+                sources=[item for item in passed if isinstance(item, tuple)],
+                vault=vault,
+            )
         except MissingInput:
             raise too_late(aligner.missing, timeout) from None
         finally:

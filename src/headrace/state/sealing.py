@@ -8,22 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import DiskFull, StateDamaged, StateTooNew, StateUnavailable
-from headrace.model.program import PlanVersion, StreamDef
+from headrace.model.program import PlanVersion, SinkDef, StreamDef
 from headrace.model.stored import store, stored
-from headrace.sources import SOURCES
-from headrace.sql import CreateStream, parse_script
+from headrace.sinks.secret_options import secret_options
+from headrace.sql import CreateSink, CreateStream, parse_script
 from headrace.state.catalog import CATALOG_VERSION, Catalog, CatalogFile
-from headrace.state.secrets import Vault
+from headrace.state.secrets import Vault, secrets_of
 from headrace.state.state_dir import SAVEPOINTS, stream_directory
 
 HIDDEN = "***"
 _log = logging.getLogger(__name__)
-
-
-def secrets_of(stream: StreamDef) -> set[str]:
-    """The options of a stream that hold a secret, in the stream's own spelling."""
-    names = {o.name for o in SOURCES[stream.source].options if o.secret}
-    return {option for option, value in stream.options.items() if option.lower() in names and value}
 
 
 def seal_stream(stream: StreamDef, vault: Vault) -> StreamDef:
@@ -35,16 +29,38 @@ def seal_stream(stream: StreamDef, vault: Vault) -> StreamDef:
     return replace(stream, options=options, sql=_hidden(stream.sql, {name.lower() for name in secret}))
 
 
+def seal_sink(sink: SinkDef, vault: Vault) -> SinkDef:
+    """`sink` as it is stored: its options name secrets, and its SQL text hides them. The values go to `vault`."""
+    secret = secret_options(sink)
+    if not secret:
+        return sink
+    options = {name: vault.seal(value) if name in secret else value for name, value in sink.options.items()}
+    return replace(sink, options=options, sql=_hidden(sink.sql, {name.lower() for name in secret}))
+
+
 def supply(declared: StreamDef, sealed: StreamDef, vault: Vault) -> StreamDef:
     """Recover lost secrets of `declared` from `sealed`, a new declaration of the same stream. Returns `sealed` with the
     old names of these secrets; `vault` gets their new values."""
-    options = dict(sealed.options)
-    for name in secrets_of(declared) & secrets_of(sealed):
-        old = declared.options[name]
+    secret = secrets_of(declared) & secrets_of(sealed)
+    return replace(sealed, options=_supplied(declared.options, sealed.options, secret, vault))
+
+
+def supply_sink(declared: SinkDef, sealed: SinkDef, vault: Vault) -> SinkDef:
+    """Recover lost secrets of a sink, as `supply` does for a stream."""
+    if declared.kind != sealed.kind:
+        return sealed
+    secret = secret_options(declared) & secret_options(sealed)
+    return replace(sealed, options=_supplied(declared.options, sealed.options, secret, vault))
+
+
+def _supplied(declared: dict[str, str], sealed: dict[str, str], secret: set[str], vault: Vault) -> dict[str, str]:
+    options = dict(sealed)
+    for name in secret:
+        old = declared[name]
         if not vault.knows(old):
-            vault.learn(old, vault.reveal(sealed.options[name]))
+            vault.learn(old, vault.reveal(sealed[name]))
             options[name] = old
-    return replace(sealed, options=options)
+    return options
 
 
 def seal_directory(root: Path) -> CatalogFile:
@@ -93,9 +109,9 @@ def _seal_plan(path: Path, vault: Vault) -> None:
 
 
 def _hidden(sql: str, secret: set[str]) -> str:
-    """The text of a CREATE STREAM with its secrets hidden: its readers may not be allowed to send data."""
+    """The text of a CREATE statement with its secrets hidden: its readers may not be allowed to use them."""
     statement = parse_script(sql)[0] if sql else None
-    if isinstance(statement, CreateStream):
+    if isinstance(statement, CreateStream | CreateSink):
         found = [(span, name) for name, span in statement.spans.items() if name.lower() in secret]
         for span, name in sorted(found, key=lambda place: -place[0].start):
             sql = f"{sql[: span.start]}{name} = '{HIDDEN}'{sql[span.end :]}"

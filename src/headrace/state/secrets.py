@@ -14,10 +14,13 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.base.durable import write_atomic
 from headrace.errors import StateDamaged
+from headrace.model.program import StreamDef
+from headrace.sources import SOURCES
 
 FILE = "secrets.json"
 _NAME = re.compile(r"secret:[0-9a-f]{32}")
@@ -54,8 +57,8 @@ class Vault:
         """The value of a name. Raises StateDamaged if it was lost."""
         if name not in self._values:
             raise StateDamaged(
-                f"{FILE} lacks a token of the stream",
-                advice="Restore the file from a backup, or run the script that creates the stream again.",
+                f"{FILE} lacks a token or password",
+                advice="Restore the file from a backup, or run the script that creates the stream or sink again.",
                 path=FILE,
             )
         return self._values[name]
@@ -71,6 +74,21 @@ class Vault:
         if path.exists():
             path.chmod(0o600)
         self.unsaved = False
+
+
+def secrets_of(stream: StreamDef) -> set[str]:
+    """The options of a stream that hold a secret, in the stream's own spelling."""
+    declared = SOURCES[stream.source].options
+    return {name for name, value in stream.options.items() if value and any(o.hides(name) for o in declared)}
+
+
+def unseal_stream(stream: StreamDef, vault: Vault) -> StreamDef:
+    """`stream` with the values of its secrets, for the process that uses them. Raises StateDamaged if one was lost."""
+    secret = secrets_of(stream)
+    if not secret:
+        return stream
+    options = {name: vault.reveal(value) if name in secret else value for name, value in stream.options.items()}
+    return replace(stream, options=options)
 
 
 def _crc(facts: dict[str, object]) -> int:

@@ -6,7 +6,10 @@
     catalog.previous.json           the catalog before its newest change
     secrets.json                    tokens and passwords, by name (`headrace.state.secrets`)
     hub.log, hub.log.N              what the hub logged, newest first (`headrace.base.logs`)
-    spark.log, spark.log.1          Spark's errors since it was last started, and of the run before
+    spark.log, spark.log.N          Spark's warnings and errors since it was last started, and of the runs before
+    spark.err, spark.err.1          what Spark's processes wrote to standard error, in this run and in the one before
+    gateway.log                     errors of the process that receives pushed streams
+    hub.sock                        the Unix socket on which the owner serves clients
     streams/<name>/                 one stream: plans/, progress.json, applied.json, signals.json, source/, checkpoint/
     savepoints/<name>/              a copy of streams (`headrace.state.savepoints`)
 

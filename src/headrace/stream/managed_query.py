@@ -238,6 +238,7 @@ class ManagedQuery:
                 known=self._host.declared_instances,
                 probe_lived=self.supervisor.probe_lived,
                 run_again=self.supervisor.run_again,
+                reveal=self._host.gateway.reveal,
             )
         return self._committer
 

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.errors import DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable, kind_of, may_pass
+from headrace.errors import (
+    BrokerUnreachable,
+    DiskFull,
+    JournalUnwritable,
+    SinkUnavailable,
+    StateUnavailable,
+    kind_of,
+    may_pass,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +73,4 @@ class Retries:
 
 def _endless(problem: str) -> bool:
     """True for failures that are retried without limit: a disk may stay full for a day, and then have room again."""
-    return kind_of(problem) in (DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable)
+    return kind_of(problem) in (BrokerUnreachable, DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable)

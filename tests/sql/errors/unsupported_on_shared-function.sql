@@ -1,3 +1,3 @@
 -- error: UNSUPPORTED_ON_SHARED
 -- at: 1:8
-SELECT to_char(k) FROM s
+SELECT parse_json(k) FROM s

@@ -1,3 +1,3 @@
 -- error: UNSUPPORTED_ON_SHARED
 -- at: 1:31
-SELECT id FROM s LATERAL VIEW json_tuple(k, 'a') t AS x
+SELECT id FROM s LATERAL VIEW variant_explode(k) t AS x

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.model.program import StreamDef
 from headrace.model.schema import INT, TIMESTAMP, Field, Schema, parse_type
-from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_on_shared_host
 from headrace.sql.functions.aggregate_functions import AGGREGATES
 from headrace.sql.functions.aggregate_states import AggregateFunction
 from headrace.state.catalog import Catalog
@@ -195,7 +195,7 @@ def ours(kind: str, texts: Sequence[str], rows: pa.Table, seed: int) -> list[tup
     selected = ", ".join(f"{text} AS r{i}" for i, text in enumerate(texts))
     (statement,) = parse_script(f"SELECT g, {selected} FROM v GROUP BY g")
     assert isinstance(statement, Select)
-    program = plan_pipeline(statement, names, MEANING).program
+    program = plan_on_shared_host(statement, names, MEANING).program
     relation = rows.rename_columns([f"c{i}" for i in range(rows.num_columns)])
     relation = relation.append_column("_t", rows.column(1).cast(pa.int64()))
     found = run_program(program, relation, random.Random(seed))

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.model.schema import Array, DataType, Map, Struct, parse_type
-from tests.sql.functions import cases_times
+from tests.sql.functions import cases_documents, cases_times
 
 NAN, INF = float("nan"), float("inf")
 
@@ -36,8 +36,8 @@ VALUES: dict[str, list[Any]] = {
     "BIGINT": [None, 0, 1, -1, 10**12, -(10**12) - 7, 2**53 + 1, 2**63 - 1, -(2**63)],
     "FLOAT": [None, 0.0, -0.0, 1.5, -2.5, 2.5, 0.10000000149011612, NAN, INF, -INF, 3.4028234663852886e38, 1e-45],
     "DOUBLE": [
-        None, 0.0, -0.0, 0.5, 1.5, -2.5, 2.5, 0.1, -0.49999999999999994, NAN, INF, -INF, 1e308, -1e308, 5e-324,
-        2.0**53 + 2, 2.0**63, -(2.0**63), 2147483647.9, 3.5e38, 123456.789,
+        None, 0.0, -0.0, 0.5, 1.0, -1.0, 1.5, -2.5, 2.5, 0.1, -0.49999999999999994, NAN, INF, -INF, 1e308, -1e308,
+        5e-324, 2.0**53 + 2, 2.0**63, -(2.0**63), 2147483647.9, 3.5e38, 123456.789,
         2.675, 1.005, -0.015, 1e-7, 12345678901234.567, 0.30000000000000004,
     ],
     "STRING": [
@@ -68,6 +68,7 @@ VALUES["SMALL BIGINT"] = [None, 0, 1, -1, 999_999, -1_000_001, 1_709_999_999_123
 VALUES["SMALL INT"] = [None, 0, 1, -1, 3, -2, 31, -365, 1000]
 
 VALUES.update(cases_times.EDGES)
+VALUES.update(cases_documents.EDGES)
 
 _DECIMALS: dict[str, list[str]] = {
     "DECIMAL(10,2)": ["0.00", "0.01", "-0.01", "1.25", "2.50", "-2.50", "2.55", "99999999.99", "-99999999.99"],

@@ -9,21 +9,22 @@ from __future__ import annotations
 import datetime as dt
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
-from headrace.errors import HeadraceError
-from headrace.exec.kernels import install
+from headrace.errors import HeadraceError, InternalError
+from headrace.exec import duck
 from headrace.model.program import Meaning, StreamDef
 from headrace.model.schema import Array, DataType, Field, Map, Schema, Struct, parse_type
 from headrace.model.schema import Decimal as DecimalType
-from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.sql import Select, parse_script, plan_on_shared_host
 from headrace.state.catalog import Catalog
 
 TIME_ZONE = "America/New_York"
@@ -40,35 +41,46 @@ class Outcome:
     values: list[Any]
 
 
-def plan_expressions(kinds: tuple[str, ...], texts: list[str]) -> list[tuple[DataType, str] | HeadraceError]:
+def plan_expressions(
+    kinds: tuple[str, ...], texts: list[str], columns: Sequence[str] = "abcdef", time_zone: str = TIME_ZONE
+) -> list[tuple[DataType, str] | HeadraceError]:
     """Our planner's result type and DuckDB text for each expression, or its refusal."""
-    fields = tuple(Field("abcdef"[i], parse_type(kind.removeprefix("SMALL "))) for i, kind in enumerate(kinds))
+    fields = tuple(Field(columns[i], parse_type(kind.removeprefix("SMALL "))) for i, kind in enumerate(kinds))
     names = Catalog().with_stream(StreamDef("v", Schema(fields), None, 0, "generator", "json", {}))
+    meaning = Meaning(time_zone=time_zone)
     found: list[tuple[DataType, str] | HeadraceError] = []
     for text in texts:
         try:
             (statement,) = parse_script(f"SELECT {text} AS r FROM v")
             assert isinstance(statement, Select)
-            (output,) = plan_pipeline(statement, names, MEANING).program.ring0.outputs
+            (output,) = plan_on_shared_host(statement, names, meaning).program.ring0.outputs
             found.append((output.type, output.sql))
         except HeadraceError as problem:
             found.append(problem)
+        except Exception as problem:  # a defect of the planner must not end the comparison
+            found.append(InternalError(f"{type(problem).__name__}: {problem}"))
     return found
 
 
 class Duck:
     """DuckDB as the runtime sets it up, over one frame."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self.connection = duckdb.connect(":memory:")
-        self.connection.execute(f"SET threads=1; SET TimeZone='{TIME_ZONE}'")
-        install(self.connection)
-        self.connection.execute("SET VARIABLE hr_now = 1700000000000000::BIGINT")
+    def __init__(self, table: pa.Table, time_zone: str = TIME_ZONE) -> None:
+        meaning = Meaning(time_zone=time_zone)
+        self.connection = duck.connection(meaning)
+        duck.set_clock([meaning], 1_700_000_000_000_000)
         renamed = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
         renamed = renamed.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
-        self.connection.register("arrow_rows", renamed)
-        self.connection.execute("CREATE TABLE rows AS SELECT * FROM arrow_rows")
+        self.connection.register("rows", renamed)
         self.count = table.num_rows
+
+    def filtered(self, sql: str) -> list[int] | str:
+        """The numbers of the rows that pass a filter, or FAILED."""
+        try:
+            found = self.connection.execute(f"SELECT row_number FROM rows WHERE ({sql})").fetchall()
+        except duckdb.Error:
+            return FAILED
+        return sorted(row[0] for row in found)
 
     def evaluate(self, kind: DataType, sql: str) -> Outcome:
         """Every row's value; rows are tried one by one only when some row fails."""
@@ -112,31 +124,38 @@ def _from_duck(kind: DataType, value: Any) -> Any:
 class Spark:
     """Spark over one frame, a job for many expressions."""
 
-    def __init__(self, session: Any, table: pa.Table, kinds: tuple[str, ...]) -> None:
+    def __init__(
+        self, session: Any, table: pa.Table, kinds: tuple[str, ...], columns: Sequence[str] = "abcdef"
+    ) -> None:
         self.session = session
-        columns = ", ".join(f"{'abcdef'[i]} {k.removeprefix('SMALL ')}" for i, k in enumerate(kinds))
-        frame = session.createDataFrame(rows_for_spark(table, kinds), columns)
+        schema = ", ".join(f"{columns[i]} {k.removeprefix('SMALL ')}" for i, k in enumerate(kinds))
+        self.count = table.num_rows
+        rows = [(*row, i) for i, row in enumerate(rows_for_spark(table, kinds))]
+        frame = session.createDataFrame(rows, f"{schema}, row_number INT")
         frame.coalesce(1).createOrReplaceTempView("v")
 
     def evaluate(self, texts: list[str]) -> list[Outcome | str]:
         """For each expression every row's value, or why Spark refuses it."""
         found: list[Outcome | str] = []
         for i in range(0, len(texts), TOGETHER):
-            some = texts[i : i + TOGETHER]
-            try:
-                found += self._together(some)
-            except PySparkException:  # one of them is refused
-                found += [self._alone(text) for text in some]
+            found += self._halves(texts[i : i + TOGETHER])
         return found
 
-    def _alone(self, text: str) -> Outcome | str:
+    def _halves(self, texts: list[str]) -> list[Outcome | str]:
+        """All at once, or in two halves when Spark refuses one of them."""
         try:
-            return self._together([text])[0]
-        except PySparkException as problem:
-            return str(problem).split("\n")[0]
+            return list(self._together(texts))
+        except AnalysisException as problem:
+            if len(texts) == 1:
+                return [str(problem).split("\n")[0]]
+        except PySparkException:
+            if len(texts) == 1:
+                return [self._by_row(texts[0])]
+        middle = len(texts) // 2
+        return self._halves(texts[:middle]) + self._halves(texts[middle:])
 
     def _together(self, texts: list[str]) -> list[Outcome]:
-        """TryEval turns a failure into NULL; asking whether the value is NULL tells a failure from a real NULL."""
+        """TryEval turns a failure into NULL. It evaluates a struct of the value, which is NULL only after a failure."""
         jvm = self.session._jvm
         catalyst = jvm.org.apache.spark.sql.catalyst
         selected = ", ".join(f"{text} AS r{i}" for i, text in enumerate(texts))
@@ -145,15 +164,33 @@ class Spark:
         for i in range(len(texts)):
             expression = plan.projectList().apply(i).child()
             kinds.append(parse_type(expression.dataType().sql().replace(" NOT NULL", "")))
-            for name, asked in (("value", expression), ("null", catalyst.expressions.IsNull(expression))):
-                tried.append(self._named(catalyst.expressions.TryEval(asked), f"{name}{i}"))
+            value = catalyst.expressions.CreateStruct.apply(_sequence(jvm, [self._named(expression, "v")]))
+            tried.append(self._named(catalyst.expressions.TryEval(value), f"value{i}"))
         projected = catalyst.plans.logical.Project(_sequence(jvm, tried), plan.child())
         dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.session._jsparkSession, projected)
-        table = DataFrame(dataset, self.session).toArrow()
+        # not toArrow(): it refuses the NULL of a struct with a field that is never NULL
+        table = pa.Table.from_batches(DataFrame(dataset, self.session)._collect_as_arrow())  # type: ignore[operator]
         return [
-            Outcome(kind.ddl, _from_spark(kind, table.column(f"value{i}"), table.column(f"null{i}").to_pylist()))
+            Outcome(kind.ddl, _from_spark(kind, table.column(f"value{i}").combine_chunks()))
             for i, kind in enumerate(kinds)
         ]
+
+    def _by_row(self, text: str) -> Outcome:
+        """Row by row: Spark evaluates parts of `nullif` and of functions made of it before the rest, where TryEval does
+        not catch them."""
+        values: list[Any] = []
+        kind: DataType | None = None
+        for row in range(self.count):
+            found = self.session.sql(f"SELECT {text} AS v FROM v WHERE row_number = {row}")
+            kind = parse_type(found.schema.fields[0].dataType.simpleString())
+            try:
+                table = pa.Table.from_batches(found._collect_as_arrow())
+            except PySparkException:
+                values.append(FAILED)
+                continue
+            values += _from_spark(kind, pa.StructArray.from_arrays([table.column(0).combine_chunks()], ["v"]))
+        assert kind is not None
+        return Outcome(kind.ddl, values)
 
     def _named(self, expression: Any, name: str) -> Any:
         jvm = self.session._jvm
@@ -186,13 +223,14 @@ def _to_spark(kind: DataType, value: Any) -> Any:
     return value
 
 
-def _from_spark(kind: DataType, values: pa.ChunkedArray[Any], nulls: list[bool | None]) -> list[Any]:
-    """Times as numbers; FAILED where even the question for NULL failed."""
+def _from_spark(kind: DataType, found: Any) -> list[Any]:
+    """Times as numbers; FAILED where there is not even a struct."""
+    failed, values = found.is_null().to_pylist(), found.field("v")
     if kind.ddl in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         values = values.cast(pa.int64())
     elif kind.ddl == "DATE":
         values = values.cast(pa.int32())
-    return [FAILED if null is None else value for value, null in zip(values.to_pylist(), nulls, strict=True)]
+    return [FAILED if f else value for value, f in zip(values.to_pylist(), failed, strict=True)]
 
 
 def same(kind: str, ours: Any, theirs: Any, ulps: int = 0) -> bool:

@@ -47,7 +47,7 @@ def test_slow_kernels_are_known_by_name() -> None:
 def test_explain_lists_the_slow_calls(query: str, slow: list[str]) -> None:
     planned = plan(query)
     assert json.loads(explain_json(planned, None))["slow"] == slow
-    lines = [line.strip() for line in explain(planned, None, verbose=False).split("\n")]
+    lines = [line.strip() for line in explain(planned, None).split("\n")]
     start = [i for i, line in enumerate(lines) if line.startswith("slow ")]
     assert len(start) == (1 if slow else 0)
     assert not slow or lines[start[0] + 1 : start[0] + 1 + len(slow)] == slow

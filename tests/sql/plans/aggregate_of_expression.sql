@@ -20,7 +20,7 @@ ring 0
     k0 STRING = c3
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
-    p1 DECIMAL(38,0) = sum(((c0 * 2::INTEGER) + 1::INTEGER)); merged by sum(p1)
+    p1 DECIMAL(38,0) = sum(add(multiply(c0, 2::INTEGER), 1::INTEGER)); merged by sum(p1)
     p2 DECIMAL(38,0) = sum(c5); merged by sum(p2)
 
 bridge
@@ -34,7 +34,7 @@ ring 1
   outputs:
     k STRING = k0
     a BIGINT = (CAST(p1 AS BIGINT))
-    b DOUBLE = CASE WHEN CAST(p0 AS DOUBLE) = 0 AND CAST((100::BIGINT * (CAST(p2 AS BIGINT))) AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST((100::BIGINT * (CAST(p2 AS BIGINT))) AS DOUBLE) / CAST(p0 AS DOUBLE) END
+    b DOUBLE = CASE WHEN (p0) IS NULL THEN NULL ELSE CASE WHEN CAST(p0 AS DOUBLE) = 0 AND CAST(multiply(100::BIGINT, (CAST(p2 AS BIGINT))) AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(multiply(100::BIGINT, (CAST(p2 AS BIGINT))) AS DOUBLE) / CAST(p0 AS DOUBLE) END END
 
 watermark
   highest ts of the whole stream - 10 seconds

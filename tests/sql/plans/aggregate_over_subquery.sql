@@ -11,19 +11,19 @@ logical plan
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 4 ok]
-  r1 := PhysicalFilter(r0) ring=0 where=(c4 AND ((c1 * '2.0'::DOUBLE) > '0.0'::DOUBLE))
+  r1 := PhysicalFilter(r0) ring=0 where=(c4 AND (multiply(c1, '2.0'::DOUBLE) > '0.0'::DOUBLE))
   r2 := PhysicalPartialAggregate(r1) ring=0 keys=k0 partials=3
   r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on change columns=2
 
 ring 0
-  filter: (c4 AND ((c1 * '2.0'::DOUBLE) > '0.0'::DOUBLE))
+  filter: (c4 AND (multiply(c1, '2.0'::DOUBLE) > '0.0'::DOUBLE))
   keys:
     k0 INT = (c0 % 4::INTEGER)
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
-    p1 DOUBLE = fsum((c1 * '2.0'::DOUBLE)); merged by fsum(p1)
-    p2 DOUBLE = sum((c1 * '2.0'::DOUBLE)); merged by sum(p2)
+    p1 DOUBLE = fsum(multiply(c1, '2.0'::DOUBLE)); merged by fsum(p1)
+    p2 DOUBLE = sum(multiply(c1, '2.0'::DOUBLE)); merged by sum(p2)
 
 bridge
   lanes by hash of k0; partial states

@@ -33,7 +33,7 @@ ring 1
     a BIGINT = (CAST(p1 AS BIGINT))
     b DOUBLE = (CASE WHEN p2 > 0 THEN CAST(p1 AS DOUBLE) / p2 END)
     c BIGINT = (p2)
-    d BIGINT = ((CAST(p1 AS BIGINT)) + p0)
+    d BIGINT = add((CAST(p1 AS BIGINT)), p0)
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -14,8 +14,8 @@ physical plan
 ring 0
   filter: none
   outputs:
-    a INT = (c0 + 1::INTEGER)
-    b BIGINT = (c5 * CAST(c0 AS BIGINT))
+    a INT = add(c0, 1::INTEGER)
+    b BIGINT = multiply(c5, CAST(c0 AS BIGINT))
     c DOUBLE = (c1 / '2.0'::DOUBLE)
     d INT = (c0 % 7::INTEGER)
     e BIGINT = (-c5)

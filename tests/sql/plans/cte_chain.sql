@@ -17,7 +17,7 @@ ring 0
   filter: (c0 > 0::INTEGER)
   outputs:
     k STRING = c3
-    tt DOUBLE = (c1 * '2.0'::DOUBLE)
+    tt DOUBLE = multiply(c1, '2.0'::DOUBLE)
 
 watermark
   highest ts of the whole stream - 10 seconds

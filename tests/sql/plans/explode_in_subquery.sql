@@ -14,17 +14,17 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 9 tags]
   r1 := PhysicalFilter(r0) ring=0 where=(c1 > '0.0'::DOUBLE)
   r2 := PhysicalGenerate(r1) ring=0 makes=c14 STRING outer=no
-  r3 := PhysicalFilter(r2) ring=0 where=CASE WHEN NOT (c14 <> 'b') THEN FALSE ELSE ((c14 <> 'b') AND ((c0 + 1::INTEGER) > 1::INTEGER)) END
+  r3 := PhysicalFilter(r2) ring=0 where=CASE WHEN (c14 <> 'b') THEN ((add(c0, 1::INTEGER) > 1::INTEGER)) ELSE FALSE END
   r4 := PhysicalProject(r3) ring=0 columns=2
 
 ring 0
   filter: (c1 > '0.0'::DOUBLE)
   rows made of the elements of:
     c14 STRING = c9
-  filter of the made rows: CASE WHEN NOT (c14 <> 'b') THEN FALSE ELSE ((c14 <> 'b') AND ((c0 + 1::INTEGER) > 1::INTEGER)) END
+  filter of the made rows: CASE WHEN (c14 <> 'b') THEN ((add(c0, 1::INTEGER) > 1::INTEGER)) ELSE FALSE END
   outputs:
     tag STRING = CASE WHEN strlen(c14) > length(c14) THEN hr_upper(c14) ELSE upper(c14) END
-    len INT = (c0 + 1::INTEGER)
+    len INT = add(c0, 1::INTEGER)
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -10,11 +10,11 @@ logical plan
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 5 n]
-  r1 := PhysicalFilter(r0) ring=0 where=CASE WHEN NOT (c5 <> 0::BIGINT) THEN FALSE ELSE ((c5 <> 0::BIGINT) AND (CASE WHEN CAST(c5 AS DOUBLE) = 0 AND CAST(c0 AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(c0 AS DOUBLE) / CAST(c5 AS DOUBLE) END > '1.0'::DOUBLE)) END
+  r1 := PhysicalFilter(r0) ring=0 where=CASE WHEN (c5 <> 0::BIGINT) THEN ((CASE WHEN CAST(c5 AS DOUBLE) = 0 AND CAST(c0 AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(c0 AS DOUBLE) / CAST(c5 AS DOUBLE) END > '1.0'::DOUBLE)) ELSE FALSE END
   r2 := PhysicalProject(r1) ring=0 columns=1
 
 ring 0
-  filter: CASE WHEN NOT (c5 <> 0::BIGINT) THEN FALSE ELSE ((c5 <> 0::BIGINT) AND (CASE WHEN CAST(c5 AS DOUBLE) = 0 AND CAST(c0 AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(c0 AS DOUBLE) / CAST(c5 AS DOUBLE) END > '1.0'::DOUBLE)) END
+  filter: CASE WHEN (c5 <> 0::BIGINT) THEN ((CASE WHEN CAST(c5 AS DOUBLE) = 0 AND CAST(c0 AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(c0 AS DOUBLE) / CAST(c5 AS DOUBLE) END > '1.0'::DOUBLE)) ELSE FALSE END
   outputs:
     id INT = c0
 

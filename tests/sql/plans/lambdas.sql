@@ -17,7 +17,7 @@ ring 0
     a ARRAY<STRING> = list_transform(c9, lambda v_0_0, v_0_1: ((v_0_0 || CAST(CAST(v_0_1 - 1 AS INTEGER) AS VARCHAR))))
     b ARRAY<STRING> = list_filter(c9, lambda v_0_0: ((v_0_0 <> c3)))
     c BOOLEAN = list_transform([list_transform(c9, lambda v_0_0: ((v_0_0 = 'a')))], lambda x_2: CASE WHEN x_2 IS NULL THEN NULL WHEN list_contains(x_2, TRUE) THEN TRUE WHEN len(list_filter(x_2, lambda x_1: x_1 IS NULL)) > 0 THEN NULL ELSE FALSE END)[1]
-    d INT = list_reduce(c9, lambda v_0_0, v_0_1: ((v_0_0 + CAST(length(v_0_1) AS INTEGER))), 0::INTEGER)
+    d INT = list_reduce(c9, lambda v_0_0, v_0_1: (add(v_0_0, CAST(length(v_0_1) AS INTEGER))), 0::INTEGER)
 
 watermark
   highest ts of the whole stream - 10 seconds

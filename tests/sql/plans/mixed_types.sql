@@ -14,9 +14,9 @@ physical plan
 ring 0
   filter: none
   outputs:
-    a DOUBLE = (CAST(c0 AS DOUBLE) + c1)
-    b DOUBLE = (CAST(c2 AS DOUBLE) + CAST(c0 AS DOUBLE))
-    c DOUBLE = (CAST(CAST(c6 AS VARCHAR) AS DOUBLE) + c1)
+    a DOUBLE = add(CAST(c0 AS DOUBLE), c1)
+    b DOUBLE = add(CAST(c2 AS DOUBLE), CAST(c0 AS DOUBLE))
+    c DOUBLE = add(CAST(CAST(c6 AS VARCHAR) AS DOUBLE), c1)
     d BOOLEAN = (CAST(c0 AS DECIMAL(11,1)) = '3.0'::DECIMAL(11,1))
 
 watermark

@@ -10,13 +10,13 @@ logical plan
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id]
-  r1 := PhysicalFilter(r0) ring=0 where=CASE WHEN NOT (c0 > 1::INTEGER) THEN FALSE WHEN NOT (c0 < 10::INTEGER) THEN FALSE ELSE ((c0 > 1::INTEGER) AND (c0 < 10::INTEGER) AND ((c0 + 1::INTEGER) <> 5::INTEGER)) END
+  r1 := PhysicalFilter(r0) ring=0 where=CASE WHEN (c0 > 1::INTEGER) THEN CASE WHEN (c0 < 10::INTEGER) THEN ((add(c0, 1::INTEGER) <> 5::INTEGER)) ELSE FALSE END ELSE FALSE END
   r2 := PhysicalProject(r1) ring=0 columns=1
 
 ring 0
-  filter: CASE WHEN NOT (c0 > 1::INTEGER) THEN FALSE WHEN NOT (c0 < 10::INTEGER) THEN FALSE ELSE ((c0 > 1::INTEGER) AND (c0 < 10::INTEGER) AND ((c0 + 1::INTEGER) <> 5::INTEGER)) END
+  filter: CASE WHEN (c0 > 1::INTEGER) THEN CASE WHEN (c0 < 10::INTEGER) THEN ((add(c0, 1::INTEGER) <> 5::INTEGER)) ELSE FALSE END ELSE FALSE END
   outputs:
-    b INT = (c0 + 1::INTEGER)
+    b INT = add(c0, 1::INTEGER)
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -10,13 +10,13 @@ logical plan
 
 physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [1 temp, 4 ok]
-  r1 := PhysicalFilter(r0) ring=0 where=(c4 AND ((c1 * '2.0'::DOUBLE) > '10.0'::DOUBLE))
+  r1 := PhysicalFilter(r0) ring=0 where=(c4 AND (multiply(c1, '2.0'::DOUBLE) > '10.0'::DOUBLE))
   r2 := PhysicalProject(r1) ring=0 columns=1
 
 ring 0
-  filter: (c4 AND ((c1 * '2.0'::DOUBLE) > '10.0'::DOUBLE))
+  filter: (c4 AND (multiply(c1, '2.0'::DOUBLE) > '10.0'::DOUBLE))
   outputs:
-    t2 DOUBLE = (c1 * '2.0'::DOUBLE)
+    t2 DOUBLE = multiply(c1, '2.0'::DOUBLE)
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -14,7 +14,7 @@ physical plan
 ring 0
   filter: none
   outputs:
-    (id + 1) INT = (c0 + 1::INTEGER)
+    (id + 1) INT = add(c0, 1::INTEGER)
     upper(k) STRING = CASE WHEN strlen(c3) > length(c3) THEN hr_upper(c3) ELSE upper(c3) END
     n STRING = CAST(c5 AS VARCHAR)
     (- id) INT = (-c0)

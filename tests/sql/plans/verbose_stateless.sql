@@ -26,6 +26,7 @@ sinks
 rules
   fold_constants: no change
   inline_projections: no change
+  merge_unions: no change
   push_down_filter: no change
   prune_columns:
     Project id

@@ -64,6 +64,7 @@ rules
           AssignWindow tumble 1 minute on ts
             Filter (k != 'a')
               StreamScan s shared_required_schema=ALL (14 columns)
+  merge_unions: no change
   push_down_filter:
     Project start := window.start, k, t := agg0
       Filter (agg0 > 1.0)

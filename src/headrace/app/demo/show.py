@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.live import Live
 
 import headrace
+from headrace.app.attending import attended
 from headrace.app.interrupts import Interrupts
+from headrace.app.view.displays import Display, LineDisplay, LiveDisplay, phases_to
 from headrace.app.view.lines import status_lines
 from headrace.app.view.live import draw
 from headrace.base.text_tables import table_of
@@ -37,29 +39,27 @@ def show(duration: float, verbose: bool = False, master: str | None = None, cons
     least half of `duration`. Ctrl-C ends it early and cleanly."""
     out = console or Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as state, Interrupts(_ENDING) as interrupts:
-        try:
-            _show(
-                Path(state) / "state",
-                duration=duration,
-                verbose=verbose,
-                master=master,
-                out=out,
-                interrupts=interrupts,
-            )
-        except KeyboardInterrupt:  # Spark's own handler raises it while Spark starts
-            out.print("ended while starting")
+        _show(
+            Path(state) / "state",
+            duration=duration,
+            verbose=verbose,
+            master=master,
+            out=out,
+            interrupts=interrupts,
+        )
 
 
 def _show(
     state: Path, *, duration: float, verbose: bool, master: str | None, out: Console, interrupts: Interrupts
 ) -> None:
-    out.print("starting Spark inside this process ...")
     began = time.monotonic()
     with headrace.connect(state, master=master, verbose=verbose) as hub:
-        try:
-            hub.sql(script("sensors"))
-        finally:
-            interrupts.install()  # Spark installed its own SIGINT handler while it started
+        phases: Display = LiveDisplay(out) if out.is_terminal else LineDisplay(out.print)
+        with phases, phases_to(phases):
+            attended(lambda: hub.sql(script("sensors")), phases.tick)
+        if interrupts.asked.is_set():
+            out.print("ended while starting")
+            return
         out.print(f"three pipelines on one stream are running after {time.monotonic() - began:.0f} s")
         _watch(hub, out, max(began + duration, time.monotonic() + duration / 2), interrupts)
         decoded = {name: stream.status().decoding_columns for name, stream in hub.streams.items()}

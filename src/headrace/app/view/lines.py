@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.app.view.figures import count, milliseconds, moment
+from headrace.app.view.figures import count, milliseconds, moment, size
 from headrace.model.status import PipelineStatus, StreamStatus
 
 
@@ -14,6 +14,7 @@ def stream_line(stream: StreamStatus) -> str:
         return f"{stream.name}: waiting for the first epoch"
     return (
         f"{stream.name}: {count(stream.rows)} rows in, {count(stream.rows_per_s)} rows/s, {stream.mb_per_s:.1f} MB/s, "
+        f"{size(stream.lag_bytes)} waiting, "
         f"epoch {stream.epoch} ({milliseconds(stream.epoch_ms)}), "
         f"columns decoded {len(stream.decoding_columns)} of {stream.columns_declared}, "
         f"watermark {moment(stream.watermark)}" + "".join(f", {loss}" for loss in stream.losses)
@@ -21,16 +22,24 @@ def stream_line(stream: StreamStatus) -> str:
 
 
 def closing_line(stream: StreamStatus) -> str:
-    """One line about a stream that has ended: rows read, and records that were lost."""
-    return f"stream {stream.name} {', '.join([f'{count(stream.rows)} rows in', *stream.losses])}"
+    """One line about a stream that has ended: rows read, and every other count that is not zero."""
+    others = {
+        "in the dead letter sink": stream.dead_letters,
+        "too far in the future to move the watermark": stream.far_future,
+    }
+    told = [f"{number:,} {what}" for what, number in others.items() if number]
+    return f"stream {stream.name} {', '.join([f'{count(stream.rows)} rows in', *stream.losses, *told])}"
 
 
 def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:
-    """One line about all pipelines: rows out, losses if there are any, and the state of pipelines that do not run."""
+    """One line about all pipelines: rows out, every other count that is not zero, and the state of pipelines that do
+    not run."""
     parts = []
     for p in pipelines:
         state = "" if p.state == "running" else f" ({p.state})"
-        parts.append(f"{p.name}{state} {', '.join([f'{count(p.rows_out)} rows out', *p.losses])}")
+        held = [f"{p.groups:,} groups kept as state"] if p.groups else []
+        lost = [f"without sink {', '.join(p.detached)}"] if p.detached else []
+        parts.append(f"{p.name}{state} {', '.join([f'{count(p.rows_out)} rows out', *p.losses, *held, *lost])}")
     return "; ".join(parts) or "no pipelines"
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from headrace.app.view.figures import count, milliseconds, moment
+from headrace.app.view.figures import count, milliseconds, moment, size
 from headrace.model.status import PipelineStatus, StreamStatus
 
 _STYLES = {"running": "green", "failed": "red"}
@@ -27,12 +28,14 @@ def draw(streams: Sequence[StreamStatus], pipelines: Sequence[PipelineStatus], n
 
 def _stream(stream: StreamStatus) -> Panel:
     facts = Table.grid(padding=(0, 3))
+    rejected = [_fact("rejected", count(stream.rejected))] if stream.rejected else []
     facts.add_row(
         _fact("rows in", count(stream.rows)),
         _fact("rows/s", count(stream.rows_per_s)),
         _fact("MB/s", f"{stream.mb_per_s:.1f}"),
+        _fact("waiting", size(stream.lag_bytes)),
         _fact("epoch", f"{stream.epoch} ({milliseconds(stream.epoch_ms)})"),
-        _fact("rejected", count(stream.rejected)),
+        *rejected,
     )
     decoded = f"{len(stream.decoding_columns)} of {stream.columns_declared}: {', '.join(stream.decoding_columns)}"
     return Panel(
@@ -43,7 +46,7 @@ def _stream(stream: StreamStatus) -> Panel:
             *([_fact("lost", ", ".join(stream.losses))] if stream.losses else []),
             *(_warning(warning) for warning in stream.warnings),
         ),
-        title=Text(f"stream {stream.name}"),
+        title=Text(f"stream {stream.name}" + ("" if stream.running else f" ({stream.state})")),
         title_align="left",
     )
 
@@ -57,11 +60,25 @@ def _fact(name: str, value: str) -> Text:
 
 
 def _pipelines(pipelines: Sequence[PipelineStatus]) -> Table:
-    table = Table("pipeline", "state", expand=True)
-    for title in ("rows out", "late", "bad", "rejected", "missed", "time per epoch"):
+    """All pipelines. Columns for rejected and missed rows only if there are such rows: a terminal is 80 wide."""
+    table = Table("pipeline", "state", expand=True, box=box.SIMPLE_HEAD, pad_edge=False)
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    columns: dict[str, Callable[[PipelineStatus], int]] = {
+        "rows out": lambda p: p.rows_out,
+        "late": lambda p: p.late,
+        "bad": lambda p: p.bad,
+    }
+    sometimes: dict[str, Callable[[PipelineStatus], int]] = {
+        "rejected": lambda p: p.rejected,
+        "missed": lambda p: p.missed_rows,
+    }
+    columns |= {title: read for title, read in sometimes.items() if any(map(read, pipelines))}
+    for title in (*columns, "kept as state", "per epoch"):
         table.add_column(title, justify="right")
     for p in pipelines:
-        state = Text(p.state, style=_STYLES.get(p.state, ""))
-        counts = [count(n) for n in (p.rows_out, p.late, p.bad, p.rejected, p.missed_rows)]
-        table.add_row(Text(p.name), state, *counts, milliseconds(p.epoch_ms))
+        held = f"{count(p.groups)} groups, {size(p.state_bytes)}" if p.groups else "-"
+        counts = [count(read(p)) for read in columns.values()]
+        table.add_row(
+            Text(p.name), Text(p.state, style=_STYLES.get(p.state, "")), *counts, held, milliseconds(p.epoch_ms)
+        )
     return table

@@ -7,14 +7,16 @@ output in every process. It raises `KernelError` with Spark's error condition wh
 
 from __future__ import annotations
 
-import duckdb
-from duckdb.func import FunctionNullHandling, PythonUDFType
+from typing import TYPE_CHECKING
 
 from headrace.exec.kernels import (
+    arithmetic,
     binaries,
+    codes,
     counts,
     hashes,
     json,
+    json_records,
     moments,
     numbers,
     regex,
@@ -25,12 +27,32 @@ from headrace.exec.kernels import (
 )
 from headrace.exec.kernels.kernel import Kernel
 
-_MODULES = (binaries, counts, hashes, json, moments, numbers, regex, sketches, texts, times, urls)
+if TYPE_CHECKING:
+    import duckdb
+
+_MODULES = (
+    arithmetic,
+    binaries,
+    codes,
+    counts,
+    hashes,
+    json,
+    json_records,
+    moments,
+    numbers,
+    regex,
+    sketches,
+    texts,
+    times,
+    urls,
+)
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 
 def install(connection: duckdb.DuckDBPyConnection) -> None:
     """Make all kernels available to the SQL of `connection`."""
+    from duckdb.func import FunctionNullHandling, PythonUDFType
+
     for kernel in KERNELS.values():
         connection.create_function(
             kernel.name,

@@ -20,35 +20,35 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\'((?:[^\'\\]|\\.)*)\'', re.DOTALL)
 
 
-class _Number(str):
+class JsonNumber(str):
     """A number as Spark writes it."""
 
     __slots__ = ()
 
 
-class _Object(list[tuple[str, Any]]):
+class JsonObject(list[tuple[str, Any]]):
     """The fields of an object, in order. A name may occur twice."""
 
     __slots__ = ()
 
 
-def _whole(text: str) -> _Number:
+def _whole(text: str) -> JsonNumber:
     if len(text) > _LONGEST_NUMBER:
         raise ValueError("a number that is too long")
-    return _Number("0" if text == "-0" else text)
+    return JsonNumber("0" if text == "-0" else text)
 
 
-def _fraction(text: str) -> _Number:
+def _fraction(text: str) -> JsonNumber:
     if len(text) > _LONGEST_NUMBER:
         raise ValueError("a number that is too long")
-    return _Number(_java_double(float(text)))
+    return JsonNumber(java_double(float(text)))
 
 
 def _refuse(text: str) -> Any:
     raise ValueError(text)
 
 
-def _java_double(value: float) -> str:
+def java_double(value: float) -> str:
     """A DOUBLE in Java's spelling."""
     if value in (float("inf"), float("-inf")):
         return '"Infinity"' if value > 0 else '"-Infinity"'
@@ -71,7 +71,7 @@ def _java_double(value: float) -> str:
 
 
 _decoder = json.JSONDecoder(
-    object_pairs_hook=_Object, parse_int=_whole, parse_float=_fraction, parse_constant=_refuse, strict=False
+    object_pairs_hook=JsonObject, parse_int=_whole, parse_float=_fraction, parse_constant=_refuse, strict=False
 )
 
 
@@ -82,22 +82,22 @@ def _double_quoted(match: re.Match[str]) -> str:
     return f'"{inner}"'
 
 
-def _parse(text: str) -> Any:
+def parse_json(text: str, decoder: json.JSONDecoder = _decoder) -> Any:
     """The first value of a text. Raises ValueError or RecursionError."""
     start = _BLANK.match(text)
     assert start is not None
     try:
-        return _decoder.raw_decode(text, start.end())[0]
+        return decoder.raw_decode(text, start.end())[0]
     except ValueError:
         if "'" not in text:
             raise
-        return _decoder.raw_decode(_TOKEN.sub(_double_quoted, text), start.end())[0]
+        return decoder.raw_decode(_TOKEN.sub(_double_quoted, text), start.end())[0]
 
 
 def _value(text: str) -> Any:
     """The first value; None for JSON's null and for what is not JSON."""
     try:
-        return _parse(text)
+        return parse_json(text)
     except (ValueError, RecursionError):
         return None
 
@@ -117,18 +117,21 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[i : i + 2].hex().upper()}" for i in range(0, len(units), 2))
 
 
-def _write(value: Any, escaped: re.Pattern[str] = _ESCAPED) -> str:
+def write_json(value: Any, escaped: re.Pattern[str] = _ESCAPED) -> str:
+    """A parsed value as Spark writes it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, _Number):
+    if isinstance(value, JsonNumber):
         return str(value)
     if isinstance(value, str):
         return '"' + escaped.sub(_escape, value) + '"'
-    if isinstance(value, _Object):
-        return "{" + ",".join(f"{_write(name, escaped)}:{_write(inner, escaped)}" for name, inner in value) + "}"
-    return "[" + ",".join(_write(item, escaped) for item in value) + "]"
+    if isinstance(value, JsonObject):
+        return (
+            "{" + ",".join(f"{write_json(name, escaped)}:{write_json(inner, escaped)}" for name, inner in value) + "}"
+        )
+    return "[" + ",".join(write_json(item, escaped) for item in value) + "]"
 
 
 # --- get_json_object ------------------------------------------------------------------------------
@@ -166,16 +169,16 @@ def _select(value: Any, path: Path, style: int, out: list[str], escaped: re.Patt
     """Writes what the path selects to `out`. True if that is anything. The cases and their order are Spark's. A single
     [*] collects in a buffer of characters, where those beyond U+FFFF are not escaped."""
     if not path:
-        if isinstance(value, str) and not isinstance(value, _Number) and style == _RAW:
+        if isinstance(value, str) and not isinstance(value, JsonNumber) and style == _RAW:
             out.append(value)
             return True
-        if isinstance(value, list) and not isinstance(value, _Object) and style == _FLAT:
+        if isinstance(value, list) and not isinstance(value, JsonObject) and style == _FLAT:
             found = [_select(item, (), style, out, escaped) for item in value]
             return any(found)
-        out.append(_write(value, escaped))
+        out.append(write_json(value, escaped))
         return True
     step, rest = path[0], path[1:]
-    if isinstance(value, _Object):
+    if isinstance(value, JsonObject):
         if step[0] == "key":
             named = (inner for name, inner in value if name == step[1] and inner is not None)
             return any(_select(inner, rest, style, out, escaped) for inner in named)
@@ -209,19 +212,19 @@ def _get(text: str, path: str) -> str | None:
         return None
     out: list[str] = []
     try:  # half of a surrogate pair is an error, too
-        return ",".join(out).encode().decode() if _select(_parse(text), steps, _RAW, out) else None
+        return ",".join(out).encode().decode() if _select(parse_json(text), steps, _RAW, out) else None
     except (ValueError, RecursionError):
         return None
 
 
 def _length(text: str) -> int | None:
     value = _value(text)
-    return len(value) if isinstance(value, list) and not isinstance(value, _Object) else None
+    return len(value) if isinstance(value, list) and not isinstance(value, JsonObject) else None
 
 
 def _keys(text: str) -> list[str] | None:
     value = _value(text)
-    return [name.encode("utf-8", "replace").decode() for name, _ in value] if isinstance(value, _Object) else None
+    return [name.encode("utf-8", "replace").decode() for name, _ in value] if isinstance(value, JsonObject) else None
 
 
 _V = "VARCHAR"

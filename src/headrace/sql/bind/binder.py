@@ -9,11 +9,13 @@ from headrace.errors import (
     TypeMismatch,
     UnknownStream,
     UnsupportedOnShared,
+    WrongArguments,
 )
 from headrace.model.schema import DataType
 from headrace.sql.bind.column_names import column_name
 from headrace.sql.bind.expression_binder import GENERATORS, ExprBinder
 from headrace.sql.bind.generator_calls import bind_generator, refuse_several
+from headrace.sql.bind.grouping_sets import SET_NUMBER, AboveSets, keys_of_sets, with_set_numbers
 from headrace.sql.bind.groups import AboveAggregate, replace_aliases
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.struct_star import struct_fields
@@ -34,6 +36,7 @@ from headrace.sql.parse.syntax import (
     UnionQuery,
     Windowed,
     WithQuery,
+    parts_of,
 )
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, walk
@@ -142,11 +145,25 @@ class _Binder:
             plan = ctes.get(relation.name.lower())
             if plan is None:
                 plan = self.scan(relation)
+            plan = self._renamed(plan, relation)
             return plan, Scope(plan.schema, relation.alias or relation.name, f"'{relation.name}'")
         if isinstance(relation, Derived):
-            plan = self.query(relation.query, ctes)
+            plan = self._renamed(self.query(relation.query, ctes), relation)
             return plan, Scope(plan.schema, relation.alias, f"'{relation.alias}'" if relation.alias else "the subquery")
         return self.window_table(relation, ctes)
+
+    def _renamed(self, plan: Plan, relation: Table | Derived) -> Plan:
+        """The relation with the names of its alias, as in `s AS t(a, b)`."""
+        if not relation.columns:
+            return plan
+        if len(relation.columns) != len(plan.schema):
+            raise WrongArguments(
+                f"'{relation.alias}' names {len(relation.columns)} columns, but there are {len(plan.schema)}",
+                advice="Name every column, or leave the list out.",
+                span=self.span(relation.at),
+            )
+        named = zip(relation.columns, plan.schema, strict=True)
+        return Project(plan, tuple(Named(n, ColumnRef(f.type, i, f.name)) for i, (n, f) in enumerate(named)))
 
     def scan(self, table: Table) -> StreamScan:
         stream = self.names.stream(table.name)
@@ -195,17 +212,23 @@ class _SelectBinder:
         if select.where is not None:
             self.exprs.place = "in WHERE"
             self.plan = Filter(self.plan, self.exprs.predicate(select.where, "WHERE"))
+        if select.sets is not None:
+            self.plan = with_set_numbers(self.plan, len(select.sets), select.at)
+            self.scope = self.scope.extended(self.plan.schema)
         self._assign_window()
         items = self._items()
         self.exprs.aggregates = True
+        self.exprs.grouping_sets = select.sets is not None
         self.exprs.place = "here"
-        bound = [item if isinstance(item, Named) else Named(_name(item), self.exprs.bind(item.value)) for item in items]
+        bound = [item if isinstance(item, Named) else self._bound(item) for item in items]
         having = None if select.having is None else self._having(select.having, items)
         exprs = [named.expr for named in bound] + ([] if having is None else [having])
         calls = [e for expr in exprs if not isinstance(expr, ColumnRef) for e in walk(expr) if isinstance(e, AggCall)]
         self.exprs.aggregates = False
         if calls and len(self.plan.schema) > len(self.scope.schema):
             self.exprs.unsupported("an aggregate beside a generator", "Make the rows in LATERAL VIEW.", calls[0].at)
+        if select.group_all and not calls and select.having is None:
+            self._check_window_keys(bound)
         if select.group_by is None and not calls:
             if select.having is not None:
                 raise MisplacedAggregate(
@@ -221,6 +244,14 @@ class _SelectBinder:
                 span=self.exprs.span(select.distinct),
             )
         return self._aggregate(bound, having, calls, items)
+
+    def _bound(self, item: Item) -> Named:
+        """A select item. Later ones may use its alias."""
+        expr = self.exprs.bind(item.value)
+        if item.alias is not None:
+            alias = item.alias.lower()
+            self.exprs.earlier[alias] = None if alias in self.exprs.earlier else expr
+        return Named(_name(item), expr)
 
     # --- select list ----------------------------------------------------------------------------
 
@@ -268,7 +299,7 @@ class _SelectBinder:
         return [
             Named(field.name, ColumnRef(field.type, i, field.name, at=at))
             for i, field in enumerate(scope.schema.fields)
-            if i not in skipped and i < hidden and (among is None or i in among)
+            if field.name != SET_NUMBER and i not in skipped and i < hidden and (among is None or i in among)
         ]
 
     # --- windows --------------------------------------------------------------------------------
@@ -276,11 +307,15 @@ class _SelectBinder:
     def _assign_window(self) -> None:
         """Adds an AssignWindow below the aggregate for the window call in GROUP BY."""
         grouped = [self._selected(node) for node in self.select.group_by or ()]
+        if self.select.group_all:
+            grouped = [part for item in self.select.items for part in parts_of(item.value)]
         calls = [
             node
             for node in grouped
             if isinstance(node, Apply) and node.name in ("window", "session_window") and not node.operator
         ]
+        if self.select.group_all:
+            calls = calls[:1]  # the others must be equal to it
         if not calls:
             return
         windows = self.parent.windows
@@ -328,6 +363,8 @@ class _SelectBinder:
 
     def _keys(self, bound: list[Named], items: list[Item | Named]) -> list[Named]:
         keys: list[Named] = []
+        if self.select.group_all:
+            return self._all_keys(bound)
         self.exprs.place = "in GROUP BY"
         for node in self.select.group_by or ():
             key = self._key(node, bound, items)
@@ -360,17 +397,49 @@ class _SelectBinder:
         self, bound: list[Named], having: Expr | None, calls: list[AggCall], items: list[Item | Named]
     ) -> Plan:
         keys = self._keys(bound, items)
-        self._check_window_keys(keys)
-        unique: list[AggCall] = []
-        for call in calls:
-            if call not in unique:
-                unique.append(call)
-        aggregate = Aggregate(self.plan, tuple(keys), tuple(unique))
-        above = AboveAggregate(aggregate, self.exprs.span)
+        unique = tuple(dict.fromkeys(calls))
+        if self.select.sets is None:
+            self._check_window_keys(keys)
+            aggregate = Aggregate(self.plan, tuple(keys), unique)
+            above = AboveAggregate(aggregate, self.exprs.span)
+        else:
+            sets = [
+                frozenset([k.expr for k in keys].index(self._key(node, bound, items).expr) for node in one)
+                for one in self.select.sets
+            ]
+            common = [key for i, key in enumerate(keys) if all(i in one for one in sets)]
+            self._check_window_keys(common)
+            self._check_window_in_sets(keys, common)
+            number = self.scope.column(self.scope.places[SET_NUMBER][-1], self.select.at)
+            aggregate = Aggregate(self.plan, tuple(keys_of_sets(keys, sets, number)), unique)
+            above = AboveSets(aggregate, self.exprs.span, [k.expr for k in keys], sets)
         plan: Plan = aggregate
         if having is not None:
             plan = Filter(plan, above.rewrite(having))
         return Project(plan, tuple(Named(named.name, above.rewrite(named.expr)) for named in bound))
+
+    def _all_keys(self, bound: list[Named]) -> list[Named]:
+        """GROUP BY ALL: the select items without an aggregate. A part of the window means the window."""
+        window = None if self.window_call is None else self._window_of(self.window_call)
+        keys: list[Named] = []
+        for named in bound:
+            if any(isinstance(e, AggCall) for e in walk(named.expr)):
+                continue
+            key = named
+            if window is not None and window in walk(named.expr):
+                key = Named(window.name if isinstance(window, ColumnRef) else named.name, window)
+            if key.expr not in [k.expr for k in keys]:
+                keys.append(key)
+        return keys
+
+    def _check_window_in_sets(self, keys: list[Named], common: list[Named]) -> None:
+        """Requires that the window of GROUP BY is in every grouping set: a row belongs to the groups of its window."""
+        if self.window_call is None:
+            return
+        window = self._window_of(self.window_call)
+        if window not in [k.expr for k in common]:
+            advice = "Write it beside them: GROUP BY window(...), ROLLUP(...)."
+            self.parent.windows.fail("the window must be in every grouping set", advice, self.window_call.at)
 
     def _distinct(self, bound: list[Named]) -> Plan:
         """SELECT DISTINCT: an aggregate whose keys are the select list."""

@@ -23,7 +23,7 @@ from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.array_functions import zipped
 from headrace.sql.parse.syntax import Aliased, Apply, Dot, Name, Node, TextRange
 from headrace.sql.plan.expr import Call, Expr, Literal
-from headrace.sql.plan.types import INTEGRAL, VOID, tightest, wider
+from headrace.sql.plan.types import INTEGRAL, VOID, differing_decimals, tightest, wider
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -105,6 +105,8 @@ def _with_value(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
     array, value = args
     inner = _element_type(binder, array, name)
     kind = tightest(inner, value.type)
+    if name != "array_contains" and differing_decimals(inner, value.type):
+        kind = None
     if kind is None or kind == VOID or (name == "array_contains" and value.type == VOID):
         binder.mismatch(f"{name} cannot look for {value.type} in {array.type}", f"Cast the value to {inner}.", node.at)
     return binder.call(name, (binder.coerce(array, Array(kind)), binder.coerce(value, kind)), node.at)
@@ -115,7 +117,7 @@ def _insert(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Exp
         return None
     array, place, value = args
     inner = _element_type(binder, array, name)
-    kind = tightest(inner, value.type)
+    kind = None if differing_decimals(inner, value.type) else tightest(inner, value.type)
     if kind is None or kind == VOID:
         binder.mismatch(f"{name} cannot insert {value.type} into {array.type}", f"Cast the value to {inner}.", node.at)
     if place.type not in INTEGRAL or place.type == BIGINT:
@@ -129,7 +131,7 @@ def _two_arrays(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
         return None
     for arg in args:
         _element_type(binder, arg, name)
-    kind = tightest(args[0].type, args[1].type)
+    kind = None if differing_decimals(*(a.type for a in args)) else tightest(args[0].type, args[1].type)
     if kind is None:
         binder.mismatch(f"{name} cannot take {args[0].type} and {args[1].type}", "Cast one of them.", node.at)
     return binder.call(name, tuple(binder.coerce(a, kind) for a in args), node.at)

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from headrace.base.unknown import unknown
 from headrace.errors import (
+    AmbiguousColumn,
     BadLiteral,
     MisplacedAggregate,
     TypeMismatch,
@@ -32,6 +33,9 @@ from headrace.model.schema import (
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
 from headrace.sql.bind.collection_calls import bind_collection, bind_element
+from headrace.sql.bind.derived_calls import DERIVED, bind_derived
+from headrace.sql.bind.grouping_sets import bind_grouping
+from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, cast_interval, is_computed, negated
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.scope import Scope, field_of
@@ -65,6 +69,7 @@ from headrace.sql.plan.types import (
     INTERVAL_MONTHS,
     VOID,
     is_numeric,
+    tightest,
     type_class,
     widens,
     wider,
@@ -95,7 +100,7 @@ _EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
 _RANDOM = ("rand", "random", "uuid", "randn")
 
 GENERATORS = frozenset(
-    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack"]
+    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"]
 )
 
 WindowOf = Callable[[Apply], Expr | None]
@@ -112,6 +117,8 @@ class ExprBinder:
         self.place = "here"
         self.variables: dict[str, LambdaVariable] = {}
         self.lambda_depth = 0
+        self.grouping_sets = False
+        self.earlier: dict[str, Expr | None] = {}  # select items by alias; None if two have it
 
     def bind(self, node: Node) -> Expr:
         """The typed expression of `node`."""
@@ -123,6 +130,8 @@ class ExprBinder:
             found = self.scope.find(node, span)
             if found is None and node.parts[0].lower() in CLOCKS and len(node.parts) == 1:
                 return self.call(node.parts[0].lower(), (), node.at)
+            if found is None:
+                found = self._earlier_item(node)
             if found is None:
                 raise self.scope.unknown(node, span)
             return found
@@ -149,10 +158,31 @@ class ExprBinder:
         assert isinstance(node, Star)
         self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
 
+    def _earlier_item(self, node: Name) -> Expr | None:
+        """The select item before this one that `node` names, or a field of it: a lateral column alias."""
+        alias = node.parts[0].lower()
+        if alias not in self.earlier:
+            return None
+        found, span = self.earlier[alias], self.span(node.at)
+        if found is None:
+            raise AmbiguousColumn(
+                f"two select items before this one are named '{node.parts[0]}'",
+                advice="Give one of them another name.",
+                span=span,
+                name=node.parts[0],
+            )
+        if self.place == "inside another aggregate":
+            self.unsupported(
+                f"the alias '{node.parts[0]}' of the same select list inside an aggregate",
+                "Repeat the expression, or compute it in a subquery.",
+                node.at,
+            )
+        return self.scope.fields(found, node.parts[1:], span, node.at)
+
     def predicate(self, node: Node, clause: str) -> Expr:
-        """Binds a condition: a boolean expression or a NULL literal."""
+        """Binds a condition. Like Spark, only HAVING takes a NULL without a type."""
         bound = self.bind(node)
-        if bound.type not in (BOOLEAN, VOID):
+        if bound.type != BOOLEAN and not (clause == "HAVING" and bound.type == VOID):
             self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with a value.", node.at)
         return self.coerce(bound, BOOLEAN)
 
@@ -212,10 +242,10 @@ class ExprBinder:
         """An explicit or implicit CAST."""
         if expr.type == target:
             return expr
-        if expr.type == VOID:
-            return Literal(target, None, at=at)
+        if expr.type == VOID:  # raise_error is a call without a type
+            return Literal(target, None, at=at) if isinstance(expr, Literal) else Cast(target, expr, attempt, at=at)
         if expr.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
-            self.mismatch(f"an interval cannot be cast to {target}", "Add it to a date or timestamp.", at)
+            return cast_interval(self, expr, target, at)
         if (
             isinstance(expr, Literal)
             and not attempt
@@ -243,11 +273,17 @@ class ExprBinder:
         self.require(cast_key(expr.type, target), at)
         return Cast(target, expr, attempt, at=at)
 
-    def common(self, exprs: list[Expr], what: str, at: TextRange) -> list[Expr]:
+    def common(
+        self,
+        exprs: list[Expr],
+        what: str,
+        at: TextRange,
+        widen: Callable[[DataType, DataType], DataType | None] = wider,
+    ) -> list[Expr]:
         """All of `exprs`, cast to their common type."""
         kind = exprs[0].type
         for expr in exprs[1:]:
-            met = wider(kind, expr.type)
+            met = widen(kind, expr.type)
             if met is None:
                 advice = "Cast one side explicitly."
                 if isinstance(kind, Decimal) and is_numeric(expr.type):
@@ -297,6 +333,14 @@ class ExprBinder:
                 "Make it a select item of its own, or use LATERAL VIEW.",
                 node.at,
             )
+        if name in ("grouping", "grouping_id") and not node.operator:
+            if not self.grouping_sets:
+                raise MisplacedAggregate(
+                    f"{node.name}() needs GROUPING SETS, ROLLUP or CUBE in GROUP BY",
+                    advice="Use it in the select list and in HAVING of such a query.",
+                    span=self.span(node.at),
+                )
+            return bind_grouping(name, [self.bind(a) for a in node.args], node.at, self.span)
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
             return bind_aggregate(self, node, aggregate)
@@ -314,6 +358,8 @@ class ExprBinder:
             return bind_lambda_call(self, name, node)
         args = [self.bind(self._unaliased(a, name)) for a in node.args]
         special = bind_collection(self, name, args, node)
+        if special is None:
+            special = bind_derived(self, name, args, node)
         if special is None:
             special = self._special(name, args, node)
         return special if special is not None else self._resolve(name, args, node)
@@ -334,13 +380,15 @@ class ExprBinder:
             return self.call(name, (left, right), at)
         if name == "not" and node.operator:
             return self.call(name, (self.boolean(args[0], name),), at)
-        if name in ("in", "coalesce", "greatest", "least", "nullif") and args:
-            if name in ("greatest", "least", "nullif") and len(args) < 2:
-                return None
+        if name in ("greatest", "least") and len(args) > 1:
+            return self.call(name, tuple(self.common(args, name.upper(), at, tightest)), at)
+        if name == "nullif" and len(args) == 2:
+            return self._nullif(args[0], args[1], at)
+        if name in ("in", "coalesce") and args:
             return self.call(name, tuple(self.common(args, name.upper(), at)), at)
         if name in ("ifnull", "nvl") and len(args) == 2:
             return self.call("coalesce", tuple(self.common(args, name.upper(), at)), at)
-        if name in ("if", "iff", "nvl2") and len(args) == 3:
+        if name in ("if", "nvl2") and len(args) == 3:
             condition = self.boolean(args[0], "if") if name != "nvl2" else self.call("isnotnull", (args[0],), at)
             then, otherwise = self.common(args[1:], name.upper(), at)
             return CaseWhen(then.type, ((condition, then),), otherwise, at=at)
@@ -350,6 +398,8 @@ class ExprBinder:
             part = _DATE_PARTS.get(str(args[0].value).lower())
             if part is None:
                 self.unsupported(f"the part {args[0].value!r} of a date", "Use " + ", ".join(_DATE_PARTS) + ".", at)
+            if args[1].type in INTERVALS:
+                return bind_interval_part(self, part, args[1], at)
             return self._resolve(part, args[1:], node)
         if (name == "isnotnull" or name == "isnull") and len(args) == 1:
             return self.call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
@@ -361,7 +411,17 @@ class ExprBinder:
             value = args[0]
             if value.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
                 return Literal(value.type, -value.value if name == "negative" else value.value, at=at)
+        if name in ("negative", "positive") and len(args) == 1 and is_computed(args[0]):
+            return negated(self, args[0], at) if name == "negative" else args[0]
         return None
+
+    def _nullif(self, value: Expr, other: Expr, at: TextRange) -> Expr:
+        """NULL where both are equal, as their common type. The result has the type of the first, as it is."""
+        left, right = self.common([value, other], "NULLIF", at)
+        if left.type == value.type:
+            return self.call("nullif", (left, right), at)
+        null = Literal(value.type, None, at=at)
+        return CaseWhen(value.type, ((self.call("=", (left, right), at), null),), value, at=at)
 
     def _as_text(self, expr: Expr) -> Expr:
         return self.coerce(expr, STRING)
@@ -422,7 +482,7 @@ class ExprBinder:
             self.unsupported(
                 f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
             )
-        known = [*FUNCTIONS, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
+        known = [*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
         advice = "See docs/functions.md for the list of functions."
         raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=self.span(node.at))
 

@@ -1,11 +1,13 @@
-"""Binds row generators: explode, posexplode, inline and stack become arrays, of which each element makes a row."""
+"""Binds row generators: explode, posexplode, inline, stack and json_tuple become arrays, of which each element makes a
+row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from headrace.errors import WrongArguments
-from headrace.model.schema import INT, Array, DataType, Map, Struct
+from headrace.model.schema import INT, STRING, Array, DataType, Map, Struct
+from headrace.sql.bind.document_calls import bind_from_json
 from headrace.sql.bind.expression_binder import ExprBinder
 from headrace.sql.bind.scope import field_of
 from headrace.sql.parse.syntax import Apply, TextRange
@@ -21,7 +23,9 @@ def bind_generator(binder: ExprBinder, node: Apply, plan: Plan, names: Sequence[
     TypeMismatch."""
     bind = _BINDERS.get(node.name.removesuffix("_outer"))
     if bind is None or (node.name == "stack_outer"):
-        binder.unsupported(f"{node.name} as a generator", "Use explode, posexplode, inline or stack.", node.at)
+        binder.unsupported(
+            f"{node.name} as a generator", "Use explode, posexplode, inline, stack or json_tuple.", node.at
+        )
     args = [binder.bind(a) for a in node.args]
     lists = bind(binder, args, node)
     if names and len(names) != len(lists):
@@ -87,6 +91,22 @@ def _stack(binder: ExprBinder, args: list[Expr], node: Apply) -> Lists:
     return lists
 
 
+def _json_tuple(binder: ExprBinder, args: list[Expr], node: Apply) -> Lists:
+    """One row, with the texts of some fields of a JSON object. `from_json` reads them."""
+    names = [a.value for a in args[1:] if isinstance(a, Literal) and a.type == STRING and a.value]
+    if not names or len(names) < len(args) - 1:
+        raise WrongArguments(
+            "json_tuple takes a JSON text and names of fields, which are literals",
+            advice="Write json_tuple(text, 'a', 'b').",
+            span=binder.span(node.at),
+        )
+    schema = ", ".join("`" + name.replace("`", "``") + "` STRING" for name in dict.fromkeys(names))
+    read = bind_from_json(binder, "from_json", [args[0], Literal(STRING, schema, at=node.at)], node)
+    assert read is not None
+    fields = [field_of(read, name, binder.span(node.at), node.at) for name in names]
+    return [(f"c{i}", binder.call("array", (field,), node.at)) for i, field in enumerate(fields)]
+
+
 def _require_array(binder: ExprBinder, subject: Expr, node: Apply, what: str) -> DataType:
     if not isinstance(subject.type, Array):
         binder.mismatch(f"{node.name} needs {what}, this is {subject.type}", "Pass such a column.", subject.at)
@@ -103,4 +123,5 @@ _BINDERS: dict[str, Callable[[ExprBinder, list[Expr], Apply], Lists]] = {
     "posexplode": _posexplode,
     "inline": _inline,
     "stack": _stack,
+    "json_tuple": _json_tuple,
 }

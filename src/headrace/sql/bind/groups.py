@@ -17,7 +17,7 @@ class AboveAggregate:
 
     def __init__(self, aggregate: Aggregate, span: Callable[[TextRange], Span]) -> None:
         self.aggregate, self.span = aggregate, span
-        self.keys = {key.expr: i for i, key in reversed(list(enumerate(aggregate.keys)))}
+        self.keys: dict[Expr, int] = {key.expr: i for i, key in reversed(list(enumerate(aggregate.keys)))}
         self.calls = {call: i for i, call in enumerate(aggregate.calls)}
 
     def rewrite(self, expr: Expr) -> Expr:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LAMBDA_FUNCTIONS = frozenset(
     ["transform", "filter", "exists", "forall", "aggregate", "zip_with", "map_filter", "transform_keys",
-     "transform_values"]
+     "transform_values", "map_zip_with"]
 )  # fmt: skip
 
 # A parameter: its type, and its DuckDB SQL over the variables {0} and {1} of the lambda.
@@ -46,6 +46,8 @@ def bind_lambda_call(binder: ExprBinder, name: str, node: Apply) -> Expr:
             binder.mismatch(f"{node.name} needs a MAP, this is {kind}", "Pass a map.", args[0].at)
         params: list[Param] = [(kind.key, "{0}.key"), (kind.value, "{0}.value")]
         found = _lambda(binder, lambdas[0], params, 1)
+    elif name == "map_zip_with":
+        found = _lambda(binder, lambdas[0], _map_pairs(binder, args, node), 1)
     elif name == "zip_with":
         found = _lambda(
             binder, lambdas[0], [(_element(binder, a, node), f"{{0}}[{i + 1}]") for i, a in enumerate(args)], 1
@@ -64,6 +66,16 @@ def _element(binder: ExprBinder, array: Expr, node: Apply) -> DataType:
     if not isinstance(array.type, Array):
         binder.mismatch(f"{node.name} needs an ARRAY, this is {array.type}", "Pass an array.", array.at)
     return array.type.element
+
+
+def _map_pairs(binder: ExprBinder, args: list[Expr], node: Apply) -> list[Param]:
+    """The parameters of map_zip_with: a key, and its values in both maps."""
+    first, second = (a.type for a in args)
+    if not isinstance(first, Map) or not isinstance(second, Map) or first.key != second.key:
+        binder.mismatch(
+            f"{node.name} needs two maps with the same type of keys, not {first} and {second}", "Cast one.", node.at
+        )
+    return [(first.key, "{0}.k"), (first.value, "{0}.a"), (second.value, "{0}.b")]
 
 
 def _aggregate(binder: ExprBinder, args: list[Expr], lambdas: Sequence[LambdaFunction], node: Apply) -> Expr:
@@ -119,6 +131,7 @@ def _condition(binder: ExprBinder, found: Lambda, name: str) -> Lambda:
 _COUNTS: dict[str, tuple[int, tuple[int, ...]]] = {
     "transform": (1, (1,)), "filter": (1, (1,)), "exists": (1, (1,)), "forall": (1, (1,)), "aggregate": (2, (1, 2)),
     "zip_with": (2, (1,)), "map_filter": (1, (1,)), "transform_keys": (1, (1,)), "transform_values": (1, (1,)),
+    "map_zip_with": (2, (1,)),
 }  # fmt: skip
 _FORMS = {
     "transform": "an array and x -> value or (x, i) -> value",
@@ -130,4 +143,5 @@ _FORMS = {
     "map_filter": "a map and (key, value) -> condition",
     "transform_keys": "a map and (key, value) -> key",
     "transform_values": "a map and (key, value) -> value",
+    "map_zip_with": "two maps and (key, value1, value2) -> value",
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import decimal
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, TIMESTAMP_NTZ, Decimal
+from headrace.model.schema import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Decimal
+from headrace.sql.bind.interval_calls import bind_interval_arithmetic
 from headrace.sql.bind.time_differences import TIMES, bind_comparison, bind_difference
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr, Literal
@@ -24,6 +25,9 @@ def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
     if left.type in intervals and right.type in intervals and name not in ARITHMETIC:
         return bind_comparison(binder=binder, name=name, left=left, right=right, at=at)
     if right.type in intervals or left.type in intervals:
+        computed = bind_interval_arithmetic(binder=binder, name=name, left=left, right=right, at=at)
+        if computed is not None:
+            return computed
         return _with_interval(binder=binder, name=name, left=left, right=right, at=at)
     if name in ("+", "-") and left.type == DATE and right.type in INTEGRAL:
         return binder.call(name, (left, binder.coerce(right, INT)), at)
@@ -49,7 +53,11 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
     if name == "div":
         return binder.call(name, (binder.coerce(left, BIGINT), binder.coerce(right, BIGINT)), at)
     if isinstance(kind, Decimal):
+        left = binder.coerce(left, right.type) if left.type == VOID else left
+        right = binder.coerce(right, left.type) if right.type == VOID else right
         return binder.call(name, (_decimal(binder, left), _decimal(binder, right)), at)
+    # Spark reads a text beside a whole number as BIGINT, also where the operator then takes DOUBLE.
+    left, right = (binder.coerce(side, kind) if side.type == STRING else side for side in (left, right))
     if name == "/" or kind == VOID:
         kind = DOUBLE
     return binder.call(name, (binder.coerce(left, kind), binder.coerce(right, kind)), at)

@@ -1,22 +1,19 @@
-"""Differences of times. They have an interval type, and can only be compared with intervals."""
+"""Differences of times, which are intervals, and comparisons of intervals."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.model.schema import BIGINT, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ
+from headrace.sql.bind.interval_calls import as_interval, number_of
 from headrace.sql.parse.syntax import TextRange
-from headrace.sql.plan.expr import Call, Expr, Literal
-from headrace.sql.plan.types import INTERVAL_MICROS
+from headrace.sql.plan.expr import Expr, Literal
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
 
 TIMES = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _DAY = 86_400_000_000
-# The calls that `bind_difference` makes. They compute microseconds.
-_MADE = ("timestampdiff", "-", "*")
 
 
 def bind_difference(binder: ExprBinder, left: Expr, right: Expr, at: TextRange) -> Expr:
@@ -30,18 +27,11 @@ def bind_difference(binder: ExprBinder, left: Expr, right: Expr, at: TextRange) 
         unit = Literal(STRING, "microsecond", at=at)
         start, end = binder.coerce(right, TIMESTAMP), binder.coerce(left, TIMESTAMP)
         micros = binder.call("timestampdiff", (unit, start, end), at)
-    return replace(micros, type=INTERVAL_MICROS)
+    return as_interval(micros, "DAY" if left.type == right.type == DATE else "DAY TO SECOND")
 
 
 def bind_comparison(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:
-    """Compares intervals of days and shorter units, as microseconds."""
-    sides: list[Expr] = []
-    for side in (left, right):
-        if side.type != INTERVAL_MICROS or not (isinstance(side, Literal) or _made(side)):
-            binder.mismatch(f"'{name}' does not take an interval here", "Write time1 - time2 > INTERVAL ...", at)
-        sides.append(replace(side, type=BIGINT))
-    return binder.call(name, tuple(sides), at)
-
-
-def _made(expr: Expr) -> bool:
-    return isinstance(expr, Call) and expr.name in _MADE
+    """Compares two intervals of the same kind, as numbers."""
+    if left.type != right.type:
+        binder.mismatch(f"'{name}' does not take an interval here", "Write time1 - time2 > INTERVAL ...", at)
+    return binder.call(name, tuple(number_of(binder, side) for side in (left, right)), at)

@@ -10,8 +10,7 @@ from headrace.model.schema import Schema, View
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
-from headrace.sql.explain.explain_text import HOST_REASON
-from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
+from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, computed_columns, impact_of
 from headrace.sql.explain.plan_text import show_node, show_plan
 from headrace.sql.explain.slow_calls import slow_calls
 from headrace.sql.plan.logical import Plan
@@ -23,7 +22,12 @@ def explain_json(planned: Planned, live: LiveStream | None) -> str:
     """Describes how the query runs, as JSON text with sorted keys."""
     document = {
         "pipeline": planned.name,
-        "host": {"name": "shared", "reason": HOST_REASON},
+        "host": {
+            "name": planned.choice.host,
+            "reason": planned.choice.reason,
+            "expression": planned.choice.expression or None,
+        },
+        "spark": _spark(planned),
         "logical": _logical(planned.logical),
         "physical": _physical(planned.physical),
         "ring0": _ring0(planned.program),
@@ -95,6 +99,21 @@ def _ring1(planned: Planned) -> dict[str, Any] | None:
     }
 
 
+def _spark(planned: Planned) -> dict[str, Any] | None:
+    query = planned.program.spark
+    if query is None:
+        return None
+    return {
+        "sql": query.sql,
+        "relation": query.relation,
+        "staged": [{"name": f.name, "type": f.type.ddl} for f in query.staged],
+        "tables": list(dict.fromkeys(name for _, _, name, _ in query.tables)),
+        "refresh_us": query.refresh_us,
+        "checked": planned.spark is not None,
+        "plan": None if planned.spark is None else planned.spark.plan,
+    }
+
+
 def _watermark(planned: Planned) -> dict[str, Any] | None:
     stream = planned.stream
     if stream.event_time is None:
@@ -133,13 +152,15 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
         "dead_letters": None if planned.stream.dead_letters is None else _sink(planned.stream.dead_letters),
         "view": _view(view, schema),
     }
+    if computed := computed_columns(planned.stream, view):
+        foot["computed"] = computed
     if lines := batch_policy(planned.stream, live):
         foot["batch_policy"] = lines
     if live is not None:
         foot["applied"] = {
             "version": live.version,
             "kind": live.applied.kind,
-            "asked_by": {str(i): list(names) for i, names in asked_by(live, schema).items()},
+            "asked_by": {str(i): list(names) for i, names in asked_by(live, planned.stream).items()},
         }
         foot["subscribers"] = {name: _view(p.view, schema) for name, p in live.pipelines.items()}
         foot |= live.facts

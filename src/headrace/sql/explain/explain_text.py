@@ -4,35 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.model.program import MAX_GROUP_VALUES, MAX_GROUPS, Expression, Partial, Ring1Program
+from headrace.model.program import MAX_GROUP_VALUES, MAX_GROUPS, Expression, Partial, Ring1Program, SparkQuery
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
-from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, impact_of
+from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, computed_columns, impact_of
 from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.explain.slow_calls import slow_calls
 from headrace.sql.parse.intervals import show_interval
+from headrace.sql.parse.statements import ExplainMode
 from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, show_view, show_window, topological
 from headrace.sql.planner import Planned
 
-HOST_REASON = "one stream, and every expression is on the verified list"
+UNCHECKED = "not checked: Spark checks it when the pipeline is created"
 
 
-def explain(planned: Planned, live: LiveStream | None, verbose: bool) -> str:
-    """Describes how the query runs, part by part. `live` is the running stream, None without a hub. `verbose` adds the
-    effect of every rule."""
+def explain(planned: Planned, live: LiveStream | None, mode: ExplainMode = "plain") -> str:
+    """Describes how the query runs, part by part. `live` is the running stream, None without a hub. The mode `verbose`
+    adds the effect of every rule, and `formatted` Spark's own plan of its part."""
     lines = [f"pipeline {planned.name}" if planned.name is not None else "query"]
-    lines.append(f"host: shared ({HOST_REASON})")
+    lines.append(f"host: {planned.choice.host} ({planned.choice.reason})")
+    if planned.choice.expression:
+        lines.append(f"decided by: {planned.choice.expression}")
     lines += _block("logical plan", show_plan(planned.logical).split("\n"))
     lines += _block("physical plan", show_physical(planned.physical).split("\n"))
     lines += _block("ring 0", list(_ring0(planned)))
     if planned.program.ring1 is not None:
         lines += _block("bridge", list(_bridge(planned)))
         lines += _block("ring 1", list(_ring1(planned, planned.program.ring1)))
+    if planned.program.spark is not None:
+        lines += _block("spark", list(_spark(planned, planned.program.spark, mode)))
     lines += _block("watermark", list(_watermark(planned)))
     lines += _block("sinks", list(_sinks(planned)))
-    if verbose:
+    if mode == "verbose":
         lines += _block("rules", list(_rules(planned)))
     lines += _block(f"stream {planned.stream.name}", list(_foot(planned, live)))
     return "\n".join(lines)
@@ -125,6 +130,25 @@ def _ring1(planned: Planned, ring1: Ring1Program) -> Iterator[str]:
     yield from _some(ring1.outputs)
 
 
+def _spark(planned: Planned, query: SparkQuery, mode: ExplainMode) -> Iterator[str]:
+    yield "in the commit of every epoch, over the rows that the rings staged:"
+    yield from ("  " + line for line in query.sql.split("\n"))
+    yield f"reads {query.relation} ({', '.join(query.staged.names)})"
+    if query.clocks:
+        yield "clock: the epoch's own"
+    if query.tables:
+        kept = "in every epoch" if query.refresh_us is None else f"every {show_interval(query.refresh_us)}"
+        yield f"static tables, read {kept}: {', '.join(dict.fromkeys(name for _, _, name, _ in query.tables))}"
+    if planned.spark is None:
+        yield UNCHECKED
+        return
+    yield "outputs:"
+    yield from (f"  {f.name} {f.type}" for f in planned.program.output.fields[:24])
+    if mode in ("formatted", "verbose"):
+        yield "Spark's plan:"
+        yield from ("  " + line for line in planned.spark.plan.split("\n"))
+
+
 def _watermark(planned: Planned) -> Iterator[str]:
     stream = planned.stream
     if stream.event_time is None:
@@ -148,7 +172,8 @@ def _sinks(planned: Planned) -> Iterator[str]:
         yield f"{late.sink.name}: {late.sink.kind}, gets late rows ({columns})"
     if planned.sinks:
         waits = "all tasks" if planned.program.ring1 is None else "all tasks and lanes"
-        yield f"commit: when {waits} of the epoch have delivered its barrier"
+        then = "" if planned.program.spark is None else ", and the Spark query has run"
+        yield f"commit: when {waits} of the epoch have delivered its barrier{then}"
 
 
 def _rules(planned: Planned) -> Iterator[str]:
@@ -172,10 +197,12 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     yield from batch_policy(planned.stream, live)
     yield f"declared: {len(schema)} columns"
     yield f"view (positions are those of the full schema): {show_view(planned.program.view, schema)}"
+    for name, text in computed_columns(planned.stream, planned.program.view).items():
+        yield f"computed: {name} = {text}"
     if live is None:
         return
     yield f"applied: version {live.version}, {show_view(live.applied, schema)}"
-    for index, names in asked_by(live, schema).items():
+    for index, names in asked_by(live, planned.stream).items():
         who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "no pipeline")
         yield f"  {index} {schema[index].name}: {who}"
     yield "subscribers:" if live.pipelines else "subscribers: none"

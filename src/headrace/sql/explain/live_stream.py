@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model.program import PipelineProgram, StreamDef, families
-from headrace.model.schema import Schema, View
+from headrace.model.schema import View
 from headrace.model.status import StreamStatus
 from headrace.model.stream_options import stream_settings
 from headrace.sql.parse.intervals import show_interval
@@ -85,10 +85,16 @@ def batch_policy(stream: StreamDef, live: LiveStream | None) -> list[str]:
     return lines
 
 
-def asked_by(live: LiveStream, schema: Schema) -> dict[int, tuple[str, ...]]:
-    """For each decoded column, the names of the running pipelines that need it."""
-    width = len(schema)
-    needs = {name: set(program.view.indexes(width)) for name, program in live.pipelines.items()}
+def computed_columns(stream: StreamDef, view: View) -> dict[str, str]:
+    """The expressions of the computed columns that `view` has, or that are the event time, by name."""
+    used = {*view.indexes(len(stream.schema)), stream.event_time}
+    return {stream.schema[c.index].name: c.text for c in stream.computed if c.index in used}
+
+
+def asked_by(live: LiveStream, stream: StreamDef) -> dict[int, tuple[str, ...]]:
+    """For each decoded column, the names of the running pipelines that need it, also for a computed column."""
+    width = len(stream.schema)
+    needs = {name: set(stream.closed(program.view).indexes(width)) for name, program in live.pipelines.items()}
     return {
         index: tuple(sorted(name for name, columns in needs.items() if index in columns))
         for index in live.applied.indexes(width)
@@ -101,9 +107,9 @@ def impact_of(planned: Planned, live: LiveStream) -> Impact:
     width = len(schema)
     others = {name: p for name, p in live.pipelines.items() if name != planned.name}
     decoded = set(live.applied.indexes(width))
-    needed = set(planned.program.view.indexes(width))
-    if planned.stream.event_time is not None:
-        needed.add(planned.stream.event_time)
+    view, event_time = planned.program.view, planned.stream.event_time
+    view = view if event_time is None else view | View.some([event_time])
+    needed = set(planned.stream.closed(view).indexes(width))
     where = planned.program.ring0.filter
     same_filter = sorted(name for name, p in others.items() if p.ring0.filter == where)
     condition = f"same filter as {', '.join(same_filter)}" if same_filter else "filter of its own"

@@ -11,17 +11,24 @@ from headrace.exec.kernels import KERNELS
 from headrace.model.schema import DataType
 from headrace.sql.functions import (
     binary_functions,
+    bit_functions,
+    code_functions,
     collection_functions,
     condition_functions,
+    document_functions,
     format_functions,
     hash_functions,
+    interval_functions,
     json_functions,
+    math_functions,
     number_functions,
     operator_functions,
     pattern_functions,
     regex_functions,
     string_functions,
     time_functions,
+    try_functions,
+    vector_functions,
 )
 from headrace.sql.functions.overload import Overload
 
@@ -47,6 +54,13 @@ _MODULES = (
     time_functions,
     pattern_functions,
     collection_functions,
+    math_functions,
+    bit_functions,
+    try_functions,
+    document_functions,
+    code_functions,
+    vector_functions,
+    interval_functions,
 )
 
 
@@ -55,6 +69,8 @@ def _registry() -> dict[str, tuple[Overload, ...]]:
     for module in _MODULES:
         for overload in module.OVERLOADS:
             found.setdefault(overload.name, []).append(overload)
+    for overload in try_functions.of_decimals(found):
+        found.setdefault(overload.name, []).append(overload)
     return {name: tuple(overloads) for name, overloads in found.items()}
 
 

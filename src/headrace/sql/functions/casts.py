@@ -250,7 +250,7 @@ def render_cast(text: str, source: DataType, target: DataType, attempt: bool) ->
     if source == target:
         return text
     if source.ddl == "VOID":
-        return f"CAST(NULL AS {target.duckdb})"
+        return f"CAST({text} AS {target.duckdb})"
     if is_nested(source):
         return render_nested(text, source, target, attempt, render_cast)
     write = CASTS.get((type_class(source), type_class(target)))
@@ -271,3 +271,8 @@ def cast_throws(source: DataType, target: DataType) -> bool:
     if a in _WHOLE:
         return b in ("DECIMAL", "TIMESTAMP") or (b in _WHOLE and _WHOLE.index(b) < _WHOLE.index(a))
     return not (b in ("BOOLEAN", *_FLOATS) and a != "STRING")
+
+
+def cast_is_strict(source: DataType, target: DataType) -> bool:
+    """True if a cast without TRY is NULL only for NULL. NaN as DECIMAL is NULL."""
+    return not is_nested(source) and not (type_class(source) in _FLOATS and type_class(target) == "DECIMAL")

@@ -1,8 +1,9 @@
-"""Conditional functions: coalesce and nullif. `bind` turns IF, IFNULL and NVL into CASE or coalesce."""
+"""Conditional functions and errors on demand. `bind` turns IF, IFNULL and NVL into CASE or coalesce."""
 
 from __future__ import annotations
 
 from headrace.sql.functions.overload import Overload, same
+from headrace.sql.plan.types import VOID
 
 _KINDS = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY", "DATE",
@@ -15,4 +16,15 @@ OVERLOADS: tuple[Overload, ...] = (
         for kind in _KINDS
     ),
     *(Overload("nullif", (kind, kind), same(0), "nullif({0}, {1})") for kind in _KINDS if kind != "BINARY"),
+    Overload("raise_error", ("STRING",), VOID, "error(coalesce({0}, ''))", throws=True),
+    Overload(
+        "assert_true", ("BOOLEAN",), VOID, "CASE WHEN {0} THEN NULL ELSE error('the assertion failed') END", throws=True
+    ),
+    Overload(
+        "assert_true",
+        ("BOOLEAN", "STRING"),
+        VOID,
+        "CASE WHEN {0} THEN NULL ELSE error(coalesce({1}, '')) END",
+        throws=True,
+    ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import BOOLEAN, Array, DataType, Map
-from headrace.sql.functions.nesting import kept, let
+from headrace.sql.functions.nesting import kept, let, no_fraction_inside
 from headrace.sql.functions.overload import Overload, same
 from headrace.sql.plan.types import Function
 
@@ -18,7 +18,26 @@ def lists(name: str, args: Sequence[str]) -> str:
     """The list whose elements the first lambda of a call gets."""
     if name == "zip_with":
         return f"list_zip({args[0]}, {args[1]})"
+    if name == "map_zip_with":
+        return _pairs(args[0], args[1])
     return f"map_entries({args[0]})" if name in ("map_filter", "transform_keys", "transform_values") else args[0]
+
+
+def _pairs(first: str, second: str) -> str:
+    """The keys of two maps, those of the first one first, with the values of both."""
+    new = f"list_filter(map_keys({second}), lambda x_1: list_position(map_keys({first}), x_1) IS NULL)"
+    packed = f"struct_pack(k := x_1, a := map_extract({first}, x_1)[1], b := map_extract({second}, x_1)[1])"
+    return f"list_transform(list_concat(map_keys({first}), {new}), lambda x_1: {packed})"
+
+
+def _map_zip_with(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
+    pairs = lists("map_zip_with", args)
+    made = f"map(list_transform({pairs}, lambda x_2: x_2.k), list_transform({pairs}, {args[2]}))"
+    return f"CASE WHEN {args[0]} IS NOT NULL AND {args[1]} IS NOT NULL THEN {made} END"
+
+
+def _zipped_values(kinds: Sequence[DataType]) -> DataType | None:
+    return Map(kinds[0].key, _returned(kinds[2])) if isinstance(kinds[0], Map) else None
 
 
 def _returned(kind: DataType) -> DataType:
@@ -96,6 +115,7 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("aggregate", ("ARRAY", "ANY", "LAMBDA"), same(1), _aggregate),
     Overload("aggregate", ("ARRAY", "ANY", "LAMBDA", "LAMBDA"), lambda kinds: _returned(kinds[3]), _aggregate),
     Overload("zip_with", ("ARRAY", "ARRAY", "LAMBDA"), lambda kinds: Array(_returned(kinds[2])), _zip_with),
+    Overload("map_zip_with", ("MAP", "MAP", "LAMBDA"), _zipped_values, _map_zip_with, check=no_fraction_inside),
     Overload("map_filter", ("MAP", "LAMBDA"), same(0), _map_filter),
     Overload("transform_keys", ("MAP", "LAMBDA"), _new_keys, _transform_keys, throws=True),
     Overload("transform_values", ("MAP", "LAMBDA"), _new_values, _transform_values),

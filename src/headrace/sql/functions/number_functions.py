@@ -81,7 +81,13 @@ def _functions() -> list[Overload]:
         Overload("nanvl", ("DOUBLE", "DOUBLE"), DOUBLE, "CASE WHEN isnan({0}) THEN {1} ELSE {0} END"),
         # Spark adds zero first, which removes the sign of -0.0.
         Overload("atan2", ("DOUBLE", "DOUBLE"), DOUBLE, f"atan2({_unsigned('{0}')}, {_unsigned('{1}')})"),
-        Overload("power", ("DOUBLE", "DOUBLE"), DOUBLE, "pow({0}, {1})"),
+        # NaN in Java, 1 in C.
+        Overload(
+            "power",
+            ("DOUBLE", "DOUBLE"),
+            DOUBLE,
+            f"CASE WHEN isnan({{1}}) OR (abs({{0}}) = 1 AND isinf({{1}})) THEN {_NAN} ELSE pow({{0}}, {{1}}) END",
+        ),
     ]
     for name in ("radians", "degrees", "exp", "atan", "cbrt"):
         found.append(Overload(name, _D, DOUBLE, f"{name}({{0}})"))

@@ -29,6 +29,7 @@ class Overload:
     returns what about the arguments cannot run, or None. `by_literal` is a simpler SQL that cannot fail, for a last
     argument that is a literal other than NULL, 0 and -1. A `slow` function runs Python code for every row, always or
     for some literals. The arguments at `exact` have their type as written: Spark casts nothing to it implicitly.
+    `throws_for` says for which types the function may fail, if not for all.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Overload:
     by_literal: str | None = None
     slow: bool = False
     exact: tuple[int, ...] = ()
+    throws_for: Callable[[Sequence[DataType]], bool] | None = None
 
     def accepts(self, kinds: Sequence[DataType]) -> bool:
         """True if the argument types are exactly the parameter types."""
@@ -68,6 +70,12 @@ class Overload:
         """`by_literal` if it applies to these arguments, else None."""
         last = args[-1] if args else None
         return self.by_literal if isinstance(last, Literal) and last.value not in (None, 0, -1) else None
+
+    def fails(self, args: Sequence[Expr]) -> bool:
+        """True if the function itself may fail on some values of these arguments."""
+        if self.throws_for is not None:
+            return self.throws_for([a.type for a in args])
+        return self.throws and self.simple(args) is None
 
     @property
     def key(self) -> str:

@@ -24,7 +24,7 @@ def _strftime(pattern: str) -> str | None:
     return None if len(known) < len(found) or set(pattern) & set("'%[]#{}") else "".join(known)
 
 
-def _written(text: str, quoted: str) -> str:
+def written(text: str, quoted: str) -> str:
     """An instant as text."""
     fast = _strftime(quoted[1:-1].replace("''", "'"))
     slow = f"hr_date_format(epoch_us({text}), {quoted}, {at_zone()})"
@@ -93,7 +93,7 @@ OVERLOADS: tuple[Overload, ...] = (
         "date_format",
         ("TIMESTAMP", "STRING"),
         STRING,
-        lambda a, k, r: _written(a[0], a[1]),
+        lambda a, k, r: written(a[0], a[1]),
         constant=(1,),
         check=_checked(check_written, 1),
     ),
@@ -101,7 +101,7 @@ OVERLOADS: tuple[Overload, ...] = (
         "from_unixtime",
         ("BIGINT", "STRING"),
         STRING,
-        lambda a, k, r: _written(f"make_timestamptz({a[0]} * 1000000)", a[1]),
+        lambda a, k, r: written(f"make_timestamptz({a[0]} * 1000000)", a[1]),
         constant=(1,),
         check=_checked(check_written, 1),
         throws=True,
@@ -110,7 +110,7 @@ OVERLOADS: tuple[Overload, ...] = (
         "from_unixtime",
         ("BIGINT",),
         STRING,
-        lambda a, k, r: _written(f"make_timestamptz({a[0]} * 1000000)", _PLAIN),
+        lambda a, k, r: written(f"make_timestamptz({a[0]} * 1000000)", _PLAIN),
         throws=True,
     ),
 )

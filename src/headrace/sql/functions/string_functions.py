@@ -58,7 +58,8 @@ def _locate(part: str, text: str, start: str) -> str:
     """An empty part is found at 1, whatever the start is above zero. Without a start the result is 0, not NULL."""
     after = f"strpos(substring({text}, {start}), {part})"
     return (
-        f"CASE WHEN {start} IS NULL THEN 0 WHEN {part} IS NULL OR {text} IS NULL THEN NULL WHEN {start} < 1 THEN 0 "
+        f"CASE WHEN {start} IS NULL THEN 0 WHEN {part} IS NULL THEN NULL WHEN {text} IS NULL THEN NULL "
+        f"WHEN {start} < 1 THEN 0 "
         f"WHEN {part} = '' THEN 1 WHEN {after} = 0 THEN 0 ELSE CAST({after} + {start} - 1 AS INTEGER) END"
     )
 
@@ -160,7 +161,7 @@ def _check_ilike(args: Sequence[Expr]) -> str | None:
 def _format_number(value: str, kind: DataType, digits: str) -> str:
     count = literal_int(digits)
     if count is None or count < 0:
-        return "CAST(NULL AS VARCHAR)"
+        return f"CASE WHEN {value} IS NULL THEN NULL ELSE CAST(NULL AS VARCHAR) END"  # {value} may fail
     if isinstance(kind, Decimal) or kind == BIGINT:
         return f"hr_grouped_decimal(CAST({value} AS VARCHAR), {count})"
     return f"hr_grouped({value}, {count})"

@@ -146,6 +146,12 @@ def _micros_of(text: str, kind: str) -> str:
     return f"CAST(CAST(CAST({exact} AS DECIMAL(16,6)) AS DECIMAL(25,6)) * {_SECOND}::DECIMAL(7,0) AS BIGINT)"
 
 
+def _check_seconds(args: Sequence[Expr]) -> str | None:
+    kind = args[5].type
+    fits = not isinstance(kind, Decimal) or (kind.scale <= 6 and kind.precision - kind.scale <= 10)
+    return None if fits else f"seconds of {kind}, which does not fit DECIMAL(16,6)"
+
+
 def _makers() -> list[Overload]:
     found: list[Overload] = []
     parts = ("INT",) * 5
@@ -159,9 +165,10 @@ def _makers() -> list[Overload]:
                 ("make_timestamp_ltz", TIMESTAMP, instant),
                 ("make_timestamp_ntz", TIMESTAMP_NTZ, f"make_timestamp({reading})"),
             ):
-                found.append(Overload(prefix + name, (*parts, kind), result, text, throws=True))
+                found.append(Overload(prefix + name, (*parts, kind), result, text, throws=True, check=_check_seconds))
                 if result == TIMESTAMP:
-                    found.append(Overload(prefix + name, (*parts, kind, "STRING"), result, zoned, throws=True))
+                    params = (*parts, kind, "STRING")
+                    found.append(Overload(prefix + name, params, result, zoned, throws=True, check=_check_seconds))
     return found
 
 

@@ -84,6 +84,10 @@ class Cursor:
             self.token = self.tokens[self.position]
         return token
 
+    def move_to(self, position: int) -> None:
+        """Moves to a token by its index."""
+        self.position, self.token = position, self.tokens[position]
+
     def peek(self, distance: int = 1) -> Token:
         """The token `distance` after the current one."""
         return self.tokens[min(self.position + distance, len(self.tokens) - 1)]
@@ -118,6 +122,12 @@ class Cursor:
         if self.token.kind == "quoted":
             return self.advance().text
         if self.token.kind == "word" and (self.token.upper not in RESERVED):
+            return self.advance().text
+        self.fail(f"expected {what}")
+
+    def word(self, what: str) -> str:
+        """Takes an identifier where no other word can stand, so also one that is reserved elsewhere."""
+        if self.token.kind in ("word", "quoted"):
             return self.advance().text
         self.fail(f"expected {what}")
 

@@ -17,6 +17,8 @@ _TYPES = [
     "DOUBLE",
     "DECIMAL",
     "STRING",
+    "VARCHAR(n)",
+    "CHAR(n)",
     "BINARY",
     "DATE",
     "TIMESTAMP",
@@ -25,6 +27,13 @@ _TYPES = [
     "MAP",
     "STRUCT",
 ]
+
+
+def char_length(cursor: Cursor) -> int | None:
+    """The length of the CHAR(n) that follows, or None if another type does."""
+    if cursor.token.upper in ("CHAR", "CHARACTER") and cursor.peek().upper == "(" and cursor.peek(2).text.isdigit():
+        return int(cursor.peek(2).text)
+    return None
 
 
 def parse_data_type(cursor: Cursor) -> DataType:

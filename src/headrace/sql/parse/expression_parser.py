@@ -30,6 +30,12 @@ _STEPS = {
 _STEP_UNITS = (
     "microsecond", "millisecond", "second", "minute", "hour", "day", "dayofyear", "week", "month", "quarter", "year",
 )  # fmt: skip
+# Words that begin a clause, and are columns where an expression must stand.
+_COLUMN_WORDS = frozenset(
+    ["GROUP", "ORDER", "LIMIT", "OFFSET", "SORT", "CLUSTER", "DISTRIBUTE", "END", "LEFT", "RIGHT", "FULL", "CROSS",
+     "INNER", "JOIN", "ON", "USING", "EMIT", "INTO", "WITH", "OVER", "PIVOT", "UNPIVOT", "QUALIFY", "NATURAL", "ANTI",
+     "SEMI", "LATERAL", "TABLESAMPLE", "UNION", "INTERSECT", "MINUS"]
+)  # fmt: skip
 # Each level takes a dozen Python calls, and Python allows a thousand.
 _MAX_DEPTH = 50
 
@@ -299,9 +305,14 @@ class _Expressions:
         if word in ("CURRENT_TIMESTAMP", "CURRENT_DATE"):
             cursor.advance()
             return Apply(place, word.lower(), ())
-        if word in RESERVED:
+        if word in RESERVED and not self._names_a_column(word):
             cursor.fail("expected an expression", certain=True)
         return self._name()
+
+    def _names_a_column(self, word: str) -> bool:
+        """True if a reserved word is a column here, as in Spark: `SELECT end, order FROM s`."""
+        following = self.cursor.peek().upper
+        return word in _COLUMN_WORDS and following != "BY" and following not in _COLUMN_WORDS
 
     def _name(self) -> Node:
         cursor = self.cursor

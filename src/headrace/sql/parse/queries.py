@@ -10,6 +10,7 @@ from headrace.errors import SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.dialect import spark_accepts
 from headrace.sql.parse.expression_parser import parse_expression
+from headrace.sql.parse.grouping import Grouped, parse_group_by
 from headrace.sql.parse.syntax import (
     Apply,
     Derived,
@@ -22,6 +23,7 @@ from headrace.sql.parse.syntax import (
     SelectQuery,
     Star,
     Table,
+    TextRange,
     UnionQuery,
     Windowed,
     WithQuery,
@@ -69,9 +71,14 @@ def _query(cursor: Cursor) -> ParsedQuery:
         ctes: list[tuple[str, ParsedQuery]] = []
         while True:
             name = cursor.name("a name for the common table expression")
-            cursor.expect("AS", "after the name")
+            columns = _column_names(cursor)
+            cursor.accept("AS")
             cursor.expect("(", "before the query")
-            ctes.append((name, _query(cursor)))
+            body_start = cursor.token.start
+            body = _query(cursor)
+            if columns:
+                body = _renamed((body_start, cursor.previous_end), body, columns)
+            ctes.append((name, body))
             cursor.expect(")", "after the query")
             if not cursor.accept(","):
                 break
@@ -122,20 +129,22 @@ def _select(cursor: Cursor) -> SelectQuery:
         laterals.append(_lateral_view(cursor))
     _refuse_tail(cursor)
     where = parse_expression(cursor) if cursor.accept("WHERE") else None
-    group_by: tuple[Node, ...] | None = None
+    grouped: Grouped | None = None
     if cursor.accept("GROUP"):
         cursor.expect("BY", "after GROUP")
-        group_by = _group_by(cursor)
+        grouped = parse_group_by(cursor)
     having = parse_expression(cursor) if cursor.accept("HAVING") else None
     return SelectQuery(
         at=(start, cursor.previous_end),
         items=tuple(items),
         relation=relation,
         where=where,
-        group_by=group_by,
+        group_by=None if grouped is None else grouped.keys,
         having=having,
         distinct=distinct,
         laterals=tuple(laterals),
+        sets=None if grouped is None else grouped.sets,
+        group_all=grouped is not None and grouped.all,
     )
 
 
@@ -164,19 +173,6 @@ def _refuse_tail(cursor: Cursor) -> None:
     refused = _REFUSED.get(cursor.token.upper) if cursor.token.kind == "word" else None
     if refused is not None:
         cursor.refuse(refused[0], refused[1], (cursor.token.start, cursor.token.end))
-
-
-def _group_by(cursor: Cursor) -> tuple[Node, ...]:
-    for word in ("ROLLUP", "CUBE", "GROUPING", "ALL"):
-        if cursor.at(word) and (word == "ALL" or cursor.peek().upper in ("(", "SETS")):
-            here = (cursor.token.start, cursor.token.end)
-            cursor.refuse(f"GROUP BY {word}", "Name the columns; use one pipeline per grouping.", here)
-    keys = [parse_expression(cursor)]
-    while cursor.accept(","):
-        keys.append(parse_expression(cursor))
-    if cursor.at("WITH"):
-        cursor.refuse("WITH ROLLUP or CUBE", "Use one pipeline per grouping.", (cursor.token.start, cursor.token.end))
-    return tuple(keys)
 
 
 def _item(cursor: Cursor) -> Item:
@@ -225,6 +221,24 @@ def _star(cursor: Cursor) -> Star | None:
     return Star((start, cursor.previous_end), qualifier, tuple(excluded))
 
 
+def _column_names(cursor: Cursor) -> tuple[str, ...]:
+    """The names of columns in parentheses after an alias, if there are any."""
+    if not cursor.accept("("):
+        return ()
+    names = [cursor.word("the name of a column")]
+    while cursor.accept(","):
+        names.append(cursor.word("the name of a column"))
+    cursor.expect(")", "after the names of the columns")
+    return tuple(names)
+
+
+def _renamed(place: TextRange, query: ParsedQuery, columns: tuple[str, ...]) -> ParsedQuery:
+    """SELECT * FROM (query) AS _(columns): the body of `WITH name(columns) AS (query)`."""
+    every = Item(place, Star(place, None), None)
+    relation = Derived(place, query, "with", columns)
+    return SelectQuery(at=place, items=(every,), relation=relation, where=None, group_by=None, having=None)
+
+
 def _alias(cursor: Cursor) -> str | None:
     if cursor.accept("AS"):
         if cursor.token.kind in ("word", "quoted"):
@@ -241,7 +255,9 @@ def _relation(cursor: Cursor) -> Relation:
         cursor.advance()
         query = _query(cursor)
         cursor.expect(")", "after the subquery")
-        return Derived((start, cursor.previous_end), query, _alias(cursor))
+        place = (start, cursor.previous_end)
+        alias = _alias(cursor)
+        return Derived(place, query, alias, _column_names(cursor) if alias else ())
     if cursor.token.upper in WINDOW_TABLES and cursor.peek().upper == "(":
         return _window_table(cursor)
     name = cursor.name("the name of a stream")
@@ -250,7 +266,8 @@ def _relation(cursor: Cursor) -> Relation:
     if cursor.at("("):
         cursor.fail(f"there is no table function {name}; there are {', '.join(WINDOW_TABLES)}")
     place = (start, cursor.previous_end)
-    return Table(place, name, _alias(cursor))
+    alias = _alias(cursor)
+    return Table(place, name, alias, _column_names(cursor) if alias else ())
 
 
 def _window_table(cursor: Cursor) -> Windowed:

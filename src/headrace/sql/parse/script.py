@@ -12,11 +12,12 @@ from headrace.errors import (
     Span,
     SyntaxProblem,
     UnknownColumn,
+    UnsupportedOnShared,
 )
 from headrace.model.program import Emit
 from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 from headrace.sql.parse.cursor import Cursor
-from headrace.sql.parse.data_types import parse_data_type
+from headrace.sql.parse.data_types import char_length, parse_data_type
 from headrace.sql.parse.dialect import Token, tokenize
 from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.queries import parse_query
@@ -39,7 +40,7 @@ from headrace.sql.parse.statements import (
     StopPipeline,
     TakeSavepoint,
 )
-from headrace.sql.parse.syntax import Apply, IntervalConstant, Name, ParsedQuery
+from headrace.sql.parse.syntax import Apply, ForeignQuery, IntervalConstant, Name, Node, ParsedQuery
 
 MAX_NAME_BYTES = 255
 _KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline"}
@@ -165,13 +166,16 @@ class _Statements:
         cursor.expect("(", "before the columns")
         fields: list[Field] = []
         seen: set[str] = set()
+        computed: dict[int, Node] = {}
+        padded: dict[int, int] = {}
+        metadata: dict[int, tuple[str, Span]] = {}
         watermark: tuple[Token, int] | None = None
         while True:
             if cursor.at("WATERMARK", "FOR"):
                 watermark = self.watermark()
             else:
                 token = cursor.token
-                column = cursor.name("a column name")
+                column = cursor.word("a column name")
                 if column.lower() in seen:
                     raise DuplicateName(
                         f"column '{column}' is declared twice",
@@ -180,10 +184,18 @@ class _Statements:
                         name=column,
                     )
                 seen.add(column.lower())
+                if cursor.at("AS"):
+                    cursor.fail("expected a type", advice=f"Write the type, too: {column} TIMESTAMP AS ...")
+                length = char_length(cursor)
+                if length is not None:
+                    padded[len(fields)] = length
                 fields.append(Field(column, parse_data_type(cursor)))
-                if cursor.at("COMMENT") and cursor.peek().kind == "string":
-                    cursor.advance()
-                    cursor.advance()
+                self.comment()
+                if cursor.accept("AS") or cursor.accept("GENERATED", "ALWAYS", "AS"):
+                    computed[len(fields) - 1] = parse_expression(cursor)
+                elif cursor.at("METADATA"):
+                    metadata[len(fields) - 1] = self.metadata(column)
+                self.comment()
             if not cursor.accept(","):
                 break
         cursor.expect(")", "after the columns")
@@ -203,7 +215,28 @@ class _Statements:
             or_replace=or_replace,
             if_not_exists=if_not_exists,
             spans=spans,
+            computed=computed,
+            padded=padded,
+            metadata=metadata,
         )
+
+    def comment(self) -> None:
+        """Skips the COMMENT of a column, if there is one."""
+        if self.cursor.at("COMMENT") and self.cursor.peek().kind == "string":
+            self.cursor.advance()
+            self.cursor.advance()
+
+    def metadata(self, column: str) -> tuple[str, Span]:
+        """`METADATA`, `METADATA FROM 'key'`, each with or without VIRTUAL: the key, which is the column's name if it is
+        not given."""
+        cursor = self.cursor
+        start, key = cursor.advance().start, column
+        if cursor.accept("FROM"):
+            if cursor.token.kind != "string":
+                cursor.fail("expected the name of the metadata, as a string", advice="Write METADATA FROM 'timestamp'.")
+            key = cursor.advance().text
+        cursor.accept("VIRTUAL")  # Flink writes it for columns that sinks do not take; here no sink takes any
+        return key.lower(), cursor.span((start, cursor.previous_end))
 
     def watermark(self) -> tuple[Token, int]:
         """`WATERMARK FOR ts AS ts - INTERVAL ...` or `WATERMARK FOR ts AS ts`: the column and the delay."""
@@ -305,6 +338,7 @@ class _Statements:
                 break
         options, places = self.options() if cursor.at("WITH") else ({}, {})
         cursor.expect("AS", "before the query")
+        query_start = cursor.token.start
         query, query_sql, emit, emit_span = self.query()
         return CreatePipeline(
             sql=self.sql(),
@@ -320,12 +354,17 @@ class _Statements:
             emit_span=emit_span,
             options=options,
             spans=places,
+            query_start=query_start,
         )
 
-    def query(self) -> tuple[ParsedQuery, str, Emit | None, Span | None]:
+    def query(self) -> tuple[ParsedQuery | ForeignQuery, str, Emit | None, Span | None]:
         cursor = self.cursor
         start = cursor.token.start
-        parsed = parse_query(cursor, self.stop)
+        parsed: ParsedQuery | ForeignQuery
+        try:
+            parsed = parse_query(cursor, self.stop)
+        except UnsupportedOnShared as problem:
+            parsed = self.foreign_query(start, problem)
         text = cursor.text[start : cursor.previous_end]
         emit: Emit | None = None
         emit_span = None
@@ -340,7 +379,16 @@ class _Statements:
             emit_span = cursor.span((emit_start, cursor.previous_end))
         return parsed, text, emit, emit_span
 
+    def foreign_query(self, start: int, refused: UnsupportedOnShared) -> ForeignQuery:
+        """Takes the rest of the statement, up to an EMIT clause at its end, as Spark SQL."""
+        cursor = self.cursor
+        words = [t.upper for t in cursor.tokens[-4:-1]]
+        tail = 2 if words[-2:] == ["EMIT", "CHANGES"] else 3 if words == ["EMIT", "ON", "CLOSE"] else 0
+        cursor.move_to(len(cursor.tokens) - 1 - tail)
+        return ForeignQuery((start, cursor.previous_end), refused)
+
     def select(self, start: int | None = None) -> Select:
+        query_start = self.cursor.token.start
         query, query_sql, emit, emit_span = self.query()
         return Select(
             sql=self.sql(start),
@@ -349,6 +397,7 @@ class _Statements:
             query_sql=query_sql,
             emit=emit,
             emit_span=emit_span,
+            query_start=query_start,
         )
 
     def drop(self) -> Drop:
@@ -401,6 +450,8 @@ class _Statements:
             mode = "verbose"
         elif cursor.accept("JSON"):
             mode = "json"
+        elif cursor.accept("FORMATTED"):
+            mode = "formatted"
         start = cursor.token.start
         if cursor.at("PIPELINE") and cursor.peek().kind != "end":
             cursor.advance()

@@ -9,12 +9,12 @@ from typing import Literal
 from headrace.errors import Span
 from headrace.model.program import Emit
 from headrace.model.schema import Schema
-from headrace.sql.parse.syntax import ParsedQuery
+from headrace.sql.parse.syntax import ForeignQuery, Node, ParsedQuery
 
 DropKind = Literal["stream", "sink", "pipeline"]
 ShowKind = Literal["streams", "sinks", "pipelines"]
 StopMode = Literal["graceful", "now"]
-ExplainMode = Literal["plain", "verbose", "json"]
+ExplainMode = Literal["plain", "verbose", "json", "formatted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Statement):
-    """CREATE STREAM. `event_time` is an index into `schema`. `spans` has the position of each option."""
+    """CREATE STREAM. `event_time` is an index into `schema`. By such an index, `computed` has the expressions of
+    computed columns, `padded` the lengths of CHAR columns, and `metadata` the facts that METADATA columns hold,
+    with their position. `spans` has the position of each option."""
 
     name: str
     schema: Schema
@@ -37,6 +39,9 @@ class CreateStream(Statement):
     or_replace: bool = False
     if_not_exists: bool = False
     spans: Mapping[str, Span] = field(default_factory=dict)
+    computed: Mapping[int, Node] = field(default_factory=dict)
+    padded: Mapping[int, int] = field(default_factory=dict)
+    metadata: Mapping[int, tuple[str, Span]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class CreatePipeline(Statement):
 
     name: str
     sinks: tuple[str, ...]
-    query: ParsedQuery
+    query: ParsedQuery | ForeignQuery
     query_sql: str
     emit: Emit | None
     or_replace: bool = False
@@ -68,16 +73,28 @@ class CreatePipeline(Statement):
     emit_span: Span | None = None
     options: dict[str, str] = field(default_factory=dict)
     spans: Mapping[str, Span] = field(default_factory=dict)
+    query_start: int = 0
+
+    @property
+    def query_end(self) -> int:
+        """Where the text of the query ends in the script."""
+        return self.query_start + len(self.query_sql)
 
 
 @dataclass(frozen=True, slots=True)
 class Select(Statement):
     """A query without a pipeline. It can only be explained."""
 
-    query: ParsedQuery
+    query: ParsedQuery | ForeignQuery
     query_sql: str
     emit: Emit | None
     emit_span: Span | None = None
+    query_start: int = 0
+
+    @property
+    def query_end(self) -> int:
+        """Where the text of the query ends in the script."""
+        return self.query_start + len(self.query_sql)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +155,8 @@ class TakeSavepoint(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Statement):
-    """EXPLAIN [VERBOSE | JSON] of a query, of a CREATE PIPELINE, or (`pipeline`) of an existing pipeline by name."""
+    """EXPLAIN [VERBOSE | JSON | FORMATTED] of a query, of a CREATE PIPELINE, or (`pipeline`) of an existing pipeline by
+    name."""
 
     mode: ExplainMode
     target: Select | CreatePipeline | None

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Literal
 
+from headrace.errors import UnsupportedOnShared
 from headrace.model.schema import DataType
 
 TextRange = tuple[int, int]
@@ -137,18 +139,20 @@ class LateralView(Node):
 
 @dataclass(frozen=True, slots=True)
 class Table(Node):
-    """A stream or CTE by name."""
+    """A stream or CTE by name. `columns` are new names for its columns: `s AS t(a, b)`."""
 
     name: str
     alias: str | None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Derived(Node):
-    """A subquery in FROM."""
+    """A subquery in FROM. `columns` are new names for its columns."""
 
     query: ParsedQuery
     alias: str | None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,9 @@ Relation = Table | Derived | Windowed
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery(Node):
-    """SELECT [DISTINCT] items FROM relation WHERE ... GROUP BY ... HAVING ... `distinct` is its position."""
+    """SELECT [DISTINCT] items FROM relation WHERE ... GROUP BY ... HAVING ... `distinct` is its position.
+
+    With `sets`, GROUP BY has several grouping sets, of the keys in `group_by`. With `group_all` it is GROUP BY ALL."""
 
     items: tuple[Item, ...]
     relation: Relation
@@ -177,6 +183,8 @@ class SelectQuery(Node):
     having: Node | None
     distinct: TextRange | None = None
     laterals: tuple[LateralView, ...] = ()
+    sets: tuple[tuple[Node, ...], ...] | None = None
+    group_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +202,26 @@ class WithQuery(Node):
     body: ParsedQuery
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignQuery(Node):
+    """Spark SQL that the grammar here does not have. `refused` says which part, as an error of the shared host."""
+
+    refused: UnsupportedOnShared
+
+
 ParsedQuery = SelectQuery | UnionQuery | WithQuery
+
+
+def parts_of(node: Node) -> Iterator[Node]:
+    """Yields an expression and everything in it, parents first."""
+    yield node
+    for entry in fields(node):
+        yield from _inner(getattr(node, entry.name))
+
+
+def _inner(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield from parts_of(value)
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _inner(part)

@@ -285,6 +285,9 @@ def origin(plan: Plan, index: int) -> tuple[StreamScan, int] | None:
     if isinstance(plan, Project):
         expr = plan.outputs[index].expr
         return origin(plan.input, expr.index) if isinstance(expr, ColumnRef) else None
+    if isinstance(plan, Union):
+        found = [origin(part, index) for part in plan.parts]
+        return found[0] if all(f is not None and f == found[0] for f in found) else None
     return None
 
 

@@ -11,6 +11,8 @@ Without one, nothing crosses the bridge and Ring 1 has no part:
 
     PhysicalSharedStream -> PhysicalFilter -> PhysicalProject -> PhysicalSink -> PhysicalCommit
 
+On the epoch host a `PhysicalSparkQuery` stands before the sinks, after the last operator of the rings.
+
 Every operator has a part at run time that executes it: tests/sql/test_explain_truth.py runs plans and compares.
 """
 
@@ -175,19 +177,32 @@ class PhysicalMergeAggregate(_Unary):
 
 
 @dataclass(frozen=True)
+class PhysicalSparkQuery(_Unary):
+    """The epoch host: Spark runs `sql` in the commit of the epoch, over the rows that the rings staged."""
+
+    sql: str
+    staged: Schema
+
+    @property
+    def details(self) -> tuple[tuple[str, str], ...]:
+        return (("in", "commit"), ("staged", f"[{', '.join(self.staged.names)}]"), ("sql", " ".join(self.sql.split())))
+
+
+@dataclass(frozen=True)
 class PhysicalSink(_Unary):
-    """Stages the rows of one sink: in the tasks, or in the lanes when the pipeline has state."""
+    """Stages the rows of one sink: in the tasks, in the lanes when the pipeline has state, or in its Spark query."""
 
     sink: SinkDef
     guarantee: str
     in_lanes: bool
+    in_query: bool = False
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
         return (
             ("sink", self.sink.name),
             ("type", self.sink.kind),
-            ("staged_by", "lanes" if self.in_lanes else "tasks"),
+            ("staged_by", "query" if self.in_query else "lanes" if self.in_lanes else "tasks"),
             ("guarantee", self.guarantee),
         )
 

@@ -53,8 +53,8 @@ def shared_shape(plan: Plan, span: Callable[[TextRange], Span]) -> Shape:
     """The parts of `plan`. Raises UnsupportedOnShared at the part that does not fit."""
     if isinstance(plan, Union):
         raise UnsupportedOnShared(
-            "UNION ALL cannot run on the shared host",
-            advice="Create one pipeline per part, each with its own sink.",
+            "UNION ALL of these parts cannot run on the shared host",
+            advice="Parts that filter and project one stream can. Create one pipeline per part, into the same sink.",
             span=span(plan.at),
         )
     assert isinstance(plan, Project), "binding ends every query with a projection"
@@ -103,7 +103,11 @@ def _scan(node: Plan, span: Callable[[TextRange], Span]) -> StreamScan:
     if isinstance(node, StreamScan):
         return node
     if isinstance(node, Union):
-        what, at = "UNION ALL below an aggregate", node.at
+        raise UnsupportedOnShared(
+            "an aggregate over a UNION ALL of these parts cannot run on the shared host",
+            advice="Its parts must filter and project one stream, without aggregates and generators.",
+            span=span(node.at),
+        )
     elif isinstance(node, AssignWindow):
         raise UnsupportedOnShared(
             "a generator over a windowed stream cannot run on the shared host",

@@ -6,7 +6,7 @@ Two kinds of types exist only inside expressions: VOID (the type of NULL) and th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -62,9 +62,17 @@ def function_type(result: DataType, fails: bool = False) -> Function:
     return Function("LAMBDA", result, fails)
 
 
+@dataclass(frozen=True, slots=True)
+class Interval(Hidden):
+    """An interval of months or of microseconds. `unit` says how Spark writes it (DAY TO SECOND), '' if unknown; types
+    that differ only in it are equal."""
+
+    unit: str = field(default="", compare=False)
+
+
 VOID = Hidden("VOID")
-INTERVAL_MONTHS = Hidden("INTERVAL MONTH")
-INTERVAL_MICROS = Hidden("INTERVAL SECOND")
+INTERVAL_MONTHS = Interval("INTERVAL MONTH")
+INTERVAL_MICROS = Interval("INTERVAL SECOND")
 
 INTEGRAL: tuple[DataType, ...] = (TINYINT, SMALLINT, INT, BIGINT)
 FRACTIONAL: tuple[DataType, ...] = (FLOAT, DOUBLE)
@@ -123,6 +131,13 @@ def tightest(left: DataType, right: DataType) -> DataType | None:
     if isinstance(left, Array | Map | Struct) and left != right and right != VOID:
         return _wider_nested(left, right, tightest)
     return wider(left, right)
+
+
+def differing_decimals(left: DataType, right: DataType) -> bool:
+    """True if a decimal type stands against another number type where Spark has no common type of elements."""
+    if isinstance(left, Array) and isinstance(right, Array):
+        return differing_decimals(left.element, right.element)
+    return isinstance(left, Decimal) and isinstance(right, Decimal) and left != right
 
 
 def _wider_nested(

@@ -1,14 +1,16 @@
 """Turns typed expressions into DuckDB SQL.
 
-DuckDB may reorder the parts of a conjunction, but evaluates a CASE branch only on the rows that reach it. So a chain of
-ANDs or ORs with a part that may fail becomes a CASE: rows that an earlier part decides never reach the failing part.
+DuckDB evaluates all operands on all rows, but a CASE branch only on the rows that reach it. Spark evaluates operands
+one by one, and stops at one that decides the result. So an operand that may fail stands behind a CASE: rows on which
+Spark does not evaluate it never reach it. DuckDB may also reorder the parts of a conjunction; then a CASE keeps their
+order. Expressions that cannot fail are written without any of this.
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from headrace.errors import InternalError
 from headrace.model.schema import (
@@ -24,8 +26,21 @@ from headrace.model.schema import (
     duck_name,
 )
 from headrace.sql.functions import find
-from headrace.sql.functions.casts import cast_throws, render_cast
-from headrace.sql.plan.expr import Call, CaseWhen, Cast, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable, Literal
+from headrace.sql.functions.casts import cast_is_strict, cast_throws, render_cast
+from headrace.sql.functions.evaluation_order import casts_inside, evaluated, is_strict, stops_at_null
+from headrace.sql.functions.overload import Overload
+from headrace.sql.plan.expr import (
+    Call,
+    CaseWhen,
+    Cast,
+    ColumnRef,
+    Expr,
+    FieldOf,
+    Lambda,
+    LambdaVariable,
+    Literal,
+    conjuncts,
+)
 from headrace.sql.plan.limits import ExpressionTooLarge, check_time
 from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID, function_type
 
@@ -46,7 +61,7 @@ def throws(expr: Expr) -> bool:
     check_time()
     if isinstance(expr, Call):
         overload = find(expr.name, [a.type for a in expr.args])
-        if overload is None or (overload.throws and overload.simple(expr.args) is None):
+        if overload is None or overload.fails(expr.args):
             return True
     if isinstance(expr, Cast) and not expr.attempt and cast_throws(expr.input.type, expr.type):
         return True
@@ -61,10 +76,7 @@ def render(expr: Expr, column: ColumnText) -> str:
     if isinstance(expr, Literal):
         return render_literal(expr)
     if isinstance(expr, Cast):
-        text = render_cast(render(expr.input, column), expr.input.type, expr.type, expr.attempt)
-        if text is None:
-            raise InternalError(f"no cast from {expr.input.type} to {expr.type} was bound")
-        return text
+        return _cast(expr, render(expr.input, column))
     if isinstance(expr, CaseWhen):
         branches = "".join(f" WHEN {render(c, column)} THEN {render(v, column)}" for c, v in expr.branches)
         tail = f" ELSE {render(expr.otherwise, column)}" if expr.otherwise is not None else ""
@@ -80,19 +92,132 @@ def render(expr: Expr, column: ColumnText) -> str:
     raise InternalError(f"{type(expr).__name__} cannot be rendered")
 
 
+def _cast(expr: Cast, inner: str) -> str:
+    text = render_cast(inner, expr.input.type, expr.type, expr.attempt)
+    if text is None:
+        raise InternalError(f"no cast from {expr.input.type} to {expr.type} was bound")
+    return text
+
+
+def render_filter(expr: Expr, column: ColumnText) -> str:
+    """A condition of which only TRUE matters, as DuckDB SQL. Unlike an AND, a filter of Spark does not evaluate its
+    next part after one that is NULL."""
+    parts = list(conjuncts(expr))
+    if not any(throws(part) for part in parts[1:]):
+        return render(expr, column)
+    texts = [render(part, column) for part in parts]
+    last = max(i for i, part in enumerate(parts) if throws(part))
+    before, rest = texts[:last], texts[last:]
+    nested = f"({' AND '.join(rest)})"
+    for text in reversed(before):
+        nested = f"CASE WHEN {text} THEN {nested} ELSE FALSE END"
+    return nested
+
+
 def _render_call(expr: Call, column: ColumnText) -> str:
     if expr.name in ("and", "or"):
         return _render_chain(expr, column)
-    args = [render(a, column) for a in expr.args]
+    if expr.name == "in" and any(throws(arg) for arg in expr.args[1:]):
+        return _render_in(expr, column)
+    if expr.name == "coalesce" and any(throws(arg) for arg in expr.args[1:]):
+        return _render_coalesce(expr, column)
+    overload = _overload(expr)
+    operands = evaluated(overload, expr.args) if len(expr.args) > 1 and stops_at_null(overload) else []
+    failing = [i for i, operand in enumerate(operands) if throws(operand)]
+    guarded = operands[: len(operands) if casts_inside(overload) else failing[-1] if failing else 0]
+    if not guarded:
+        return _checked(_written(expr, overload, [render(a, column) for a in expr.args]), expr)
+    args = [_unguarded(a, column) if a in guarded else render(a, column) for a in expr.args]
+    branches: dict[str, str] = {}
+    for null, before in _guards(guarded, column):
+        branches.setdefault(null, f" WHEN {null} THEN {before}")
+    text = _written(expr, overload, args)
+    return _checked(f"CASE{''.join(branches.values())} ELSE {text} END" if branches else text, expr)
+
+
+def _overload(expr: Call) -> Overload:
     kinds = [function_type(a.body.type, throws(a.body)) if isinstance(a, Lambda) else a.type for a in expr.args]
     overload = find(expr.name, kinds)
     if overload is None:
         raise InternalError(f"{expr.name} was bound without an overload")
+    return overload
+
+
+def _written(expr: Call, overload: Overload, args: list[str]) -> str:
+    """The call over the texts of its arguments."""
+    kinds = [function_type(a.body.type, throws(a.body)) if isinstance(a, Lambda) else a.type for a in expr.args]
     simple = overload.simple(expr.args)
-    text = overload.render(args, kinds, expr.type) if simple is None else simple.format(*args)
+    return overload.render(args, kinds, expr.type) if simple is None else simple.format(*args)
+
+
+def _checked(text: str, expr: Expr) -> str:
     if len(text) > LONGEST:
         raise ExpressionTooLarge(f"an expression of more than {LONGEST} characters", expr.at)
     return text
+
+
+def _guards(operands: list[Expr], column: ColumnText) -> Iterator[tuple[str, str]]:
+    """When Spark stops at one of these operands, because it is NULL, and the NULL to return then. Conditions are asked
+    in this order, so each may rely on the ones before it. The NULL of a later operand evaluates the earlier operands
+    that may fail, since Spark has done so."""
+    for i, operand in enumerate(operands):
+        before = [_unguarded(earlier, column) for earlier in operands[:i] if throws(earlier)]
+        for null, inner in _nulls(operand, column):
+            checks = "".join(f" WHEN ({text}) IS NULL THEN NULL" for text in before)
+            yield null, f"CASE{checks} ELSE {inner} END" if checks else inner
+
+
+def _nulls(expr: Expr, column: ColumnText) -> Iterator[tuple[str, str]]:
+    """The guards of one operand: those of its own operands, if they alone decide whether it is NULL."""
+    if isinstance(expr, Literal) and expr.value is not None:
+        return
+    inner = _strict_operands(expr)
+    if inner is not None:
+        yield from _guards(inner, column)
+    else:
+        yield f"({render(expr, column)}) IS NULL", "NULL"
+
+
+def _strict_operands(expr: Expr) -> list[Expr] | None:
+    """The operands in order of evaluation if `expr` is NULL only where one of them is, else None."""
+    if isinstance(expr, Call):
+        overload = find(expr.name, [a.type for a in expr.args])
+        return evaluated(overload, expr.args) if overload is not None and is_strict(overload) else None
+    if isinstance(expr, Cast) and not expr.attempt and cast_is_strict(expr.input.type, expr.type):
+        return [expr.input]
+    return None
+
+
+def _unguarded(expr: Expr, column: ColumnText) -> str:
+    """`expr` for rows that the guards of `expr` let pass: its own operands need no guards again."""
+    if _strict_operands(expr) is None:
+        return render(expr, column)
+    if isinstance(expr, Cast):
+        return _cast(expr, _unguarded(expr.input, column))
+    assert isinstance(expr, Call)
+    return _checked(_written(expr, _overload(expr), [_unguarded(a, column) for a in expr.args]), expr)
+
+
+def _render_coalesce(expr: Call, column: ColumnText) -> str:
+    """coalesce with values that may fail. DuckDB would move parts that two of them have in common out of it."""
+    texts = [render(arg, column) for arg in expr.args]
+    branches = "".join(f" WHEN ({text}) IS NOT NULL THEN {text}" for text in texts[:-1])
+    return _checked(f"CASE{branches} ELSE {texts[-1]} END", expr)
+
+
+def _render_in(expr: Call, column: ColumnText) -> str:
+    """IN with values that may fail: Spark compares them one by one, and stops at the first that is equal."""
+    value, *values = expr.args
+    last = max(i for i, item in enumerate(values) if throws(item))
+    equal = find("=", [value.type, value.type])
+    overload = find("in", [value.type, value.type])
+    assert equal is not None and overload is not None
+    asked, texts = render(value, column), [render(item, column) for item in values]
+    kinds = [value.type] * 2
+    branches = "".join(f" WHEN {null} THEN {before}" for null, before in _nulls(value, column))
+    branches += "".join(f" WHEN {equal.render([asked, t], kinds, BOOLEAN)} THEN TRUE" for t in texts[:last])
+    whole = overload.render([asked, *texts], kinds, BOOLEAN)
+    return _checked(f"CASE{branches} ELSE {whole} END" if branches else whole, expr)
 
 
 def _render_chain(expr: Call, column: ColumnText) -> str:

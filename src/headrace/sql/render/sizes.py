@@ -52,6 +52,7 @@ GROWING = frozenset(
 FACTORS = {
     "lower": 1.5, "upper": 3.0, "initcap": 3.0, "mask": 4.0, "quote": 2.0, "hex": 2.0, "base64": 1.5, "encode": 4.0,
     "decode": 3.0, "url_encode": 3.0, "split": 1.0,
+    "to_json": 6.0,
 }  # fmt: skip
 FIXED = 8.0  # bytes of a value of fixed width in Arrow, about
 # Bytes that a letter of a date pattern writes at most: VV is a time zone such as America/Argentina/ComodRivadavia.

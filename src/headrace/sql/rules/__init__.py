@@ -2,7 +2,8 @@
 
 The order matters. Constants are folded first: a filter that is always true disappears and no longer blocks other
 rules. Projections are inlined before filters move, so a filter meets only filters, windows and aggregates on its way
-down. Columns are pruned last, when every expression is where it will run. Physical rules run on the lowered plan.
+down. Unions are merged before that, too: they become generators. Columns are pruned last, when every expression is
+where it will run. Physical rules run on the lowered plan.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, PhysicalAggregate, PhysicalMergeAggregate, PhysicalProject, topological
 from headrace.sql.rules.fold_constants import fold_constants
 from headrace.sql.rules.inline_projections import inline_projections
+from headrace.sql.rules.merge_unions import merge_unions
 from headrace.sql.rules.prune_columns import prune_columns
 from headrace.sql.rules.push_down_filter import push_down_filter
 from headrace.sql.rules.rule_types import LogicalRule, PhysicalRule
@@ -25,6 +27,7 @@ from headrace.sql.rules.split_aggregates import split_aggregates
 LOGICAL_RULES: tuple[LogicalRule, ...] = (
     fold_constants,
     inline_projections,
+    merge_unions,
     push_down_filter,
     prune_columns,
 )

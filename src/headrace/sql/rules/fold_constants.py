@@ -23,12 +23,14 @@ from headrace.model.schema import (
     Map,
     Struct,
 )
+from headrace.sql.functions import find
 from headrace.sql.functions.evaluate import evaluate
+from headrace.sql.functions.evaluation_order import is_strict
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, Literal
 from headrace.sql.plan.limits import check_time
 from headrace.sql.plan.logical import Aggregate, Filter, Generate, Named, Plan, Project, rewrite
-from headrace.sql.plan.types import Hidden
+from headrace.sql.plan.types import VOID, Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
 
@@ -85,9 +87,22 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         return _logic(expr)
     if isinstance(expr, CaseWhen):
         return _case(expr)
+    if isinstance(expr, Call) and expr.type != VOID and _has_null(expr):
+        return Literal(expr.type, None, at=expr.at)
     if isinstance(expr, Call | Cast) and all(isinstance(c, Literal) for c in expr.children):
         return _evaluate(expr, ctx)
     return expr
+
+
+def _has_null(expr: Call) -> bool:
+    """True if an operand is always NULL, and so is the result. Like Spark's, its other operands are not evaluated."""
+    overload = find(expr.name, [a.type for a in expr.args])
+    return overload is not None and is_strict(overload) and any(is_null(arg) for arg in expr.args)
+
+
+def is_null(expr: Expr) -> bool:
+    """True for a literal NULL."""
+    return isinstance(expr, Literal) and expr.value is None
 
 
 def _logic(expr: Call) -> Expr:
@@ -146,7 +161,8 @@ def _from_wire(expr: Expr, value: Any) -> Any:
     if value is None:
         return None
     if expr.type in (TIMESTAMP, TIMESTAMP_NTZ):
-        assert isinstance(value, datetime.datetime)
+        if not isinstance(value, datetime.datetime):
+            return NotImplemented  # beyond year 9999
         epoch = datetime.datetime(1970, 1, 1, tzinfo=value.tzinfo and datetime.UTC)
         delta = value - epoch
         return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds

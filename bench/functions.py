@@ -1,0 +1,162 @@
+"""Rows per second of every function and cast of the shared host, beside Spark's `select` of the same expression.
+
+Both engines read the needed columns of one Parquet file and evaluate the expression on one core: Spark in a job of one
+task whose rows go nowhere, we with the SQL that a task runs, in DuckDB with one thread, to Arrow. Only processor time
+counts: that of Spark's task thread without its collector and compiler threads, and that of our thread. The time for one
+row is subtracted from both, so that the cost of starting a job does not count. The best of several runs counts.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.function_cases import Entry, entries
+from bench.function_rows import SCHEMA, table
+from bench.report import Report, environment, main
+from headrace.exec import duck
+from headrace.model.program import Expression, Meaning, StreamDef
+from headrace.spark.java import find_java
+from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.state.catalog import Catalog
+
+ROWS, RUNS = (20_000, 2) if "--quick" in sys.argv else (200_000, 3)
+REQUIRED_MEDIAN, REQUIRED_EACH = 2.0, 0.5
+_SHORTEST = 1e-5  # seconds; what is subtracted may be more than what was measured
+MEANING = Meaning()
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Rows per second of one entry in both engines."""
+
+    entry: Entry
+    ours: float
+    spark: float
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.spark
+
+
+class Ours:
+    """Plans an expression once, then evaluates it as a task does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.names = Catalog().with_stream(StreamDef("v", SCHEMA, None, 0, "generator", "json", {}))
+
+    def plan(self, text: str) -> tuple[Expression, list[int]]:
+        """The expression, and the indexes of the columns that it reads."""
+        (statement,) = parse_script(f"SELECT {text} AS r FROM v")
+        assert isinstance(statement, Select)
+        planned = plan_pipeline(statement, self.names, MEANING)
+        (output,) = planned.program.ring0.outputs
+        used = [i for i in range(len(SCHEMA)) if f"c{i}" in _words(output.sql)]
+        return output, used or [0]
+
+    def seconds(self, expression: Expression, columns: Sequence[int], path: Path) -> float:
+        """The processor time of one evaluation."""
+        names = [SCHEMA.fields[i].name for i in columns]
+        start = time.thread_time()
+        rows = pq.read_table(path, columns=names, use_threads=False)
+        rows = rows.rename_columns([f"c{i}" for i in columns])
+        duck.run(MEANING, f"SELECT {duck.select_list([expression])} FROM v", {"v": rows})
+        return time.thread_time() - start
+
+
+def _words(sql: str) -> set[str]:
+    return set("".join(c if c.isalnum() or c == "_" else " " for c in sql).split())
+
+
+class Spark:
+    """A session with one core."""
+
+    def __init__(self) -> None:
+        from pyspark.sql import SparkSession
+
+        os.environ["JAVA_HOME"] = str(find_java())
+        builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+        self.session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+        self.session.sparkContext.setLogLevel("ERROR")
+        self.group = 0
+
+    def seconds(self, text: str, path: Path) -> float:
+        """The processor time of the task that evaluates an expression over a file."""
+        context = self.session.sparkContext
+        self.group += 1
+        context.setJobGroup(str(self.group), text)
+        frame = self.session.read.schema(SCHEMA.ddl).parquet(str(path))
+        frame.selectExpr(f"{text} AS r").write.format("noop").mode("overwrite").save()
+        tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+        jobs: Sequence[Any] = tracker.getJobIdsForGroup(str(self.group))
+        infos = [info for job in jobs if (info := tracker.getJobInfo(job)) is not None]
+        stages = [stage for info in infos for stage in info.stageIds]
+        return float(sum(store.lastStageAttempt(stage).executorCpuTime() for stage in stages)) / 1e9
+
+
+def _net(seconds: Callable[[Path], float], large: Path, small: Path) -> float:
+    """The best time for the large file, less that for one row."""
+    seconds(small)
+    started = min(seconds(small) for _ in range(2))
+    return max(_SHORTEST, min(seconds(large) for _ in range(RUNS)) - started)
+
+
+def measured(say: Callable[[str], None]) -> list[Speed]:
+    """The speeds of all entries."""
+    found: list[Speed] = []
+    with tempfile.TemporaryDirectory() as folder:
+        large, small = Path(folder) / "large.parquet", Path(folder) / "small.parquet"
+        rows = table(ROWS)
+        pq.write_table(rows, large, row_group_size=ROWS)
+        pq.write_table(rows.slice(0, 1), small)
+        duck.set_clock([MEANING], 1_700_000_000_000_000)
+        ours, spark = Ours(large), Spark()
+        for text in ("i + j", "upper(x)", "d * 2D", "length(x)"):  # warms up the JVM
+            for _ in range(5):
+                spark.seconds(text, large)
+        for entry in entries():
+            try:
+                expression, columns = ours.plan(entry.text)
+                mine = _net(lambda path, e=expression, c=columns: ours.seconds(e, c, path), large, small)  # type: ignore[misc]
+                theirs = _net(lambda path, text=entry.text: spark.seconds(text, path), large, small)  # type: ignore[misc]
+            except (duckdb.Error, pa.ArrowException) as problem:
+                raise RuntimeError(f"{entry.text} failed") from problem
+            found.append(Speed(entry, ROWS / mine, ROWS / theirs))
+            say(f"{found[-1].ratio:8.2f} x  {found[-1].ours / 1e6:8.2f} M rows/s  {entry.text}")
+        spark.session.stop()
+    return found
+
+
+def measure(say: Callable[[str], None]) -> Report:
+    """Measures all entries and compares them."""
+    found = measured(say)
+    report = Report(facts=environment("duckdb", "pyspark", "pyarrow"))
+    quick = [speed for speed in found if not speed.entry.slow]
+    lowest = min(quick, key=lambda speed: speed.ratio)
+    report.facts["rows"] = ROWS
+    report.facts["entries"] = len(found)
+    report.facts["marked slow"] = len(found) - len(quick)
+    report.facts["below the bound"] = [s.entry.text for s in quick if s.ratio < REQUIRED_EACH]
+    report.facts["ratios"] = {s.entry.name: round(s.ratio, 2) for s in sorted(found, key=lambda s: s.ratio)}
+    report.facts["rows a second"] = {s.entry.name: [round(s.ours), round(s.spark)] for s in found}
+    report.require(
+        "median of all entries / Spark", statistics.median(s.ratio for s in found), REQUIRED_MEDIAN, "at least"
+    )
+    report.require(f"lowest not marked slow ({lowest.entry.name}) / Spark", lowest.ratio, REQUIRED_EACH, "at least")
+    return report
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", measure)

@@ -1,0 +1,141 @@
+"""Pipelines on the epoch host, beside ordinary Structured Streaming queries, and what one adds to a small epoch.
+
+Throughput: eight stateless pipelines with a function that only Spark has, each with a filter of its own, on one JSON
+stream of twenty columns of which they need three; and eight ordinary queries with the same SQL. How both are set up and
+how a figure is taken (warm-up left out) is told in bench/streaming.py. Contenders take turns, and the best run counts.
+
+Small epochs: files of 200 rows, one an epoch, with one windowed pipeline, and with a pipeline on the epoch host beside
+it. The figure is the median of Spark's own `triggerExecution` over all rounds, warm-up epochs left out.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+import headrace
+from bench import feed
+from bench.epoch import Feed, until
+from bench.report import Report, environment, main
+from bench.streaming import Build, plain, session, shared
+from headrace.spark.session import Engine
+
+QUICK = "--quick" in sys.argv
+FILE_ROWS = 12_500 if QUICK else 125_000
+WARM, MEASURED, PER_EPOCH = 2, 8 if QUICK else 12, 4  # files
+KEYS, PIPELINES, ROUNDS = 100, 8, 1 if QUICK else 2
+WARM_EPOCHS, EPOCHS = (8, 10) if QUICK else (15, 25)
+Say = Callable[[str], None]
+
+
+def select(number: int) -> str:
+    """Pipeline `number`: no two have the same filter. `soundex` runs only in Spark."""
+    return f"SELECT ts, concat(user, soundex(user)) AS who, value * 2 AS twice FROM s WHERE value >= {number * 100}"
+
+
+def build(number: int) -> Build:
+    """The same for plain Spark."""
+
+    def query(rows: DataFrame) -> DataFrame:
+        kept = rows.where(f.col("value") >= number * 100)
+        return kept.select("ts", f.concat("user", f.soundex("user")).alias("who"), (f.col("value") * 2).alias("twice"))
+
+    return query
+
+
+def throughput(engine: Engine, work: Path, files: list[Path], say: Say) -> dict[str, float]:
+    """The best seconds of each contender."""
+    warm, measured = files[:WARM], files[WARM:]
+    best: dict[str, float] = {}
+    for turn in range(ROUNDS):
+        place = work / f"turn-{turn}"
+        selects = [select(i) for i in range(PIPELINES)]
+        with shared(engine, place / "ours", selects, PER_EPOCH, FILE_ROWS) as (hub, run):
+            run(warm)
+            for name in hub.pipelines:
+                (answer,) = hub.sql(f"EXPLAIN JSON PIPELINE {name}")
+                assert json.loads(answer.text)["host"]["name"] == "epoch"
+            ours = run(measured)
+            assert all(p.status().state == "running" for p in hub.pipelines.values())
+        with plain(
+            engine, place / "spark", ("ts", "user", "value"), [build(i) for i in range(PIPELINES)], PER_EPOCH
+        ) as run:
+            run(warm)
+            theirs = run(measured)
+        for name, seconds in (("headrace", ours), ("spark", theirs)):
+            best[name] = min(seconds, best.get(name, seconds))
+            rate = len(measured) * FILE_ROWS / seconds
+            say(f"  {PIPELINES} x {name}, round {turn + 1}: {seconds:.2f} s, {rate:,.0f} rows/s")
+    return best
+
+
+@contextmanager
+def small(engine: Engine, work: Path, with_spark: bool) -> Iterator[Callable[[], float]]:
+    """A windowed pipeline on small files, alone or with a pipeline on the epoch host."""
+    files = Feed(work / "in")
+    files.drop()
+    with headrace.connect(work / "state", spark=engine.spark) as hub:
+        hub.sql(
+            "CREATE STREAM s (device STRING, ts TIMESTAMP, value BIGINT, other STRING, "
+            "WATERMARK FOR ts AS ts - INTERVAL 1 SECOND) "
+            f"WITH (source = 'files', format = 'json', path = '{files.directory}');"
+            "CREATE SINK out WITH (type = 'memory', max_rows = '1000');"
+            "CREATE PIPELINE w INTO out AS SELECT window.start, device, count(*) AS n, sum(value) AS total "
+            "FROM s GROUP BY window(ts, '10 seconds'), device;"
+            + ("CREATE PIPELINE e INTO out AS SELECT soundex(device) AS d, value FROM s;" if with_spark else "")
+        )
+        stream = hub.streams["s"]
+
+        def epoch() -> float:
+            before = stream.status().epoch
+            files.drop()
+            return until(lambda: s.epoch_ms if (s := stream.status()).epoch > before else None)
+
+        until(lambda: 1.0 if stream.status().epoch >= 0 else None)
+        yield epoch
+
+
+def small_epochs(engine: Engine, work: Path, say: Say) -> dict[str, float]:
+    """The median milliseconds of an epoch, without and with a pipeline on the epoch host."""
+    times: dict[str, list[float]] = {"without": [], "with": []}
+    for turn in range(ROUNDS + 1):
+        for name, found in times.items():
+            place = work / f"small-{name}-{turn}"
+            place.mkdir()
+            with small(engine, place, name == "with") as epoch:
+                for _ in range(WARM_EPOCHS):
+                    epoch()
+                measured = [epoch() for _ in range(EPOCHS)]
+            found.extend(measured)
+            say(f"  {name} a pipeline on the epoch host, round {turn + 1}: {statistics.median(measured):.0f} ms")
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def measure(say: Say) -> Report:
+    report = Report(facts=environment("pyspark", "duckdb", "pyarrow"))
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch:
+        work = Path(scratch)
+        files = feed.write(work / "data", WARM + MEASURED, FILE_ROWS, KEYS)
+        engine = session(work)
+        try:
+            best = throughput(engine, work, files, say)
+            epochs = small_epochs(engine, work, say)
+        finally:
+            engine.stop()
+    report.facts["rows_per_s"] = {name: round(MEASURED * FILE_ROWS / s) for name, s in best.items()}
+    report.facts["epoch_ms"] = {name: round(ms) for name, ms in epochs.items()}
+    report.require("epoch_host_n8_over_spark", best["spark"] / best["headrace"], 4.0, "at least", "x")
+    report.require("small_epoch_with_over_without", epochs["with"] / epochs["without"], 1.5, "at most", "x")
+    return report
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", measure)

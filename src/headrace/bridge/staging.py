@@ -1,0 +1,110 @@
+"""Rows that the rings stage for the epoch host: few rows travel inside messages, many rows are written to files.
+
+A task or a lane stages the rows of a pipeline whose program has a Spark query. Up to `INLINE_BYTES` travel to the
+driver as Arrow IPC inside a message. More are written as Parquet files to the staging directory of the stream, which
+Spark reads in parallel and without Python. Where a task does not see that directory (a cluster whose machines do not
+mount the state directory), all rows travel inside messages.
+
+A file belongs to one attempt of one epoch. The driver deletes the directory's files after every epoch, so nothing here
+outlives the epoch that made it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.base.durable import private_directory, state_errors
+from headrace.base.faults import fault_point
+from headrace.bridge.messages import VERSION
+from headrace.errors import InternalError
+
+STAGING = "staged"
+# Rows inside messages pass through the driver's Python, which copies about 400 MB/s. A Parquet file costs about 40 ms
+# to write, list and open, which is the time for this many bytes.
+INLINE_BYTES = 2 * 1024 * 1024
+# Spark holds a message in memory several times on its way.
+MESSAGE_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """Rows of one instance: in `data` (Arrow IPC), or in the file `file` of `size` bytes."""
+
+    instance: int
+    rows: int
+    file: str = ""
+    size: int = 0
+    data: bytes = b""
+
+    def encode(self) -> bytes:
+        """JSON, a zero byte, then the rows, if the message carries them."""
+        facts = [VERSION, self.instance, self.rows, self.file, self.size]
+        return b"%b\0%b" % (json.dumps(facts).encode(), self.data)
+
+    @staticmethod
+    def decode(payload: bytes) -> StagedRows:
+        facts, _, data = payload.partition(b"\0")
+        version, instance, rows, file, size = json.loads(facts)
+        if version != VERSION:
+            raise InternalError(f"staged rows have version {version}, but this release reads version {VERSION}")
+        return StagedRows(instance, rows, file, size, data)
+
+
+def stage_rows(instance: int, table: pa.Table, directory: str) -> list[StagedRows]:
+    """Stage a table that is not empty. `directory` is the staging directory, which may not exist on this machine.
+    Raises DiskFull and StateUnavailable when a file cannot be written."""
+    if table.nbytes > INLINE_BYTES and os.path.isdir(directory):
+        path = os.path.join(directory, f"{instance}-{uuid.uuid4().hex}.parquet")
+        with state_errors(Path(directory)):
+            # Spark's vectorized reader takes LZ4 blocks at full speed; a dictionary would cost more than it saves.
+            pq.write_table(table, path, compression="lz4", use_dictionary=False, write_statistics=False)
+            size = os.path.getsize(path)
+        staged = [StagedRows(instance, table.num_rows, file=path, size=size)]
+    else:
+        staged = [StagedRows(instance, part.num_rows, data=to_ipc(part)) for part in _parts(table)]
+    fault_point("after-staging")
+    return staged
+
+
+def clear_staging(stream_directory: Path) -> None:
+    """Delete the staged files of a stream. None is needed after its epoch, or when that is run again."""
+    directory = stream_directory / STAGING
+    if directory.is_dir():
+        for path in directory.iterdir():
+            path.unlink(missing_ok=True)
+
+
+def open_staging(stream_directory: Path) -> None:
+    """Make an empty staging directory, before a stream's query starts."""
+    clear_staging(stream_directory)
+    private_directory(stream_directory / STAGING)
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    count = max(1, -(-table.nbytes // MESSAGE_BYTES))
+    rows = max(1, -(-table.num_rows // count))
+    for start in range(0, table.num_rows, rows):
+        yield table.slice(start, rows)
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = out.getvalue().to_pybytes()
+    return data
+
+
+def rows_in_messages(staged: Iterable[StagedRows], schema: pa.Schema) -> pa.Table:
+    """The rows that travelled inside messages, as one table."""
+    tables = [pa.ipc.open_stream(part.data).read_all() for part in staged if part.data]
+    return pa.concat_tables(tables) if tables else schema.empty_table()

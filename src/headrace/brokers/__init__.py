@@ -1,0 +1,1 @@
+"""Clients of message brokers, as sources and sinks use them: settings, connections, and errors with codes."""

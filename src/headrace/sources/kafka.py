@@ -1,0 +1,335 @@
+"""The source `kafka`: the messages of topics. A message is a record by its own boundary.
+
+The offset of every partition is in Spark's offset log, so an epoch that is run again reads the same messages. Ranges of
+partitions are cut among the tasks by their number of offsets: one large partition uses all cores, and so do many small
+ones. New partitions, and new topics under a pattern, are noticed while the stream runs. The offsets of committed epochs
+are also committed to a consumer group, for tools that show lag; the stream never reads them back.
+
+Unit of parallelism: a range of a partition. Delivery: exactly once into an epoch, replayable as long as the topic keeps
+the messages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.base.options import choice, option, text
+from headrace.brokers.connection import KafkaConnection, client_settings
+from headrace.errors import BadOption, BrokerUnreachable, MissingOption, UnknownTopic
+from headrace.formats import FORMATS
+from headrace.formats.packing import MessageFormat
+from headrace.model.program import StreamDef
+from headrace.model.stored import parsed, store_text
+from headrace.sources.generator import instant
+from headrace.sources.kafka_cluster import Cluster
+from headrace.sources.kafka_facts import METADATA
+from headrace.sources.kafka_offsets import PartitionRange, Place, TopicPlace, limited, ranges, shared
+from headrace.sources.kafka_reader import KafkaSplit, lost
+from headrace.sources.source_kind import InputSplit, SourceKind, SourceOffset, WallClock
+
+POLL = 0.1  # minimum seconds between two questions for the ends of partitions
+TOPICS = 5.0  # seconds between two questions for topics and partitions
+SIZES = 30.0  # seconds between two samples of the size of messages
+SMALLEST_SPLIT = 256 << 10  # bytes; less is not worth a task
+TYPICAL = 512.0  # bytes of a message, before one was seen
+OUTAGE = 30.0  # seconds for which an unreachable broker counts as one without news
+EARLIEST, LATEST = -2, -1  # offsets in start_offsets, as in Spark
+_FRAMING = ("record_delimiter", "header", "multiline")  # options of formats that find records in a stream of bytes
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as problem:
+        raise ValueError(f"a regular expression ({problem})") from None
+    return value
+
+
+def _names(value: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    if not all(names):
+        raise ValueError("names of topics with commas between")
+    return names
+
+
+def _offsets(value: str) -> dict[str, dict[int, int]]:
+    try:
+        found = {t: {int(p): int(o) for p, o in by.items()} for t, by in json.loads(value).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError('JSON such as {"orders": {"0": 120, "1": -2}}; -2 is the beginning, -1 the end') from None
+    if any(o < EARLIEST for by in found.values() for o in by.values()):
+        raise ValueError("offsets from 0 on, -2 for the beginning, or -1 for the end")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """The options of `source = 'kafka'`."""
+
+    topics: tuple[str, ...] = option(_names, default=(), help="names of topics, with commas between")
+    topic_pattern: str | None = option(
+        _pattern, help="a regular expression for whole names of topics, instead of topics; new topics are noticed"
+    )
+    start: Literal["earliest", "latest", "timestamp", "offsets"] = option(
+        choice("earliest", "latest", "timestamp", "offsets"),
+        default="earliest",
+        help="where a new stream begins: with all messages, with those that come later, at start_timestamp, or at "
+        "start_offsets",
+    )
+    start_timestamp: int | None = option(
+        instant, help="with start = 'timestamp': the first message with this timestamp or a later one"
+    )
+    start_offsets: dict[str, dict[int, int]] | None = option(  # noqa: RUF009
+        _offsets, help="with start = 'offsets': an offset for each partition, as JSON; -2 is the beginning, -1 the end"
+    )
+    group: str | None = option(
+        text, help="the consumer group that shows the lag of the stream; headrace-STREAM if absent"
+    )
+    on_data_loss: Literal["fail", "skip"] = option(
+        choice("fail", "skip"),
+        default="fail",
+        help="what messages do that are gone before they are read: fail stops the stream, skip counts them and goes on",
+    )
+    kafka: dict[str, str] = client_settings(  # noqa: RUF009
+        "any setting of the client library librdkafka; kafka.bootstrap.servers is required"
+    )
+
+    @property
+    def connection(self) -> KafkaConnection:
+        return KafkaConnection(self.kafka)
+
+
+@dataclass(slots=True)
+class _News:
+    """What the cluster said last, and when (by the clock of the source)."""
+
+    topics: dict[str, TopicPlace] = field(default_factory=dict)
+    ends: Place = field(default_factory=Place)
+    topics_at: float = float("-inf")
+    ends_at: float = float("-inf")
+
+
+class KafkaTopics:
+    """Plans the epochs of a Kafka stream. `headrace.sources.source_kind.StreamSource` states the promises."""
+
+    def __init__(self, stream: StreamDef, settings: KafkaSettings, state_dir: Path, clock: WallClock) -> None:
+        self._settings, self._clock = settings, clock
+        self._group = settings.group or f"headrace-{stream.name}"
+        self._pattern = re.compile(settings.topic_pattern) if settings.topic_pattern else None
+        self._start_file = state_dir / "start.json"
+        self._news = _News()
+        self._shown: Place | None = None
+        self._message_bytes, self._sampled_at = TYPICAL, float("-inf")
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        level = self._settings.kafka.get("isolation.level", "read_committed")
+        return Cluster(self._settings.connection, self._group, committed=level == "read_committed")
+
+    def initial(self) -> SourceOffset:
+        """The same at every call: Spark may ask again after a crash, and messages that came in between must not be
+        skipped."""
+        if not self._start_file.exists():
+            store_text(self._start_file, json.dumps(self._beginning().stored()))
+        return parsed(self._start_file, json.loads) or Place().stored()
+
+    def latest(self, start: SourceOffset, max_bytes: int | None) -> SourceOffset:
+        at = Place.parse(start)
+        self._show(at)
+        self._ask()
+        end = self._reachable(at)
+        if max_bytes is not None and (waiting := list(ranges(at, end))):
+            self._sample(waiting[0])
+            end = limited(at, end, max(1, int(max_bytes / self._message_bytes)))
+        return end.stored() if end != at else start
+
+    def splits(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[InputSplit]:
+        found, gone = self._readable(Place.parse(start), Place.parse(end))
+        size = sum(r.size for r in found) * self._message_bytes
+        tasks = max(1, min(parallelism, int(-(-size // SMALLEST_SPLIT))))
+        parts = shared(found, tasks) or ([()] if gone else [])
+        return [self._split(part, gone if i == 0 else 0) for i, part in enumerate(parts)]
+
+    def exhausted(self, at: SourceOffset) -> bool:
+        self._ask(now=True)
+        place = Place.parse(at)
+        return not any(ranges(place, self._reachable(place)))
+
+    def backlog(self, at: SourceOffset) -> int:
+        self._ask()
+        return int(sum(r.size for r in ranges(Place.parse(at), self._news.ends)) * self._message_bytes)
+
+    def commit(self, end: SourceOffset) -> None:
+        self._show(Place.parse(end))
+
+    def _split(self, part: tuple[PartitionRange, ...], gone: int) -> KafkaSplit:
+        settings = self._settings
+        return KafkaSplit(settings.connection, self._group, part, settings.on_data_loss, gone)
+
+    def _beginning(self) -> Place:
+        settings, cluster = self._settings, self._cluster
+        topics = self._topics()
+        missing = [name for name in settings.topics if name not in topics]
+        if missing:
+            raise _no_topic(missing, settings.connection.servers)
+        if settings.start == "latest":
+            return cluster.ends(topics)
+        if settings.start == "timestamp":
+            assert settings.start_timestamp is not None, "CREATE STREAM requires it"
+            return cluster.at_time(topics, settings.start_timestamp // 1000)
+        begins = cluster.begins(topics)
+        if settings.start == "earliest":
+            return begins
+        assert settings.start_offsets is not None, "CREATE STREAM requires it"
+        return _chosen(settings.start_offsets, begins, cluster.ends(topics))
+
+    def _topics(self) -> dict[str, TopicPlace]:
+        return self._cluster.topics(self._settings.topics, self._pattern)
+
+    def _ask(self, now: bool = False) -> None:
+        """Ask for topics and ends, unless that was done a moment ago. While the broker cannot be reached the answers of
+        before hold, for a while."""
+        news, clock = self._news, self._clock()
+        try:
+            if not news.topics_at <= clock < news.topics_at + TOPICS:
+                news.topics, news.topics_at = self._topics(), clock
+            if now or not news.ends_at <= clock < news.ends_at + POLL:
+                news.ends, news.ends_at = self._cluster.ends(news.topics), clock
+        except BrokerUnreachable:
+            if not news.ends_at <= clock < news.ends_at + OUTAGE:
+                raise
+
+    def _reachable(self, at: Place) -> Place:
+        """The end of what there is to read after `at`. Raises DataLost, or leaves out what is gone."""
+        ends = dict(self._news.ends.topics)
+        for name, known in at.topics.items():
+            found = ends.get(name)
+            if found is None:
+                self._lost(f"the topic {name} was deleted", topic=name)
+            elif found.id != known.id:
+                self._lost(f"the topic {name} was deleted and created again", topic=name)
+            else:
+                behind = [p for p, (e, n) in enumerate(zip(found.next, known.next, strict=False)) if e < n]
+                if behind:
+                    self._lost(f"the partition {name}/{behind[0]} is shorter than what was read of it", topic=name)
+        return Place(ends)
+
+    def _readable(self, start: Place, end: Place) -> tuple[list[PartitionRange], int]:
+        """The ranges from `start` to `end` that still exist, and how many offsets are gone. A topic that was deleted,
+        created again or cut counts as one: nobody knows how many messages it had."""
+        wanted, gone = list(ranges(start, end)), 0
+        for name, known in start.topics.items():
+            at = end.topics.get(name)
+            gone += at is None or at.id != known.id or any(e < n for e, n in zip(at.next, known.next, strict=False))
+        begins = self._cluster.begins(end.topics)
+        found: list[PartitionRange] = []
+        for r in wanted:
+            first = begins.topics[r.topic].next[r.partition] if r.topic in begins.topics else r.end
+            if first > r.begin:
+                until = min(first, r.end)
+                self._lost(
+                    f"the messages {r.begin} to {until - 1} of {r.topic}/{r.partition} are gone",
+                    topic=r.topic,
+                    partition=r.partition,
+                    offset=r.begin,
+                )
+                gone += until - r.begin
+                r = PartitionRange(r.topic, r.partition, until, r.end)
+            if r.size:
+                found.append(r)
+        return found, gone
+
+    def _lost(self, what: str, **params: Any) -> None:
+        if self._settings.on_data_loss == "fail":
+            raise lost(what, **params)
+
+    def _sample(self, waiting: PartitionRange) -> None:
+        """Learn the average size of messages, from time to time."""
+        clock = self._clock()
+        if not self._sampled_at <= clock < self._sampled_at + SIZES:
+            found = self._cluster.message_bytes(waiting.topic, waiting.partition, waiting.begin)
+            self._sampled_at, self._message_bytes = clock, max(1.0, found or self._message_bytes)
+
+    def _show(self, place: Place) -> None:
+        """Everything before `place` is committed: an epoch is planned only when the one before it is in its sinks."""
+        if place != self._shown and place.topics:
+            self._cluster.show_progress(place)
+            self._shown = place
+
+
+def _chosen(wanted: dict[str, dict[int, int]], begins: Place, ends: Place) -> Place:
+    """The offsets of `start_offsets`. Partitions that it does not name are read from the beginning."""
+    topics = {}
+    for name, at in begins.topics.items():
+        chosen = wanted.get(name, {})
+        special = {EARLIEST: at.next, LATEST: ends.topics[name].next}
+        offsets = (chosen.get(p, EARLIEST) for p in range(len(at.next)))
+        topics[name] = TopicPlace(at.id, tuple(special[o][p] if o in special else o for p, o in enumerate(offsets)))
+    return Place(topics)
+
+
+def _no_topic(missing: list[str], servers: str) -> UnknownTopic:
+    return UnknownTopic(
+        f"there is no topic {', '.join(missing)} at {servers}",
+        advice="Create it, or correct topics. Topics may also be hidden from this user.",
+        topics=missing,
+    )
+
+
+def _check(stream: StreamDef, settings: KafkaSettings) -> None:
+    owner = "source 'kafka'"
+    settings.connection.check(owner)
+    if bool(settings.topics) == bool(settings.topic_pattern):
+        raise MissingOption(
+            f"{owner} needs either the option 'topics' or 'topic_pattern'",
+            advice="topics = 'orders, payments' names topics; topic_pattern = 'orders-.*' is a regular expression.",
+            option="topics",
+            owner=owner,
+        )
+    for mode, name in (("timestamp", "start_timestamp"), ("offsets", "start_offsets")):
+        if (settings.start == mode) != (getattr(settings, name) is not None):
+            raise BadOption(
+                f"start = '{mode}' and the option '{name}' need each other",
+                advice=f"Give both, or choose another start and remove {name}.",
+                option=name,
+            )
+    _check_format(stream)
+    found = Cluster(settings.connection, "headrace", committed=True).topics(
+        settings.topics, re.compile(settings.topic_pattern) if settings.topic_pattern else None
+    )
+    if missing := [name for name in settings.topics if name not in found]:
+        raise _no_topic(missing, settings.connection.servers)
+
+
+def _check_format(stream: StreamDef) -> None:
+    kind = FORMATS[stream.format]
+    if not isinstance(kind.make(stream.record_schema, stream.options), MessageFormat):
+        raise BadOption(
+            f"source 'kafka' cannot take a message as a record of format '{stream.format}'",
+            advice="Use json, csv or text. A message is a record by its own boundary: it needs no length.",
+            option="format",
+            value=stream.format,
+        )
+    for name in _FRAMING:
+        if name in stream.options:
+            raise BadOption(
+                f"{name} has no effect with source 'kafka'",
+                advice=f"Remove {name}: every message is one record, whatever bytes it has.",
+                option=name,
+            )
+
+
+KAFKA = SourceKind(
+    name="kafka",
+    help="the messages of Kafka topics",
+    settings=KafkaSettings,
+    build=KafkaTopics,
+    check_settings=_check,
+    changeable=("on_data_loss", "group", "kafka"),
+    metadata=METADATA,
+)

@@ -1,0 +1,173 @@
+"""The epoch host: runs the Spark query of each pipeline over the rows that the rings staged in one epoch.
+
+The commit of an epoch calls `EpochQueries.run` in Spark's streaming thread, before any sink commits. Every query is an
+ordinary batch query on the hub's session, so tables, views, functions and variables of the session resolve as the user
+expects. Its rows are staged in the pipeline's sinks under the epoch's key, as tasks and lanes stage theirs. Nothing
+here is durable: after a crash the epoch is run again, and so are its queries.
+
+Queries of one epoch run at once, in threads of their own and in a FAIR pool. A query that fails, or takes longer than
+it may, fails its pipeline and no other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.base.faults import fault_point
+from headrace.errors import QueryTimeout, StreamFailed
+from headrace.model.program import PipelineDef
+from headrace.spark.epoch_query import EpochQuery, QueryOutcome
+from headrace.spark.jvm_plans import parse_query, query_over
+from headrace.spark.query_failures import is_of_spark, query_failure
+from headrace.spark.query_output import write_output
+from headrace.spark.session import Engine
+from headrace.spark.staged_input import is_large, staged_input
+from headrace.spark.static_tables import StaticTables
+from headrace.sql.hosts.clock_calls import clock_edits
+from headrace.sql.hosts.text_edits import edited
+
+POOL = "headrace-queries"
+# More threads than cores: small queries wait for the planner of Spark, not for cores.
+THREADS = 8
+LOOK_SECONDS = 0.2
+CANCEL_SECONDS = 10.0  # Spark kills the Python workers of cancelled tasks after two seconds
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True)
+class _Running:
+    query: EpochQuery
+    group: str
+    began: float | None = None
+
+
+class EpochQueries:
+    """Runs the queries of one stream's epochs. `run` is called by one thread at a time, `cancel` by any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._spark = engine.spark
+        self._static = StaticTables(engine.spark)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headrace-query")
+        self._lock = threading.Lock()
+        self._groups: set[str] = set()
+        self._parsed: dict[int, tuple[str, Any]] = {}
+        self._cancelled = False
+
+    def run(
+        self, asked: Sequence[EpochQuery], limit: float | None, quit_now: Callable[[PipelineDef], bool]
+    ) -> dict[int, QueryOutcome]:
+        """The outcome of every query, by instance. A query that takes longer than `limit` seconds fails, and one whose
+        pipeline is stopped at once (`quit_now`) is given up. Raises when Spark itself fails or the stream's query is
+        stopped: the epoch is then run again."""
+        found: dict[int, QueryOutcome] = {}
+        running: dict[Future[QueryOutcome], _Running] = {}
+        for query in asked:
+            one = _Running(query, f"headrace-query-{next(_numbers)}")
+            running[self._threads.submit(self._timed, one)] = one
+        try:
+            while running:
+                done, _ = wait(running, LOOK_SECONDS, FIRST_COMPLETED)
+                for future in done:
+                    found[running.pop(future).query.pipeline.instance] = future.result()
+                for future, one in list(running.items()):
+                    reason = self._over(one, limit, quit_now)
+                    if reason:
+                        del running[future]
+                        found[one.query.pipeline.instance] = self._give_up(future, one, reason)
+        finally:
+            for one in running.values():  # Spark itself failed
+                self._cancel(one.group)
+        if self._cancelled:
+            raise StreamFailed("the query of this commit was stopped")
+        fault_point("after-epoch-queries")
+        return found
+
+    def _over(self, one: _Running, limit: float | None, quit_now: Callable[[PipelineDef], bool]) -> str:
+        """Why a running query must end now; empty if it may go on."""
+        if self._cancelled:
+            return "it was stopped"
+        if quit_now(one.query.pipeline):
+            return "it was stopped at once"
+        if limit is not None and one.began is not None and time.perf_counter() - one.began > limit:
+            return QueryTimeout(
+                f"the Spark query of the pipeline took more than {limit:g} s in one epoch",
+                advice="A function may hang. Correct it and start the pipeline again, or raise max_epoch_time or "
+                "pipeline_time_budget of the stream.",
+                limit=limit,
+            ).render()
+        return ""
+
+    def _give_up(self, future: Future[QueryOutcome], one: _Running, reason: str) -> QueryOutcome:
+        self._cancel(one.group)
+        if not future.cancel():
+            wait([future], CANCEL_SECONDS)
+        spent = 0.0 if one.began is None else time.perf_counter() - one.began
+        return QueryOutcome(failure=reason, ms=spent * 1000)
+
+    def _timed(self, one: _Running) -> QueryOutcome:
+        one.began = time.perf_counter()
+        context = self._spark.sparkContext
+        with self._lock:
+            self._groups.add(one.group)
+        try:
+            context.setLocalProperty("spark.scheduler.pool", POOL)
+            described = f"headrace pipeline {one.query.pipeline.name}, epoch {one.query.key.epoch}"
+            context.setJobGroup(one.group, described, interruptOnCancel=True)
+            outcome = self._run(one.query)
+        except Exception as problem:
+            if is_of_spark(problem):
+                raise
+            outcome = QueryOutcome(failure=query_failure(problem, one.query.pipeline).render())
+        finally:
+            with self._lock:
+                self._groups.discard(one.group)
+        outcome.ms = (time.perf_counter() - one.began) * 1000
+        return outcome
+
+    def _run(self, query: EpochQuery) -> QueryOutcome:
+        program = query.pipeline.program
+        spark = program.spark
+        assert spark is not None, "only pipelines with a Spark query come here"
+        instance, outcome = query.pipeline.instance, QueryOutcome()
+        edits = [*clock_edits(spark.clocks, query.now), *self._static.edits(instance, spark)]
+        parsed = self._parse(instance, edited(spark.sql, edits).text)
+        rows = staged_input(self._spark, spark.staged, query.staged)
+        result = query_over(self._spark, parsed, spark.relation, rows)
+        large = is_large(query.staged)
+        outcome.receipts = write_output(result, query.pipeline, query.key, outcome.lost, in_tasks=large)
+        return outcome
+
+    def _parse(self, instance: int, text: str) -> Any:
+        """The parsed query. Its text only changes with a clock, so that most epochs parse nothing."""
+        known = self._parsed.get(instance)
+        if known is None or known[0] != text:
+            known = self._parsed[instance] = (text, parse_query(self._spark, text))
+        return known[1]
+
+    def forget(self, instances: set[int]) -> None:
+        """Forget what is kept for these instances."""
+        self._static.forget(instances)
+        for instance in instances:
+            self._parsed.pop(instance, None)
+
+    def cancel(self) -> None:
+        """End all queries: the stream's query is stopped. The epoch is run again later."""
+        self._cancelled = True
+        with self._lock:
+            groups = list(self._groups)
+        for group in groups:
+            self._cancel(group)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _cancel(self, group: str) -> None:
+        try:
+            self._spark.sparkContext.cancelJobGroup(group)
+        except Exception as problem:
+            if not is_of_spark(problem):
+                raise

@@ -1,0 +1,70 @@
+"""Spark queries over rows that come from Python, by the shortest way through Spark's own classes.
+
+PySpark's public way for a small table is a temporary view, `spark.sql` and `toArrow`: 115 ms on a busy machine of two
+cores, because the view is a command and `toArrow` is a job with a socket. Here the parsed query gets the rows as a
+common table expression, and the result of a plan without a job is converted in the driver: 45 ms. The classes are
+internal to Spark 4; `tests/e2e/test_epoch_host.py` fails when one of them changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.model.schema import Schema
+
+OFFSET = 2  # the position of the user's text in what is parsed
+_BATCH_ROWS, _BATCH_BYTES = 1 << 20, 64 << 20
+
+
+def parse_query(spark: SparkSession, sql: str) -> Any:
+    """The parsed plan of a query. Only a query can stand in parentheses, so a command is a ParseException."""
+    state: Any = _inner(spark).sessionState()
+    return state.sqlParser().parsePlan(f"(\n{sql}\n)")
+
+
+def query_over(spark: SparkSession, parsed: Any, relation: str, rows: DataFrame) -> DataFrame:
+    """The analyzed query, in which the name `relation` means `rows`. It is a common table expression, which hides
+    tables and views of the same name. Raises AnalysisException."""
+    jvm: Any = spark._jvm
+    plans = jvm.org.apache.spark.sql.catalyst.plans.logical
+    alias = _module(jvm, "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias").apply(
+        relation, rows._jdf.queryExecution().analyzed()
+    )
+    declared = jvm.java.util.ArrayList()
+    declared.add(jvm.scala.Tuple3(relation, alias, jvm.scala.Option.empty()))
+    whole = plans.UnresolvedWith(parsed, jvm.scala.jdk.javaapi.CollectionConverters.asScala(declared).toSeq(), False)
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(_inner(spark), whole), spark)
+
+
+def fetch(frame: DataFrame, output: Schema) -> pa.Table:
+    """The rows of a small result, with the columns of `output`. A plan without tasks runs without a job."""
+    spark = frame.sparkSession
+    jvm: Any = spark._jvm
+    execution: Any = frame._jdf.queryExecution()
+    rows = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(execution.executedPlan().executeCollect())
+    batches = _module(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters").toBatchWithSchemaIterator(
+        rows.iterator(), execution.analyzed().schema(), _BATCH_ROWS, _BATCH_BYTES, "UTC", False, False
+    )
+    tables = []
+    while batches.hasNext():
+        tables.append(pa.ipc.open_stream(batches.next()).read_all())
+    found = pa.concat_tables(tables) if tables else output.arrow.empty_table()
+    return as_output(found, output)
+
+
+def as_output(table: pa.Table, output: Schema) -> pa.Table:
+    """A table of Spark with the names and Arrow types of `output`. Spark writes timestamps in the session's zone."""
+    renamed = table.rename_columns(list(output.names))
+    return renamed if renamed.schema.equals(output.arrow) else renamed.cast(output.arrow)
+
+
+def _inner(spark: SparkSession) -> Any:
+    return spark._jsparkSession
+
+
+def _module(jvm: Any, name: str) -> Any:
+    """A Scala object."""
+    return jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$").get(None)

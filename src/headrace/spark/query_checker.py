@@ -1,0 +1,333 @@
+"""Asks Spark's analyzer and optimizer about the query of a pipeline on the epoch host. Nothing is run.
+
+The query is analyzed over a relation without rows that Spark takes for a stream. So every node of the plan says whether
+it reads the stream, and a node that does must be one that works row by row. The optimizer then shows which columns of
+the relation the query needs, and which conditions it can push down to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headrace.errors import DuplicateName, SparkRefused, UnknownType
+from headrace.model.schema import Field, Schema, parse_type
+from headrace.spark.jvm_plans import OFFSET, parse_query, query_over
+from headrace.spark.query_failures import condition_of, spark_says
+from headrace.spark.staged_input import spark_schema
+from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable
+
+# What these rules do depends on the rows of static tables, and those may change after the pipeline is created. The last
+# one adds conditions that the user did not write.
+_CONTENT_RULES = ",".join(
+    f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+    for rule in ("PropagateEmptyRelation", "ConvertToLocalRelation", "InferFiltersFromConstraints")
+)
+# Nodes that give the same rows however the stream is cut into epochs.
+_ROW_BY_ROW = frozenset(
+    ["Project", "Filter", "SubqueryAlias", "View", "LogicalRDD", "WithCTE", "CTERelationDef", "CTERelationRef", "Union",
+     "Generate", "Expand", "LateralJoin", "ResolvedHint", "UnresolvedHint", "Repartition", "RepartitionByExpression",
+     "RebalancePartitions"]
+)  # fmt: skip
+_SORTS = {"Sort": "ORDER BY", "GlobalLimit": "LIMIT", "LocalLimit": "LIMIT", "Offset": "OFFSET", "Tail": "LIMIT"}
+_STATES = {
+    "Aggregate": "an aggregate", "Distinct": "DISTINCT", "Deduplicate": "DISTINCT", "Window": "OVER (...)",
+    "Intersect": "INTERSECT", "Except": "EXCEPT", "Pivot": "PIVOT",
+}  # fmt: skip
+# The joins that keep rows of one side only, by the side that may be the stream.
+_LEFT = frozenset(["inner", "cross", "leftouter", "leftsemi", "leftanti", "existencejoin", "leftsingle"])
+_RIGHT = frozenset(["inner", "cross", "rightouter"])
+
+
+class QueryChecker:
+    """Checks queries on a session. `session` returns it, and may start Spark first."""
+
+    def __init__(self, session: Callable[[], SparkSession], at_hand: bool) -> None:
+        self._session, self.at_hand = session, at_hand
+        self._lock = threading.Lock()
+
+    def check(self, sql: str, relation: str, schema: Schema) -> SparkFindings:
+        """See `headrace.sql.hosts.spark_checker.SparkChecker`."""
+        with self._lock, _quiet():
+            return _Check(self._session(), sql, relation, schema).findings()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PySpark writes every refused query to standard error. The caller gets the error."""
+    logger = logging.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+class _Check:
+    """The check of one query."""
+
+    def __init__(self, spark: SparkSession, sql: str, relation: str, schema: Schema) -> None:
+        self.spark, self.sql, self.schema = spark, sql, schema
+        self.jvm: Any = spark._jvm
+        self.relation, self.start = relation, OFFSET
+
+    def findings(self) -> SparkFindings:
+        try:
+            self.parsed = parse_query(self.spark, self.sql)
+            rows = _endless(self.spark, spark_schema(self.schema))
+            frame = query_over(self.spark, self.parsed, self.relation, rows)
+            analyzed: Any = frame._jdf.queryExecution().analyzed()
+            output = self._output(frame.schema)
+            blocker = self._blocker(analyzed)
+            if blocker is not None:
+                return SparkFindings(output, tuple(range(len(self.schema))), (), "", (), blocker, "")
+            plan = self._optimized(analyzed)
+            columns, conditions, qualifier = self._pushed(plan, variables=self._reads_variable(analyzed))
+            text = str(plan.toString()).rstrip()
+            return SparkFindings(output, columns, conditions, qualifier, self._tables(), None, text)
+        except (AnalysisException, ParseException) as problem:
+            raise SparkRefused(
+                spark_says(problem),
+                advice="Spark checks the names and types of this query. Tables, views and functions must exist in the "
+                "hub's session: headrace.connect(spark=...).",
+                condition=condition_of(problem),
+                at=self._at_context(problem),
+            ) from None
+
+    def _at_context(self, problem: Exception) -> tuple[int, int] | None:
+        """The range of the user's text that Spark points at."""
+        try:
+            contexts = problem.getQueryContext()  # type: ignore[attr-defined]
+            first = next((c for c in contexts if c.startIndex() >= self.start), None)
+        except Exception:  # a context of a call without text
+            return None
+        if first is None:
+            return None
+        begin = first.startIndex() - self.start
+        return begin, min(len(self.sql), first.stopIndex() - self.start + 1)
+
+    def _output(self, found: StructType) -> Schema:
+        fields: list[Field] = []
+        for field in found.fields:
+            if field.name.lower() in [f.name.lower() for f in fields]:
+                raise DuplicateName(
+                    f"two output columns are named '{field.name}'",
+                    advice="Give one of them another name with AS.",
+                    name=field.name,
+                )
+            try:
+                fields.append(Field(field.name, parse_type(field.dataType.simpleString())))
+            except UnknownType:
+                raise SparkRefused(
+                    f"the output column '{field.name}' has the type {field.dataType.simpleString()}, which no sink can "
+                    "store",
+                    advice="Cast it, for example to STRING.",
+                ) from None
+        return Schema(tuple(fields))
+
+    # --- what cannot run epoch by epoch -------------------------------------------------------------
+
+    def _blocker(self, plan: Any) -> Blocker | None:
+        if not plan.isStreaming():
+            return Blocker("stateful", "a query that reads no stream")
+        for node in _walk(plan):
+            found = self._of_node(node)
+            if found is not None:
+                return found
+        return None
+
+    def _of_node(self, node: Any) -> Blocker | None:
+        name, streaming = str(node.nodeName()), bool(node.isStreaming())
+        for expression in _seq(node.expressions()):
+            if not expression.deterministic() and streaming:
+                guilty = _random_part(expression)
+                return Blocker("random", f"{guilty.prettyName()}()", str(guilty.sql()), self._range(guilty))
+        for inner in _seq(node.subqueries()):
+            if inner.isStreaming():
+                return Blocker("join", "a subquery over the stream", "", self._range(inner))
+            found = next((b for b in map(self._of_node, _walk(inner)) if b is not None), None)
+            if found is not None:
+                return found
+        if not streaming or name in _ROW_BY_ROW:
+            return None
+        if name in _SORTS:
+            return Blocker("sort", _SORTS[name], _SORTS[name], self._range(node))
+        if name == "Join":
+            return self._of_join(node)
+        return Blocker("stateful", _STATES.get(name, name), _STATES.get(name, name), self._range(node))
+
+    def _of_join(self, node: Any) -> Blocker | None:
+        left, right = bool(node.left().isStreaming()), bool(node.right().isStreaming())
+        kind = str(node.joinType().toString()).lower().split("(")[0].replace(" ", "").replace("_", "")
+        if left and right:
+            return Blocker("join", "a join of the stream with itself", "JOIN", self._range(node))
+        if kind in (_LEFT if left else _RIGHT):
+            return None
+        side = "left" if left else "right"
+        return Blocker(
+            "join", f"a {node.joinType().sql()} JOIN with the stream on the {side}", "JOIN", self._range(node)
+        )
+
+    def _range(self, node: Any) -> tuple[int, int] | None:
+        """The range of a node in the user's text."""
+        origin = node.origin()
+        if origin.startIndex().isEmpty() or origin.stopIndex().isEmpty():
+            return None
+        begin, end = int(origin.startIndex().get()) - self.start, int(origin.stopIndex().get()) - self.start + 1
+        return (begin, min(end, len(self.sql))) if 0 <= begin < len(self.sql) else None
+
+    # --- what the relation must provide -------------------------------------------------------------
+
+    def _pushed(self, plan: Any, variables: bool) -> tuple[tuple[int, ...], tuple[str, ...], str]:
+        """The columns that the query needs, the conditions that all its rows must pass, and their qualifier. With
+        `variables` of the session no condition is pushed down."""
+        above = [(parent, node) for parent, node in _with_parents(plan) if node.nodeName() == "LogicalRDD"]
+        leaves = [(parents, leaf) for parents, leaf in above if leaf.isStreaming()]
+        needed: set[int] = set()
+        for parents, leaf in leaves:
+            needed |= self._columns(parents, leaf)
+        conditions: tuple[str, ...] = ()
+        qualifier = ""
+        if len(leaves) == 1 and not variables:
+            conditions, qualifier = _conditions(leaves[0][0])
+        return tuple(sorted(needed)), conditions, qualifier
+
+    def _columns(self, parents: list[Any], leaf: Any) -> set[int]:
+        """The columns of one leaf that its nearest projection, and the filters below that, read."""
+        places = {attribute.exprId().id(): i for i, attribute in enumerate(_seq(leaf.output()))}
+        found: set[int] = set()
+        for parent in reversed(parents):
+            references = _seq(parent.references().toSeq())
+            found |= {places[a.exprId().id()] for a in references if a.exprId().id() in places}
+            if parent.nodeName() in ("Project", "Aggregate"):
+                return found
+            if parent.nodeName() != "Filter":
+                break
+        return set(places.values())
+
+    def _optimized(self, analyzed: Any) -> Any:
+        """The plan after Spark's optimizer, without the rules that read the rows of static tables. The rules to leave
+        out are a setting, so a copy of the session has them."""
+        sessions = self.jvm.org.apache.spark.sql.classic.SparkSession
+        own: Any = self.spark._jsparkSession
+        copy = own.cloneSession()
+        copy.conf().set("spark.sql.optimizer.excludedRules", _CONTENT_RULES)
+        sessions.setActiveSession(copy)
+        try:
+            return copy.sessionState().optimizer().execute(analyzed)
+        finally:
+            sessions.setActiveSession(own)
+
+    def _reads_variable(self, analyzed: Any) -> bool:
+        """Whether the query reads a session variable. Its value may change, so conditions on it stay Spark's."""
+        return any(
+            inner.nodeName() == "VariableReference"
+            for node in _walk(analyzed)
+            for expression in _seq(node.expressions())
+            for inner in _walk(expression)
+        )
+
+    def _tables(self) -> tuple[StaticTable, ...]:
+        """The tables, views and paths that the text names, beside the stream and the names of WITH."""
+        found: list[StaticTable] = []
+        hidden = {self.relation.lower(), *(str(name).lower() for name in _declared(self.parsed))}
+        for parents, node in _with_parents(self.parsed, subqueries=True):
+            if node.nodeName() != "UnresolvedRelation":
+                continue
+            parts = [str(p) for p in _seq(node.multipartIdentifier())]
+            at = self._range(node)
+            if at is None or (len(parts) == 1 and parts[0].lower() in hidden):
+                continue
+            aliased = bool(parents) and parents[-1].nodeName() == "SubqueryAlias"
+            name = ".".join("`" + p.replace("`", "``") + "`" for p in parts)
+            if aliased:  # the origin of a relation with an alias includes the alias
+                at = (at[0], at[0] + _name_length(self.sql[at[0] : at[1]], len(parts)))
+            found.append(StaticTable(name, at, aliased))
+        return tuple(found)
+
+
+def _name_length(text: str, parts: int) -> int:
+    """The length of the name of `parts` parts at the start of a text."""
+    from headrace.sql.parse.dialect import tokenize
+
+    return tokenize(text)[2 * parts - 2].end
+
+
+def _declared(plan: Any) -> Iterator[str]:
+    for _, node in _with_parents(plan, subqueries=True):
+        if node.nodeName() == "UnresolvedWith":
+            for relation in _seq(node.cteRelations()):
+                yield relation._1()
+
+
+def _endless(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A relation without rows that Spark takes for a stream."""
+    empty: Any = spark.createDataFrame([], schema)._jdf
+    inner: Any = spark._jsparkSession
+    return DataFrame(inner.internalCreateDataFrame(empty.queryExecution().toRdd(), empty.schema(), True), spark)
+
+
+def _conditions(parents: list[Any]) -> tuple[tuple[str, ...], str]:
+    """The operands of the filter directly above a leaf, in Spark SQL, if their columns have one qualifier."""
+    if not parents or parents[-1].nodeName() != "Filter":
+        return (), ""
+    found: dict[str, list[str]] = {}
+    for part in _operands(parents[-1].condition()):
+        qualifiers = {
+            ".".join(map(str, _seq(e.qualifier()))) for e in _walk(part) if e.nodeName() == "AttributeReference"
+        }
+        if len(qualifiers) == 1:
+            found.setdefault(qualifiers.pop(), []).append(str(part.sql()))
+    if not found:
+        return (), ""
+    qualifier, conditions = max(found.items(), key=lambda item: len(item[1]))
+    return tuple(conditions), qualifier
+
+
+def _operands(condition: Any) -> Iterator[Any]:
+    if condition.nodeName() == "And":
+        yield from _operands(condition.left())
+        yield from _operands(condition.right())
+    else:
+        yield condition
+
+
+def _random_part(expression: Any) -> Any:
+    """The innermost part of an expression that is not deterministic."""
+    for child in _seq(expression.children()):
+        if not child.deterministic():
+            return _random_part(child)
+    return expression
+
+
+def _seq(found: Any) -> list[Any]:
+    return [found.apply(i) for i in range(found.size())]
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    """The nodes of a tree, parents first."""
+    yield node
+    for child in _seq(node.children()):
+        yield from _walk(child)
+
+
+def _with_parents(
+    node: Any, parents: list[Any] | None = None, *, subqueries: bool = False
+) -> Iterator[tuple[list[Any], Any]]:
+    """The nodes of a plan with the nodes above each, the root first."""
+    above = parents or []
+    yield above, node
+    inner = _seq(node.children())
+    if node.nodeName() == "UnresolvedWith":
+        inner += [relation._2() for relation in _seq(node.cteRelations())]
+    if subqueries:
+        inner += _seq(node.subqueries())
+    for child in inner:
+        yield from _with_parents(child, [*above, node], subqueries=subqueries)

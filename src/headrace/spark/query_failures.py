@@ -1,0 +1,94 @@
+"""Why the Spark query of a pipeline failed, as a coded error."""
+
+from __future__ import annotations
+
+import re
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+from headrace.errors import EvaluationFailed, HeadraceError, SparkRefused, WorkerDied
+from headrace.exec.failures import coded
+from headrace.model.program import PipelineDef
+from headrace.spark.causes import cause_of
+
+_GONE = re.compile(r"stopped SparkContext|SparkContext was shut down|Job \d+ cancelled because SparkContext|is gone")
+_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure|crashed")
+_STATE = re.compile(r"\s*SQLSTATE: \w+")
+_UDF = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
+_SHOWN = 600
+
+
+def is_of_spark(problem: BaseException) -> bool:
+    """True if Spark itself is gone, so that no pipeline is to blame."""
+    if isinstance(problem, Py4JNetworkError | ConnectionError):
+        return True
+    return not isinstance(problem, HeadraceError) and _GONE.search(str(problem)) is not None
+
+
+def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:
+    """The failure of a query while it ran. Spark's condition is in the message, with the part of the SQL or the line of
+    the user's function that failed."""
+    if isinstance(problem, HeadraceError):
+        return problem
+    if isinstance(problem, AnalysisException | ParseException):
+        return SparkRefused(
+            f"Spark refuses the query of pipeline {pipeline.name} now: {spark_says(problem)}",
+            advice="A table, view or function of the session is missing or has changed. Restore it, and start the "
+            "pipeline again.",
+            condition=condition_of(problem),
+        )
+    said = cause_of(problem)
+    if _DIED.search(said):
+        return WorkerDied(
+            f"a Python worker died in the Spark query of pipeline {pipeline.name}: {said}",
+            advice="A function of the query may have ended its process or used too much memory.",
+        )
+    if isinstance(problem, PySparkException) or type(problem).__module__.startswith(("pyspark", "py4j")):
+        return EvaluationFailed(
+            f"an expression failed on some row: {spark_says(problem)}{_place(str(problem))}",
+            advice="Filter such rows out, or guard the expression (try_cast, try_divide, CASE). "
+            "Then create the pipeline again.",
+            said=said,
+        )
+    return coded(problem)
+
+
+def condition_of(problem: Exception) -> str:
+    """Spark's own name of an error, such as UNRESOLVED_COLUMN.WITH_SUGGESTION; empty if it has none."""
+    try:
+        found = problem.getCondition() if isinstance(problem, PySparkException) else None
+    except Exception:  # the JVM may be gone
+        found = None
+    return found or ""
+
+
+def spark_says(problem: Exception) -> str:
+    """Spark's message without its stack traces and plans, on one line."""
+    if isinstance(problem, AnalysisException | ParseException):
+        text = str(problem).split("\n== SQL", 1)[0].split(";\n", 1)[0]
+    else:
+        text = cause_of(problem)
+    text = _STATE.sub("", text).strip()
+    fragment = _fragment(problem)
+    joined = " ".join(text.split())[:_SHOWN] + (f" (in {fragment})" if fragment else "")
+    return joined
+
+
+def _fragment(problem: Exception) -> str:
+    """The part of the SQL that failed, if Spark knows it."""
+    try:
+        contexts = problem.getQueryContext() if isinstance(problem, PySparkException) else []
+        found = [" ".join(c.fragment().split()) for c in contexts]
+    except Exception:  # some contexts are of DataFrame calls and have no fragment
+        return ""
+    return found[0][:120] if found else ""
+
+
+def _place(text: str) -> str:
+    """The line of the user's function that raised: the last frame that is not Spark's."""
+    frames = [f for f in _UDF.findall(text) if "/pyspark/" not in f[0]]
+    if not frames:
+        return ""
+    file, line, name = frames[-1]
+    return f" (in the function {name}, {file}, line {line})"

@@ -1,0 +1,111 @@
+"""Asks whether a master answers, before Spark does. Spark itself tries a standalone master for a minute, and its error
+names no address."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from headrace.errors import SparkNotStarted
+
+# A standalone cluster may have several masters. All of them together may take this long.
+LIMIT_SECONDS = 12.0
+_STANDALONE = re.compile(r"spark://(.+)")
+_KUBERNETES = re.compile(r"k8s://(?:(https?)://)?([^/]+)")
+
+
+def addresses(master: str) -> list[tuple[str, int]]:
+    """The hosts and ports that `master` names. Empty if it names none, like local[*] and yarn.
+
+    >>> addresses("spark://a:7077,b:7078"), addresses("k8s://https://c"), addresses("local[2]")
+    ([('a', 7077), ('b', 7078)], [('c', 443)], [])
+    """
+    if found := _STANDALONE.fullmatch(master):
+        return [_split(part, 7077) for part in found[1].split(",")]
+    if found := _KUBERNETES.match(master):
+        return [_split(found[2], 80 if found[1] == "http" else 443)]
+    return []
+
+
+def _split(text: str, port: int) -> tuple[str, int]:
+    host, colon, number = text.strip().rpartition(":")
+    return (host.strip("[]"), int(number)) if colon and number.isdigit() else (text.strip(), port)
+
+
+def require_reachable(master: str, limit: float = LIMIT_SECONDS) -> None:
+    """Return when one address of `master` takes a connection. Raises SparkNotStarted with all of them otherwise."""
+    wanted = addresses(master)
+    deadline = time.monotonic() + limit
+    problems: list[str] = []
+    for i, (host, port) in enumerate(wanted):
+        left = max(1.0, (deadline - time.monotonic()) / (len(wanted) - i))
+        try:
+            socket.create_connection((host, port), timeout=left).close()
+            return
+        except OSError as problem:
+            why = "no answer" if isinstance(problem, TimeoutError) else problem.strerror or str(problem)
+            problems.append(f"{host}:{port}: {why}")
+    if problems:
+        raise unreachable(master, "; ".join(problems))
+
+
+def unreachable(master: str, why: str) -> SparkNotStarted:
+    """The error for a master that does not answer."""
+    return SparkNotStarted(
+        f"the Spark master {master} cannot be reached ({why})",
+        advice="Start the master, or correct the address in --master. Is a firewall between this machine and it?",
+        master=master,
+    )
+
+
+class RegistrationWatch:
+    """Ends a start whose master takes connections but does not answer as a Spark master. `timed_out` if it did so."""
+
+    def __init__(self, log: Path, give_up: Callable[[], None], limit: float) -> None:
+        self._log, self._give_up, self._limit = log, give_up, limit
+        self._over = threading.Event()
+        self.timed_out = False
+
+    def watch(self) -> None:
+        """Follow Spark's log until `stop`. Downloading packages and starting the JVM take no part of the limit."""
+        asked: float | None = None
+        while not self._over.wait(0.25):
+            said = ""
+            with suppress(OSError):
+                said = self._log.read_text(encoding="utf-8", errors="replace")
+            if _ANSWERED in said:
+                return
+            if asked is None and _ASKING in said:
+                asked = time.monotonic()
+            if asked is not None and time.monotonic() - asked > self._limit:
+                self.timed_out = True
+                self._give_up()
+                return
+
+    def stop(self) -> None:
+        self._over.set()
+
+
+# What Spark's client of a standalone master logs. It asks three times, for 20 s each.
+_ASKING, _ANSWERED = "Connecting to master", "Connected to Spark cluster"
+REGISTRATION_SECONDS = 8.0
+
+
+@contextmanager
+def registration_limited(
+    master: str, log: Path | None, give_up: Callable[[], None], limit: float = REGISTRATION_SECONDS
+) -> Iterator[RegistrationWatch]:
+    """Call `give_up` from another thread if a standalone master does not register the application in time. `log` is
+    Spark's log, as this start writes it; without it Spark's own limit of a minute holds."""
+    watch = RegistrationWatch(log or Path(), give_up, limit)
+    if log is not None and _STANDALONE.fullmatch(master):
+        threading.Thread(target=watch.watch, name="headrace-registration", daemon=True).start()
+    try:
+        yield watch
+    finally:
+        watch.stop()

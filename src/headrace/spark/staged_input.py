@@ -1,0 +1,41 @@
+"""The staged rows of one pipeline as a relation of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headrace.bridge.staging import StagedRows, rows_in_messages
+from headrace.model.schema import Schema
+
+
+def staged_input(spark: SparkSession, columns: Schema, staged: Sequence[StagedRows]) -> DataFrame:
+    """The rows that travelled in messages and those in files, as one relation."""
+    schema = spark_schema(columns)
+    files = [part.file for part in staged if part.file]
+    inline = rows_in_messages(staged, columns.arrow)
+    if not files:
+        return spark.createDataFrame(inline, schema)
+    frame = spark.read.schema(schema).parquet(*files)
+    return frame.unionAll(spark.createDataFrame(inline, schema)) if inline.num_rows else frame
+
+
+def is_large(staged: Sequence[StagedRows]) -> bool:
+    """True if rows are in files, so that tasks should write the output, too."""
+    return any(part.file for part in staged)
+
+
+def quoted(name: str) -> str:
+    """A name in Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@lru_cache(maxsize=256)
+def spark_schema(schema: Schema) -> StructType:
+    """The columns as Spark's schema, all nullable."""
+    parsed = StructType.fromDDL(", ".join(f"{quoted(f.name)} {f.type.ddl}" for f in schema))
+    assert isinstance(parsed, StructType), "the DDL of columns is a struct"
+    return parsed

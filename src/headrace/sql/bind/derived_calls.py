@@ -1,0 +1,113 @@
+"""Binds functions that other functions or operators define: the try_ family, equal_null, zeroifnull and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.model.schema import DATE, INT, TIMESTAMP, TIMESTAMP_NTZ
+from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
+from headrace.sql.bind.interval_calls import bind_maker
+from headrace.sql.bind.operand_types import bind_binary
+from headrace.sql.functions.interval_functions import MAKERS
+from headrace.sql.functions.try_functions import TRIED
+from headrace.sql.parse.syntax import Apply
+from headrace.sql.plan.expr import Call, CaseWhen, Expr, Literal
+from headrace.sql.plan.types import INTEGRAL, VOID, is_numeric, wider
+
+if TYPE_CHECKING:
+    from headrace.sql.bind.expression_binder import ExprBinder
+
+Handler = Callable[["ExprBinder", str, list[Expr], Apply], Expr | None]
+
+
+def bind_derived(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """The call of a function that others define. None if the overloads of `name` decide."""
+    handler = _HANDLERS.get(name)
+    return None if handler is None or node.operator else handler(binder, name, args, node)
+
+
+def _tried(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """The operands as the operator casts them. Only its own errors become NULL, not those of the operands."""
+    if len(args) != 2:
+        return None
+    bound = bind_binary(binder=binder, name=TRIED[name], left=args[0], right=args[1], at=node.at)
+    if not isinstance(bound, Call) or bound.name != TRIED[name]:
+        binder.unsupported(
+            f"{name} of {args[0].type} and {args[1].type}", "It takes numbers, or a DATE and an INT.", node.at
+        )
+    return binder.call(name, bound.args, node.at)
+
+
+def _equal_null(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    if len(args) != 2:
+        return None
+    return bind_binary(binder=binder, name="<=>", left=args[0], right=args[1], at=node.at)
+
+
+def _zero(args: list[Expr], node: Apply) -> Literal | None:
+    number = args[0].type == VOID or is_numeric(args[0].type) if len(args) == 1 else False
+    return Literal(INT, 0, at=node.at) if number else None
+
+
+def _null_if_zero(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    zero = _zero(args, node)
+    if zero is None:
+        return None
+    value = binder.coerce(args[0], INT) if args[0].type == VOID else args[0]
+    equal = bind_binary(binder=binder, name="=", left=value, right=zero, at=node.at)
+    nothing = Literal(value.type, None, at=node.at)
+    return CaseWhen(value.type, ((equal, nothing),), value, at=node.at)
+
+
+def _zero_if_null(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    zero = _zero(args, node)
+    if zero is None:
+        return None
+    return binder.call("coalesce", tuple(binder.common([args[0], zero], name, node.at)), node.at)
+
+
+def _pmod(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """Both operands have their common type. A STRING is a number, as for %."""
+    if len(args) != 2:
+        return None
+    kind = wider(args[0].type, args[1].type)
+    if kind is None or not (is_numeric(kind) or kind == VOID):
+        return None
+    both = binder.common(args, name, node.at) if kind != VOID else [binder.coerce(a, INT) for a in args]
+    return binder.call(name, tuple(both), node.at)
+
+
+def _bround(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """Whole numbers stay as they are when they are rounded to digits after the point."""
+    if len(args) != 2 or args[0].type not in INTEGRAL:
+        return None
+    digits = args[1].value if isinstance(args[1], Literal) else None
+    if not isinstance(digits, int) or digits < 0:
+        binder.unsupported("bround of a whole number to digits before the point", "Cast it to DOUBLE.", node.at)
+    return args[0]
+
+
+def _to_char(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """to_char of a time is date_format."""
+    if len(args) == 2 and args[0].type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+        return binder.call("date_format", (binder.coerce(args[0], TIMESTAMP), args[1]), node.at)
+    if len(args) == 2 and is_numeric(args[0].type):
+        binder.unsupported(f"{name} of a number", "Use format_number or format_string.", node.at)
+    return None
+
+
+_HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(TRIED, _tried),
+    **dict.fromkeys(MAKERS, bind_maker),
+    "equal_null": _equal_null,
+    "nullifzero": _null_if_zero,
+    "zeroifnull": _zero_if_null,
+    "pmod": _pmod,
+    "bround": _bround,
+    "to_char": _to_char,
+    "to_varchar": _to_char,
+    "from_json": bind_from_json,
+    "schema_of_json": bind_schema_of_json,
+}
+DERIVED = frozenset(_HANDLERS)

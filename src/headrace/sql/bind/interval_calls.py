@@ -1,0 +1,175 @@
+"""Binds intervals that are computed: sums, multiples, parts, texts, and times plus such an interval.
+
+An interval that is not a literal is a number: microseconds (INTERVAL SECOND) or months (INTERVAL MONTH). `number_of`
+takes off its type, and `as_interval` puts it back on, so the functions and operators of numbers do the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.model.schema import BIGINT, DATE, INT, STRING, TIMESTAMP, TINYINT, DataType, Decimal
+from headrace.sql.functions.interval_functions import MAKERS
+from headrace.sql.parse.syntax import Apply, TextRange
+from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, Literal
+from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, Interval, type_class
+
+if TYPE_CHECKING:
+    from headrace.sql.bind.expression_binder import ExprBinder
+
+INTERVALS = (INTERVAL_MICROS, INTERVAL_MONTHS)
+_DAY = 86_400_000_000
+_MICROS = {"hour": 3_600_000_000, "minute": 60_000_000}
+_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+def is_computed(expr: Expr) -> bool:
+    """True for an interval that is not a literal."""
+    return expr.type in INTERVALS and not isinstance(expr, Literal)
+
+
+def number_of(binder: ExprBinder, expr: Expr) -> Expr:
+    """An interval as a number of microseconds or months. Raises TypeMismatch for other values of an interval type."""
+    kind = BIGINT if expr.type == INTERVAL_MICROS else INT
+    if isinstance(expr, Literal | Call | Cast):
+        return replace(expr, type=kind)
+    if not isinstance(expr, CaseWhen):
+        binder.mismatch("this interval cannot be computed with", "Compute it in the same expression.", expr.at)
+    branches = tuple((condition, number_of(binder, value)) for condition, value in expr.branches)
+    otherwise = None if expr.otherwise is None else number_of(binder, expr.otherwise)
+    return CaseWhen(kind, branches, otherwise, at=expr.at)
+
+
+def as_interval(number: Expr, unit: str) -> Expr:
+    """A number as an interval of `unit`: DAY, HOUR TO SECOND, YEAR TO MONTH ... or '' if it is unknown."""
+    return replace(number, type=Interval("INTERVAL SECOND" if number.type == BIGINT else "INTERVAL MONTH", unit))
+
+
+def unit_of(expr: Expr) -> str:
+    """The unit of an interval, or '' if it is unknown."""
+    return expr.type.unit if isinstance(expr.type, Interval) else ""
+
+
+def bind_interval_arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr | None:
+    """interval ± interval, interval * number, interval / number, and a time ± a computed interval. None for others."""
+    if left.type in INTERVALS and right.type in INTERVALS:
+        if name not in ("+", "-") or left.type != right.type:
+            return None
+        numbers = tuple(number_of(binder, side) for side in (left, right))
+        return as_interval(binder.call(name, numbers, at), _widest(unit_of(left), unit_of(right)))
+    if name == "*" and right.type in INTERVALS:
+        left, right = right, left
+    if name in ("*", "/") and left.type in INTERVALS:
+        return _multiple(binder=binder, name=name, interval=left, by=right, at=at)
+    if name == "+" and is_computed(left):
+        left, right = right, left
+    if name in ("+", "-") and is_computed(right):
+        number = number_of(binder, right)
+        if name == "-":
+            number = binder.call("negative", (number,), at)
+        return _added(binder=binder, time=left, number=number, unit=unit_of(right), at=at)
+    return None
+
+
+def _widest(left: str, right: str) -> str:
+    """The unit of a sum: from the larger of the first units to the smaller of the last."""
+    if left == right or "" in (left, right):
+        return left if left == right else "DAY TO SECOND" if "DAY TO SECOND" in (left, right) else ""
+    parts = [*left.split(" TO "), *right.split(" TO ")]
+    if not set(parts) <= set(_UNITS):
+        return "YEAR TO MONTH"
+    places = sorted({_UNITS.index(part) for part in parts})
+    first, last = _UNITS[places[0]], _UNITS[places[-1]]
+    return first if first == last else f"{first} TO {last}"
+
+
+def _multiple(binder: ExprBinder, name: str, interval: Expr, by: Expr, at: TextRange) -> Expr:
+    number = number_of(binder, interval)
+    if by.type not in INTEGRAL:
+        binder.unsupported(
+            f"an interval {name} {by.type}", "Cast the number to BIGINT, or compute with a number of seconds.", at
+        )
+    unit = "DAY TO SECOND" if interval.type == INTERVAL_MICROS else "YEAR TO MONTH"
+    if name == "/":
+        wide = binder.call("interval divided", (binder.coerce(number, BIGINT), binder.coerce(by, BIGINT)), at)
+    else:
+        wide = binder.call("*", (binder.coerce(number, BIGINT), binder.coerce(by, BIGINT)), at)
+    return as_interval(wide if number.type == BIGINT else binder.cast(wide, INT, at, False), unit)
+
+
+def _added(binder: ExprBinder, time: Expr, number: Expr, unit: str, at: TextRange) -> Expr:
+    """As in Spark, the days of an interval are those of the calendar, and the rest is added to the instant."""
+    if number.type == INT and time.type == DATE:
+        return binder.call("add_months", (time, number), at)
+    if time.type == DATE and unit == "DAY":
+        days = binder.call("div", (number, Literal(BIGINT, _DAY, at=at)), at)
+        return binder.call("+", (time, binder.cast(days, INT, at, False)), at)
+    if time.type == DATE:
+        time = binder.coerce(time, TIMESTAMP)
+    if type_class(time.type) not in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+        binder.mismatch(f"an interval cannot be added to {time.type}", "Cast it to TIMESTAMP or DATE first.", at)
+    if number.type == INT:
+        return binder.call("timestampadd", (Literal(STRING, "month", at=at), number, time), at)
+    day = Literal(BIGINT, _DAY, at=at)
+    days, rest = binder.call("div", (number, day), at), binder.call("%", (number, day), at)
+    moved = binder.call("timestampadd", (Literal(STRING, "day", at=at), days, time), at)
+    return binder.call("timestampadd", (Literal(STRING, "microsecond", at=at), rest, moved), at)
+
+
+def bind_interval_part(binder: ExprBinder, part: str, interval: Expr, at: TextRange) -> Expr:
+    """EXTRACT(part FROM interval)."""
+    number = number_of(binder, interval)
+
+    def count(below: Expr, size: int) -> Expr:
+        return binder.call("div", (below, Literal(BIGINT, size, at=at)), at)
+
+    def rest(of: Expr, size: int) -> Expr:
+        return binder.call("%", (of, Literal(BIGINT, size, at=at)), at)
+
+    found: tuple[Expr, DataType] | None = None
+    if interval.type == INTERVAL_MONTHS:
+        months = binder.coerce(number, BIGINT)
+        found = {"year": (count(months, 12), INT), "month": (rest(months, 12), TINYINT)}.get(part)
+    elif part == "day":
+        found = count(number, _DAY), INT
+    elif part in _MICROS:
+        below = rest(number, _DAY if part == "hour" else _MICROS["hour"])
+        found = count(below, _MICROS[part]), TINYINT
+    elif part == "extract second":
+        micros = binder.cast(rest(number, _MICROS["minute"]), Decimal(8, 0), at, False)
+        return binder.call("interval seconds", (micros,), at)
+    if found is None:
+        binder.unsupported(f"the part {part!r} of an interval", "Use day, hour, minute or second; year or month.", at)
+    return binder.cast(*found, at, False)
+
+
+def cast_interval(binder: ExprBinder, interval: Expr, target: DataType, at: TextRange) -> Expr:
+    """CAST of an interval to STRING, or of one with a single unit to a whole number."""
+    unit = unit_of(interval)
+    if target == STRING and unit:
+        number = binder.coerce(number_of(binder, interval), BIGINT)
+        return binder.call("interval text", (number, Literal(STRING, unit, at=at)), at)
+    if target in INTEGRAL and unit in ("DAY", "MONTH"):
+        number = number_of(binder, interval)
+        if unit == "DAY":
+            number = binder.call("div", (number, Literal(BIGINT, _DAY, at=at)), at)
+        return binder.coerce(number, target)
+    binder.mismatch(
+        f"an interval cannot be cast to {target}", "Use EXTRACT, timestampdiff, or add it to a date or timestamp.", at
+    )
+
+
+def bind_maker(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """make_dt_interval and make_ym_interval: missing arguments are 0."""
+    kinds, unit = MAKERS[name]
+    if len(args) > len(kinds):
+        return None
+    given = [*args, *(Literal(INT, 0, at=node.at) for _ in range(len(kinds) - len(args)))]
+    values = tuple(binder.coerce(value, kind) for value, kind in zip(given, kinds, strict=True))
+    return as_interval(binder.call(name, values, node.at), unit)
+
+
+def negated(binder: ExprBinder, interval: Expr, at: TextRange) -> Expr:
+    """-interval."""
+    return as_interval(binder.call("negative", (number_of(binder, interval),), at), unit_of(interval))

@@ -1,0 +1,87 @@
+"""Functions that make, divide and write intervals. An interval is a number here: microseconds or months.
+
+Names with a blank cannot be written by a user: `headrace.sql.bind.interval_calls` calls those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.model.schema import BIGINT, INT, STRING, DataType, Decimal
+from headrace.sql.functions.overload import Overload
+from headrace.sql.functions.regex_functions import unquoted
+
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
+_SECONDS = Decimal(18, 6)
+# The parameters of the functions that make intervals, and the unit of the result.
+MAKERS: dict[str, tuple[tuple[DataType, ...], str]] = {
+    "make_dt_interval": ((INT, INT, INT, _SECONDS), "DAY TO SECOND"),
+    "make_ym_interval": ((INT, INT), "YEAR TO MONTH"),
+}
+_SIZES = {"DAY": _DAY, "HOUR": _HOUR, "MINUTE": _MINUTE, "SECOND": _SECOND}
+_MICROS_OF_SECONDS = "CAST(replace(CAST({3} AS VARCHAR), '.', '') AS HUGEINT)"
+_MADE = (
+    f"CAST({{0}}::HUGEINT * {_DAY} + {{1}}::HUGEINT * {_HOUR} + {{2}}::HUGEINT * {_MINUTE} "
+    f"+ {_MICROS_OF_SECONDS} AS BIGINT)"
+)
+
+# Rounded half up, away from zero.
+_DIVIDED = (
+    "CASE WHEN {1} = 0 AND {0} IS NOT NULL THEN error('INTERVAL_DIVIDED_BY_ZERO') "
+    "ELSE CAST({0}::HUGEINT // {1} + CASE WHEN 2 * abs({0}::HUGEINT % {1}) >= abs({1}::HUGEINT) "
+    "THEN CASE WHEN ({0} < 0) = ({1} < 0) THEN 1 ELSE -1 END ELSE 0 END AS BIGINT) END"
+)
+
+
+def _two_digits(count: str) -> str:
+    digits = f"CAST({count} AS VARCHAR)"
+    return f"lpad({digits}, greatest(2, length({digits}))::INTEGER, '0')"
+
+
+def _seconds(micros: str) -> str:
+    """Seconds with two digits before the point, and a fraction without trailing zeros."""
+    whole = _two_digits(f"{micros} // {_SECOND}")
+    fraction = f"rtrim(lpad(CAST({micros} % {_SECOND} AS VARCHAR), 6, '0'), '0')"
+    return f"{whole} || CASE WHEN {micros} % {_SECOND} > 0 THEN '.' || {fraction} ELSE '' END"
+
+
+def _text(args: Sequence[str]) -> str:
+    unit = unquoted(args[1]) or ""
+    number, size = args[0], f"abs({args[0]}::HUGEINT)"
+    first, _, last = unit.partition(" TO ")
+    last = last or first
+    if first in ("YEAR", "MONTH"):
+        years, months = f"CAST({size} // 12 AS VARCHAR)", f"CAST({size} % 12 AS VARCHAR)"
+        body = {
+            "YEAR TO MONTH": f"{years} || '-' || {months}", "YEAR": years, "MONTH": f"CAST({size} AS VARCHAR)",
+        }[unit]  # fmt: skip
+    else:
+        names = list(_SIZES)
+        body, rest = "", size
+        for name in names[names.index(first) : names.index(last) + 1]:
+            count = f"({rest} // {_SIZES[name]})"
+            if name == "SECOND":
+                piece = _seconds(f"({rest})")
+            elif name == "DAY":
+                piece = f"CAST({count} AS VARCHAR)"
+            else:
+                piece = _two_digits(count)
+            between = "" if not body else " || ' ' || " if body.count("||") == 0 and first == "DAY" else " || ':' || "
+            body += between + piece
+            rest = f"({rest} % {_SIZES[name]})"
+    sign = f"CASE WHEN {number} < 0 THEN '-' ELSE '' END"
+    return f"('INTERVAL ''' || {sign} || {body} || ''' {unit}')"
+
+
+OVERLOADS: tuple[Overload, ...] = (
+    Overload("make_dt_interval", ("INT", "INT", "INT", "DECIMAL"), BIGINT, _MADE, throws=True),
+    Overload("make_ym_interval", ("INT", "INT"), INT, "CAST({0}::HUGEINT * 12 + {1}::HUGEINT AS INTEGER)", throws=True),
+    Overload("interval divided", ("BIGINT", "BIGINT"), BIGINT, _DIVIDED, throws=True),
+    Overload("interval text", ("BIGINT", "STRING"), STRING, lambda a, k, r: _text(a), constant=(1,)),
+    Overload(
+        "interval seconds",
+        ("DECIMAL",),
+        Decimal(8, 6),
+        "CAST({0} * CAST('0.000001' AS DECIMAL(6,6)) AS DECIMAL(8,6))",
+    ),
+)

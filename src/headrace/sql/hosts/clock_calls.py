@@ -1,0 +1,56 @@
+"""Calls of the clock in a query that Spark runs. Literals replace them: the clock that was logged for the epoch.
+
+So all rows of an epoch see one time, and a re-run of the epoch sees the same time again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+from headrace.sql.hosts.text_edits import Edit
+from headrace.sql.parse.dialect import Token
+
+ClockCall = tuple[int, int, str]
+"""A call of a clock: its range in the text, and its name."""
+
+_CLOCKS = ("current_timestamp", "now", "current_date", "curdate", "localtimestamp", "unix_timestamp", "current_time")
+_BARE = ("current_timestamp", "current_date", "localtimestamp", "current_time")  # may stand without parentheses
+
+
+def clock_calls(tokens: Sequence[Token], columns: Collection[str], start: int = 0) -> tuple[ClockCall, ...]:
+    """The calls of a clock among the tokens. Positions count from `start`. A column of the stream with such a name
+    hides the clock, as in Spark."""
+    hidden = {name.lower() for name in columns}
+    found: list[ClockCall] = []
+    for i, token in enumerate(tokens):
+        name = token.upper.lower()
+        before = tokens[i - 1].upper if i else ""
+        if token.kind != "word" or name not in _CLOCKS or before in (".", "AS"):
+            continue
+        called = [t.upper for t in tokens[i + 1 : i + 3]] == ["(", ")"]
+        following = tokens[i + 1].upper if i + 1 < len(tokens) else ""
+        if called:
+            found.append((token.start - start, tokens[i + 2].end - start, name))
+        elif name in _BARE and following not in ("(", ".") and name not in hidden:
+            found.append((token.start - start, token.end - start, name))
+    return tuple(found)
+
+
+def clock_edits(clocks: Sequence[ClockCall], now: int) -> list[Edit]:
+    """The literal that replaces each call. `now` is in microseconds since 1970."""
+    return [(start, end, _literal(name, now)) for start, end, name in clocks]
+
+
+def _literal(name: str, now: int) -> str:
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now)
+    instant = f"TIMESTAMP_LTZ '{at:%Y-%m-%d %H:%M:%S.%f}+00:00'"
+    if name in ("current_date", "curdate"):
+        return f"CAST({instant} AS DATE)"
+    if name == "localtimestamp":
+        return f"CAST({instant} AS TIMESTAMP_NTZ)"
+    if name == "current_time":
+        return f"CAST(CAST({instant} AS TIMESTAMP_NTZ) AS TIME(6))"
+    if name == "unix_timestamp":
+        return f"CAST({now // 1_000_000} AS BIGINT)"
+    return instant

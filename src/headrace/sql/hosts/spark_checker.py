@@ -1,0 +1,70 @@
+"""What the planner asks Spark about a query that Spark will run. The hub passes in an implementation with a session.
+
+Planning itself needs no JVM: without a checker the planner plans such a query as far as it can, and Spark checks it
+when the pipeline is created on a hub.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from headrace.model.schema import Schema
+
+BlockerKind = Literal["stateful", "sort", "random", "join"]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """A part of a query that gives other rows when the stream is cut into other epochs, or when an epoch is run again.
+
+    `what` describes it. `expression` is its text in Spark's spelling, and `at` its range in the checked text, if Spark
+    knows it.
+    """
+
+    kind: BlockerKind
+    what: str
+    expression: str = ""
+    at: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StaticTable:
+    """A table, view or path that the query reads beside the stream. `at` is the range of its name in the checked text.
+    `aliased` says that the query gives it another name."""
+
+    name: str
+    at: tuple[int, int]
+    aliased: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFindings:
+    """What Spark's analyzer and optimizer say about a query over one relation.
+
+    `columns` are the columns of the relation that it needs, by index. `conditions` are filters, in Spark SQL, that all
+    rows must pass; their columns are qualified by `qualifier`, if that is not empty. `blocker` says why the query
+    cannot run epoch by epoch. `plan` is Spark's formatted plan.
+    """
+
+    output: Schema
+    columns: tuple[int, ...]
+    conditions: tuple[str, ...]
+    qualifier: str
+    tables: tuple[StaticTable, ...]
+    blocker: Blocker | None
+    plan: str
+
+
+class SparkChecker(Protocol):
+    """Asks Spark. Any thread may call."""
+
+    @property
+    def at_hand(self) -> bool:
+        """True if a session runs. Otherwise the first `check` starts one."""
+        ...
+
+    def check(self, sql: str, relation: str, schema: Schema) -> SparkFindings:
+        """Analyze a query over a relation of this name and schema. Runs nothing. Raises SparkRefused; its parameter
+        `at` is the range in `sql` that Spark points at, if it does."""
+        ...

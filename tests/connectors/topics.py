@@ -1,0 +1,107 @@
+"""Topics of the test broker: made, written and read with the plain client."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import confluent_kafka.admin
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+_admin: Any = confluent_kafka.admin  # it does not export its names in a way that mypy accepts
+
+
+class Topics:
+    """A client of the broker at `address`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.admin: Any = _admin.AdminClient({"bootstrap.servers": address, "log_level": 0})
+
+    def make(self, partitions: int = 1, name: str = "", **config: str) -> str:
+        """A new topic. Underscores in the names of settings stand for dots."""
+        name = name or f"t-{uuid.uuid4().hex[:12]}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        self.admin.create_topics([_admin.NewTopic(name, partitions, config=settings)])[name].result(30)
+        return name
+
+    def grow(self, topic: str, partitions: int) -> None:
+        self.admin.create_partitions([_admin.NewPartitions(topic, partitions)])[topic].result(30)
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic])[topic].result(30)
+
+    def trim(self, topic: str, partition: int, before: int) -> None:
+        """Delete the messages before an offset, as retention does."""
+        at = TopicPartition(topic, partition, before)
+        self.admin.delete_records([at])[at].result(30)
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        at = TopicPartition(topic, partition)
+        return int(self.admin.list_offsets({at: _admin.OffsetSpec.latest()})[at].result(30).offset)
+
+    def write(
+        self,
+        topic: str,
+        values: Iterable[bytes | str | Mapping[str, Any] | None],
+        partition: int = 0,
+        **more: Any,
+    ) -> None:
+        """Write messages: bytes and texts as they are, dictionaries as JSON. `more` are arguments of `produce`."""
+        producer: Any = Producer(
+            {"bootstrap.servers": self.address, "message.max.bytes": 20_000_000, "linger.ms": 2, "log_level": 0}
+        )
+        for value in values:
+            data = json.dumps(value) if isinstance(value, Mapping) else value
+            while True:
+                try:
+                    producer.produce(topic, data, partition=partition, **more)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(60) == 0
+
+    def transaction(self, topic: str, values: Iterable[bytes], partition: int = 0, commit: bool = True) -> None:
+        """Write messages in one transaction, which is committed or aborted."""
+        producer: Any = Producer(
+            {"bootstrap.servers": self.address, "transactional.id": uuid.uuid4().hex, "log_level": 0}
+        )
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, partition=partition)
+        assert producer.flush(60) == 0
+        producer.commit_transaction(60) if commit else producer.abort_transaction(60)
+
+    def read(self, topic: str, committed: bool = True) -> list[Any]:
+        """All messages of a topic."""
+        consumer: Any = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": uuid.uuid4().hex,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "log_level": 0,
+            }
+        )
+        count = len(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(count)])
+        found, open_ones = [], set(range(count))
+        while open_ones:
+            for message in consumer.consume(10_000, 0.2):
+                if message.error() is not None:
+                    open_ones.discard(message.partition())
+                else:
+                    found.append(message)
+        consumer.close()
+        return found
+
+    def group(self, name: str, topic: str, partitions: int = 1) -> list[int]:
+        """What a consumer group has committed."""
+        consumer: Any = Consumer({"bootstrap.servers": self.address, "group.id": name, "log_level": 0})
+        found = consumer.committed([TopicPartition(topic, p) for p in range(partitions)], timeout=30)
+        consumer.close()
+        return [one.offset for one in found]

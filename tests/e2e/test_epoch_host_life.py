@@ -1,0 +1,159 @@
+"""The life of a pipeline on the epoch host: its failures are its own, static tables may change, large epochs use files,
+and nothing is left behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import headrace
+from headrace.errors import HeadraceError
+from tests.e2e.support import put, rows_of, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.hub.hub import Hub
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+class Feed:
+    """A stream of (id, k) on a hub of its own. Every file is an epoch."""
+
+    def __init__(self, base: Path, hub: Hub, session: SparkSession) -> None:
+        self.base, self.hub, self.session, self.rows = base, hub, session, 0
+
+    def give(self, count: int = 5) -> None:
+        """Give `count` rows, and wait until they are in the sinks."""
+        ids = range(self.rows, self.rows + count)
+        self.rows += count
+        put(self.base / "in" / f"{self.rows:06}.json", [f'{{"id": {i}, "k": "k{i % 3}"}}' for i in ids])
+        until(lambda: self.hub.streams["s"].status().rows >= self.rows, "the rows are read")
+        self.hub.streams["s"].sync()
+
+    def found(self, name: str) -> list[tuple[object, ...]]:
+        return sorted(rows_of(self.hub.pipelines[name].results()))
+
+    def failure(self, name: str) -> str:
+        status = self.hub.pipelines[name].status
+        return str(until(lambda: status().state == "failed" and status().error, f"{name} fails"))
+
+
+@pytest.fixture
+def feed(spark: SparkSession, tmp_path: Path) -> Iterator[Feed]:
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    session.createDataFrame([("k0", 10), ("k1", 11)], "k STRING, w INT").createOrReplaceTempView("dim")
+    (tmp_path / "in").mkdir()
+    with headrace.connect(tmp_path / "state", spark=session) as hub:
+        hub.sql(
+            "CREATE STREAM s (id BIGINT, k STRING) WITH (source = 'files', format = 'json', max_epoch_time = '60s', "
+            f"path = '{tmp_path / 'in'}');"
+            "CREATE SINK m WITH (type = 'memory');"
+            "CREATE PIPELINE neighbour INTO m AS SELECT id FROM s;"
+            "CREATE PIPELINE by_spark INTO m WITH (host = 'epoch') AS SELECT id, upper(k) AS k FROM s"
+        )
+        yield Feed(tmp_path, hub, session)
+
+
+def test_a_function_that_raises_or_hangs_fails_its_pipeline_and_no_other(feed: Feed) -> None:
+    def raises(i: int) -> int:
+        if i == 7:
+            raise ValueError(f"no {i}")
+        return i
+
+    def hangs(i: int) -> int:
+        if i == 12:
+            time.sleep(300)
+        return i
+
+    feed.session.udf.register("raises", raises, "long")
+    feed.session.udf.register("hangs", hangs, "long")
+    feed.hub.sql(
+        "CREATE PIPELINE bad INTO m AS SELECT raises(id) AS id FROM s;"
+        "CREATE PIPELINE slow INTO m AS SELECT hangs(id) AS id FROM s;"
+        "CREATE PIPELINE divides INTO m WITH (host = 'epoch') AS SELECT 1 div (id - 8) AS d FROM s"
+    )
+    feed.give()
+    assert feed.found("bad") == feed.found("slow") == [(i,) for i in range(5)]
+    feed.give()
+    said = feed.failure("bad")
+    assert said.startswith("[EVALUATION_FAILED]") and "no 7" in said and "raises" in said
+    said = feed.failure("divides")
+    assert said.startswith("[EVALUATION_FAILED]") and "DIVIDE_BY_ZERO" in said
+    assert feed.found("bad") == [(i,) for i in range(5)], "nothing of the epoch is in its sinks"
+    feed.give()
+    assert feed.failure("slow").startswith("[QUERY_TIMEOUT]"), "after half of max_epoch_time"
+    feed.give()
+    assert feed.found("neighbour") == [(i,) for i in range(20)]
+    assert feed.found("by_spark") == [(i, f"K{i % 3}") for i in range(20)]
+    assert feed.hub.pipelines["by_spark"].status().rows_out == 20
+
+
+def test_a_static_table_may_change_until_it_is_gone_or_has_other_columns(feed: Feed) -> None:
+    query = "SELECT s.id, d.w FROM s JOIN dim d ON s.k = d.k"
+    feed.hub.sql(
+        f"CREATE PIPELINE each INTO m AS {query};"
+        f"CREATE PIPELINE kept INTO m WITH (static_refresh = '1h') AS {query};"
+        "CREATE PIPELINE kept_by_name INTO m WITH (static_refresh = '1h') AS "
+        "SELECT s.id, dim.w FROM s, dim WHERE s.k = dim.k"
+    )
+    feed.give(3)
+    assert feed.found("each") == feed.found("kept") == feed.found("kept_by_name") == [(0, 10), (1, 11)]
+    feed.session.createDataFrame([("k2", 22)], "k STRING, w INT").createOrReplaceTempView("dim")
+    feed.give(3)
+    assert feed.found("each") == [(0, 10), (1, 11), (5, 22)]
+    assert feed.found("kept") == feed.found("kept_by_name") == [(0, 10), (1, 11), (3, 10), (4, 11)]
+    feed.session.createDataFrame([("k2", "x")], "k STRING, w STRING").createOrReplaceTempView("dim")
+    feed.give(3)
+    assert feed.failure("each").startswith("[OUTPUT_CHANGED]")
+    feed.hub.sql(f"CREATE OR REPLACE PIPELINE each INTO m AS {query}")
+    feed.session.catalog.dropTempView("dim")
+    feed.give(3)
+    assert feed.failure("each").startswith("[SPARK_REFUSED]")
+    assert feed.hub.pipelines["kept"].status().state == "running", "it has a copy of the table"
+    with pytest.raises(HeadraceError) as caught:
+        feed.hub.sql("CREATE PIPELINE no INTO m WITH (static_refresh = '1h') AS SELECT id FROM s")
+    assert caught.value.code == "BAD_OPTION"
+
+
+def test_pipelines_join_stop_and_start_again_as_on_the_shared_host(feed: Feed) -> None:
+    feed.give(2)
+    feed.hub.sql("CREATE PIPELINE late INTO m WITH (host = 'epoch') AS SELECT id, k FROM s WHERE id <> 3")
+    feed.give(2)
+    assert feed.found("late") == [(2, "k2")], "it has never seen an epoch without the column k"
+    feed.hub.pipelines["late"].stop()
+    feed.give(2)
+    feed.hub.pipelines["late"].start()
+    feed.give(2)
+    assert feed.found("late") == [(2, "k2"), (6, "k0"), (7, "k1")]
+    assert feed.hub.pipelines["late"].status().missed_rows == 2
+    feed.hub.pipelines["late"].stop(now=True)
+    assert feed.hub.pipelines["late"].status().state == "stopped"
+
+
+def test_a_large_epoch_goes_through_files_and_leaves_none(feed: Feed) -> None:
+    out = feed.base / "out"
+    feed.hub.sql(
+        f"CREATE SINK files WITH (type = 'parquet', path = '{out}');"
+        "CREATE PIPELINE large INTO files WITH (host = 'epoch') AS "
+        "SELECT id, concat(repeat(k, 60), id) AS text FROM s WHERE id % 2 = 0;"
+        "CREATE PIPELINE wide INTO files WITH (host = 'epoch') AS SELECT id, repeat(k, 3) AS text FROM s"
+    )
+    feed.give(300_000)
+    table = pq.read_table(out)
+    assert table.num_rows == 450_000
+    assert pc.sum(table.column("id")).as_py() == sum(range(300_000)) + sum(range(0, 300_000, 2))
+    assert not list(feed.hub.directory.rglob("staged/*")), "the rows of an epoch are deleted with it"
+    feed.hub.sql(
+        "DROP PIPELINE large; DROP PIPELINE wide; DROP PIPELINE neighbour; DROP PIPELINE by_spark; DROP STREAM s"
+    )
+    assert not list(feed.hub.directory.rglob("*staged*"))
+    assert not [p for p in out.rglob("*") if p.is_file() and not p.name.startswith("part-")]

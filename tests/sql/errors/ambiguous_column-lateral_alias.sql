@@ -1,0 +1,3 @@
+-- error: AMBIGUOUS_COLUMN
+-- at: 1:35
+SELECT id + 1 AS twin, k AS twin, twin AS other FROM s

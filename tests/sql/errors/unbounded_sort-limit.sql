@@ -1,0 +1,4 @@
+-- error: UNBOUNDED_SORT
+-- at: 2:87
+-- any host
+CREATE PIPELINE p INTO out AS SELECT id FROM s WHERE k IN (SELECT k FROM dim LIMIT 3) LIMIT 3;

@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:28
+SELECT count(*) AS n FROM (SELECT id FROM s UNION ALL SELECT a FROM plain)

@@ -1,0 +1,3 @@
+-- error: UNSUPPORTED_ON_SHARED
+-- at: 1:1
+SELECT id, count(*) AS n FROM s GROUP BY id UNION ALL SELECT id, 1 FROM s

@@ -1,0 +1,45 @@
+"""Cases for computed intervals: differences, sums, multiples, parts and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+_STAMPS, _DATES, _READINGS = ("TIMESTAMP", "TIMESTAMP"), ("DATE", "DATE"), ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ")
+_MADE = "make_dt_interval(a, 5, -3, 1.5)"
+_MONTHS = "make_ym_interval(a, 5)"
+_TEXT = "interval text(BIGINT, STRING)"
+_DT, _YM = "make_dt_interval(INT, INT, INT, DECIMAL)", "make_ym_interval(INT, INT)"
+
+
+def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    for kinds in (_STAMPS, _DATES, _READINGS, ("TIMESTAMP", "DATE")):
+        yield _TEXT, kinds, "CAST(a - b AS STRING)"
+        yield _TEXT, kinds, "CAST(-(a - b) AS STRING)"
+        yield _TEXT, kinds, "string(a - b + (b - a))"
+        yield "interval divided(BIGINT, BIGINT)", kinds, "string((a - b) / 7)"
+        yield "*(BIGINT, BIGINT)", kinds, "string(2 * (b - a))"
+        yield "timestampadd(STRING, BIGINT, TIMESTAMP)", kinds, "b + (a - b)"
+        yield "timestampadd(STRING, BIGINT, TIMESTAMP)", kinds, "a - (a - b) / 3"
+        for part in ("day", "hour", "minute", "second"):
+            unit = f"extract({part} FROM a - b)"
+            if part == "day" or kinds != _DATES:
+                yield "interval seconds(DECIMAL)" if part == "second" else "div(BIGINT, BIGINT)", kinds, unit
+        yield "<(BIGINT, BIGINT)", kinds, "(a - b < INTERVAL 36 HOURS + (b - a))"
+        yield "=(BIGINT, BIGINT)", kinds, "(CASE WHEN a > b THEN a - b ELSE INTERVAL 1 DAY END = a - b)"
+    yield "cast(BIGINT -> INT)", _DATES, "CAST(a - b AS INT)"
+    for text in (_MADE, "make_dt_interval(a)", "make_dt_interval(1, a, a, 59.999999)", "make_dt_interval()"):
+        yield _DT, ("SMALL INT",), f"string({text})"
+    for kind in ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE"):
+        yield _DT, ("SMALL INT", kind), f"b + {_MADE}"
+        yield _YM, ("SMALL INT", kind), f"b - {_MONTHS}"
+    for text in (_MONTHS, "make_ym_interval(a)", "make_ym_interval(1, a)", f"3 * {_MONTHS}", f"{_MONTHS} / 5"):
+        yield _YM, ("SMALL INT",), f"string({text})"
+    for part in ("year", "month"):
+        yield _YM, ("SMALL INT",), f"extract({part} FROM {_MONTHS})"
+    yield _YM, ("SMALL INT",), f"({_MONTHS} > INTERVAL 1 YEAR)"
+    yield _DT, ("INT",), "string(make_dt_interval(a, a))"
+    yield _YM, ("INT",), "string(make_ym_interval(a, a))"
+
+
+# The entry, the types of the columns a, b, ..., and the expression.
+CASES: list[tuple[str, tuple[str, ...], str]] = list(_cases())

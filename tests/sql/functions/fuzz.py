@@ -1,0 +1,131 @@
+"""Compares random expressions with Spark: `make fuzz-expressions`.
+
+Every expression is evaluated over rows of edge values, in several time zones. A row's value and a row's failure must be
+the same in both engines. Expressions that our planner refuses are counted; refusing is safe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import HeadraceError, InternalError
+from tests.sql.functions.harness import FAILED, TOGETHER, Duck, Outcome, Spark, differences, plan_expressions
+from tests.sql.functions.random_expressions import ZONES, Expression, Generator
+
+ROUND = 200  # expressions over the same rows
+
+
+@dataclass
+class Findings:
+    """What a run found: how many expressions were compared or refused, and each difference."""
+
+    compared: int = 0
+    refused: int = 0
+    different: list[tuple[Expression, str]] = field(default_factory=list)
+
+
+def session_for_fuzzing(spark: Any) -> Any:
+    """A session that evaluates as a user's does, expression by expression."""
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    session = spark.newSession()
+    # Spark would compute constants while it plans, and fail there
+    rules = ("ConvertToLocalRelation", "ConstantFolding")
+    excluded = ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in rules)
+    session.conf.set("spark.sql.optimizer.excludedRules", excluded)
+    session.conf.set("spark.sql.subexpressionElimination.enabled", "false")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    return session
+
+
+def compare(session: Any, expressions: list[Expression], generator: Generator, seed: int, zone: str) -> Findings:
+    """Evaluates the expressions in both engines over the same rows."""
+    columns, rows = generator.columns, generator.columns.rows(seed)
+    kinds, names = tuple(columns.kinds), list(columns.names.values())
+    session.conf.set("spark.sql.session.timeZone", zone)
+    spark, duck, found = Spark(session, rows, kinds, names), Duck(rows, zone), Findings()
+    accepted = []
+    plans = plan_expressions(kinds, [e.text for e in expressions], names, zone)
+    for expression, planned in zip(expressions, plans, strict=True):
+        if isinstance(planned, InternalError):
+            found.different.append((expression, f"our planner fails: {planned.message}"))
+        elif isinstance(planned, HeadraceError):
+            found.refused += 1
+        else:
+            accepted.append((expression, planned))
+    for i in range(0, len(accepted), TOGETHER):
+        some = accepted[i : i + TOGETHER]
+        for (expression, planned), theirs in zip(some, spark.evaluate([e.text for e, _ in some]), strict=True):
+            found.compared += 1
+            problem = _difference(expression, duck, planned, theirs, rows)
+            if problem is not None:
+                found.different.append((expression, problem))
+    return found
+
+
+def _difference(expression: Expression, duck: Duck, planned: Any, theirs: Outcome | str, rows: pa.Table) -> str | None:
+    ours = duck.evaluate(*planned)
+    if isinstance(theirs, str):
+        return f"Spark refuses it: {theirs}"
+    used = rows.select([name for name in rows.column_names if f"{name} " in _spaced(expression.text)])
+    found = differences(ours, theirs, used if used.num_columns else rows.select([0]), expression.ulps)
+    if found:
+        return f"{len(found)} rows, {found[0]}"
+    if ours.type == "BOOLEAN":
+        kept = duck.filtered(planned[1])
+        failed = FAILED in ours.values
+        if failed != (kept == FAILED) or (not failed and kept != [i for i, v in enumerate(ours.values) if v is True]):
+            return f"as a filter: {kept}, as a value: {ours.values}"
+    return None
+
+
+def _spaced(text: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else " " for c in text) + " "
+
+
+def main() -> int:
+    """Runs the comparison from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--found", type=Path, help="write the differences to this file, one JSON object per line")
+    given = parser.parse_args()
+    from headrace.model.program import Meaning
+    from headrace.spark.session import start
+
+    total = Findings()
+    with tempfile.TemporaryDirectory() as folder:
+        engine = start("local[1]", Path(folder) / "spark.log", Meaning())
+        try:
+            session, generator = session_for_fuzzing(engine.spark), Generator()
+            for number in range(0, given.count, ROUND):
+                seed = given.seed * 1_000_003 + number
+                expressions = generator.some(min(ROUND, given.count - number), seed)
+                zone = ZONES[number // ROUND % len(ZONES)]
+                found = compare(session, expressions, generator, seed, zone)
+                total.compared += found.compared
+                total.refused += found.refused
+                total.different += found.different
+                for expression, problem in found.different:
+                    print(f"{zone}: {expression.text}\n    {problem}", flush=True)
+                    if given.found:
+                        with given.found.open("a") as file:
+                            json.dump({"key": expression.key, "text": expression.text, "zone": zone, "seed": seed,
+                                       "problem": problem}, file)  # fmt: skip
+                            file.write("\n")
+        finally:
+            engine.stop()
+    print(f"{total.compared} compared, {total.refused} refused here, {len(total.different)} different")
+    return 1 if total.different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+SELECT window(ts, '1 minute').start AS since, upper(k) AS u, count(*) AS n FROM s GROUP BY ALL
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project since := window.start, u, n := agg0
+    Aggregate by [window, u := upper(k)] compute [agg0 := count(*)]
+      AssignWindow tumble 1 minute on ts
+        StreamScan s shared_required_schema=SOME [3 k, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 13 ts]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 window=tumble 1 minute partials=1
+  r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=3
+
+ring 0
+  filter: none
+  window: tumble 1 minute
+  keys:
+    k0 STRING = CASE WHEN strlen(c3) > length(c3) THEN hr_upper(c3) ELSE upper(c3) END
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge
+  lanes by hash of k0; partial states
+  order within an epoch: events, watermark, barrier, end
+  barriers: each lane waits for all tasks of the epoch
+
+ring 1
+  emit: when the watermark closes a window
+  having: none
+  outputs:
+    since TIMESTAMP = make_timestamptz(window_start)
+    u STRING = k0
+    n BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [3 k, 13 ts]

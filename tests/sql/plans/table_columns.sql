@@ -1,0 +1,32 @@
+WITH q(a, b) AS (SELECT k, id FROM s) SELECT a, t.d FROM q AS t(a, d) WHERE d > 1
+----
+query
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project a := k, d := id
+    Filter (id > 1)
+      StreamScan s shared_required_schema=SOME [0 id, 3 k]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k]
+  r1 := PhysicalFilter(r0) ring=0 where=(c0 > 1::INTEGER)
+  r2 := PhysicalProject(r1) ring=0 columns=2
+
+ring 0
+  filter: (c0 > 1::INTEGER)
+  outputs:
+    a STRING = c3
+    d INT = c0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [0 id, 3 k]

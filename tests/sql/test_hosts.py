@@ -1,0 +1,193 @@
+"""The choice of a host, and plans for the epoch host, without Spark: a checker with given answers takes its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from headrace.errors import HeadraceError, SparkRefused
+from headrace.model.program import Meaning
+from headrace.model.schema import BIGINT, STRING, Field, Schema, View
+from headrace.sql import CreatePipeline, Planned, Select, explain, parse_script, plan_pipeline
+from headrace.sql.hosts.clock_calls import clock_calls, clock_edits
+from headrace.sql.hosts.query_tokens import blocker_in, may_need, names_read
+from headrace.sql.hosts.select_split import split_select
+from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable
+from headrace.sql.hosts.text_edits import edited
+from headrace.sql.parse.dialect import tokenize
+from headrace.sql.parse.syntax import ForeignQuery
+from tests.sql.support import names
+
+OUTPUT = Schema((Field("a", BIGINT), Field("b", STRING)))
+S = names().streams["s"].schema
+
+
+@dataclass
+class Checker:
+    """Gives the same findings to every question, and keeps the questions."""
+
+    conditions: tuple[str, ...] = ()
+    columns: tuple[int, ...] = (0, 3)
+    blocker: Blocker | None = None
+    tables: tuple[StaticTable, ...] = ()
+    refuses: SparkRefused | None = None
+    at_hand: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    def check(self, sql: str, relation: str, schema: Schema) -> SparkFindings:
+        self.asked.append(sql)
+        if self.refuses is not None:
+            raise self.refuses
+        conditions = tuple(c.replace("NOW", str(len(self.asked))) for c in self.conditions)
+        return SparkFindings(OUTPUT, self.columns, conditions, "e", self.tables, self.blocker, "a plan")
+
+
+def plan(text: str, spark: Checker | None = None) -> Planned:
+    (statement,) = parse_script(text)
+    assert isinstance(statement, Select | CreatePipeline)
+    return plan_pipeline(statement, names(), Meaning(), spark)
+
+
+def code(text: str, spark: Checker | None = None) -> str:
+    with pytest.raises(HeadraceError) as caught:
+        plan(text, spark)
+    assert caught.value.span is not None
+    return caught.value.code
+
+
+JOIN = "SELECT e.id, d.name FROM s e JOIN dim d ON e.k = d.k WHERE e.id > 3"
+
+
+def test_the_shared_host_runs_what_it_can() -> None:
+    spark = Checker()
+    planned = plan("SELECT id FROM s WHERE id > 3", spark)
+    assert (planned.choice.host, planned.program.spark, spark.asked) == ("shared", None, [])
+
+
+def test_a_join_runs_on_the_epoch_host_with_the_columns_and_conditions_that_spark_asks_for() -> None:
+    planned = plan(JOIN, Checker(conditions=("(e.id > 3)", "(soundex_of(e.k) = 'x')")))
+    assert planned.choice.host == "epoch" and planned.choice.expression == "JOIN"
+    program = planned.program
+    assert program.view == View.some((0, 3)) and program.output == OUTPUT
+    assert program.spark is not None and program.spark.staged.names == ("id", "k")
+    assert program.ring0.filter is not None and program.ring0.filter_columns == (0,), "only the verified condition"
+
+
+def test_without_spark_a_query_is_planned_with_the_columns_that_it_names_and_not_checked() -> None:
+    planned = plan(JOIN)
+    assert planned.program.view == View.some((0, 3))
+    assert planned.program.ring0.filter is None
+    assert "Spark checks it" in explain(planned, None)
+
+
+def test_conditions_that_depend_on_the_clock_are_not_pushed_down() -> None:
+    spark = Checker(conditions=("(e.id > NOW)", "(e.id > 3)"))
+    planned = plan("SELECT e.id, d.name FROM s e JOIN dim d ON e.k = d.k WHERE e.ts > now() AND e.id > 3", spark)
+    assert len(spark.asked) == 2 and "now()" not in spark.asked[0] and spark.asked[0] != spark.asked[1]
+    assert planned.program.ring0.filter_columns == (0,)
+    assert planned.program.spark is not None and [c[2] for c in planned.program.spark.clocks] == ["now"]
+
+
+def test_a_query_that_needs_no_column_stages_its_rows_all_the_same() -> None:
+    planned = plan("SELECT my_random_free('x') AS r FROM s", Checker(columns=()))
+    assert planned.program.view == View.none()
+    assert planned.program.spark is not None and len(planned.program.spark.staged) == 1
+
+
+def test_the_reason_of_a_refusal_is_sparks_own_unless_ours_points_at_a_name() -> None:
+    refused = SparkRefused("no", at=(9, 13))
+    assert code("SELECT e.id FROM s e JOIN dim d ON e.k = d.k", Checker(refuses=refused)) == "SPARK_REFUSED"
+    assert code("SELECT no_such(id) FROM s", Checker(refuses=SparkRefused("no"))) == "UNKNOWN_FUNCTION"
+    assert code("SELECT no_such(id) FROM s") == "UNKNOWN_FUNCTION"
+    assert code("SELECT no_such(id) FROM s", Checker(at_hand=False)) == "UNKNOWN_FUNCTION"
+    assert plan("SELECT no_such(id) FROM s", Checker()).choice.host == "epoch", "the session may have the function"
+
+
+def test_what_spark_finds_to_keep_state_is_refused_with_a_code() -> None:
+    for kind, wanted in (("stateful", "UNSUPPORTED_STATEFUL"), ("join", "UNSUPPORTED_STATEFUL")):
+        assert code(JOIN, Checker(blocker=Blocker(kind, "it"))) == wanted  # type: ignore[arg-type]
+    assert code(JOIN, Checker(blocker=Blocker("sort", "it", at=(0, 6)))) == "UNBOUNDED_SORT"
+    assert code(JOIN, Checker(blocker=Blocker("random", "it"))) == "NON_DETERMINISTIC"
+    forced = f"CREATE PIPELINE p INTO out WITH (host = 'epoch') AS {JOIN}"
+    assert code(forced, Checker(blocker=Blocker("stateful", "it"))) == "UNSUPPORTED_ON_EPOCH"
+
+
+def test_static_refresh_needs_a_static_table() -> None:
+    text = f"CREATE PIPELINE p INTO out WITH (static_refresh = '5min') AS {JOIN}"
+    at = JOIN.index("dim")
+    planned = plan(text, Checker(tables=(StaticTable("`dim`", (at, at + 3), True),)))
+    assert planned.program.spark is not None
+    assert planned.program.spark.refresh_us == 300_000_000
+    assert planned.program.spark.tables == ((at, at + 3, "`dim`", ""),)
+    assert code(text, Checker()) == "BAD_OPTION"
+
+
+SPLITS = {
+    "SELECT k, f(max(id)) FROM s GROUP BY k": (
+        "SELECT k AS _k0, max(id) AS _a0 FROM s  GROUP BY k",
+        "SELECT _k0 AS `k`, f(_a0) AS `f(max(id))` FROM _groups",
+    ),
+    "SELECT f(e.K) AS x, max(id) + MAX(id) AS m FROM s e WHERE id > 1 GROUP BY k": (
+        "SELECT k AS _k0, max(id) AS _a0 FROM s e WHERE id > 1  GROUP BY k",
+        "SELECT f(_k0) AS `x`, _a0 + _a0 AS `m` FROM _groups",
+    ),
+    "SELECT f(window.start) AS x FROM s GROUP BY window(ts, '1 hour'), upper(k) HAVING f(upper(k)) > count(*)": (
+        "SELECT window(ts, '1 hour') AS _k0, upper(k) AS _k1, count(*) AS _a0 FROM s  "
+        "GROUP BY window(ts, '1 hour'), upper(k)",
+        "SELECT f(_k0.`start`) AS `x` FROM _groups WHERE f(_k1) > _a0",
+    ),
+    "SELECT upper(k) AS u, f(sum(id) FILTER (WHERE ok)) AS x FROM s GROUP BY u": (
+        "SELECT upper(k) AS _k0, sum(id) FILTER (WHERE ok) AS _a0 FROM s  GROUP BY upper(k)",
+        "SELECT _k0 AS `u`, f(_a0) AS `x` FROM _groups",
+    ),
+    "WITH w AS (SELECT * FROM s) SELECT f(count(*)) AS n FROM w": (
+        "WITH w AS (SELECT * FROM s) SELECT count(*) AS _a0 FROM w",
+        "SELECT f(_a0) AS `n` FROM _groups",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", SPLITS)
+def test_the_select_list_of_an_aggregate_is_split_from_its_groups(text: str) -> None:
+    (statement,) = parse_script(text)
+    assert isinstance(statement, Select) and not isinstance(statement.query, ForeignQuery)
+    split = split_select(statement.query, text, tokenize(text))
+    assert split is not None
+    assert (split.groups, split.select_having) == SPLITS[text]
+
+
+def test_clock_calls_are_found_where_spark_sees_them() -> None:
+    text = "SELECT now(), current_date, x.current_date, `now`, 'now()', 1 AS current_date, current_timestamp() FROM s"
+    calls = clock_calls(tokenize(text), ())
+    assert [text[a:b] for a, b, _ in calls] == ["now()", "current_date", "current_timestamp()"]
+    assert clock_calls(tokenize("SELECT current_date FROM s"), ("Current_Date",)) == ()
+    new = edited(text, clock_edits(calls, 1_500_000))
+    assert "SELECT TIMESTAMP_LTZ '1970-01-01 00:00:01.500000+00:00', CAST(" in new.text
+    for place in ("x.current", "'now()'", "FROM s"):
+        assert new.original(new.text.index(place)) == text.index(place)
+
+
+def test_streams_and_columns_are_found_in_text_that_is_not_parsed() -> None:
+    text = "SELECT a.x, sensors FROM s a, (SELECT * FROM t) JOIN LATERAL f(s) ON b = c, u WHERE d IN (SELECT 1 FROM v)"
+    assert [t.text for t in names_read(tokenize(text))] == ["s", "t", "u", "v"]
+    assert may_need(tokenize("SELECT ID * 2, count(*) FROM s WHERE temp > 3"), S) == (0, 1)
+    assert may_need(tokenize("SELECT e.*, 1 FROM s e"), S) == tuple(range(len(S)))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SELECT id FROM s WHERE id IN (SELECT id FROM t ORDER BY x LIMIT 3)", None),
+        ("SELECT id FROM s LIMIT 3", "sort"),
+        ("SELECT DISTINCT id FROM s", "stateful"),
+        ("SELECT id, (SELECT rand() FROM t) FROM s", "random"),
+        ("SELECT * EXCEPT (id) FROM s", None),
+        ("SELECT id FROM s EXCEPT SELECT id FROM t", "stateful"),
+        ("SELECT id AS limit FROM s", None),
+        ("SELECT id FROM s UNION ALL SELECT id FROM s", None),
+    ],
+)
+def test_what_no_host_can_run_is_found_in_text_that_is_not_parsed(text: str, kind: str | None) -> None:
+    found = blocker_in(tokenize(text))
+    assert (None if found is None else found.kind) == kind
