@@ -21,6 +21,11 @@ _PREFIX = {"not": "NOT ", "negative": "-", "positive": "+", "~": "~"}
 
 # Functions whose arguments are literals, lambdas or columns of their own.
 WRITTEN = {
+    "make_dt_interval": "ts + make_dt_interval(k, k, k, m2)",
+    "make_ym_interval": "ts + make_ym_interval(k, k)",
+    "interval divided": "extract(day FROM (ts - ts2) / k)",
+    "interval seconds": "extract(second FROM ts - ts2)",
+    "interval text": "string(ts - ts2)",
     "*": "k * j",
     "+": "i + j",
     "-": "i - j",

@@ -33,10 +33,9 @@ from bench import feed
 from bench.report import Report, environment, main
 from bench.shared import build, select
 from bench.streaming import plain_settings, session
-from headrace.bridge.messages import MessageKind
+from headrace.bridge.messages import MessageKind, decode
 from headrace.bridge.reports import PlannedEpoch, TaskReport
-from headrace.bridge.wire import read as decode
-from headrace.model.program import Meaning, PipelineDef, PlanVersion
+from headrace.model.program import Meaning, PipelineDef, PlanVersion, SinkDef
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources.kafka import KAFKA
@@ -217,7 +216,7 @@ def _task(load: Load, work: Path) -> Callable[[Load], int]:
     created, asked = parse_script(f"{declaration(load)}; CREATE PIPELINE p INTO out AS {select(0)}")
     assert isinstance(created, CreateStream) and isinstance(asked, CreatePipeline)
     stream = define_stream(created, Meaning())
-    planned = plan_pipeline(asked, Catalog().with_stream(stream), Meaning())
+    planned = plan_pipeline(asked, Catalog().with_stream(stream).with_sink(SinkDef("out", "noop", {})), Meaning())
     pipeline = PipelineDef("p", 1, (), planned.program, 1)
     plan = PlanVersion(1, stream, (pipeline,))
     source = KAFKA.make(stream, work / "source", time.time)

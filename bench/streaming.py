@@ -106,8 +106,10 @@ def plain(engine: Engine, work: Path, fields: Sequence[str], builds: Sequence[Bu
 
 
 @contextmanager
-def shared(engine: Engine, work: Path, selects: Sequence[str], per_epoch: int, rows: int) -> Iterator[tuple[Hub, Run]]:
-    """One headrace pipeline per SELECT, all on the stream `s`, over files of `rows` rows. See `plain`."""
+def shared(
+    engine: Engine, work: Path, selects: Sequence[str], per_epoch: int, rows: int, host: str = "shared"
+) -> Iterator[tuple[Hub, Run]]:
+    """One headrace pipeline per SELECT on a host, all on the stream `s`, over files of `rows` rows. See `plain`."""
     inbox = _inbox(work)
     given = 0
     with headrace.connect(work / "state", spark=engine.spark) as hub:
@@ -119,7 +121,8 @@ def shared(engine: Engine, work: Path, selects: Sequence[str], per_epoch: int, r
             given += rows * len(files)
             if "s" not in hub.streams:
                 size = per_epoch * _largest(files)
-                pipelines = ";".join(f"CREATE PIPELINE p{i} INTO out AS {select}" for i, select in enumerate(selects))
+                into = f"INTO out WITH (host = '{host}') AS"
+                pipelines = ";".join(f"CREATE PIPELINE p{i} {into} {select}" for i, select in enumerate(selects))
                 sink = "CREATE SINK out WITH (type = 'memory', max_rows = '1000')"
                 hub.sql(f"{feed.declaration(inbox, max_epoch_bytes=str(size))};{sink};{pipelines}")
             stream = hub.streams["s"]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from headrace.model.program import (
+    ComputedColumn,
     Condition,
     Expression,
     Growth,
@@ -99,6 +100,7 @@ ring0_programs = st.builds(
     _few(conditions),
     _few(generators),
     st.none() | texts,
+    st.none() | _few(st.integers(0, 5)),
     growths,
 )
 ring1_programs = st.builds(
@@ -110,6 +112,8 @@ ring1_programs = st.builds(
     st.none() | texts,
     _few(expressions),
     growths,
+    _few(expressions),
+    st.none() | texts,
 )
 spark_queries = st.builds(
     SparkQuery,
@@ -132,6 +136,9 @@ programs = st.builds(
 )
 sinks = st.builds(SinkDef, names, texts, options, texts)
 metadata_columns = st.builds(MetadataColumn, st.integers(0, 20), names)
+computed_columns = st.builds(
+    ComputedColumn, st.integers(0, 20), texts, _few(st.integers(0, 20)), meanings, texts, texts, growths
+)
 streams = st.builds(
     StreamDef,
     names,
@@ -144,6 +151,8 @@ streams = st.builds(
     texts,
     st.none() | sinks,
     _few(metadata_columns),
+    _few(computed_columns),
+    _few(st.tuples(st.integers(0, 20), st.integers(1, 100))),
 )
 late_rows = st.builds(LateRows, sinks, _few(expressions))
 pipelines = st.builds(

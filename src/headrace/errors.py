@@ -344,6 +344,10 @@ class MissingPackage(UserError):
     code = "MISSING_PACKAGE"
 
 
+class BadPlugin(UserError):
+    code = "BAD_PLUGIN"
+
+
 class BrokerUnreachable(ExternalError):
     code = "BROKER_UNREACHABLE"
     retry_helps = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -230,3 +231,30 @@ def test_explain_as_json_is_one_document(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(GOOD)
     answer = headrace("explain", "app.sql", "--json", cwd=tmp_path)
     assert len(json.loads(answer.stdout)) == 1
+
+
+def test_init_writes_a_script_that_is_right_and_formatted_and_overwrites_nothing(tmp_path: Path) -> None:
+    answer = headrace("init", "my", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "next: cd my && headrace run app.sql --until-end" in answer.stdout
+    assert headrace("check", "app.sql", "--strict", cwd=tmp_path / "my").returncode == 0
+    assert headrace("fmt", "--check", "app.sql", cwd=tmp_path / "my").returncode == 0
+    rows = [line for path in (tmp_path / "my" / "data").iterdir() for line in path.read_text().splitlines()]
+    assert len(rows) == 600
+    (tmp_path / "my" / "app.sql").write_text("mine")
+    assert code_of(headrace("init", "my", cwd=tmp_path)) == "ALREADY_EXISTS"
+    assert (tmp_path / "my" / "app.sql").read_text() == "mine"
+
+
+def test_doctor_says_what_is_wrong_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = headrace("doctor", "--state-dir", str(tmp_path / "state"), "--port", str(port))
+    assert answer.returncode == 0, answer.stdout
+    assert f"warning port: {port} is taken" in answer.stdout
+    assert "ok      java: " in answer.stdout
+    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "no-python"))
+    broken = headrace("doctor", "--port", "0")
+    assert broken.returncode == 1
+    assert "problem workers: " in broken.stdout
+    assert list(tmp_path.iterdir()) == []

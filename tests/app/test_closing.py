@@ -114,7 +114,7 @@ def test_every_record_counts_as_a_row_however_it_is_rejected(tmp_path: Path, min
     assert "rejected 4 of 6 rows" in described
     shown = mini.hub.sql("SHOW STREAMS")[0].table
     assert shown is not None
-    assert shown.column("rejected").to_pylist() == ["4"]
+    assert shown.column("rejected").to_pylist() == [4]
 
 
 def test_a_run_warns_only_if_more_than_a_tenth_of_the_rows_are_rejected(
@@ -175,8 +175,8 @@ def test_show_lists_losses_and_warns_in_every_output_format(tmp_path: Path, mini
     mini.drain()
     streams, pipelines = mini.hub.sql("SHOW STREAMS; SHOW PIPELINES")
     assert streams.table is not None and pipelines.table is not None
-    assert streams.table.column("dropped").to_pylist() == ["0"]
-    assert [pipelines.table.column(c).to_pylist() for c in ("rejected", "late", "missed")] == [["10"], ["0"], ["0"]]
+    assert streams.table.column("dropped").to_pylist() == [0]
+    assert [pipelines.table.column(c).to_pylist() for c in ("rejected", "late", "missed")] == [[10], [0], [0]]
     warning = "pipeline p found bad values in 10 of 10 rows, which are rejected"
     assert pipelines.warnings[0].startswith(warning)
     far = from_json(statement_result(pipelines, 10).model_dump())

@@ -86,7 +86,8 @@ def test_pipes_get_lines_json_and_quiet_get_neither_phases_nor_status(capsys: py
 
 def test_a_terminal_gets_the_live_view_unless_rows_are_printed_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    assert type(choose_display(quiet=False, as_json=False, prints_rows=False, say=print)) is LiveDisplay
+    with choose_display(quiet=False, as_json=False, prints_rows=False, say=print) as shown:
+        assert type(shown) is LiveDisplay
     assert type(choose_display(quiet=False, as_json=False, prints_rows=True, say=print)) is LineDisplay
 
 

@@ -83,6 +83,17 @@ QUERIES = {
         "(SELECT ts, kind AS what, v AS value FROM events WHERE ok UNION ALL SELECT ts, device, v + 1 FROM events "
         "WHERE v IS NOT NULL) GROUP BY window(ts, '3 minutes'), what"
     ),
+    "top_of_each_window": Query(
+        "SELECT start, device, n, total FROM (SELECT *, row_number() OVER (PARTITION BY start ORDER BY n DESC, device) "
+        "AS r FROM (SELECT window.start AS start, device, count(*) AS n, sum(v) AS total FROM events "
+        "GROUP BY window(ts, '1 minute'), device)) WHERE r <= 3"
+    ),
+    "ranks_by_kind": Query(
+        "SELECT * FROM (SELECT window.end AS end, kind, device, max(v) AS high, "
+        "rank() OVER (PARTITION BY window, kind ORDER BY max(v) DESC) AS r, "
+        "dense_rank() OVER (PARTITION BY kind, window ORDER BY max(v) NULLS LAST) AS d FROM events "
+        "GROUP BY window(ts, '2 minutes', '1 minute'), kind, device HAVING count(*) > 1) WHERE r <= 2 OR d = 1"
+    ),
     "rollup": Query(
         "SELECT kind, ok, grouping(kind) AS g, grouping_id() AS gi, count(*) AS n, sum(v) AS total FROM events "
         "GROUP BY ROLLUP(kind, ok)",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.errors import UnknownType
 from headrace.model.codec import dump, load
 from headrace.model.program import (
+    ComputedColumn,
     Condition,
     Expression,
     Growth,
@@ -38,6 +39,7 @@ from tests.ring0.tasks import WORD, stateless
 
 _EVERY_KIND = {
     Condition: strategies.conditions,
+    ComputedColumn: strategies.computed_columns,
     Expression: strategies.expressions,
     Partial: strategies.partials,
     SizedValue: strategies.sized_values,

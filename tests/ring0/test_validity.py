@@ -153,9 +153,9 @@ def test_a_dead_letter_has_the_position_of_the_record_and_is_written_once() -> N
     places = (len(first) + 1, len(first) + len(second) + 2)
     common = {"stream": "s", "origin": "memory"}
     assert sent.letters == [
-        {**common, "offset": places[0], "column": None, "reason": "bad_json", "raw": second},
-        {**common, "offset": places[1], "column": "n", "reason": "bad_integer", "raw": third},
-        {**common, "offset": places[1], "column": "x", "reason": "bad_number", "raw": third},
+        {**common, "offset": places[0], "column": None, "reason": "bad_json", "raw": second, "text": second.decode()},
+        {**common, "offset": places[1], "column": "n", "reason": "bad_integer", "raw": third, "text": third.decode()},
+        {**common, "offset": places[1], "column": "x", "reason": "bad_number", "raw": third, "text": third.decode()},
     ]
     assert [r["word"] for r in sent.rows[1]] == ["a", "b"]
     assert [r["n"] for r in sent.rows[2]] == [1]

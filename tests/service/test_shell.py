@@ -130,7 +130,7 @@ def test_a_directory_that_no_process_owns_is_read_and_not_changed_and_nothing_ru
     assert shown.table is not None
     resumes = "stopped, runs again with the next hub"
     (row,) = shown.table.select(["name", "state", "rows_out"]).to_pylist()
-    assert row == {"name": "p", "state": resumes, "rows_out": "2"}
+    assert row == {"name": "p", "state": resumes, "rows_out": 2}
     assert hub.runtime("s").status().rows == 2
     assert hub.sql("EXPLAIN PIPELINE p")[0].text
     with pytest.raises(HubNotRunning):

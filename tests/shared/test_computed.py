@@ -211,3 +211,23 @@ def test_a_wrong_computed_column_has_a_code(mini: Mini, columns: str, code: str)
         stream(mini, columns=columns)
     assert caught.value.code == code
     assert caught.value.span is not None
+
+
+@pytest.mark.parametrize(
+    ("columns", "good", "bad"),
+    [
+        (
+            "id BIGINT, tags ARRAY<STRING>, made ARRAY<INT> AS CAST(tags AS ARRAY<INT>)",
+            {"tags": ["7"]},
+            {"tags": ["x"]},
+        ),
+        ("id BIGINT, b BINARY, made STRING AS CAST(b AS STRING)", {"b": "YQ=="}, {"b": "/w=="}),
+    ],
+)
+def test_one_record_that_cannot_be_computed_is_one_bad_value(mini: Mini, columns: str, good: Any, bad: Any) -> None:
+    """The lenient form of these casts does not show the failure, or fails itself."""
+    stream(mini, columns=columns)
+    used, other = pipeline(mini, "SELECT id, made FROM s"), pipeline(mini, "SELECT id FROM s", name="other")
+    feed(mini, *(json.dumps({"id": i, **(bad if i == 1 else good)}) for i in range(3)))
+    assert mini.output(other) == [(0,), (1,), (2,)]
+    assert [made is None for _, made in mini.output(used)] == [False, True, False]

@@ -1,10 +1,13 @@
-"""Constructs of SQL on the path of a user, where Spark's batch SQL is no oracle: CHAR columns and late rows."""
+"""Constructs of SQL on the path of a user, where Spark's batch SQL is no oracle: CHAR columns, restarts, and ties."""
 
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,3 +57,46 @@ def test_unions_and_grouping_sets_keep_their_rows_after_a_restart(mini: Mini) ->
     assert {row[:2]: row[2] for row in mini.output(q)} == {
         ("a", 0): 1, ("b", 0): 2, (None, 0): 4, (None, 1): 7,
     }  # fmt: skip
+
+
+TOP = (
+    "SELECT e, k, n FROM (SELECT window.end AS e, k, count(*) AS n, "
+    "row_number() OVER (PARTITION BY window{by} ORDER BY count(*) DESC) AS r FROM s "
+    "GROUP BY window(ts, '10 seconds'), k{by}) WHERE r <= 2"
+)
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize("by", ["", ", side"])
+def test_the_top_of_each_window_is_the_same_for_every_cut_and_ties_go_by_the_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, buckets: int, by: str
+) -> None:
+    chance = random.Random(4)
+    rows: list[dict[str, Any]] = [
+        {"k": chance.choice(["a", "b", "c", "d", None]), "side": chance.choice("lr"), "second": second // 4}
+        for second in range(160)
+    ]
+    counts: dict[tuple[int, str], Counter[str | None]] = {}
+    for row in rows:
+        part = (row["second"] // 10, row["side"] if by else "")
+        counts.setdefault(part, Counter())[row["k"]] += 1
+    wanted = [
+        (window, k, n)
+        for (window, _), found in counts.items()
+        for k, n in sorted(found.items(), key=lambda one: (-one[1], one[0] is not None, one[0] or ""))[:2]
+    ]
+    for cut in (1, 5):
+        (tmp_path / f"{cut}/in").mkdir(parents=True)
+        mini = Mini(tmp_path / f"{cut}/state", monkeypatch, buckets=buckets)
+        mini.hub.sql("CREATE SINK out WITH (type = 'kept')")
+        stream(mini, "k STRING, side STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts")
+        p = pipeline(mini, TOP.format(by=by))
+        for number in range(cut):
+            some = rows[number * len(rows) // cut : (number + 1) * len(rows) // cut]
+            timed = ({**row, "ts": f"1970-01-01T00:00:{row['second']:02}Z"} for row in some)
+            feed(mini, *timed, name=f"{number}.json")
+        feed(mini, {"ts": "1970-01-01T00:05:00Z"}, name="last.json")
+        feed(mini, {"ts": "1970-01-01T00:05:01Z"}, name="more.json")
+        found = [(int(e.timestamp()) // 10 - 1, k, n) for e, k, n in mini.output(p)]
+        assert sorted(found, key=str) == sorted(wanted, key=str)
+        mini.hub.close()

@@ -9,7 +9,6 @@ import pytest
 
 from headrace.errors import StateDamaged, kind_of
 from headrace.sinks.file_sink import FileSink
-from headrace.sinks.sink_kind import SinkKey
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini
 
@@ -25,7 +24,7 @@ def test_a_manifest_that_was_changed_is_named_and_its_files_stay_staged(
         CREATE PIPELINE p INTO lines AS SELECT a FROM s; CREATE PIPELINE q INTO kept AS SELECT a FROM s""")
     mini.drain()
 
-    def die(sink: FileSink, key: SinkKey, files: object) -> None:
+    def die(sink: FileSink, *_: object) -> None:
         raise Crash("between the manifest and the files")
 
     with monkeypatch.context() as patch:

@@ -153,7 +153,7 @@ def test_dropping_a_stream_shows_an_epoch_whose_commit_was_cut_short(
     mini.hub.sql("CREATE PIPELINE p INTO lines AS SELECT id FROM s")
     feed(mini, 1)
 
-    def die(sink: FileSink, key: SinkKey, files: object) -> None:
+    def die(sink: FileSink, *_: object) -> None:
         raise Crash("between the manifest and the files")
 
     with monkeypatch.context() as patch:

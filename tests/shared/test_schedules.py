@@ -48,7 +48,9 @@ def as_lines(rows: pa.Table) -> list[str]:
     assert declared is not None
     fields = [f.name for f in declared.schema]
     return [
-        json.dumps({name: _json(name, value) for name, value in zip(fields, list(row.values())[:-1], strict=True)})
+        json.dumps(
+            {name: _json(name, value) for name, value in zip(fields, list(row.values())[: len(fields)], strict=True)}
+        )
         for row in rows.to_pylist()
     ]
 

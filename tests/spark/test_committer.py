@@ -12,7 +12,7 @@ import pytest
 
 from headrace.bridge.messages import Row
 from headrace.bridge.reports import PlannedEpoch
-from headrace.bridge.staging import rows_in_messages
+from headrace.bridge.spark_rows import rows_in_messages
 from headrace.errors import MissingInput, SinkFailed, StreamFailed
 from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, SinkDef, SparkQuery
 from headrace.ring0.task import run_task

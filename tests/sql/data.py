@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.model.program import StreamDef
-from headrace.model.schema import Array, DataType, Map, Struct
+from headrace.model.schema import NESTED, Array, DataType, Map, Struct, nested_fields
 from headrace.model.schema import Decimal as DecimalType
 
 START = dt.datetime(2024, 3, 1, 9, 58, 0)
@@ -30,7 +30,18 @@ def rows_of(stream: StreamDef, count: int, seed: int) -> pa.Table:
         if stream.event_time is not None
         else pa.nulls(count, pa.int64())
     )
-    return pa.table({**columns, "_t": times})
+    return pa.table({**columns, **fields_of(stream, columns), "_t": times})
+
+
+def fields_of(stream: StreamDef, columns: dict[str, pa.Array[Any]]) -> dict[str, pa.Array[Any]]:
+    """The fields of STRUCT columns, as Ring 0 sees them."""
+    found: dict[str, pa.Array[Any]] = {}
+    for place, field in enumerate(nested_fields(stream.schema)):
+        values = columns[f"c{field.column}"].to_pylist()
+        for name in field.path:
+            values = [None if v is None else v[name] for v in values]
+        found[f"c{NESTED + place}"] = pa.array(values, field.type.arrow)
+    return found
 
 
 def value(kind: DataType, chance: random.Random) -> Any:

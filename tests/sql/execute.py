@@ -23,8 +23,8 @@ from headrace.model.program import Meaning, PipelineProgram, Window
 from headrace.model.schema import BIGINT, TIMESTAMP, Schema
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.functions.aggregate_states import PartialState, SplitAggregate
-from headrace.sql.plan.expr import AggCall, ColumnRef
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, StreamScan, Union
+from headrace.sql.plan.expr import AggCall, ColumnRef, RankCall
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, Rank, StreamScan, Union
 from headrace.sql.render.duckdb import render
 
 Row = tuple[Any, ...]
@@ -69,10 +69,22 @@ def _sql(plan: Plan) -> str:
         return _assigned(plan)
     if isinstance(plan, Generate):
         return _generated(plan)
+    if isinstance(plan, Rank):
+        ranks = "".join(f", {_ranked(call)} AS o{plan.width + i}" for i, call in enumerate(plan.calls))
+        return f"SELECT *{ranks} FROM ({_sql(plan.input)})"
     if isinstance(plan, Union):
         return " UNION ALL ".join(f"({_sql(part)})" for part in plan.parts)
     assert isinstance(plan, Aggregate)
     return _aggregate(plan)
+
+
+def _ranked(call: RankCall) -> str:
+    order = [
+        f"{render(key, _column)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+        for key, (descending, first) in zip(call.order, call.directions, strict=True)
+    ]
+    by = ", ".join(render(part, _column) for part in call.partition)
+    return f"{call.name}() OVER (PARTITION BY {by} ORDER BY {', '.join(order)})"
 
 
 def _aggregated(plan: Plan) -> bool:
@@ -180,7 +192,11 @@ def run_program(program: PipelineProgram, rows: pa.Table, chance: random.Random 
     connection.register("groups", merged)
     having = f" WHERE {program.ring1.having}" if program.ring1.having else ""
     outputs = ", ".join(f"CAST({o.sql} AS {o.type.duckdb})" for o in program.ring1.outputs)
-    return _fetch(connection, f"SELECT {outputs} FROM groups{having}", program.output)
+    ranks = "".join(f", {r.sql} AS {r.name}" for r in program.ring1.ranks)
+    qualify = f" WHERE {program.ring1.qualify}" if program.ring1.qualify else ""
+    return _fetch(
+        connection, f"SELECT {outputs} FROM (SELECT *{ranks} FROM groups{having}) AS groups{qualify}", program.output
+    )
 
 
 def _cut(rows: pa.Table, chance: random.Random | None) -> list[pa.Table]:

@@ -62,10 +62,10 @@ def test_the_impact_has_new_columns_the_shared_pass_and_whether_the_filter_is_ne
         "GROUP BY window(ts, '1 minute'), k"
     )
     change = impact_of(plan(query), _live())
-    assert change.decode == ("id", "hum", "pos")
+    assert change.decode == ("id", "hum", "pos.lat")
     assert change.shares_with == ("p3",)
     assert change.filter == "filter of its own"
-    assert "decode +3 columns: id, hum, pos; filter of its own; shares windowing with p3" in explain(
+    assert "decode +3 columns: id, hum, pos.lat; filter of its own; shares windowing with p3" in explain(
         plan(query), _live()
     )
 

@@ -150,8 +150,8 @@ def test_explain_has_a_bridge_and_a_ring_1_only_when_messages_reach_lanes(
 ) -> None:
     seen = run(mini, monkeypatch, *QUERIES[name])
     (answer,) = mini.hub.sql("EXPLAIN PIPELINE p")
-    for block in ("bridge", "ring 1"):
-        assert (f"\n{block}\n" in answer.text) == bool(seen.from_lanes), block
+    for block in ("bridge (", "ring 1 ("):
+        assert (f"\n{block}" in answer.text) == bool(seen.from_lanes), block
 
 
 def test_every_operator_has_evidence() -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from headrace.errors import HeadraceError, SparkRefused
-from headrace.model.program import Meaning
+from headrace.hub.redeclaring import same_pipeline
+from headrace.model.program import Meaning, PipelineDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema, View
 from headrace.sql import CreatePipeline, Planned, Select, explain, parse_script, plan_pipeline
 from headrace.sql.hosts.clock_calls import clock_calls, clock_edits
@@ -72,6 +73,11 @@ def test_a_join_runs_on_the_epoch_host_with_the_columns_and_conditions_that_spar
     assert program.view == View.some((0, 3)) and program.output == OUTPUT
     assert program.spark is not None and program.spark.staged.names == ("id", "k")
     assert program.ring0.filter is not None and program.ring0.filter_columns == (0,), "only the verified condition"
+
+
+def test_a_column_that_only_the_analyzer_needs_is_staged_too() -> None:
+    planned = plan("SELECT e.id, typeof_of(e.price) AS t FROM s e JOIN dim d ON e.k = d.k", Checker())
+    assert planned.program.view == View.some((0, 3, 6))
 
 
 def test_without_spark_a_query_is_planned_with_the_columns_that_it_names_and_not_checked() -> None:
@@ -148,6 +154,12 @@ SPLITS = {
 }
 
 
+def test_an_aggregate_that_the_rings_do_not_have_is_refused_without_asking_spark() -> None:
+    spark = Checker()
+    assert code("SELECT k, histogram_numeric(id, 3) AS h FROM s GROUP BY k", spark) == "UNSUPPORTED_STATEFUL"
+    assert spark.asked == []
+
+
 @pytest.mark.parametrize("text", SPLITS)
 def test_the_select_list_of_an_aggregate_is_split_from_its_groups(text: str) -> None:
     (statement,) = parse_script(text)
@@ -155,6 +167,21 @@ def test_the_select_list_of_an_aggregate_is_split_from_its_groups(text: str) -> 
     split = split_select(statement.query, text, tokenize(text))
     assert split is not None
     assert (split.groups, split.select_having) == SPLITS[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, soundex(k) AS z, count(*) AS n FROM s GROUP BY ROLLUP(k)",
+        "SELECT k, count(*) AS n FROM s GROUP BY GROUPING SETS ((k), (id))",
+        "SELECT abs(id) AS id, soundex(max(k)) AS z, count(*) AS n FROM s GROUP BY id",
+    ],
+)
+def test_groups_that_would_be_others_are_not_split(text: str) -> None:
+    """Grouping sets, and an alias that is also a column: Spark groups by the column."""
+    (statement,) = parse_script(text)
+    assert isinstance(statement, Select) and not isinstance(statement.query, ForeignQuery)
+    assert split_select(statement.query, text, tokenize(text), {"id", "k"}) is None
 
 
 def test_clock_calls_are_found_where_spark_sees_them() -> None:
@@ -191,3 +218,12 @@ def test_streams_and_columns_are_found_in_text_that_is_not_parsed() -> None:
 def test_what_no_host_can_run_is_found_in_text_that_is_not_parsed(text: str, kind: str | None) -> None:
     found = blocker_in(tokenize(text))
     assert (None if found is None else found.kind) == kind
+
+
+def test_a_plan_that_spark_has_not_checked_is_recognized_as_the_declared_one() -> None:
+    def defined(query: str, spark: Checker | None) -> PipelineDef:
+        return PipelineDef("p", 1, (), plan(query, spark).program, 1)
+
+    checked = Checker(conditions=("(e.id > 3)",))
+    assert same_pipeline(defined(JOIN, None), defined(JOIN, checked))
+    assert not same_pipeline(defined(JOIN.replace("3", "4"), None), defined(JOIN, checked))

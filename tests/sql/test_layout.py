@@ -54,3 +54,9 @@ def test_every_script_of_the_repository_is_formatted_once_and_means_the_same() -
 def test_what_is_quoted_or_a_name_stays_as_it_is(text: str, made: str) -> None:
     assert formatted(text) == made
     assert formatted(made) == made
+
+
+def test_literals_with_a_prefix_stay_one_literal() -> None:
+    text = "SELECT a FROM s WHERE b = X'AB' AND a RLIKE r'^\\d+$'"
+    assert without_case_and_space(formatted(text)) == without_case_and_space(text)
+    assert "X'AB'" in formatted(text) and "r'^\\d+$'" in formatted(text)

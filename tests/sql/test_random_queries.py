@@ -62,7 +62,7 @@ def spark(spark_of_the_run: Any) -> Any:
     session.conf.set("spark.sql.shuffle.partitions", "1")
     planned = plan("SELECT * FROM s")
     rows = rows_of(planned.stream, 30, seed=17)
-    values = [c.to_pylist() for c in rows.columns[:-1]]
+    values = [c.to_pylist() for c in rows.columns[: len(planned.stream.schema)]]
     maps = planned.stream.schema.index("attrs")
     assert maps is not None
     values[maps] = [None if v is None else dict(v) for v in values[maps]]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.model.schema import field_at
 from tests.sql.support import names, plan
 
 
 def _columns(query: str) -> tuple[str, list[str]]:
     planned = plan(query)
     view = planned.program.view
-    return view.kind, [] if view.columns is None else [planned.stream.schema[i].name for i in sorted(view.columns)]
+    return view.kind, [] if view.columns is None else [
+        field_at(planned.stream.schema, i).name for i in sorted(view.columns)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,12 @@ def _columns(query: str) -> tuple[str, list[str]]:
         ("SELECT id AS renamed FROM s", "SOME", ["id"]),
         ("SELECT id FROM s WHERE temp > 1 AND k = 'a'", "SOME", ["id", "temp", "k"]),
         ("SELECT k, count(*) AS c FROM s GROUP BY k HAVING max(n) > 1", "SOME", ["k", "n"]),
-        ("SELECT pos.lat FROM s", "SOME", ["pos"]),
+        ("SELECT pos.lat FROM s", "SOME", ["pos.lat"]),
+        ("SELECT id, count(pos.lon) AS c FROM s WHERE pos.lat > 1 GROUP BY id", "SOME", ["id", "pos.lat", "pos.lon"]),
+        ("SELECT pos.lat, pos FROM s", "SOME", ["pos"]),
+        ("SELECT q.p.lat FROM (SELECT pos AS p FROM s) q", "SOME", ["pos.lat"]),
+        ("SELECT pos.* FROM s", "SOME", ["pos.lat", "pos.lon"]),
+        ("SELECT pos IS NULL AS n, pos.lat FROM s", "SOME", ["pos"]),
         ("SELECT a FROM (SELECT id AS a, temp AS b, k AS c FROM s) q", "SOME", ["id"]),
         ("SELECT a FROM (SELECT id AS a, temp AS b FROM s) q WHERE b > 1", "SOME", ["id", "temp"]),
         ("SELECT sum(n) FILTER (WHERE ok) AS t FROM s", "SOME", ["ok", "n"]),

@@ -308,6 +308,39 @@ def demo(
         show(duration, verbose=verbose, master=master)
 
 
+@app.command(epilog="Example: headrace init my-project")
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where to write it.", show_default=False)] = Path("."),
+    verbose: VerboseOption = False,
+) -> None:
+    """Write a commented example script, app.sql, with data for it."""
+    with _reported(verbose):
+        from headrace.app.init import write_example
+
+        for path in write_example(directory):
+            print(f"wrote {path}")
+    place = "" if directory == Path(".") else f"cd {directory} && "
+    print(f"next: {place}headrace run app.sql --until-end")
+
+
+@app.command(epilog="Example: headrace doctor --state-dir /data/state")
+def doctor(
+    state_dir: StateDirOption = Path(".headrace"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port for headrace serve.")] = 8642,
+    verbose: VerboseOption = False,
+) -> None:
+    """Check Java, the Python of the workers, versions, disk and port, and say what to do. Exit code 1: a problem."""
+    with _reported(verbose):
+        from headrace.app.doctor import Diagnosis, diagnose, exit_code
+
+        found: list[Diagnosis] = []
+        for diagnosis in diagnose(state_dir, port):
+            print(diagnosis.render(), flush=True)
+            found.append(diagnosis)
+        code = exit_code(found)
+    raise typer.Exit(code)
+
+
 @app.command(epilog="Example: headrace version")
 def version() -> None:
     """Show the versions of headrace and of its main dependencies."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from types import FrameType, TracebackType
 
@@ -23,6 +22,7 @@ class Interrupts:
         self.asked = threading.Event()
         self.message = message
         self.prints = True  # false: someone else prints `message` when `asked` is set
+        self._out = 2
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def install(self) -> None:
@@ -36,9 +36,10 @@ class Interrupts:
             os._exit(130)
         self.asked.set()
         if self.prints:
-            os.write(sys.stderr.fileno(), f"\n{self.message}\n".encode())
+            os.write(self._out, f"\n{self.message}\n".encode())
 
     def __enter__(self) -> Interrupts:
+        self._out = os.dup(2)  # Spark's start points descriptor 2 at a file for some seconds
         self.install()
         return self
 
@@ -47,3 +48,5 @@ class Interrupts:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        os.close(self._out)
+        self._out = 2

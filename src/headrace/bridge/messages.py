@@ -50,7 +50,7 @@ class MessageKind(IntEnum):
     ERROR = 6  # to the driver, Failure: a pipeline or one of its sinks failed
     REPORT = 7  # to the driver, TaskReport, LaneReport or PoolReport: what a task, a lane or a pool did
     NO_EPOCH = 8  # to the driver, empty: Spark ran a batch for which no epoch was planned
-    STAGED = 9  # to the driver, StagedRows: rows for the Spark query of a pipeline on the epoch host
+    STAGED = 9  # to the driver, RowsForSpark: rows for the Spark query of a pipeline on the epoch host
 
 
 class Row(NamedTuple):

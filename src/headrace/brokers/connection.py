@@ -26,8 +26,15 @@ from headrace.errors import (
 )
 
 SERVERS = "bootstrap.servers"
-SECRET = r"password|secret|token|key\.pem|oauthbearer\.config"  # client settings whose values are never shown
+SECRET = (
+    r"password|passphrase|secret|token|key\.pem|oauthbearer\.config"  # client settings whose values are never shown
+)
 ANSWER_SECONDS = 10.0  # how long a request may take
+# Settings that exactly-once delivery depends on.
+_OURS = frozenset({
+    "group.id", "auto.offset.reset", "enable.partition.eof", "enable.auto.commit", "transactional.id",
+    "enable.idempotence",
+})  # fmt: skip
 _UNREACHABLE = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT"}
 _DENIED = {
     "_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED",
@@ -94,6 +101,12 @@ class KafkaConnection:
                 advice=f"Write \"kafka.{SERVERS}\" = 'host:9092', with commas between several brokers.",
                 option=f"kafka.{SERVERS}",
                 owner=owner,
+            )
+        for name in _OURS & self.settings.keys():
+            raise BadOption(
+                f"{owner} sets kafka.{name} itself",
+                advice="Remove it: nothing would be exactly once with another value.",
+                option=f"kafka.{name}",
             )
         self.admin()
 

@@ -105,7 +105,11 @@ def merge(
 
 def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Table:
     """The output rows of merged `groups`: HAVING, then the select list. Raises ValueTooLarge or OutOfMemory."""
-    sql, made, total = _finish_sql(program, "groups"), [], 0
+    if program.ranks:  # over all groups of a window, before they are cut into pieces
+        sql = f"SELECT * FROM {_ranked(program, 'groups')}{where(program.qualify)}"
+        groups = duck.run(meaning, sql, {"groups": groups})
+    sql = f"SELECT {duck.select_list(program.outputs)} FROM groups" if program.ranks else _finish_sql(program, "groups")
+    made, total = list[pa.Table](), 0
     for piece in in_pieces(program.growth, meaning, "groups", groups):
         made.append(duck.conform(duck.run(meaning, sql, {"groups": piece}), _output(program)))
         total += made[-1].nbytes
@@ -148,7 +152,14 @@ def _merge_sql(program: Ring1Program | Ring0Program) -> str:
 
 
 def _finish_sql(program: Ring1Program, groups: str) -> str:
+    if program.ranks:
+        return f"SELECT {duck.select_list(program.outputs)} FROM {_ranked(program, groups)}{where(program.qualify)}"
     return f"SELECT {duck.select_list(program.outputs)} FROM {groups}{where(program.having)}"
+
+
+def _ranked(program: Ring1Program, groups: str) -> str:
+    """The groups that HAVING keeps, with their ranks."""
+    return f"(SELECT *, {duck.select_list(program.ranks)} FROM {groups}{where(program.having)}) AS groups"
 
 
 def _output(program: Ring1Program) -> pa.Schema:

@@ -11,13 +11,12 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from headrace.exec.kernels import install
-from headrace.exec.statements import Statements
+from headrace.exec.prepared import PreparedStatements
 from headrace.model.program import Expression, Meaning
 
 # DuckDB may spill, so the limit only has to be large enough to be reached rarely. 64 lanes of 100,000 groups fit.
@@ -26,29 +25,30 @@ MEMORY_LIMIT = "512MB"
 # memory, for as long as the process lives. No task reaches this limit, so a full disk is an error of the disk.
 SPILL_LIMIT = "1TiB"
 
-_connections: dict[tuple[int, Meaning], Statements] = {}
+_connections: dict[tuple[int, Meaning], PreparedStatements] = {}
 
 
 def connection(meaning: Meaning) -> duckdb.DuckDBPyConnection:
     """This process's connection for `meaning`, opened on first use. Not for use by two threads at once."""
-    return _opened(meaning).connection
+    return _statements(meaning).connection
 
 
-def _opened(meaning: Meaning) -> Statements:
+def _statements(meaning: Meaning) -> PreparedStatements:
     key = (os.getpid(), meaning)
     found = _connections.get(key)
     if found is None:
         # Spark kills its workers with a signal, so nothing can be cleaned up at exit. DuckDB creates the directory only
         # when it spills, and removes it after use.
         spill = os.path.join(tempfile.gettempdir(), f"headrace-duck-{os.getpid()}-{secrets.token_hex(4)}")
-        config: dict[str, Any] = {"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill}
-        opened = duckdb.connect(":memory:", config=config)
+        opened = duckdb.connect(
+            ":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT, "temp_directory": spill}
+        )
         opened.execute(f"SET max_temp_directory_size = {quoted(SPILL_LIMIT)}")  # ignored in `config`
         opened.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
         # It drops the question whether i + 1 is NULL where i never is, and with it the overflow that Spark reports.
         opened.execute("SET disabled_optimizers = 'statistics_propagation'")
         install(opened)
-        found = _connections[key] = Statements(opened)
+        _connections[key] = found = PreparedStatements(opened)
     return found
 
 
@@ -60,7 +60,7 @@ def set_clock(meanings: Iterable[Meaning], now: int | None) -> None:
 
 def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of `sql` over `relations`, which have their names for this call only."""
-    return _opened(meaning).run(sql, relations)
+    return _statements(meaning).run(sql, relations)
 
 
 def quoted(text: str) -> str:

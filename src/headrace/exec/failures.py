@@ -34,6 +34,11 @@ def waited_for(text: str) -> HeadraceError | None:
     return kind(text.split("] ", 1)[1]) if kind in (DiskFull, SinkUnavailable) and kind is not None else None
 
 
+def said(problem: duckdb.Error) -> str:
+    """What DuckDB or a kernel says about a value, without the words around it."""
+    return _KIND.sub("", str(problem).strip().split("\n", 1)[0])
+
+
 def coded(problem: Exception) -> HeadraceError:
     """`problem` as one of our errors."""
     if isinstance(problem, HeadraceError):
@@ -50,12 +55,11 @@ def coded(problem: Exception) -> HeadraceError:
             advice="Free space on the disk of the temporary directory. The stream then continues by itself.",
         )
     if isinstance(problem, duckdb.Error) and not isinstance(problem, duckdb.InternalException):
-        said = _KIND.sub("", str(problem).strip().split("\n", 1)[0])
         return EvaluationFailed(
-            f"an expression failed on some row: {said}",
+            f"an expression failed on some row: {said(problem)}",
             advice="Filter such rows out, or guard the expression (TRY_CAST, try_divide, CASE). "
             "Then create the pipeline again.",
-            said=said,
+            said=said(problem),
         )
     return InternalError(
         f"{type(problem).__name__}: {problem}", advice="This is a defect of headrace. Please report it with the query."

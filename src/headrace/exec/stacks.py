@@ -49,13 +49,14 @@ _stacks: dict[int, tuple[Ring1Program, Stack | None]] = {}
 
 
 def stack_of(program: Ring1Program) -> Stack | None:
-    """The stack of this program object; None if it must run alone: lists have a limit per group, and a program may make
-    more bytes than can be known before."""
+    """The stack of this program object; None if it must run alone: lists have a limit per group, ranks are over all
+    groups of a lane, and a program may make more bytes than can be known before."""
     held = _stacks.get(id(program))
     if held is None or held[0] is not program:
         while len(_stacks) >= KEPT:
             del _stacks[next(iter(_stacks))]
-        alone = program.growth.columns is None or any(isinstance(p.type, Array) for p in program.partials)
+        listed = any(isinstance(p.type, Array) for p in program.partials)
+        alone = program.growth.columns is None or listed or bool(program.ranks)
         held = _stacks[id(program)] = (program, None if alone else _built(program))
     return held[1]
 

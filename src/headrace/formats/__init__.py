@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.base.plugins import Registry
 from headrace.formats.csv import CSV
 from headrace.formats.format_kind import FormatKind
 from headrace.formats.framed import LENGTH_PREFIXED
@@ -11,6 +12,8 @@ from headrace.formats.json import JSON, NDJSON
 from headrace.formats.native import NATIVE
 from headrace.formats.text import TEXT
 
-FORMATS: dict[str, FormatKind[Any]] = {kind.name: kind for kind in (JSON, NDJSON, CSV, TEXT, NATIVE, LENGTH_PREFIXED)}
+FORMATS: Registry[FormatKind[Any]] = Registry(
+    "headrace.formats", FormatKind, (JSON, NDJSON, CSV, TEXT, NATIVE, LENGTH_PREFIXED)
+)
 
 __all__ = ["FORMATS", "FormatKind"]

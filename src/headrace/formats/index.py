@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.formats.bad import NOTHING_BAD, STRUCTURE_REASONS, TOO_LONG_KEPT, BadRecords
-from headrace.formats.columns import ByteArray, Fields, Places, Syntax, at, parse_column
+from headrace.formats.columns import ByteArray, Fields, Parsed, Places, Syntax, at, parse_column
 from headrace.formats.format_kind import Decoded, Located
 from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
-from headrace.model.schema import DataType, Schema
+from headrace.formats.nested import parse_paths
+from headrace.model.schema import DataType, Schema, Struct
 
 FEW_ROWS = 512  # with fewer, columns of one type are parsed together
 TOGETHER = 64  # columns whose bad values are collected at once
@@ -84,6 +85,15 @@ class FieldIndex:
             selection=selection,
         )
         return Decoded(self.rows if selection is None else len(selection), parsed, cells)
+
+    def parse_fields(
+        self, column: int, paths: Sequence[tuple[str, ...]], selection: npt.NDArray[np.int64] | None = None
+    ) -> list[Parsed]:
+        """Parse some fields of a STRUCT column, of all rows or of those in `selection`."""
+        kind = self.schema[column].type
+        assert isinstance(kind, Struct)
+        (fields,) = self._all_fields([column], selection)
+        return parse_paths(fields, kind, paths)
 
     def _all_fields(self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None) -> list[Fields]:
         late = self._locate([c for c in columns if c not in self.slots], selection)

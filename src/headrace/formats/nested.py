@@ -5,6 +5,7 @@ A bad part makes its cell bad. Missing and null members are NULL.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -82,6 +83,42 @@ def _struct(fields: Fields, kind: Struct, status: ByteArray) -> Parsed:
     odd = int(np.count_nonzero(status != FINE))
     array = pa.Array.from_buffers(kind.arrow, rows, [_validity(status, odd)], odd, children=parts)
     return Parsed(array, status, odd)
+
+
+def parse_paths(fields: Fields, kind: Struct, paths: Sequence[tuple[str, ...]]) -> list[Parsed]:
+    """Parse only some fields of a STRUCT column, each as a column of its own. A path has the names on the way to the
+    field. A field is bad if it is itself bad, or if one on the way to it is no object. Other fields do not matter."""
+    status = np.where(fields.starts < 0, NULL, FINE).astype(np.uint8)
+    types = {f.name: f.type for f in kind.fields}
+    names = tuple(dict.fromkeys(path[0] for path in paths))
+    table = key_table(names)
+    starts = np.empty((len(names), len(fields)), np.int32)
+    ends = np.empty_like(starts)
+    scan_objects(
+        fields.data, fields.starts, table.keys, table.bounds, table.table, starts, ends, status, status_of("bad_nested")
+    )
+    starts[:, status != FINE] = -1
+    found: dict[tuple[str, ...], Parsed] = {}
+    for i, name in enumerate(names):
+        inner = Fields(fields.data, starts[i], ends[i], fields.syntax)
+        if (name,) in paths:
+            found[(name,)] = parse_column(inner, types[name])
+        deeper = [path[1:] for path in paths if path[0] == name and len(path) > 1]
+        if deeper:
+            struct = types[name]
+            assert isinstance(struct, Struct)
+            for path, part in zip(deeper, parse_paths(inner, struct, deeper), strict=True):
+                found[(name, *path)] = part
+    return [_below(status, found[path]) for path in paths]
+
+
+def _below(status: ByteArray, part: Parsed) -> Parsed:
+    """A field of objects, some of which are bad."""
+    bad = status > NULL
+    if not bad.any():
+        return part
+    merged = np.where(bad, status, part.status).astype(np.uint8)
+    return Parsed(part.array, merged, int(np.count_nonzero(merged != FINE)))
 
 
 def _array(fields: Fields, kind: Array, status: ByteArray) -> Parsed:

@@ -6,17 +6,22 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.hub.observed import ObservedStreams, pipeline_status
 from headrace.hub.results import Result, table_result
+from headrace.model.schema import field_at
 from headrace.model.status import PipelineStatus
 from headrace.sinks import SINKS
 from headrace.sinks.secret_options import secret_options
 from headrace.sources.read_description import describe_read
+from headrace.sql.parse.intervals import show_interval
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.sealing import HIDDEN
 from headrace.state.secrets import secrets_of
 
 Facts = list[list[object]]
+_TIME = pa.timestamp("us", tz="UTC")
 
 
 def show(streams: ObservedStreams, catalog: Catalog, kind: str) -> Result:
@@ -24,14 +29,21 @@ def show(streams: ObservedStreams, catalog: Catalog, kind: str) -> Result:
     if kind == "streams":
         names = ["name", "state", "source", "format", "columns", "decoding", "rows", "rejected", "dropped", "watermark"]
         found = [_stream_row(streams, catalog, name) for name in catalog.streams]
-        return table_result(names, [row for row, _ in found], [w for _, warnings in found for w in warnings])
+        kinds: dict[str, pa.DataType] = {
+            **dict.fromkeys(("columns", "rows", "rejected", "dropped"), pa.int64()),
+            "watermark": _TIME,
+        }
+        return table_result(names, [row for row, _ in found], [w for _, warnings in found for w in warnings], kinds)
     if kind == "sinks":
         rows: Facts = [[s.name, s.kind, SINKS[s.kind].guarantee] for s in catalog.sinks.values()]
         return table_result(["name", "type", "guarantee"], rows)
     counters = ["rows_out", "late", "bad", "rejected", "missed", "epoch_ms", "state_bytes"]
     names = ["name", "stream", "state", *counters, "sinks", "error"]
     pipelines = [_pipeline_row(streams, record) for record in catalog.pipelines.values()]
-    return table_result(names, [row for row, _ in pipelines], [w for _, warnings in pipelines for w in warnings])
+    columns: dict[str, pa.DataType] = {name: pa.float64() if name == "epoch_ms" else pa.int64() for name in counters}
+    return table_result(
+        names, [row for row, _ in pipelines], [w for _, warnings in pipelines for w in warnings], columns
+    )
 
 
 def _stream_row(streams: ObservedStreams, catalog: Catalog, name: str) -> tuple[list[object], list[str]]:
@@ -89,8 +101,12 @@ def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
 def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     stream = catalog.streams[name.lower()]
     secret, access = secrets_of(stream), describe_read(stream)
+    facts: Facts = [["name", stream.name], ["source", stream.source], ["format", stream.format]]
+    if stream.event_time is not None:
+        facts += [["event time", field_at(stream.schema, stream.event_time).name]]
+        facts += [["watermark delay", show_interval(stream.delay_us)]]
     computed = {c.index: f" AS {c.text}" for c in stream.computed}
-    facts: Facts = [[f"column {i}", f"{f.name} {f.type}{computed.get(i, '')}"] for i, f in enumerate(stream.schema)]
+    facts += [[f"column {i}", f"{f.name} {f.type}{computed.get(i, '')}"] for i, f in enumerate(stream.schema)]
     facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in stream.options.items()]
     facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
     if streams.catalog.stream(name) is not None:
@@ -123,11 +139,23 @@ def _ingress(found: dict[str, Any]) -> Facts:
 
 
 def _fields(status: object) -> Facts:
-    return [[f.name, getattr(status, f.name)] for f in dataclasses.fields(status)]  # type: ignore[arg-type]
+    """The fields of a status, in words that need no Python: no empty ones, dictionaries and lists as text."""
+    found = [(f.name, getattr(status, f.name)) for f in dataclasses.fields(status)]  # type: ignore[arg-type]
+    return [[name, _plain(value)] for name, value in found if value not in (None, "", [], {}) and value is not False]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+    if isinstance(value, list):
+        return ", ".join(str(_plain(v)) for v in value)
+    if isinstance(value, float):
+        return round(value, 1)
+    return value
 
 
 def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(at, UTC).isoformat(sep=" ", timespec="seconds")
 
 
 def _view(catalog: Catalog, pipeline: str) -> str:
@@ -136,4 +164,4 @@ def _view(catalog: Catalog, pipeline: str) -> str:
     stream = catalog.streams[program.stream.lower()]
     if program.view.kind != "SOME":
         return program.view.kind
-    return ", ".join(stream.schema[i].name for i in program.view.indexes(len(stream.schema)))
+    return ", ".join(field_at(stream.schema, i).name for i in program.view.indexes(len(stream.schema)))

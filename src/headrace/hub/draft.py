@@ -20,6 +20,7 @@ from headrace.errors import (
     MissingFile,
     NoSink,
     SqlError,
+    UnknownTopic,
     UnreadableDirectory,
     UnwritablePath,
 )
@@ -42,6 +43,7 @@ from headrace.hub.redeclaring import (
     kept,
     lost_with,
     replaced,
+    replaced_pipeline,
     same_pipeline,
     stream_exists,
 )
@@ -151,8 +153,9 @@ class Draft:
         that is declared already: its query tries again by itself."""
         try:
             SOURCES[stream.source].check(stream)
-        except ExternalError as problem:
-            if not problem.retry_helps or self.catalog.stream(stream.name) is None:
+        except (ExternalError, UnknownTopic) as problem:  # a deleted topic is up to `on_data_loss`
+            known = self.catalog.stream(stream.name) is not None
+            if not known or not (problem.retry_helps or isinstance(problem, UnknownTopic)):
                 raise
 
     def _with_dead_letters(self, stream: StreamDef, statement: CreateStream) -> StreamDef:
@@ -184,7 +187,7 @@ class Draft:
     def _(self, statement: CreateSink) -> Result:
         new = define_sink(statement)
         with self._paths(), at(statement.span):
-            new = settle_sink(new)
+            new = settle_sink(new, known=self.catalog.sink(new.name) is not None)
         new = seal_sink(new, self.vault)
         old = self.catalog.sink(new.name)
         if old is not None:
@@ -201,6 +204,7 @@ class Draft:
     @_apply.register
     def _(self, statement: CreatePipeline) -> Result:
         old = self.catalog.pipeline(statement.name)
+        answer = Result(f"created pipeline {statement.name}")
         if old is not None and statement.if_not_exists:
             return kept("pipeline", old.definition.name, self._declares(statement, old.definition))
         new = self._planned(statement)
@@ -212,11 +216,13 @@ class Draft:
             if old.desired == "running" and new.inherits(old.definition):
                 before = old.definition
                 new = replace(new, heir_of=before.lane, buckets=before.buckets, pooled=before.pooled)
+                answer = replaced_pipeline(new, kept_state=True)
             else:
                 self._leave(old)
+                answer = replaced_pipeline(new, kept_state=False)
         self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
         self._touch(new.program.stream, wait=True)
-        return Result(f"created pipeline {new.name}")
+        return answer
 
     def _declares(self, statement: CreatePipeline, declared: PipelineDef) -> bool:
         """True if a statement declares this pipeline. A statement that cannot be planned does not."""

@@ -123,6 +123,7 @@ def pipeline_status(record: PipelineRecord, runtime: ObservedStream) -> Pipeline
         changes=list(record.history),
         rows_in=counted.rows_in,
         rejected=counted.bad if policy_of(runtime.stream) in ("skip", "dead_letter") else 0,
+        host=definition.program.host,
     )
 
 

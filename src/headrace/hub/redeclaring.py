@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from headrace.errors import AlreadyExists, InUse, Span
 from headrace.hub.results import Result
-from headrace.model.program import PipelineDef, StreamDef
+from headrace.model.program import PipelineDef, PipelineProgram, StreamDef
 from headrace.sources import SOURCES
 
 
@@ -28,7 +28,21 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
         generation=declared.generation,
         pooled=declared.pooled,
     )
+    if _same_unchecked(new.program, declared.program):
+        alike = replace(alike, program=declared.program)
     return replace(alike, sql="") == replace(declared, sql="")
+
+
+def _same_unchecked(new: PipelineProgram, declared: PipelineProgram) -> bool:
+    """True if a program that Spark has not checked is the declared one. Such a program has no output and no conditions
+    of Spark yet: its text and its groups tell. `headrace run` checks its script before Spark starts."""
+    if new.spark is None or declared.spark is None or len(new.output):
+        return False
+    mine, theirs = replace(new.spark, tables=(), staged=declared.spark.staged), replace(declared.spark, tables=())
+    groups = new.ring1 is None or (new.ring0, new.ring1) == (declared.ring0, declared.ring1)
+    return (
+        mine == theirs and groups and new.stream.lower() == declared.stream.lower() and new.meaning == declared.meaning
+    )
 
 
 def kept(kind: str, name: str, same: bool) -> Result:
@@ -57,6 +71,17 @@ def lost_with(stream: StreamDef) -> str:
 def replaced(stream: StreamDef) -> Result:
     """The answer to CREATE OR REPLACE STREAM over another definition."""
     return Result(f"replaced stream {stream.name}; it starts from the beginning", warnings=(lost_with(stream),))
+
+
+def replaced_pipeline(new: PipelineDef, *, kept_state: bool) -> Result:
+    """The answer to CREATE OR REPLACE PIPELINE over another definition: what became of its state."""
+    if new.program.ring1 is None and not kept_state:
+        state = "it keeps no state, and gets the rows from now on"
+    elif kept_state:
+        state = "it goes on with the state of the old one"
+    else:
+        state = "it starts without state: the open windows and groups of the old one are dropped and not emitted"
+    return Result(f"replaced pipeline {new.name}; {state}")
 
 
 def changed_options(old: StreamDef, new: StreamDef) -> Result:

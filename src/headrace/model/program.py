@@ -28,7 +28,7 @@ MEMBER = "_member"
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
 
 # The columns of a dead letter. `column` is NULL for bad structure. `raw` is the rejected record without its delimiter,
-# which begins at byte `offset` of `origin`.
+# which begins at byte `offset` of `origin`. `text` is `raw` for people: as UTF-8, other bytes replaced.
 DEAD_LETTER = Schema(
     (
         Field("stream", STRING),
@@ -37,6 +37,7 @@ DEAD_LETTER = Schema(
         Field("column", STRING),
         Field("reason", STRING),
         Field("raw", BINARY),
+        Field("text", STRING),
     )
 )
 
@@ -143,6 +144,8 @@ class Ring0Program:
 
     `filter_columns` are the columns that the filter reads, by full-schema index: they are decoded first. `conditions`
     are the operands of its AND. A row with a bad value is filtered by the conditions that do not read that value.
+
+    `bucket_keys` are the keys whose hash chooses the bucket; None for all of them.
     """
 
     filter: str | None
@@ -154,13 +157,18 @@ class Ring0Program:
     conditions: tuple[Condition, ...] = ()
     generators: tuple[RowGenerator, ...] = ()
     made_filter: str | None = None
+    bucket_keys: tuple[int, ...] | None = None
     # Not compared: it follows from the other fields, except for the spelling of the user's expressions.
     growth: Growth = field(default_factory=Growth, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Ring1Program:
-    """The stateful part: merge partials per (window, keys), then `having`, then `outputs`."""
+    """The stateful part: merge partials per (window, keys), then `having`, then `outputs`.
+
+    `ranks` are window functions over the groups that `having` keeps, as columns `r0, r1, ...` of them. All groups of a
+    partition are in one lane. `qualify` keeps the rows to emit.
+    """
 
     keys: tuple[Field, ...]
     window: Window | None
@@ -169,6 +177,8 @@ class Ring1Program:
     having: str | None
     outputs: tuple[Expression, ...]
     growth: Growth = field(default_factory=Growth, compare=False)
+    ranks: tuple[Expression, ...] = ()
+    qualify: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

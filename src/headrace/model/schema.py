@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 
 import pyarrow as pa
 
@@ -346,11 +346,49 @@ class Schema:
         return ", ".join(f"{_quote(f.name)} {f.type.ddl}" for f in self.fields)
 
 
+# Fields of STRUCT columns have indexes from here on: a pipeline that reads `pos.lat` needs only that field.
+NESTED = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NestedField:
+    """A field inside of the STRUCT column `column`: the names on the way to it, and its type."""
+
+    column: int
+    path: tuple[str, ...]
+    type: DataType
+
+
+@lru_cache(maxsize=256)
+def nested_fields(schema: Schema) -> tuple[NestedField, ...]:
+    """All fields of the STRUCT columns of `schema`, also those inside of other fields. Field k has the index
+    NESTED + k, which depends only on the schema."""
+    return tuple(
+        NestedField(i, path, kind) for i, column in enumerate(schema) for path, kind in _paths(column.type, ())
+    )
+
+
+def _paths(kind: DataType, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    if isinstance(kind, Struct):
+        for inner in kind.fields:
+            yield (*above, inner.name), inner.type
+            yield from _paths(inner.type, (*above, inner.name))
+
+
+def field_at(schema: Schema, index: int) -> Field:
+    """The column at `index`, or the field of a STRUCT column, with a name like `pos.lat`."""
+    if index < NESTED:
+        return schema[index]
+    found = nested_fields(schema)[index - NESTED]
+    return Field(".".join((schema[found.column].name, *found.path)), found.type)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The columns a pipeline needs, by full-schema index: `View.all()`, `View.some(...)` or `View.none()`.
 
-    `columns` is None for ALL. A view never changes what an index means.
+    `columns` is None for ALL. A view never changes what an index means. Indexes from NESTED on are fields of STRUCT
+    columns.
     """
 
     columns: frozenset[int] | None

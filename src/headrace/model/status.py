@@ -261,6 +261,7 @@ class PipelineStatus(HtmlTable):
     - `state` is retrying or dead when its stream is. If no hub is open, a pipeline that should run is "stopped, runs
       again with the next hub". `changes` lists its newest states with reason and time.
     - `detached` lists sinks that failed and get no more rows, with the reason.
+    - `host` is where it runs: shared or epoch (docs/hosts.md).
     """
 
     name: str
@@ -282,6 +283,7 @@ class PipelineStatus(HtmlTable):
     changes: list[StateChange] = field(default_factory=list)
     rows_in: int = 0
     rejected: int = 0
+    host: str = "shared"
 
     @property
     def losses(self) -> list[str]:

@@ -1,6 +1,7 @@
 """A decoded batch in the full index space: one column per declared column, NULL where no pipeline needs the column.
 
-Programs are compiled against the indexes of the full schema, so a batch always has all columns. Columns that are not
+Programs are compiled against the indexes of the full schema, so a batch always has all columns. After them come the
+decoded fields of STRUCT columns. Columns that are not
 decoded are slices of one cached NULL array per type, and cost nothing per row.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.formats.format_kind import Decoded
-from headrace.model.schema import DataType, Schema
+from headrace.model.schema import NESTED, DataType, Schema, View, field_at
 
 
 @lru_cache(maxsize=256)
@@ -32,7 +33,15 @@ def to_rows(decoded: Decoded, schema: Schema, event_time: int | None) -> pa.Tabl
         decoded.columns[i] if i in decoded.columns else null_column(f.type, decoded.rows) for i, f in enumerate(schema)
     ]
     names = [f"c{i}" for i in range(len(schema))]
-    return pa.Table.from_arrays([*arrays, times(decoded, event_time)], names=[*names, "_t"])
+    fields = {f"c{i}": array for i, array in decoded.columns.items() if i >= NESTED}
+    whole = [*arrays, *fields.values(), times(decoded, event_time)]
+    return pa.Table.from_arrays(whole, names=[*names, *fields, "_t"])
+
+
+def no_rows(schema: Schema, view: View) -> pa.Table:
+    """The relation `rows` without rows, for the columns of `view`."""
+    nested = {i: null_column(field_at(schema, i).type, 0) for i in view.indexes(len(schema)) if i >= NESTED}
+    return to_rows(Decoded(0, nested), schema, None)
 
 
 def times(decoded: Decoded, event_time: int | None) -> pa.Array[Any]:

@@ -51,32 +51,44 @@ def evaluate(
     return arrays, found
 
 
-class _Values:
+class _Computation:
     """An array with NULL where the expression failed, and the indexes of these rows."""
 
     def __init__(self, array: Any, failed: npt.NDArray[np.int64]) -> None:
         self.array, self.failed = array, failed
 
 
-def _values(column: ComputedColumn, kind: DataType, table: pa.Table) -> _Values:
+def _values(column: ComputedColumn, kind: DataType, table: pa.Table) -> _Computation:
     array = _run(column, kind, table)
     if array is not None:
-        return _Values(array, np.empty(0, np.int64))
-    failed = _failing(column, kind, table)
-    kept = np.setdiff1d(np.arange(table.num_rows), failed)
-    array = _run(column, kind, table.take(kept))
+        return _Computation(array, np.empty(0, np.int64))
+    failed = _null_rows(column, table) if column.lenient else None
+    kept = np.arange(table.num_rows) if failed is None else np.setdiff1d(np.arange(table.num_rows), failed)
+    array = None if failed is None else _run(column, kind, table.take(kept))
+    if failed is None or array is None:  # the lenient form fails too, or does not see every failure
+        failed = _failing(column, kind, table)
+        kept = np.setdiff1d(np.arange(table.num_rows), failed)
+        array = _run(column, kind, table.take(kept))
     assert array is not None, "every failing row was found"
-    return _Values(_spread(array, kept, table.num_rows), failed)
+    return _Computation(_spread(array, kept, table.num_rows), failed)
+
+
+def _null_rows(column: ComputedColumn, table: pa.Table) -> npt.NDArray[np.int64] | None:
+    """The rows on which the lenient form is NULL although no operand is. None if it fails itself."""
+    try:
+        found = duck.run(column.meaning, f"SELECT ({column.lenient}) IS NULL AS f FROM rows", {"rows": table})
+    except (duckdb.OutOfMemoryException, duckdb.InternalException, duckdb.IOException):
+        raise  # not about a value
+    except duckdb.Error:
+        return None
+    failed = found.column(0).to_numpy()
+    for i in column.reads:
+        failed = failed & pc.is_valid(table.column(f"c{i}")).to_numpy()
+    return np.flatnonzero(failed)
 
 
 def _failing(column: ComputedColumn, kind: DataType, table: pa.Table) -> npt.NDArray[np.int64]:
-    """The rows of `table` on which the expression fails."""
-    if column.lenient:
-        found = duck.run(column.meaning, f"SELECT ({column.lenient}) IS NULL AS f FROM rows", {"rows": table})
-        failed = found.column(0).to_numpy()
-        for i in column.reads:
-            failed = failed & pc.is_valid(table.column(f"c{i}")).to_numpy()
-        return np.flatnonzero(failed)
+    """The rows of `table` on which the expression fails, by halving."""
     failing: list[int] = []
     waiting = [np.arange(table.num_rows)]
     while waiting:

@@ -7,6 +7,7 @@ their common table serves all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from headrace.base.arrays import Ints
 from headrace.bridge.buckets import buckets
 from headrace.bridge.packs import Entry
 from headrace.bridge.rows import MAX_PAYLOAD, encode_runs, payloads
+from headrace.model.program import PipelineDef
 
 Piece = tuple[int, int, int]  # bucket, and start and end of the window
 
@@ -66,12 +68,26 @@ def _sized(table: pa.Table, max_rows: int) -> list[tuple[bytes, int]]:
     return found
 
 
-def cutting(table: pa.Table, keys: int, count: int, windowed: bool) -> tuple[Ints | None, Cut]:
-    """The order in which to take the rows of `table`, None if they are in order, and the cut of the ordered rows. There
-    are `count` buckets."""
-    numbers = buckets([table.column(f"k{i}") for i in range(keys)], table.num_rows, count).astype(np.int64)
+class CutRule(NamedTuple):
+    """How the partials of a pipeline are cut: the keys whose hash chooses one of `buckets`, and whether by window."""
+
+    hashed: tuple[int, ...]
+    buckets: int
+    windowed: bool
+
+    @staticmethod
+    def of(pipeline: PipelineDef) -> CutRule:
+        ring0 = pipeline.program.ring0
+        hashed = tuple(range(len(ring0.keys))) if ring0.bucket_keys is None else ring0.bucket_keys
+        return CutRule(hashed, pipeline.buckets, pipeline.pooled and pipeline.program.logged)
+
+
+def cutting(table: pa.Table, rule: CutRule) -> tuple[Ints | None, Cut]:
+    """The order in which to take the rows of `table`, None if it has none, and the cut of the ordered rows."""
+    keys = [table.column(f"k{i}") for i in rule.hashed]
+    numbers = buckets(keys, table.num_rows, rule.buckets).astype(np.int64)
     columns = [numbers]
-    if windowed:
+    if rule.windowed:
         columns += [table.column("window_start").to_numpy(), table.column("window_end").to_numpy()]
     if table.num_rows == 0:
         return None, Cut((), np.zeros(0, np.int64))

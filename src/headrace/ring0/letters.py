@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.errors import SinkFailed, SinkUnavailable
 from headrace.formats.format_kind import BadRecord
 from headrace.model.program import DEAD_LETTER, SinkDef, StreamDef
+from headrace.model.schema import field_at
 from headrace.sinks import SINKS
 from headrace.sinks.sink_kind import SinkKey, Staged
 
@@ -53,9 +54,10 @@ class DeadLetters:
             [self._stream.name] * len(letters),
             [b.origin for b in letters],
             [b.offset for b in letters],
-            [None if b.column is None else schema[b.column].name for b in letters],
+            [None if b.column is None else field_at(schema, b.column).name for b in letters],
             [b.reason for b in letters],
             [b.raw for b in letters],
+            [b.raw.decode("utf-8", "replace") for b in letters],
         ]
         table = pa.table(dict(zip(DEAD_LETTER.names, columns, strict=True)), schema=DEAD_LETTER.arrow)
         try:

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from headrace.formats.bad import REASONS, BadRecords
 from headrace.formats.format_kind import Decoded, Format, Indexed, Located
-from headrace.formats.index import bad_cells
+from headrace.formats.index import FieldIndex, bad_cells
 from headrace.formats.packing import MessageFormat
 from headrace.model.program import StreamDef
+from headrace.model.schema import NESTED, nested_fields
 from headrace.sources.source_kind import RawChunk
 
 _BAD_TEXT = REASONS.index("bad_utf8")
@@ -33,17 +34,23 @@ class RecordLayout:
         self.full = np.array(stream.in_records, np.int32)  # the full-schema index of each column of the format
         self.inner = {full: inner for inner, full in enumerate(stream.in_records)}
         self.padded = dict(stream.padded)
-        self.plain = len(self.full) == len(stream.schema) and not self.padded
+        # Fields of STRUCT columns may be asked for after the index was made, so such a stream is never plain.
+        self.plain = len(self.full) == len(stream.schema) and not self.padded and not nested_fields(stream.schema)
 
     def index(self, fmt: Format, chunk: RawChunk, wanted: Sequence[int]) -> Indexed:
         """Locate columns of the records of a chunk."""
         if chunk.packed is None and self.plain:
             return fmt.index(chunk.data, wanted, chunk.origin, chunk.offset)
-        inner = [self.inner[c] for c in wanted if c in self.inner]
+        holders = dict.fromkeys(self.holder(c) for c in wanted)
+        inner = [self.inner[c] for c in holders if c in self.inner]
         if chunk.packed is None:
             return LocatedIndex(self, chunk, fmt.index(chunk.data, inner, chunk.origin, chunk.offset))
         assert isinstance(fmt, MessageFormat), "CREATE STREAM rejects other formats"
         return LocatedIndex(self, chunk, fmt.index_packed(chunk.packed, inner, chunk.origin))
+
+    def holder(self, column: int) -> int:
+        """The column that is, or holds, a column or a field of one."""
+        return column if column < NESTED else nested_fields(self.schema)[column - NESTED].column
 
     def bad_values(
         self,
@@ -96,10 +103,30 @@ class LocatedIndex:
             if column in layout.keys:
                 found[column], wrong = self._fact(column, selection)
                 bad = bad.plus(wrong)
+        nested = [c for c in columns if c >= NESTED]
+        if nested:
+            arrays, wrong = self._fields(nested, selection)
+            found |= arrays
+            bad = bad.plus(wrong)
         for column, length in layout.padded.items():
             if column in found:
                 found[column] = pc.utf8_rpad(found[column], length)
         return Decoded(decoded.rows, {c: found[c] for c in columns if c in found}, bad)
+
+    def _fields(
+        self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None
+    ) -> tuple[dict[int, Any], BadRecords]:
+        """Fields of STRUCT columns. Their other fields are not parsed."""
+        assert isinstance(self.inner, FieldIndex), "formats with STRUCT columns have a field index"
+        layout, arrays, wrong = self.layout, dict[int, Any](), list[tuple[int, npt.NDArray[np.uint8]]]()
+        for holder in dict.fromkeys(map(layout.holder, columns)):
+            mine = [c for c in columns if layout.holder(c) == holder]
+            paths = [nested_fields(layout.schema)[c - NESTED].path for c in mine]
+            for column, part in zip(mine, self.inner.parse_fields(layout.inner[holder], paths, selection), strict=True):
+                arrays[column] = part.array
+                if part.odd:
+                    wrong.append((column, part.status))
+        return arrays, layout.bad_values(self.chunk, self.inner, wrong, selection)
 
     def _fact(self, column: int, selection: npt.NDArray[np.int64] | None) -> tuple[Any, BadRecords]:
         """A metadata column of all rows, or of the selected ones."""
@@ -129,7 +156,7 @@ class LocatedIndex:
 
     def _outer(self, bad: BadRecords) -> BadRecords:
         """Bad records with full-schema indexes, and with the offsets of messages."""
-        if not self.layout.plain and len(bad.rows):
+        if len(self.layout.full) < len(self.layout.schema) and len(bad.rows):
             columns = bad.columns
             bad = replace(bad, columns=np.where(columns < 0, -1, self.layout.full[columns]).astype(np.int32))
         return bad if self.chunk.packed is None else self.chunk.packed.locate(bad)

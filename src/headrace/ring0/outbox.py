@@ -18,7 +18,7 @@ from headrace.bridge.messages import (
 )
 from headrace.bridge.packs import PACK_BYTES, Entry, packs
 from headrace.bridge.reports import Failure, TaskReport
-from headrace.bridge.staging import StagedRows
+from headrace.bridge.spark_rows import RowsForSpark
 from headrace.model.codec import dump
 from headrace.model.program import PipelineDef, PlanVersion
 from headrace.model.status import Traffic
@@ -55,7 +55,7 @@ class Outbox:
         """Tells the driver what a sink has staged."""
         return self._to_driver(MessageKind.OUTPUT, Receipt(instance, sink, staged).encode())
 
-    def staged_rows(self, staged: StagedRows) -> Row:
+    def staged_rows(self, staged: RowsForSpark) -> Row:
         """Rows for the Spark query of a pipeline."""
         return self._to_driver(MessageKind.STAGED, staged.encode())
 

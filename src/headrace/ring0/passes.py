@@ -14,8 +14,7 @@ import pyarrow as pa
 from headrace.exec.failures import failure_text
 from headrace.exec.families import family_pass
 from headrace.exec.sizing import fits
-from headrace.model.program import PipelineDef
-from headrace.ring0.cuts import Cut, cutting
+from headrace.ring0.cuts import Cut, CutRule, cutting
 from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
@@ -53,7 +52,7 @@ class Passes:
             return
         self.waiting.append(rows)
         self.waiting_rows += rows.num_rows
-        self.waiting_bytes += sum(rows.column(c).nbytes for c in self.projection.wanted)
+        self.waiting_bytes += sum(rows.column(f"c{c}").nbytes for c in self.projection.wanted)
         if self.waiting_rows >= FOLD_ROWS or self.waiting_bytes >= FOLD_BYTES:
             self.fold()
 
@@ -136,12 +135,8 @@ class Passes:
 
 def _ordered(table: pa.Table, runners: list[Runner]) -> tuple[pa.Table, Cut | None]:
     """The groups of a family in the order in which every member's share is cut, if all members are cut alike."""
-    first = runners[0].pipeline
-    if any(_cut_by(r.pipeline) != _cut_by(first) for r in runners):
+    rules = {CutRule.of(r.pipeline) for r in runners}
+    if len(rules) > 1:
         return table, None
-    order, cut = cutting(table, len(first.program.ring0.keys), *_cut_by(first))
+    order, cut = cutting(table, rules.pop())
     return (table if order is None else table.take(order)), cut
-
-
-def _cut_by(pipeline: PipelineDef) -> tuple[int, bool]:
-    return pipeline.buckets, pipeline.pooled and pipeline.program.logged

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headrace.bridge.packs import Entry
-from headrace.bridge.staging import StagedRows, stage_rows
+from headrace.bridge.spark_rows import RowsForSpark, stage_rows
 from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
 from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
 from headrace.model.program import PipelineDef, Ring0Program, SinkDef
-from headrace.ring0.cuts import Cut, cutting
+from headrace.ring0.cuts import Cut, CutRule, cutting
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import stage
@@ -43,7 +43,7 @@ class Runner:
     bad: int = 0
     seconds: float = 0.0
     staged: dict[str, list[Staged]] = field(default_factory=dict)
-    for_spark: list[StagedRows] = field(default_factory=list)  # rows for the pipeline's Spark query
+    for_spark: list[RowsForSpark] = field(default_factory=list)  # rows for the pipeline's Spark query
     lost: dict[str, str] = field(default_factory=dict)  # sinks that could not be written to, with the reason
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
@@ -120,8 +120,7 @@ class Runner:
             table, cut = self._tables[0], self._cut
             require_list_limit(table, self.pipeline.max_group_values)
             if cut is None or cut.rows != table.num_rows:
-                ring0, windowed = self.pipeline.program.ring0, self.pipeline.program.logged
-                order, cut = cutting(table, len(ring0.keys), self.pipeline.buckets, windowed and self.pipeline.pooled)
+                order, cut = cutting(table, CutRule.of(self.pipeline))
                 table = table if order is None else table.take(order)
             return cut.entries(self.pipeline.lane, table, max_rows)
         finally:

@@ -19,12 +19,11 @@ from headrace.bridge.messages import STREAM_LANE, LaneEnd, Row
 from headrace.bridge.reports import Failure, PipelineCounts, TaskReport
 from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
-from headrace.formats.format_kind import Decoded
 from headrace.formats.packing import NO_RECORD
 from headrace.model.program import PipelineDef
 from headrace.model.status import Traffic
 from headrace.model.stream_options import stream_settings
-from headrace.ring0.batch import to_rows
+from headrace.ring0.batch import no_rows
 from headrace.ring0.decode import Batch, Decoder
 from headrace.ring0.letters import DeadLetters
 from headrace.ring0.outbox import Outbox
@@ -167,7 +166,7 @@ class _Task:
         pipeline, messages = runner.pipeline, list[Row]()
         try:
             if self.plan.ending and self.given.task == 0:
-                runner.end_of_input(to_rows(Decoded(0, {}), self.plan.stream.schema, None))
+                runner.end_of_input(no_rows(self.plan.stream.schema, pipeline.program.view))
             batches = rows = 0
             for bucket, entry in runner.finish(self.max_rows):
                 messages += self.outbox.events(pipeline, bucket, entry)

@@ -24,7 +24,7 @@ from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords
 from headrace.formats.format_settings import FormatSettings, Policy
 from headrace.model.program import Condition, PipelineDef, Ring0Program, StreamDef
-from headrace.model.schema import Schema
+from headrace.model.schema import Schema, field_at
 
 LineOf = Callable[[BadRecord], int | None]
 Mask = npt.NDArray[np.bool_]
@@ -75,14 +75,12 @@ class Judge:
         """Marks the bad values in columns that the pipeline reads."""
         if not len(cells):
             return np.zeros(0, dtype=bool)
-        read = np.zeros(len(self.schema), dtype=bool)
-        read[list(pipeline.program.view.indexes(len(self.schema)))] = True
-        found: Mask = read[cells.columns]
+        found: Mask = np.isin(cells.columns, pipeline.program.view.indexes(len(self.schema)))
         return found
 
     def _failure(self, record: BadRecord) -> BadRecordFailure:
         """The error that stops a pipeline under `fail`: the position of the record, the reason, and its text."""
-        column = None if record.column is None else self.schema[record.column].name
+        column = None if record.column is None else field_at(self.schema, record.column).name
         line = self.line(record)
         text = record.raw[:200].decode("utf-8", "replace")
         return BadRecordFailure(

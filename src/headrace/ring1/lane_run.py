@@ -30,7 +30,7 @@ from headrace.bridge.messages import (
 from headrace.bridge.packs import Entry, unpack
 from headrace.bridge.reports import Failure, LaneReport, PoolReport
 from headrace.bridge.rows import decode_rows
-from headrace.bridge.staging import stage_rows
+from headrace.bridge.spark_rows import stage_rows
 from headrace.control.signals import Barrier
 from headrace.errors import InternalError
 from headrace.exec.aggregates import schema_of

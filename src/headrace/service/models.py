@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from headrace.hub.results import Result
 from headrace.model.program import PipelineProgram
-from headrace.model.schema import Schema
+from headrace.model.schema import Schema, field_at
 from headrace.model.status import PipelineStatus, StreamStatus, StreamTotals
 
 MAX_RESULT_BYTES = 16 << 20  # as Arrow; JSON is a few times larger
@@ -153,7 +153,9 @@ def family_label(program: PipelineProgram, schema: Schema) -> str | None:
     size = "" if window is None else f"{window.kind} {window.size / 1e6:g} s"
     if window is not None and window.slide != window.size:
         size += f" every {window.slide / 1e6:g} s"
-    keys = ", ".join(re.sub(r"\bc(\d+)\b", lambda c: schema[int(c[1])].name, k.sql) for k in program.ring0.keys)
+    keys = ", ".join(
+        re.sub(r"\bc(\d+)\b", lambda c: field_at(schema, int(c[1])).name, k.sql) for k in program.ring0.keys
+    )
     return f"{size or 'no window'}{f' by {keys}' if keys else ''}"
 
 

@@ -6,28 +6,37 @@ import os
 from dataclasses import replace
 from typing import Any
 
+from headrace.base.plugins import Registry
 from headrace.base.unknown import unknown
-from headrace.errors import UnknownSinkKind
+from headrace.errors import ExternalError, UnknownSinkKind
 from headrace.model.program import SinkDef
 from headrace.sinks.console import CONSOLE
 from headrace.sinks.delta import DELTA
 from headrace.sinks.jsonl import JSONL
+from headrace.sinks.kafka_sink import KAFKA_SINK
 from headrace.sinks.memory import MEMORY
 from headrace.sinks.noop import NOOP
 from headrace.sinks.parquet import PARQUET
 from headrace.sinks.postgres import POSTGRES
 from headrace.sinks.sink_kind import DriverSink, SinkKey, SinkKind, Staged, TaskSink
 
-SINKS: dict[str, SinkKind[Any]] = {kind.name: kind for kind in (CONSOLE, MEMORY, PARQUET, JSONL, NOOP, POSTGRES, DELTA)}
+SINKS: Registry[SinkKind[Any]] = Registry(
+    "headrace.sinks", SinkKind, (CONSOLE, MEMORY, PARQUET, JSONL, NOOP, POSTGRES, DELTA, KAFKA_SINK)
+)
 
 
-def settle_sink(sink: SinkDef) -> SinkDef:
+def settle_sink(sink: SinkDef, known: bool = False) -> SinkDef:
     """Check a sink as CREATE SINK does (kind, options, a writable path) and return it with absolute paths. Paths become
-    absolute because tasks and later runs may have another working directory. Changes nothing on disk."""
+    absolute because tasks and later runs may have another working directory. Changes nothing on disk. A
+    server that cannot be reached now is no reason to reject a sink that is `known` already."""
     kind = SINKS.get(sink.kind)
     if kind is None:
         raise unknown(UnknownSinkKind, "sink type", sink.kind, sorted(SINKS))
-    kind.check(sink.options)
+    try:
+        kind.check(sink.options)
+    except ExternalError as problem:
+        if not (known and problem.retry_helps):
+            raise
     settled = {
         name: os.path.abspath(value) if name.lower() in kind.paths else value for name, value in sink.options.items()
     }

@@ -59,7 +59,7 @@ class ConsoleSink(InProcessSink):
         self, sink: SinkDef, settings: ConsoleSettings, output: Schema, console: Console | None = None
     ) -> None:
         super().__init__()
-        self._name = sink.name
+        self.title = sink.name  # of each table; the committer puts the name of the pipeline before it
         self._schema = output.arrow
         self._max_rows = settings.max_rows
         self._console = console
@@ -74,7 +74,7 @@ class ConsoleSink(InProcessSink):
             from headrace.base.text_tables import table_of  # rich takes a while to import, and few processes print
 
             rows = pa.concat_tables([unpack(receipt.data).cast(self._schema) for receipt in staged])
-            title = f"{self._name}, epoch {key.epoch}"
+            title = f"{self.title}, epoch {key.epoch}"
             table = table_of(rows, title, most=self._max_rows, total=total)
             if self._console is not None:
                 self._console.print(table)

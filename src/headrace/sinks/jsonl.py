@@ -44,7 +44,7 @@ class JsonlSettings(FileSinkSettings):
 def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str) -> None:
     positional = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
     fields = [(field.name, f"c{i}", field.type) for i, field in enumerate(table.schema)]
-    sql = f"SELECT {_object(fields, ignore_nulls)} || chr(10) AS line FROM rows"
+    sql = f"SELECT {json_object(fields, ignore_nulls)} || chr(10) AS line FROM rows"
     with gzip.open(path, "wb") if compression == "gzip" else open(path, "wb") as out:
         start = 0
         while start < table.num_rows:
@@ -69,7 +69,7 @@ def _bytes_of(lines: pa.Array[Any]) -> pa.Buffer:
     return data.slice(begin, ends[len(lines)].as_py() - begin)
 
 
-def _object(fields: list[tuple[str, str, pa.DataType]], ignore_nulls: bool) -> str:
+def json_object(fields: list[tuple[str, str, pa.DataType]], ignore_nulls: bool) -> str:
     """DuckDB SQL for a JSON object with these fields (key, SQL of the value, type of the value). It is never NULL."""
     members = []
     for name, sql, kind in fields:
@@ -84,7 +84,7 @@ def _value(sql: str, kind: pa.DataType, ignore_nulls: bool) -> str:
     """DuckDB SQL for the JSON text of a value, NULL for NULL."""
     if pa.types.is_struct(kind):
         fields = [(f.name, f"struct_extract({sql}, {quoted(f.name)})", f.type) for f in kind]
-        return f"CASE WHEN {sql} IS NOT NULL THEN {_object(fields, ignore_nulls)} END"
+        return f"CASE WHEN {sql} IS NOT NULL THEN {json_object(fields, ignore_nulls)} END"
     if pa.types.is_map(kind):
         value = _value("e.value", kind.item_type, ignore_nulls)
         return f"'{{' || {_joined(f'map_entries({sql})', f'{_key(kind)} || {_or_null(value)}')} || '}}'"

@@ -67,7 +67,8 @@ _PASSING = ("08", "53", "57", "58", "40", "55P03", "25006")
 # Errors about the shape of the table: undefined table or column, wrong type, no unique constraint for the key.
 _SHAPE = ("42P01", "42703", "42804", "42846", "42P10", "3F000")
 # The server refuses a connection with one of these words. There is no code in that phase.
-_REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied", "permission")
+_REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied", "permission",
+            "invalid ", "does not support SSL")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.base.options import check_options
+from headrace.base.plugins import Registry
 from headrace.base.unknown import unknown
 from headrace.errors import UnknownFormat, UnknownSource
 from headrace.formats import FORMATS
@@ -17,7 +18,9 @@ from headrace.sources.kafka import KAFKA
 from headrace.sources.push import HTTP, TCP
 from headrace.sources.source_kind import SourceKind
 
-SOURCES: dict[str, SourceKind[Any]] = {kind.name: kind for kind in (FILES, GENERATOR, TCP, HTTP, BUFFERS, KAFKA)}
+SOURCES: Registry[SourceKind[Any]] = Registry(
+    "headrace.sources", SourceKind, (FILES, GENERATOR, TCP, HTTP, BUFFERS, KAFKA)
+)
 
 
 def check_stream(stream: StreamDef) -> None:

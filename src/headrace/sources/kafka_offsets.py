@@ -70,8 +70,8 @@ def ranges(start: Place, end: Place) -> Iterator[PartitionRange]:
 
 
 def limited(start: Place, end: Place, most: int) -> Place:
-    """`end`, or a place before it with about `most` offsets after `start`. Every partition gets its share, so that no
-    partition waits for another."""
+    """`end`, or a place before it with about `most` offsets after `start`. Every partition gets its share, and one
+    offset at least, so that no partition waits for another."""
     found = list(ranges(start, end))
     total = sum(r.size for r in found)
     if total <= most:

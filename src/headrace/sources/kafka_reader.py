@@ -126,10 +126,9 @@ class _SplitReader:
         self._consumer.assign([self._partition(key, unread.at) for key, unread in self._open.items()])
 
     def _take(self, messages: list[Any]) -> Iterator[RawChunk]:
-        if any(m.error() for m in messages):
-            for m in messages:
-                if m.error() is not None:
-                    yield from self._error(m)
+        """Add the messages of a batch. Errors and ends of partitions count after them: they are about what follows."""
+        errors = [m for m in messages if m.error() is not None]
+        if errors:
             messages = [m for m in messages if m.error() is None]
         if len(self._open) == 1 and len(self._split.ranges) == 1:
             batches = {next(iter(self._open)): messages} if messages else {}
@@ -140,6 +139,8 @@ class _SplitReader:
         for key, batch in batches.items():
             if key in self._open:
                 yield from self._add(key, batch)
+        for m in errors:
+            yield from self._error(m)
 
     def _add(self, key: PartitionKey, batch: list[Any]) -> Iterator[RawChunk]:
         unread = self._open[key]

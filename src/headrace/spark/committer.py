@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, Row
-from headrace.bridge.staging import clear_staging
+from headrace.bridge.spark_rows import clear_staging
 from headrace.control.barrier import BarrierAligner, align
 from headrace.control.signals import QUICK_END, Barrier, Channel, Signal
 from headrace.errors import HeadraceError, MissingInput, SinkFailed

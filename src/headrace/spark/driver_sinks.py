@@ -11,9 +11,10 @@ from headrace.errors import HeadraceError
 from headrace.model.program import DEAD_LETTER, PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
+from headrace.sinks.console import ConsoleSink
 from headrace.sinks.secret_options import revealed
 from headrace.sinks.sink_kind import DriverSink, SinkKey
-from headrace.sinks.staging import staged_in
+from headrace.sinks.staging import pipeline_staged_in, staged_in
 from headrace.state.progress import Debt
 
 
@@ -40,7 +41,10 @@ class DriverSinks:
         if key not in self._sinks:
             sink, columns = next((s, columns) for s, columns in pipeline.outlets if s.name == name)
             # setdefault: a reader and the streaming thread may both come first, and must get the same object.
-            self._sinks.setdefault(key, self._made(sink, columns))
+            made = self._made(sink, columns)
+            if isinstance(made, ConsoleSink):
+                made.title = f"pipeline {pipeline.name}, sink {sink.name}"
+            self._sinks.setdefault(key, made)
         return self._sinks[key]
 
     def for_commit(self, pipeline: PipelineDef, name: str) -> DriverSink:
@@ -55,6 +59,10 @@ class DriverSinks:
 
     def _made(self, sink: SinkDef, columns: Schema) -> DriverSink:
         return SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory), self._reveal), columns)
+
+    def staged(self, pipeline: PipelineDef) -> PipelineDef:
+        """`pipeline` with the directory in which tasks stage rows for sinks that have none of their own."""
+        return pipeline_staged_in(pipeline, self._directory)
 
     def key(self, instance: int, epoch: int, digest: str = "") -> SinkKey:
         """The key of an instance's output in an epoch."""

@@ -72,7 +72,9 @@ class EpochCommit:
         have the rows staged, as those of other pipelines have. Raises when Spark itself fails."""
         planned = self._found.first.planned
         asked = [
-            EpochQuery(p, self._key(p.instance), tuple(self._found.staged[p.instance]), planned.now or 0)
+            EpochQuery(
+                self._sinks.staged(p), self._key(p.instance), tuple(self._found.staged[p.instance]), planned.now or 0
+            )
             for p in self.members.values()
             if p.program.spark is not None and p.instance in self._found.staged
             if p.instance not in self._found.failures

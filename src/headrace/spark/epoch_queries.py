@@ -11,6 +11,7 @@ it may, fails its pipeline and no other.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -25,6 +26,7 @@ from headrace.model.program import PipelineDef
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
 from headrace.spark.jvm_plans import parse_query, query_over
 from headrace.spark.query_failures import is_of_spark, query_failure
+from headrace.spark.query_log import muted
 from headrace.spark.query_output import write_output
 from headrace.spark.session import Engine
 from headrace.spark.staged_input import is_large, staged_input
@@ -119,7 +121,8 @@ class EpochQueries:
             context.setLocalProperty("spark.scheduler.pool", POOL)
             described = f"headrace pipeline {one.query.pipeline.name}, epoch {one.query.key.epoch}"
             context.setJobGroup(one.group, described, interruptOnCancel=True)
-            outcome = self._run(one.query)
+            with muted():
+                outcome = self._run(one.query)
         except Exception as problem:
             if is_of_spark(problem):
                 raise
@@ -164,6 +167,8 @@ class EpochQueries:
         for group in groups:
             self._cancel(group)
         self._threads.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(Exception):  # Spark may be gone, and the views with it
+            self._static.forget()
 
     def _cancel(self, group: str) -> None:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.bridge.staging import StagedRows
+from headrace.bridge.spark_rows import RowsForSpark
 from headrace.model.program import PipelineDef
 from headrace.model.stream_options import StreamSettings
 from headrace.sinks.sink_kind import SinkKey, Staged
@@ -20,7 +20,7 @@ class EpochQuery:
 
     pipeline: PipelineDef
     key: SinkKey
-    staged: tuple[StagedRows, ...]
+    staged: tuple[RowsForSpark, ...]
     now: int
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.bridge.messages import POOL, STREAM_LANE, MessageKind, Receipt, Row, decode
 from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, PoolReport, TaskReport
-from headrace.bridge.staging import StagedRows
+from headrace.bridge.spark_rows import RowsForSpark
 from headrace.control.signals import Barrier
 from headrace.model.program import PipelineDef, PlanVersion
 from headrace.sinks.sink_kind import Staged
@@ -39,7 +39,7 @@ class EpochReports:
     lanes: dict[int, dict[int, LaneReport]] = field(default_factory=lambda: defaultdict(dict))
     barriers: dict[int, list[tuple[int, Barrier]]] = field(default_factory=lambda: defaultdict(list))
     receipts: dict[int, dict[str, list[Staged]]] = field(default_factory=lambda: defaultdict(dict))
-    staged: dict[int, list[StagedRows]] = field(default_factory=lambda: defaultdict(list))
+    staged: dict[int, list[RowsForSpark]] = field(default_factory=lambda: defaultdict(list))
     failures: Failures = field(default_factory=dict)
     lost: Detached = field(default_factory=lambda: defaultdict(dict))
     nothing: bool = False
@@ -55,7 +55,7 @@ class EpochReports:
             receipt = Receipt.decode(row.payload)
             self.receipts[receipt.instance].setdefault(receipt.sink, []).append(receipt.staged)
         elif row.kind == MessageKind.STAGED:
-            rows = StagedRows.decode(row.payload)
+            rows = RowsForSpark.decode(row.payload)
             self.staged[rows.instance].append(rows)
         elif row.kind == MessageKind.ERROR:
             self._add_failure(decode(Failure, row.payload))

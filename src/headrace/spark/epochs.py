@@ -23,7 +23,7 @@ from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, MessageKind, Row, batches
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.bridge.reports import PlannedEpoch
-from headrace.bridge.staging import STAGING
+from headrace.bridge.spark_rows import STAGING
 from headrace.control.log import SignalLog, next_cut
 from headrace.model.codec import dump
 from headrace.model.program import PipelineExit, PlanVersion, StreamDef

@@ -1,8 +1,8 @@
 """Spark queries over rows that come from Python, by the shortest way through Spark's own classes.
 
-PySpark's public way for a small table is a temporary view, `spark.sql` and `toArrow`: 115 ms on a busy machine of two
-cores, because the view is a command and `toArrow` is a job with a socket. Here the parsed query gets the rows as a
-common table expression, and the result of a plan without a job is converted in the driver: 45 ms. The classes are
+PySpark's public way for a small table is a temporary view, `spark.sql` and `toArrow`. The view is a command, and
+`toArrow` is a job with a socket. Here the parsed query gets the rows as a common table expression, and the result of a
+plan without a job is converted in the driver. docs/design/2026-11-17-epoch-host.md has figures. The classes are
 internal to Spark 4; `tests/e2e/test_epoch_host.py` fails when one of them changes.
 """
 

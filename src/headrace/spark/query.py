@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 
 from headrace.base.durable import private_directory
 from headrace.bridge.messages import SPARK_DDL, Row
-from headrace.bridge.staging import open_staging
+from headrace.bridge.spark_rows import open_staging
 from headrace.errors import InternalError, StreamFailed, kind_of
 from headrace.spark.causes import cause_of
 from headrace.spark.committer import EpochCommitter

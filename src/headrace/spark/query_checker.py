@@ -7,8 +7,6 @@ the relation the query needs, and which conditions it can push down to it.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +19,7 @@ from headrace.errors import DuplicateName, SparkRefused, UnknownType
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.spark.jvm_plans import OFFSET, parse_query, query_over
 from headrace.spark.query_failures import condition_of, spark_says
+from headrace.spark.query_log import muted
 from headrace.spark.staged_input import spark_schema
 from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable
 
@@ -55,19 +54,8 @@ class QueryChecker:
 
     def check(self, sql: str, relation: str, schema: Schema) -> SparkFindings:
         """See `headrace.sql.hosts.spark_checker.SparkChecker`."""
-        with self._lock, _quiet():
+        with self._lock, muted():
             return _Check(self._session(), sql, relation, schema).findings()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """PySpark writes every refused query to standard error. The caller gets the error."""
-    logger = logging.getLogger("SQLQueryContextLogger")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
 
 
 class _Check:
@@ -93,6 +81,9 @@ class _Check:
             text = str(plan.toString()).rstrip()
             return SparkFindings(output, columns, conditions, qualifier, self._tables(), None, text)
         except (AnalysisException, ParseException) as problem:
+            if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
+                blocker = Blocker("join", "a subquery over the stream", "", self._at_context(problem))
+                return SparkFindings(Schema(()), (), (), "", (), blocker, "")
             raise SparkRefused(
                 spark_says(problem),
                 advice="Spark checks the names and types of this query. Tables, views and functions must exist in the "
@@ -155,6 +146,8 @@ class _Check:
             found = next((b for b in map(self._of_node, _walk(inner)) if b is not None), None)
             if found is not None:
                 return found
+        if name == "Union" and streaming and not all(child.isStreaming() for child in _seq(node.children())):
+            return Blocker("join", "UNION ALL of the stream with a static table", "UNION", self._range(node))
         if not streaming or name in _ROW_BY_ROW:
             return None
         if name in _SORTS:

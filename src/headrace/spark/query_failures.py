@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from py4j.protocol import Py4JNetworkError
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException, PythonException
 
 from headrace.errors import EvaluationFailed, HeadraceError, SparkRefused, WorkerDied
 from headrace.exec.failures import coded
 from headrace.model.program import PipelineDef
 from headrace.spark.causes import cause_of
 
-_GONE = re.compile(r"stopped SparkContext|SparkContext was shut down|Job \d+ cancelled because SparkContext|is gone")
+_GONE = re.compile(r"stopped SparkContext|SparkContext was shut down|Job \d+ cancelled because SparkContext")
 _DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure|crashed")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _UDF = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
@@ -23,7 +23,9 @@ def is_of_spark(problem: BaseException) -> bool:
     """True if Spark itself is gone, so that no pipeline is to blame."""
     if isinstance(problem, Py4JNetworkError | ConnectionError):
         return True
-    return not isinstance(problem, HeadraceError) and _GONE.search(str(problem)) is not None
+    if isinstance(problem, HeadraceError | PythonException | AnalysisException):  # their texts are the user's
+        return False
+    return _GONE.search(str(problem)) is not None
 
 
 def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:

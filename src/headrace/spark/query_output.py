@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 
 from headrace.bridge.messages import Receipt, decode, encode
 from headrace.bridge.reports import Failure
-from headrace.errors import OutputChanged
+from headrace.errors import HeadraceError, OutputChanged, SinkFailed
+from headrace.exec.failures import failure_text, waited_for
 from headrace.model.program import PipelineDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
@@ -63,6 +64,8 @@ def _staged_by_tasks(result: DataFrame, pipeline: PipelineDef, key: SinkKey, los
     for kind, payload in rows:
         if kind == _FAILURE:
             failure = decode(Failure, bytes(payload))
+            if failure.sink is None:
+                raise waited_for(failure.reason) or SinkFailed(failure.reason)
             lost.setdefault(str(failure.sink), failure.reason)
         else:
             receipt = Receipt.decode(bytes(payload))
@@ -78,7 +81,12 @@ def _stager(pipeline: PipelineDef, key: SinkKey) -> Callable[[Iterable[pa.Record
         lost: dict[str, str] = {}
         for piece in _pieces(batches):
             table = as_output(piece, output)
-            for sink, staged in stage(pipeline.sinks, table, key, lost):
+            try:
+                receipts = stage(pipeline.sinks, table, key, lost)
+            except HeadraceError as problem:  # as a message: an exception would reach the driver without its code
+                yield _message(_FAILURE, encode(Failure(pipeline.instance, failure_text(problem))))
+                return
+            for sink, staged in receipts:
                 yield _message(_RECEIPT, Receipt(pipeline.instance, sink, staged).encode())
         for sink, reason in lost.items():
             yield _message(_FAILURE, encode(Failure(pipeline.instance, reason, sink)))

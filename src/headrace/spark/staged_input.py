@@ -8,11 +8,11 @@ from functools import lru_cache
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headrace.bridge.staging import StagedRows, rows_in_messages
+from headrace.bridge.spark_rows import RowsForSpark, rows_in_messages
 from headrace.model.schema import Schema
 
 
-def staged_input(spark: SparkSession, columns: Schema, staged: Sequence[StagedRows]) -> DataFrame:
+def staged_input(spark: SparkSession, columns: Schema, staged: Sequence[RowsForSpark]) -> DataFrame:
     """The rows that travelled in messages and those in files, as one relation."""
     schema = spark_schema(columns)
     files = [part.file for part in staged if part.file]
@@ -23,7 +23,7 @@ def staged_input(spark: SparkSession, columns: Schema, staged: Sequence[StagedRo
     return frame.unionAll(spark.createDataFrame(inline, schema)) if inline.num_rows else frame
 
 
-def is_large(staged: Sequence[StagedRows]) -> bool:
+def is_large(staged: Sequence[RowsForSpark]) -> bool:
     """True if rows are in files, so that tasks should write the output, too."""
     return any(part.file for part in staged)
 

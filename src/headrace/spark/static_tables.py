@@ -53,8 +53,8 @@ class StaticTables:
                 held = self._kept[(instance, name)] = _Kept(view, frame, began)
             return held.view
 
-    def forget(self, instances: set[int]) -> None:
-        """Drop the copies of these instances."""
+    def forget(self, instances: set[int] | None = None) -> None:
+        """Drop the copies of these instances; of all without an argument."""
         with self._lock:
-            for key in [k for k in self._kept if k[0] in instances]:
+            for key in [k for k in self._kept if instances is None or k[0] in instances]:
                 self._spark.catalog.dropTempView(self._kept.pop(key).view)

@@ -96,6 +96,8 @@ def _emit(shape: Shape, statement: CreatePipeline | Select) -> Emit:
     """When the query emits. Windows emit on close by default. Without a window a group never closes, so it emits
     changes. Distinct rows are emitted at their first occurrence. Distinct rows of sessions wait for the close: only
     then are the bounds of a session known."""
+    if shape.rank is not None and statement.emit == "changes":
+        raise BadEmit("ranks are known when a window closes", advice="Remove EMIT CHANGES.", span=statement.emit_span)
     emit, distinct = statement.emit, shape.aggregate is not None and shape.aggregate.distinct
     if shape.window is not None:
         if distinct and emit != "close" and shape.window.window.kind != "session":
@@ -153,6 +155,7 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
                 conditions=parts,
                 generators=generators,
                 made_filter=made_where,
+                bucket_keys=node.bucket_keys,
             )
         elif isinstance(node, PhysicalMergeAggregate):
             outputs = node.outputs
@@ -164,6 +167,8 @@ def program_of(plan: Physical, meaning: Meaning) -> PipelineProgram:
                 having=node.having,
                 outputs=outputs,
                 growth=node.growth,
+                ranks=node.ranks,
+                qualify=node.qualify,
             )
         elif isinstance(node, PhysicalAggregate):
             raise InternalError("an aggregate was not split")

@@ -16,7 +16,7 @@ from headrace.model.program import (
     PipelineProgram,
     StreamDef,
 )
-from headrace.model.schema import Array
+from headrace.model.schema import Array, field_at
 from headrace.sql.define import checked_options
 from headrace.sql.names import Names
 from headrace.sql.parse.statements import CreatePipeline, Select
@@ -125,5 +125,7 @@ def _late_rows(
             option="late_sink",
         )
     read = set(program.view.indexes(len(stream.schema))) | {stream.event_time}
-    columns = [i for i in range(len(stream.schema)) if i in read]
-    return LateRows(sink, tuple(Expression(stream.schema[i].name, stream.schema[i].type, f"c{i}") for i in columns))
+    columns = sorted(i for i in read if i is not None)
+    fields = [field_at(stream.schema, i) for i in columns]
+    outputs = (Expression(f.name, f.type, f"c{i}") for i, f in zip(columns, fields, strict=True))
+    return LateRows(sink, tuple(outputs))

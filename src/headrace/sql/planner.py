@@ -23,6 +23,7 @@ from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import Call, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.logical import Plan
+from headrace.sql.plan.nested_reads import read_fields
 from headrace.sql.plan.physical import Physical
 from headrace.sql.plan.shape import Shape, shared_shape
 from headrace.sql.render.sizes import ring0_growth
@@ -135,7 +136,7 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
         raise InternalError("the shared host cannot bind a query that is not parsed")
     bound = bind_query(statement.query, names, ctx)
     logical, logical_trace = optimize(bound, ctx)
-    shape = shared_shape(logical, ctx.span)
+    shape = read_fields(shared_shape(logical, ctx.span))
     _check_clocks(shape, ctx)
     physical, physical_trace = optimize_physical(lower(shape, sinks, statement, ctx.span), ctx)
     program, name, options = program_of(physical, meaning), None, PipelineOptions()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError, StartTimeout
 from headrace.model.program import StreamDef
+from headrace.model.schema import field_at
 from headrace.model.status import StreamState, StreamStatus, to_datetime
 from headrace.sources.badfiles import read_summary
 from headrace.state.plans import PlanStore
@@ -80,7 +81,7 @@ class StoredStream:
             running=running,
             epoch=progress.epoch,
             projection_version=applied.version if applied else 0,
-            decoding_columns=[schema[i].name for i in applied.columns] if applied and running else [],
+            decoding_columns=[field_at(schema, i).name for i in applied.columns] if applied and running else [],
             columns_declared=len(schema),
             subscribers=self._subscribers(applied) if applied and running else {},
             rows=progress.rows,
@@ -122,7 +123,7 @@ class StoredStream:
         plan = self.plans.load(applied.version)
         views = {p.name: p.program.view for p in plan.pipelines if p.instance not in applied.out}
         return {
-            name: ["*"] if view.kind == "ALL" else [schema[i].name for i in view.indexes(len(schema))]
+            name: ["*"] if view.kind == "ALL" else [field_at(schema, i).name for i in view.indexes(len(schema))]
             for name, view in views.items()
         }
 
@@ -131,7 +132,7 @@ class StoredStream:
         and `planned` is the epoch that it planned last, if any."""
         schema, applied, plan = self.stream.schema, read_applied(self.directory), self.plans.load(version)
         decoded = applied.columns if applied else ()
-        columns = [schema[i].name for i in plan.view.indexes(len(schema)) if i not in decoded]
+        columns = [field_at(schema, i).name for i in plan.view.indexes(len(schema)) if i not in decoded]
         present = set(self._subscribers(applied)) if applied else set()
         names = [p.name for p in plan.pipelines if p.name not in present]
         waited = f"pipeline {', '.join(names)} waited" if names else "the statement waited"

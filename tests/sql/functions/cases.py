@@ -21,6 +21,7 @@ _INFIX = ("+", "-", "*", "/", "%", "div", "=", "!=", "<", "<=", ">", ">=", "<=>"
 # Literals for the arguments that must be literals.
 CONSTANTS: dict[str, list[tuple[str, ...]]] = {
     "round": [("0",), ("1",), ("2",), ("12",)],
+    **{f"round({k}, INT)": [("-1",), ("-2",), ("-10",), ("-30",)] for k in ("TINYINT", "SMALLINT", "INT", "BIGINT")},
 }
 CONSTANTS.update(cases_times.CONSTANTS)
 CONSTANTS.update(cases_numbers.CONSTANTS)
@@ -118,6 +119,9 @@ def _overload_cases(overload: Overload) -> Iterator[Case]:
             ("DECIMAL(10,2)",) * 3,
             ("DECIMAL(10,2)", "DECIMAL(5,1)", "DECIMAL(10,2)"),
             ("DECIMAL(5,1)", "DECIMAL(3,0)", "DECIMAL(5,1)"),
+            ("DECIMAL(18,6)", "DECIMAL(3,0)", "DECIMAL(5,1)"),
+            ("DECIMAL(38,18)", "DECIMAL(38,18)", "DECIMAL(10,2)"),
+            ("DECIMAL(38,0)", "DECIMAL(38,18)", "DECIMAL(18,6)"),
         ]
     elif "DECIMAL" in params:
         choices = [(d,) * 3 for d in DECIMAL_TYPES]

@@ -16,13 +16,14 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
 from headrace.errors import HeadraceError, InternalError
 from headrace.exec import duck
 from headrace.model.program import Meaning, StreamDef
-from headrace.model.schema import Array, DataType, Field, Map, Schema, Struct, parse_type
+from headrace.model.schema import NESTED, Array, DataType, Field, Map, Schema, Struct, parse_type
 from headrace.model.schema import Decimal as DecimalType
 from headrace.sql import Select, parse_script, plan_on_shared_host
 from headrace.state.catalog import Catalog
@@ -70,6 +71,8 @@ class Duck:
         self.connection = duck.connection(meaning)
         duck.set_clock([meaning], 1_700_000_000_000_000)
         renamed = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
+        for i, array in enumerate(_struct_fields(table)):  # as Ring 0 has them
+            renamed = renamed.append_column(f"c{NESTED + i}", array)
         renamed = renamed.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
         self.connection.register("rows", renamed)
         self.count = table.num_rows
@@ -102,6 +105,21 @@ class Duck:
             found: list[Any] = self.connection.sql(sql).to_arrow_table().column(0).to_pylist()
             return found
         return [_from_duck(kind, row[0]) for row in self.connection.execute(sql).fetchall()]
+
+
+def _struct_fields(table: pa.Table) -> list[Any]:
+    """The fields of the STRUCT columns, in the order of `nested_fields`."""
+    found: list[Any] = []
+
+    def add(array: Any) -> None:
+        if pa.types.is_struct(array.type):
+            for place in range(array.type.num_fields):
+                found.append(pc.struct_field(array, [place]))
+                add(found[-1])
+
+    for column in table.columns:
+        add(column)
+    return found
 
 
 def _wire(kind: DataType, sql: str) -> str:

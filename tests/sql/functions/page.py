@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.sql.functions import ALIASES, FUNCTIONS, is_slow, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATES
+from tests.sql.functions.missing import missing_section
 
 _INTRO = """# Functions, casts and aggregates on the shared host
 
@@ -46,7 +47,8 @@ Known limits:
 - The key of `parse_url` has only letters, digits, `_` and `-`: Spark reads it as a regular expression.
 - `hash` and `xxhash64` do not take ARRAY, MAP and INTERVAL. `levenshtein`, `substring_index`, `mask` and
   `format_number` take literals for their last arguments or the delimiter.
-- For DOUBLE, the digits of `round(x, n)` are a literal from 0 to 12; for whole numbers and decimals any literal.
+- For DOUBLE and FLOAT, the digits of `round(x, n)` are a literal from 0 to 12; for whole numbers any literal, for
+  decimals any from 0 on.
 - `first` and `last` go by event time. They, `min_by` and `max_by` break ties by the value, so results do not depend on
   how the input is divided. `any_value` is the smallest value.
 - `collect_list` and `listagg` have the order of event time, then of the values. `collect_set` is sorted. With
@@ -58,10 +60,26 @@ Known limits:
   the relative error that Spark promises, but not Spark's digits. The error is a literal from 0.0044 to 0.39.
 - `percentile_approx` takes decimals of up to 15 digits. NaN is the largest value. In Spark its place depends on how
   rows are divided among partitions.
-- DECIMAL results that Spark would round to 38 digits are refused.
+- Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits.
+  The sign change and `abs` of more than 34 digits are refused, and DIV where the quotient may not fit BIGINT.
+- An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
+  that decides the result. Random expressions (`make fuzz-expressions`) are compared in this, too. They may differ only
+  in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
+  `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, where Spark also turns
+  failures of the operands into NULL. Where one operand is NULL and another fails, `array_repeat`, `hmac`, `locate`,
+  `overlay`, `replace`, `timestampdiff` and sums and differences of times and intervals may fail where Spark returns
+  NULL, or the other way round. Spark evaluates the first operand of `nullif` before all others of a row.
+- A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
+- `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are
   refused in `array_distinct`, `array_union`, `array_intersect`, `array_except`, `arrays_overlap` and in keys of maps.
 - The fields of a struct have different names. `aggregate` cannot build a longer and longer text or array.
+- `from_json` takes no options, no BINARY and no maps whose keys are not STRING; of equal keys of a map it keeps the
+  last. `json_tuple` also reads NaN and infinities. `to_json` takes decimals with up to 6 digits after the point, and
+  maps whose keys are STRING, BOOLEAN or whole numbers. `schema_of_json` takes a literal.
+- `to_char` and `to_varchar` take times and BINARY, not numbers. The digits of `bround` are a literal from 0 to 5.
+- An interval is multiplied and divided by whole numbers only. Vectors are computed in DOUBLE, so the last digit of a
+  FLOAT may differ.
 - The delimiters of `str_to_map` are literals without the special characters of patterns.
 - `array_sort` with a comparator is refused, and so are casts of maps that may make two keys equal.
 """
@@ -88,8 +106,11 @@ def functions_page() -> str:
     lines += [
         "",
         "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time",
-        "minus an interval is the time plus the negative interval. The difference of two times can only be compared",
-        "with an interval. `a[i]` and `m[key]` are `element`. `extract x` is",
+        "minus an interval is the time plus the negative interval. The difference of two times is an interval: it can",
+        "be compared, added, multiplied, divided, cast to STRING and taken apart by EXTRACT, but not be an output",
+        "column. `interval divided`, `interval text` and `interval seconds` do that. `equal_null`, `nullifzero`,",
+        "`zeroifnull`, `schema_of_json` and the generator `json_tuple` are translated, too.",
+        "`a[i]` and `m[key]` are `element`. `extract x` is",
         "`EXTRACT(x FROM ...)` and `date_part('x', ...)`. `dateadd`, `date_add`, `datediff` and `date_diff` with a",
         "unit are `timestampadd` and `timestampdiff`. A type is a function: `int(x)` is `CAST(x AS INT)`. So are",
         "`to_date(x)` and `to_timestamp(x)`; with `try_` they are `TRY_CAST`.",
@@ -117,6 +138,7 @@ def functions_page() -> str:
         "see [windows.md](windows.md).",
         "",
     ]
+    lines += missing_section()
     return "\n".join(lines)
 
 

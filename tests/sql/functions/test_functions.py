@@ -32,6 +32,7 @@ from tests.sql.functions.harness import (
     plan_expressions,
     rows_for_spark,
 )
+from tests.sql.functions.missing import MISSING, SCALARS_BY_NAME, SUPPORTED
 from tests.sql.functions.page import functions_page
 
 ROOT = Path(__file__).parents[3]
@@ -158,6 +159,14 @@ def test_the_list_has_exactly_the_entries_of_the_registry() -> None:
 
 def test_the_list_has_more_than_a_hundred_entries_without_counting_types() -> None:
     assert len({entry.partition("(")[0] for entry in verified() if not entry.startswith("cast(")}) >= 100
+
+
+@pytest.mark.spark
+def test_every_function_of_spark_is_on_the_list_or_missing_for_a_reason(spark: Any) -> None:
+    names = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+    assert names <= SUPPORTED | MISSING and names >= MISSING
+    assert not SUPPORTED & MISSING
+    assert len(names & SCALARS_BY_NAME) >= 330
 
 
 def test_the_page_of_functions_follows_the_list() -> None:

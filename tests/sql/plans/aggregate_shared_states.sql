@@ -1,6 +1,9 @@
 SELECT sum(n) AS a, avg(n) AS b, count(n) AS c, sum(n) + count(*) AS d FROM s
 ----
 query
+reads: stream s (generator, json), 1 of its 14 columns: n
+keeps: the result so far of all rows, for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,19 +17,19 @@ physical plan
   r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=4
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
     p1 DECIMAL(38,0) = sum(c5); merged by sum(p1)
     p2 BIGINT = count(c5); merged by sum(p2)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

@@ -1,6 +1,9 @@
 SELECT count(DISTINCT k) AS a, count(DISTINCT temp) AS b FROM s
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: temp, k
+keeps: the result so far of all rows, for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,19 +17,19 @@ physical plan
   r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
     p1 ARRAY<STRING> = list_sort(list(DISTINCT c3) FILTER (WHERE c3 IS NOT NULL)); merged by list_sort(list_distinct(flatten(list(p1) FILTER (WHERE p1 IS NOT NULL))))
     p2 ARRAY<DOUBLE> = list_sort(list(DISTINCT (c1 + 0)) FILTER (WHERE c1 IS NOT NULL)); merged by list_sort(list_distinct(flatten(list(p2) FILTER (WHERE p2 IS NOT NULL))))
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

@@ -1,6 +1,9 @@
 SELECT count(*) FILTER (WHERE ok) AS a, sum(n) FILTER (WHERE temp > 0) AS b, count_if(temp > 30) AS c, bool_and(ok) AS d FROM s
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: temp, ok, n
+keeps: the result so far of all rows, for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,7 +17,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=4
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
@@ -23,12 +26,12 @@ ring 0
     p3 BIGINT = count(CASE WHEN (c1 > '30.0'::DOUBLE) THEN 1 END); merged by sum(p3)
     p4 BOOLEAN = bool_and(c4); merged by bool_and(p4)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

@@ -1,6 +1,9 @@
 SELECT k, first(temp) FILTER (WHERE ok) AS a, max_by(k, temp) FILTER (WHERE id > 0) AS b FROM s GROUP BY k
 ----
 query
+reads: stream s (generator, json), 5 of its 14 columns: id, temp, k, ok, ts
+keeps: the result so far for each group (1 key), for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,7 +17,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   keys:
     k0 STRING = c3
@@ -23,12 +26,12 @@ ring 0
     p1 STRUCT<t: BIGINT, v: DOUBLE, z: BOOLEAN> = min(struct_pack(t := CASE WHEN c4 THEN _t END, v := CASE WHEN c4 THEN c1 END, z := NOT signbit(CASE WHEN c4 THEN c1 END))) FILTER (WHERE CASE WHEN c4 THEN _t END IS NOT NULL); merged by min(p1)
     p2 STRUCT<k: DOUBLE, v: STRING> = max(struct_pack(k := CASE WHEN (c0 > 0::INTEGER) THEN c1 END, v := CASE WHEN (c0 > 0::INTEGER) THEN c3 END)) FILTER (WHERE CASE WHEN (c0 > 0::INTEGER) THEN c1 END IS NOT NULL); merged by max(p2)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

@@ -1,6 +1,9 @@
 SELECT k, collect_list(id) AS ids, listagg(DISTINCT k, ', ') WITHIN GROUP (ORDER BY k DESC) AS names, percentile(temp, array(0.5, 0.99)) AS p, approx_count_distinct(n) AS d, first(id) IGNORE NULLS AS f FROM s GROUP BY k
 ----
 query
+reads: stream s (generator, json), 4 of its 14 columns: id, temp, k, n
+keeps: the result so far for each group (1 key), for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,7 +17,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=6
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   keys:
     k0 STRING = c3
@@ -26,12 +29,12 @@ ring 0
     p4 BINARY = hr_sketch_numbers(list(CAST(c5 AS BIGINT)) FILTER (WHERE c5 IS NOT NULL), 9); merged by hr_merge_sketches(list(p4) FILTER (WHERE p4 IS NOT NULL))
     p5 STRUCT<t: BIGINT, v: INT> = min(struct_pack(t := _t, v := c0)) FILTER (WHERE _t IS NOT NULL AND c0 IS NOT NULL); merged by min(p5)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

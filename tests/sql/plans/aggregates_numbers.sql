@@ -1,6 +1,9 @@
 SELECT sum(id) AS a, sum(temp) AS b, sum(price) AS c, avg(id) AS d, avg(temp) AS e, avg(price) AS f, min(hum) AS g, max(k) AS h FROM s
 ----
 query
+reads: stream s (generator, json), 5 of its 14 columns: id, temp, hum, k, price
+keeps: the result so far of all rows, for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,7 +17,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=8
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
@@ -28,12 +31,12 @@ ring 0
     p8 FLOAT = min(c2); merged by min(p8)
     p9 STRING = max(c3); merged by max(p9)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

@@ -1,6 +1,9 @@
 SELECT corr(temp, hum) AS a, regr_slope(temp, hum) AS b, kurtosis(temp) AS c, avg(DISTINCT price) AS d, try_sum(n) AS e, count(id, k) AS f FROM s
 ----
 query
+reads: stream s (generator, json), 6 of its 14 columns: id, temp, hum, k, n, price
+keeps: the result so far of all rows, for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,7 +17,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=6
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
@@ -24,12 +27,12 @@ ring 0
     p4 DECIMAL(38,0) = sum(c5); merged by sum(p4)
     p5 BIGINT = count(CASE WHEN ((c3 IS NOT NULL) AND (c0 IS NOT NULL)) THEN 1 END); merged by sum(p5)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

@@ -1,6 +1,9 @@
 SELECT stddev(temp) AS a, variance(id) AS b, stddev_pop(hum) AS c, var_pop(price) AS d FROM s
 ----
 query
+reads: stream s (generator, json), 4 of its 14 columns: id, temp, hum, price
+keeps: the result so far of all rows, for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,7 +17,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=4
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
@@ -23,12 +26,12 @@ ring 0
     p3 STRUCT<n: DOUBLE, m: DOUBLE, s: DOUBLE> = CASE WHEN count(CAST(c2 AS DOUBLE)) > 0 THEN struct_pack(n := CAST(count(CAST(c2 AS DOUBLE)) AS DOUBLE), m := CASE WHEN count(CAST(c2 AS DOUBLE)) > count(CASE WHEN isfinite(CAST(c2 AS DOUBLE)) THEN CAST(c2 AS DOUBLE) END) THEN 'nan'::DOUBLE ELSE avg(CASE WHEN isfinite(CAST(c2 AS DOUBLE)) THEN CAST(c2 AS DOUBLE) END) END, s := CASE WHEN count(CAST(c2 AS DOUBLE)) > count(CASE WHEN isfinite(CAST(c2 AS DOUBLE)) THEN CAST(c2 AS DOUBLE) END) THEN 'nan'::DOUBLE ELSE var_pop(CASE WHEN isfinite(CAST(c2 AS DOUBLE)) THEN CAST(c2 AS DOUBLE) END) * CAST(count(CAST(c2 AS DOUBLE)) AS DOUBLE) END) END; merged by list_reduce(list(p3) FILTER (WHERE p3 IS NOT NULL), lambda a, b: struct_pack(n := a.n + b.n, m := a.m + (b.m - a.m) * b.n / (a.n + b.n), s := a.s + b.s + (b.m - a.m) * (b.m - a.m) * a.n * b.n / (a.n + b.n)))
     p4 STRUCT<n: DOUBLE, m: DOUBLE, s: DOUBLE> = CASE WHEN count(CAST(CAST(c6 AS VARCHAR) AS DOUBLE)) > 0 THEN struct_pack(n := CAST(count(CAST(CAST(c6 AS VARCHAR) AS DOUBLE)) AS DOUBLE), m := CASE WHEN count(CAST(CAST(c6 AS VARCHAR) AS DOUBLE)) > count(CASE WHEN isfinite(CAST(CAST(c6 AS VARCHAR) AS DOUBLE)) THEN CAST(CAST(c6 AS VARCHAR) AS DOUBLE) END) THEN 'nan'::DOUBLE ELSE avg(CASE WHEN isfinite(CAST(CAST(c6 AS VARCHAR) AS DOUBLE)) THEN CAST(CAST(c6 AS VARCHAR) AS DOUBLE) END) END, s := CASE WHEN count(CAST(CAST(c6 AS VARCHAR) AS DOUBLE)) > count(CASE WHEN isfinite(CAST(CAST(c6 AS VARCHAR) AS DOUBLE)) THEN CAST(CAST(c6 AS VARCHAR) AS DOUBLE) END) THEN 'nan'::DOUBLE ELSE var_pop(CASE WHEN isfinite(CAST(CAST(c6 AS VARCHAR) AS DOUBLE)) THEN CAST(CAST(c6 AS VARCHAR) AS DOUBLE) END) * CAST(count(CAST(CAST(c6 AS VARCHAR) AS DOUBLE)) AS DOUBLE) END) END; merged by list_reduce(list(p4) FILTER (WHERE p4 IS NOT NULL), lambda a, b: struct_pack(n := a.n + b.n, m := a.m + (b.m - a.m) * b.n / (a.n + b.n), s := a.s + b.s + (b.m - a.m) * (b.m - a.m) * a.n * b.n / (a.n + b.n)))
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

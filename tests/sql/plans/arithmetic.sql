@@ -1,6 +1,9 @@
 SELECT id + 1 AS a, n * id AS b, temp / 2 AS c, id % 7 AS d, -n AS e, id DIV 2 AS f FROM s
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: id, temp, n
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 5 n]
   r1 := PhysicalProject(r0) ring=0 columns=6
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     a INT = add(c0, 1::INTEGER)

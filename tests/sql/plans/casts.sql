@@ -1,6 +1,9 @@
 SELECT CAST(temp AS INT) AS a, TRY_CAST(k AS INT) AS b, CAST(id AS STRING) AS c, n::DOUBLE AS d, CAST(ts AS DATE) AS e FROM s
 ----
 query
+reads: stream s (generator, json), 5 of its 14 columns: id, temp, k, n, ts
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 3 k, 5 n, 13 ts]
   r1 := PhysicalProject(r0) ring=0 columns=5
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     a INT = CAST(trunc(c1) AS INTEGER)

@@ -1,6 +1,9 @@
 SELECT 1 AS one, 'x' AS x FROM s
 ----
 query
+reads: stream s (generator, json), none of its 14 columns, only the number of rows
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=NONE
   r1 := PhysicalProject(r0) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     one INT = 1::INTEGER

@@ -1,6 +1,9 @@
 WITH hot AS (SELECT * FROM s WHERE temp > 30) SELECT id, k FROM hot WHERE ok
 ----
 query
+reads: stream s (generator, json), 4 of its 14 columns: id, temp, k, ok
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=((c1 > '30.0'::DOUBLE) AND c4)
   r2 := PhysicalProject(r1) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: ((c1 > '30.0'::DOUBLE) AND c4)
   outputs:
     id INT = c0

@@ -1,6 +1,9 @@
 WITH a AS (SELECT id, k, temp AS t FROM s), b AS (SELECT k, t * 2 AS tt FROM a WHERE id > 0) SELECT k, tt FROM b
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: id, temp, k
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=(c0 > 0::INTEGER)
   r2 := PhysicalProject(r1) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c0 > 0::INTEGER)
   outputs:
     k STRING = c3

@@ -1,6 +1,9 @@
 SELECT window.start, k, sum(temp) AS total FROM s GROUP BY window(ts, '1 minute'), CUBE(k, ok) HAVING grouping(ok) = 1
 ----
 query
+reads: stream s (generator, json), 4 of its 14 columns: temp, k, ok, ts
+keeps: the result so far for each group (3 keys) and open window, until the watermark closes the window (tumble 1 minute)
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -19,7 +22,7 @@ physical plan
   r4 := PhysicalBridge(r3) lane=(pipeline, hash(k0, k1, k2))
   r5 := PhysicalMergeAggregate(r4) ring=1 emit=on window close columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of:
     c14 INT = CAST([0::INTEGER, 1::INTEGER, 2::INTEGER, 3::INTEGER] AS INTEGER[])
@@ -34,12 +37,12 @@ ring 0
     p1 DOUBLE = fsum(c1); merged by fsum(p1)
     p2 DOUBLE = sum(c1); merged by sum(p2)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0, k1, k2; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: none
   outputs:

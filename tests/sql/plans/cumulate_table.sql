@@ -1,6 +1,9 @@
 SELECT window_start, window_end, sum(price) AS p FROM CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL 10 MINUTES, INTERVAL 1 HOUR) GROUP BY window_start, window_end
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: price, ts
+keeps: the result so far for each open window, until the watermark closes the window (cumulate 10 minutes up to 1 hour)
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -15,19 +18,19 @@ physical plan
   r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   window: cumulate 10 minutes up to 1 hour
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
     p1 DECIMAL(38,2) = sum(c6); merged by sum(p1)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: none
   outputs:

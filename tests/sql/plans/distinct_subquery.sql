@@ -1,6 +1,9 @@
 SELECT upper(k) AS k FROM (SELECT DISTINCT k, n FROM s) WHERE n > 3
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: k, n
+keeps: the result so far for each group (2 keys), for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -16,7 +19,7 @@ physical plan
   r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0, k1))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on first occurrence columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c5 > 3::BIGINT)
   keys:
     k0 STRING = c3
@@ -24,12 +27,12 @@ ring 0
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0, k1; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: a row at its first occurrence
   kept: until the pipeline ends
   having: none

@@ -2,6 +2,9 @@
 CREATE PIPELINE p INTO out WITH (host = 'epoch') AS SELECT id, current_timestamp() AS seen FROM s WHERE id > 3
 ----
 pipeline p
+reads: stream s (generator, json), 1 of its 14 columns: id
+keeps: no state: every row is handled by itself
+guarantees: sink out: exactly once while the process lives; kept in memory only
 host: epoch (the option host = 'epoch')
 
 logical plan
@@ -15,7 +18,7 @@ physical plan
   r3 := PhysicalSink(r2) sink=out type=memory staged_by=query guarantee=exactly once while the process lives; kept in memory only
   r4 := PhysicalCommit(r3) waits_for=all tasks
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     id INT = c0

@@ -3,6 +3,9 @@ CREATE PIPELINE p INTO out AS
     SELECT s.id, d.name FROM s LEFT JOIN dim d ON s.k = d.k WHERE s.id > 3
 ----
 pipeline p
+reads: stream s (generator, json), 2 of its 14 columns: id, k
+keeps: no state: every row is handled by itself
+guarantees: sink out: exactly once while the process lives; kept in memory only
 host: epoch (a join needs Spark)
 decided by: LEFT
 
@@ -17,7 +20,7 @@ physical plan
   r3 := PhysicalSink(r2) sink=out type=memory staged_by=query guarantee=exactly once while the process lives; kept in memory only
   r4 := PhysicalCommit(r3) waits_for=all tasks
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     id INT = c0

@@ -4,6 +4,9 @@ CREATE PIPELINE p INTO out WITH (host = 'epoch') AS
     GROUP BY window(ts, '1 minute'), k HAVING count(*) > 3
 ----
 pipeline p
+reads: stream s (generator, json), 3 of its 14 columns: id, k, ts
+keeps: the result so far for each group (1 key) and open window, until the watermark closes the window (tumble 1 minute)
+guarantees: sink out: exactly once while the process lives; kept in memory only
 host: epoch (the option host = 'epoch')
 
 logical plan
@@ -22,7 +25,7 @@ physical plan
   r5 := PhysicalSink(r4) sink=out type=memory staged_by=query guarantee=exactly once while the process lives; kept in memory only
   r6 := PhysicalCommit(r5) waits_for=all tasks and lanes
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   window: tumble 1 minute
   keys:
@@ -32,12 +35,12 @@ ring 0
     p1 DECIMAL(38,0) = sum(c0); merged by sum(p1)
     p2 BIGINT = count(c0); merged by sum(p2)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: (p0 > 3::BIGINT)
   outputs:

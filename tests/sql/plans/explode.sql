@@ -1,6 +1,9 @@
 SELECT id, explode(tags) AS tag FROM s WHERE id > 2
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, tags
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -15,7 +18,7 @@ physical plan
   r2 := PhysicalGenerate(r1) ring=0 makes=c14 STRING outer=no
   r3 := PhysicalProject(r2) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c0 > 2::INTEGER)
   rows made of the elements of:
     c14 STRING = c9

@@ -1,6 +1,9 @@
 SELECT DISTINCT explode(tags) AS tag FROM s
 ----
 query
+reads: stream s (generator, json), 1 of its 14 columns: tags
+keeps: the result so far for each group (1 key), for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -16,7 +19,7 @@ physical plan
   r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on first occurrence columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of:
     c14 STRING = c9
@@ -25,12 +28,12 @@ ring 0
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: a row at its first occurrence
   kept: until the pipeline ends
   having: none

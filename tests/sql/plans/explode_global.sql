@@ -1,6 +1,9 @@
 SELECT count(*) AS n, max(tag) AS last FROM (SELECT explode(tags) AS tag FROM s)
 ----
 query
+reads: stream s (generator, json), 1 of its 14 columns: tags
+keeps: the result so far of all rows, for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -16,7 +19,7 @@ physical plan
   r3 := PhysicalBridge(r2) lane=pipeline
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on change columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of:
     c14 STRING = c9
@@ -24,12 +27,12 @@ ring 0
     p0 BIGINT = count(*); merged by sum(p0)
     p1 STRING = max(c14); merged by max(p1)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

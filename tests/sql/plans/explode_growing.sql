@@ -1,6 +1,9 @@
 SELECT id, explode(array(concat(k, k), k)) AS tag FROM s WHERE concat(k, 'x') <> 'ax'
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, k
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,7 +17,7 @@ physical plan
   r1 := PhysicalGenerate(r0) ring=0 where=((c3 || 'x') <> 'ax') makes=c14 STRING outer=no
   r2 := PhysicalProject(r1) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   filter: ((c3 || 'x') <> 'ax')
   rows made of the elements of:

@@ -1,6 +1,9 @@
 SELECT upper(tag) AS tag, len FROM (SELECT explode(tags) AS tag, id + 1 AS len FROM s WHERE temp > 0) WHERE tag <> 'b' AND len > 1
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: id, temp, tags
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -17,7 +20,7 @@ physical plan
   r3 := PhysicalFilter(r2) ring=0 where=CASE WHEN (c14 <> 'b') THEN ((add(c0, 1::INTEGER) > 1::INTEGER)) ELSE FALSE END
   r4 := PhysicalProject(r3) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c1 > '0.0'::DOUBLE)
   rows made of the elements of:
     c14 STRING = c9

@@ -1,6 +1,9 @@
 SELECT EXTRACT(YEAR FROM ts) AS y, date_part('week', day) AS w FROM s
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: day, ts
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [7 day, 13 ts]
   r1 := PhysicalProject(r0) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     y INT = CAST(year(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))) AS INTEGER)

@@ -1,6 +1,9 @@
 SELECT id FROM s WHERE temp BETWEEN 1 AND 2.5 AND day NOT BETWEEN '2024-01-01' AND '2024-12-31'
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: id, temp, day
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=((c1 >= '1.0'::DOUBLE) AND (c1 <= '2.5'::DOUBLE) AND (NOT ((c7 >= DATE '2024-01-01') AND (c7 <= DATE '2024-12-31'))))
   r2 := PhysicalProject(r1) ring=0 columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: ((c1 >= '1.0'::DOUBLE) AND (c1 <= '2.5'::DOUBLE) AND (NOT ((c7 >= DATE '2024-01-01') AND (c7 <= DATE '2024-12-31'))))
   outputs:
     id INT = c0

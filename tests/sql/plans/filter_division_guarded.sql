@@ -1,6 +1,9 @@
 SELECT id FROM s WHERE n <> 0 AND id / n > 1
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, n
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=CASE WHEN (c5 <> 0::BIGINT) THEN ((CASE WHEN CAST(c5 AS DOUBLE) = 0 AND CAST(c0 AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(c0 AS DOUBLE) / CAST(c5 AS DOUBLE) END > '1.0'::DOUBLE)) ELSE FALSE END
   r2 := PhysicalProject(r1) ring=0 columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: CASE WHEN (c5 <> 0::BIGINT) THEN ((CASE WHEN CAST(c5 AS DOUBLE) = 0 AND CAST(c0 AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(c0 AS DOUBLE) / CAST(c5 AS DOUBLE) END > '1.0'::DOUBLE)) ELSE FALSE END
   outputs:
     id INT = c0

@@ -1,6 +1,9 @@
 SELECT id FROM s WHERE k IN ('a', 'b') AND id NOT IN (1, 2, 3)
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, k
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=((c3 IN ('a', 'b')) AND (NOT (c0 IN (1::INTEGER, 2::INTEGER, 3::INTEGER))))
   r2 := PhysicalProject(r1) ring=0 columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: ((c3 IN ('a', 'b')) AND (NOT (c0 IN (1::INTEGER, 2::INTEGER, 3::INTEGER))))
   outputs:
     id INT = c0

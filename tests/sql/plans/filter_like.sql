@@ -1,6 +1,9 @@
 SELECT id FROM s WHERE k LIKE 'a%' AND k NOT LIKE '%\\_z' AND k RLIKE '^[a-z]+$'
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, k
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=((c3 LIKE 'a%' ESCAPE '\') AND (NOT (c3 LIKE '%\_z' ESCAPE '\')) AND regexp_matches(c3, '\A[a-z]+(?:\r\n|[\x{A}\x{D}\x{85}\x{2028}-\x{2029}])?\z'))
   r2 := PhysicalProject(r1) ring=0 columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: ((c3 LIKE 'a%' ESCAPE '\') AND (NOT (c3 LIKE '%\_z' ESCAPE '\')) AND regexp_matches(c3, '\A[a-z]+(?:\r\n|[\x{A}\x{D}\x{85}\x{2028}-\x{2029}])?\z'))
   outputs:
     id INT = c0

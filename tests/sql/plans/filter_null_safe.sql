@@ -1,6 +1,9 @@
 SELECT id FROM s WHERE k <=> 'a' AND ok IS NOT TRUE
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: id, k, ok
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=((c3 IS NOT DISTINCT FROM 'a') AND (NOT (c4 IS NOT DISTINCT FROM TRUE)))
   r2 := PhysicalProject(r1) ring=0 columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: ((c3 IS NOT DISTINCT FROM 'a') AND (NOT (c4 IS NOT DISTINCT FROM TRUE)))
   outputs:
     id INT = c0

@@ -1,6 +1,9 @@
 SELECT k, ok, count(*) AS n FROM s GROUP BY 1, 2
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: k, ok
+keeps: the result so far for each group (2 keys), for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -14,7 +17,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0, k1))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   keys:
     k0 STRING = c3
@@ -22,12 +25,12 @@ ring 0
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0, k1; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

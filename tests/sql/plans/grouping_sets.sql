@@ -1,6 +1,9 @@
 SELECT k, count(*) AS n FROM s GROUP BY GROUPING SETS ((k, id), (k), (k), ())
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, k
+keeps: the result so far for each group (3 keys), for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -16,7 +19,7 @@ physical plan
   r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0, k1, k2))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on change columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of:
     c14 INT = CAST([0::INTEGER, 1::INTEGER, 2::INTEGER, 3::INTEGER] AS INTEGER[])
@@ -27,12 +30,12 @@ ring 0
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0, k1, k2; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

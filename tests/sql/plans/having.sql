@@ -1,6 +1,9 @@
 SELECT k, avg(temp) AS t FROM s GROUP BY k HAVING avg(temp) > 20 AND count(*) > 10
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: temp, k
+keeps: the result so far for each group (1 key), for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -15,7 +18,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on change having=(((CASE WHEN p3 > 0 THEN (CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) / p3 END) > '20.0'::DOUBLE) AND (p0 > 10::BIGINT)) columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   keys:
     k0 STRING = c3
@@ -25,12 +28,12 @@ ring 0
     p2 DOUBLE = sum(c1); merged by sum(p2)
     p3 BIGINT = count(c1); merged by sum(p3)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: (((CASE WHEN p3 > 0 THEN (CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) / p3 END) > '20.0'::DOUBLE) AND (p0 > 10::BIGINT))
   outputs:

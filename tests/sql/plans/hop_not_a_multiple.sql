@@ -1,6 +1,9 @@
 SELECT window.start, window.end, count(*) AS n FROM s GROUP BY window(ts, '10 minutes', '3 minutes')
 ----
 query
+reads: stream s (generator, json), 1 of its 14 columns: ts
+keeps: the result so far for each open window, until the watermark closes the window (hop 10 minutes every 3 minutes)
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -15,18 +18,18 @@ physical plan
   r2 := PhysicalBridge(r1) lane=pipeline
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   window: hop 10 minutes every 3 minutes
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: none
   outputs:

@@ -1,6 +1,9 @@
 SELECT ts + INTERVAL 1 HOUR AS a, ts - INTERVAL 1 DAY AS b, day + INTERVAL 1 MONTH AS c FROM s
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: day, ts
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [7 day, 13 ts]
   r1 := PhysicalProject(r0) ring=0 columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     a TIMESTAMP = (c13 + (to_microseconds(3600000000)))

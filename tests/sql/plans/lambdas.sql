@@ -1,6 +1,9 @@
 SELECT transform(tags, (x, i) -> concat(x, i)) AS a, filter(tags, x -> x <> k) AS b, exists(tags, x -> x = 'a') AS c, aggregate(tags, 0, (n, x) -> n + length(x)) AS d FROM s
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: k, tags
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 9 tags]
   r1 := PhysicalProject(r0) ring=0 columns=4
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     a ARRAY<STRING> = list_transform(c9, lambda v_0_0, v_0_1: ((v_0_0 || CAST(CAST(v_0_1 - 1 AS INTEGER) AS VARCHAR))))

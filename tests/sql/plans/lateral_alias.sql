@@ -1,6 +1,9 @@
 SELECT id + 1 AS one, one * 2 AS two, two + one AS three FROM s WHERE id > 0
 ----
 query
+reads: stream s (generator, json), 1 of its 14 columns: id
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,12 +16,12 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=(c0 > 0::INTEGER)
   r2 := PhysicalProject(r1) ring=0 columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c0 > 0::INTEGER)
   outputs:
-    one INT = (c0 + 1::INTEGER)
-    two INT = ((c0 + 1::INTEGER) * 2::INTEGER)
-    three INT = (((c0 + 1::INTEGER) * 2::INTEGER) + (c0 + 1::INTEGER))
+    one INT = add(c0, 1::INTEGER)
+    two INT = multiply(add(c0, 1::INTEGER), 2::INTEGER)
+    three INT = CASE WHEN (c0) IS NULL THEN NULL ELSE add(multiply(add(c0, 1::INTEGER), 2::INTEGER), add(c0, 1::INTEGER)) END
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -1,6 +1,9 @@
 SELECT id, tag FROM s LATERAL VIEW explode(tags) t AS tag WHERE tag <> 'a' AND id > 0
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, tags
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -17,7 +20,7 @@ physical plan
   r3 := PhysicalFilter(r2) ring=0 where=(c14 <> 'a')
   r4 := PhysicalProject(r3) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c0 > 0::INTEGER)
   rows made of the elements of:
     c14 STRING = c9

@@ -1,6 +1,9 @@
 SELECT tag, count(*) AS n, avg(temp) AS t FROM s LATERAL VIEW explode(tags) x AS tag WHERE temp > 0 GROUP BY tag
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: temp, tags
+keeps: the result so far for each group (1 key), for as long as the pipeline exists
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -18,7 +21,7 @@ physical plan
   r4 := PhysicalBridge(r3) lane=(pipeline, hash(k0))
   r5 := PhysicalMergeAggregate(r4) ring=1 emit=on change columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c1 > '0.0'::DOUBLE)
   rows made of the elements of:
     c14 STRING = c9
@@ -30,12 +33,12 @@ ring 0
     p2 DOUBLE = sum(c1); merged by sum(p2)
     p3 BIGINT = count(c1); merged by sum(p3)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

@@ -1,6 +1,9 @@
 SELECT window.start AS w, tag, count(*) AS n FROM s LATERAL VIEW explode(tags) x AS tag GROUP BY window(ts, '1 minute'), tag
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: tags, ts
+keeps: the result so far for each group (1 key) and open window, until the watermark closes the window (tumble 1 minute)
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -17,7 +20,7 @@ physical plan
   r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on window close columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of:
     c14 STRING = c9
@@ -27,12 +30,12 @@ ring 0
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: none
   outputs:

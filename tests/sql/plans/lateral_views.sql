@@ -1,6 +1,9 @@
 SELECT id, tag, name, c FROM s LATERAL VIEW explode(tags) t AS tag LATERAL VIEW OUTER explode(map_keys(attrs)) u AS name LATERAL VIEW explode(array(tag, name)) w AS c WHERE tag > '' AND ok
 ----
 query
+reads: stream s (generator, json), 4 of its 14 columns: id, ok, tags, attrs
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -21,7 +24,7 @@ physical plan
   r5 := PhysicalGenerate(r4) ring=0 makes=c16 STRING outer=no
   r6 := PhysicalProject(r5) ring=0 columns=4
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: c4
   rows made of the elements of:
     c14 STRING = c9

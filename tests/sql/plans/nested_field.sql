@@ -1,6 +1,9 @@
 SELECT pos.lat, s.pos.lon AS east FROM s WHERE pos.lat > 0
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: pos.lat, pos.lon
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -9,15 +12,15 @@ logical plan
       StreamScan s shared_required_schema=SOME [8 pos]
 
 physical plan
-  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [8 pos]
-  r1 := PhysicalFilter(r0) ring=0 where=((c8)."lat" > '0.0'::DOUBLE)
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [8 pos.lat, 8 pos.lon]
+  r1 := PhysicalFilter(r0) ring=0 where=(c1000000 > '0.0'::DOUBLE)
   r2 := PhysicalProject(r1) ring=0 columns=2
 
-ring 0
-  filter: ((c8)."lat" > '0.0'::DOUBLE)
+ring 0 (in the tasks that read the stream)
+  filter: (c1000000 > '0.0'::DOUBLE)
   outputs:
-    lat DOUBLE = (c8)."lat"
-    east DOUBLE = (c8)."lon"
+    lat DOUBLE = c1000000
+    east DOUBLE = c1000001
 
 watermark
   highest ts of the whole stream - 10 seconds
@@ -29,4 +32,4 @@ stream s
   read: source generator, format json; cut among the tasks
   indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
   declared: 14 columns
-  view (positions are those of the full schema): SOME [8 pos]
+  view (positions are those of the full schema): SOME [8 pos.lat, 8 pos.lon]

@@ -1,6 +1,9 @@
 SELECT pos.*, array(id, 1) AS a, map('k', k) AS m, struct(id, k AS kk) AS st, attrs['a'] AS v, element_at(tags, -1) AS l FROM s WHERE size(tags) > 0
 ----
 query
+reads: stream s (generator, json), 6 of its 14 columns: id, k, tags, attrs, pos.lat, pos.lon
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -9,15 +12,15 @@ logical plan
       StreamScan s shared_required_schema=SOME [0 id, 3 k, 8 pos, 9 tags, 10 attrs]
 
 physical plan
-  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k, 8 pos, 9 tags, 10 attrs]
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k, 8 pos.lat, 8 pos.lon, 9 tags, 10 attrs]
   r1 := PhysicalFilter(r0) ring=0 where=(CAST(len(c9) AS INTEGER) > 0::INTEGER)
   r2 := PhysicalProject(r1) ring=0 columns=7
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (CAST(len(c9) AS INTEGER) > 0::INTEGER)
   outputs:
-    lat DOUBLE = (c8)."lat"
-    lon DOUBLE = (c8)."lon"
+    lat DOUBLE = c1000000
+    lon DOUBLE = c1000001
     a ARRAY<INT> = CAST([c0, 1::INTEGER] AS INTEGER[])
     m MAP<STRING, STRING> = map(CAST(['k'] AS VARCHAR[]), CAST([c3] AS VARCHAR[]))
     st STRUCT<id: INT, kk: STRING> = struct_pack("id" := CAST(c0 AS INTEGER), "kk" := CAST(c3 AS VARCHAR))
@@ -34,4 +37,4 @@ stream s
   read: source generator, format json; cut among the tasks
   indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
   declared: 14 columns
-  view (positions are those of the full schema): SOME [0 id, 3 k, 8 pos, 9 tags, 10 attrs]
+  view (positions are those of the full schema): SOME [0 id, 3 k, 8 pos.lat, 8 pos.lon, 9 tags, 10 attrs]

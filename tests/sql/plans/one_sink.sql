@@ -1,6 +1,9 @@
 CREATE OR REPLACE PIPELINE p INTO out AS SELECT id FROM s
 ----
 pipeline p
+reads: stream s (generator, json), 1 of its 14 columns: id
+keeps: no state: every row is handled by itself
+guarantees: sink out: exactly once while the process lives; kept in memory only
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r2 := PhysicalSink(r1) sink=out type=memory staged_by=tasks guarantee=exactly once while the process lives; kept in memory only
   r3 := PhysicalCommit(r2) waits_for=all tasks
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     id INT = c0

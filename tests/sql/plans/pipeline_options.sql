@@ -2,6 +2,9 @@ CREATE PIPELINE p INTO out WITH (max_groups = 5000, late_sink = 'other') AS
 SELECT window.start AS since, k, count(*) AS n FROM s WHERE n > 3 GROUP BY window(ts, '1 minute'), k
 ----
 pipeline p
+reads: stream s (generator, json), 3 of its 14 columns: k, n, ts
+keeps: the result so far for each group (1 key) and open window, until the watermark closes the window (tumble 1 minute)
+guarantees: sink out: exactly once while the process lives; kept in memory only
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -20,7 +23,7 @@ physical plan
   r5 := PhysicalSink(r4) sink=out type=memory staged_by=lanes guarantee=exactly once while the process lives; kept in memory only
   r6 := PhysicalCommit(r5) waits_for=all tasks and lanes
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c5 > 3::BIGINT)
   window: tumble 1 minute
   keys:
@@ -28,12 +31,12 @@ ring 0
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   limit: 5000 groups
   having: none

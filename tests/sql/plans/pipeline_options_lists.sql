@@ -1,6 +1,9 @@
 CREATE PIPELINE p INTO out WITH (max_group_values = 500) AS SELECT k, collect_list(id) AS ids FROM s GROUP BY k
 ----
 pipeline p
+reads: stream s (generator, json), 2 of its 14 columns: id, k
+keeps: the result so far for each group (1 key), for as long as the pipeline exists
+guarantees: sink out: exactly once while the process lives; kept in memory only
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -16,7 +19,7 @@ physical plan
   r4 := PhysicalSink(r3) sink=out type=memory staged_by=lanes guarantee=exactly once while the process lives; kept in memory only
   r5 := PhysicalCommit(r4) waits_for=all tasks and lanes
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   keys:
     k0 STRING = c3
@@ -24,12 +27,12 @@ ring 0
     p0 BIGINT = count(*); merged by sum(p0)
     p1 ARRAY<STRUCT<t: BIGINT, v: INT>> = list_sort(list(struct_pack(t := _t, v := c0)) FILTER (WHERE c0 IS NOT NULL)); merged by list_sort(flatten(list(p1) FILTER (WHERE p1 IS NOT NULL)))
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   limit: 500 values in a list of a group
   having: none

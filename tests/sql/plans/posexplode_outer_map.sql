@@ -1,6 +1,9 @@
 SELECT id, posexplode_outer(attrs) FROM s
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, attrs
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalGenerate(r0) ring=0 makes=c14 INT, c15 STRING, c16 STRING outer=yes
   r2 := PhysicalProject(r1) ring=0 columns=4
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of (a row of NULLs for none):
     c14 INT = list_transform(map_keys(c10), lambda v_element, v_place: (CAST(v_place - 1 AS INTEGER)))

@@ -1,6 +1,9 @@
 SELECT x.* FROM s AS x
 ----
 query
+reads: stream s (generator, json), 14 of its 14 columns: id, temp, hum, k, ok, n, price, day and 6 more
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=ALL (14 columns)
   r1 := PhysicalProject(r0) ring=0 columns=14
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     id INT = c0

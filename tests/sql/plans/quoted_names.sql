@@ -1,6 +1,9 @@
 SELECT `id` AS `my id`, `temp` AS `select` FROM `s`
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, temp
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp]
   r1 := PhysicalProject(r0) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     my id INT = c0

@@ -1,6 +1,9 @@
 SELECT * FROM plain
 ----
 query
+reads: stream plain (generator, json), 3 of its 3 columns: a, b, c
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=plain shared_required_schema=ALL (3 columns)
   r1 := PhysicalProject(r0) ring=0 columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     a INT = c0

@@ -1,6 +1,9 @@
 SELECT session_window.start, session_window.end, k, count(*) AS n FROM s GROUP BY session_window(ts, '5 minutes'), k
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: k, ts
+keeps: the result so far for each group (1 key) and open window, until the watermark closes the window (session, gap 5 minutes)
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -15,7 +18,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=4
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   window: session, gap 5 minutes
   keys:
@@ -23,12 +26,12 @@ ring 0
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: none
   outputs:

@@ -1,6 +1,9 @@
 SELECT id, stack(2, temp, k, 1.5D) FROM s
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: id, temp, k
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalGenerate(r0) ring=0 makes=c14 DOUBLE, c15 STRING outer=no
   r2 := PhysicalProject(r1) ring=0 columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of:
     c14 DOUBLE = CAST([c1, '1.5'::DOUBLE] AS DOUBLE[])

@@ -1,6 +1,9 @@
 SELECT * EXCEPT (raw, tags, attrs) FROM s
 ----
 query
+reads: stream s (generator, json), 11 of its 14 columns: id, temp, hum, k, ok, n, price, day and 3 more
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 1 temp, 2 hum, 3 k, 4 ok, 5 n, 6 price, 7 day, 8 pos, 12 at, 13 ts]
   r1 := PhysicalProject(r0) ring=0 columns=11
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     id INT = c0

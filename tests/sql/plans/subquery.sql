@@ -1,6 +1,9 @@
 SELECT t2 FROM (SELECT temp * 2 AS t2, k FROM s WHERE ok) x WHERE t2 > 10
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: temp, ok
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=(c4 AND (multiply(c1, '2.0'::DOUBLE) > '10.0'::DOUBLE))
   r2 := PhysicalProject(r1) ring=0 columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c4 AND (multiply(c1, '2.0'::DOUBLE) > '10.0'::DOUBLE))
   outputs:
     t2 DOUBLE = multiply(c1, '2.0'::DOUBLE)

@@ -1,6 +1,9 @@
 SELECT id FROM (SELECT id, k, temp, price FROM s) q
 ----
 query
+reads: stream s (generator, json), 1 of its 14 columns: id
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id]
   r1 := PhysicalProject(r0) ring=0 columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     id INT = c0

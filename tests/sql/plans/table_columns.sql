@@ -1,6 +1,9 @@
 WITH q(a, b) AS (SELECT k, id FROM s) SELECT a, t.d FROM q AS t(a, d) WHERE d > 1
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, k
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=(c0 > 1::INTEGER)
   r2 := PhysicalProject(r1) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c0 > 1::INTEGER)
   outputs:
     a STRING = c3

@@ -1,6 +1,9 @@
 SELECT id FROM s WHERE ts >= TIMESTAMP '2024-03-01 10:00:00' AND day < DATE '2024-04-01'
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: id, day, ts
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=((c13 >= make_timestamptz(1709287200000000::BIGINT)) AND (c7 < DATE '2024-04-01'))
   r2 := PhysicalProject(r1) ring=0 columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: ((c13 >= make_timestamptz(1709287200000000::BIGINT)) AND (c7 < DATE '2024-04-01'))
   outputs:
     id INT = c0

@@ -1,6 +1,9 @@
 SELECT id FROM s WHERE ts >= '2024-03-01T10:00:00Z'
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: id, ts
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -13,7 +16,7 @@ physical plan
   r1 := PhysicalFilter(r0) ring=0 where=(c13 >= make_timestamptz(1709287200000000::BIGINT))
   r2 := PhysicalProject(r1) ring=0 columns=1
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c13 >= make_timestamptz(1709287200000000::BIGINT))
   outputs:
     id INT = c0

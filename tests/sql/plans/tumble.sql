@@ -1,6 +1,9 @@
 SELECT window.start AS w, k, avg(temp) AS t FROM s GROUP BY window(ts, '1 minute'), k
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: temp, k, ts
+keeps: the result so far for each group (1 key) and open window, until the watermark closes the window (tumble 1 minute)
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -15,7 +18,7 @@ physical plan
   r2 := PhysicalBridge(r1) lane=(pipeline, hash(k0))
   r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   window: tumble 1 minute
   keys:
@@ -26,12 +29,12 @@ ring 0
     p2 DOUBLE = sum(c1); merged by sum(p2)
     p3 BIGINT = count(c1); merged by sum(p3)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: none
   outputs:

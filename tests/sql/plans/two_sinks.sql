@@ -1,6 +1,9 @@
 CREATE PIPELINE p INTO out, other AS SELECT k, count(*) AS n FROM s GROUP BY k
 ----
 pipeline p
+reads: stream s (generator, json), 1 of its 14 columns: k
+keeps: the result so far for each group (1 key), for as long as the pipeline exists
+guarantees: sink out: exactly once while the process lives; kept in memory only; sink other: exactly once while the process lives; kept in memory only
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -17,19 +20,19 @@ physical plan
   r5 := PhysicalSink(r3) sink=other type=memory staged_by=lanes guarantee=exactly once while the process lives; kept in memory only
   r6 := PhysicalCommit(r4, r5) waits_for=all tasks and lanes
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   keys:
     k0 STRING = c3
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: on change (implied: without a window a group never closes)
   having: none
   outputs:

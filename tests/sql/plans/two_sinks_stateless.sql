@@ -1,6 +1,9 @@
 CREATE PIPELINE p INTO out, other AS SELECT id FROM s WHERE ok
 ----
 pipeline p
+reads: stream s (generator, json), 2 of its 14 columns: id, ok
+keeps: no state: every row is handled by itself
+guarantees: sink out: exactly once while the process lives; kept in memory only; sink other: exactly once while the process lives; kept in memory only
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -16,7 +19,7 @@ physical plan
   r4 := PhysicalSink(r2) sink=other type=memory staged_by=tasks guarantee=exactly once while the process lives; kept in memory only
   r5 := PhysicalCommit(r3, r4) waits_for=all tasks
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: c4
   outputs:
     id INT = c0

@@ -1,6 +1,9 @@
 SELECT id + 1, upper(k), CAST(n AS STRING), -id, NOT ok FROM s
 ----
 query
+reads: stream s (generator, json), 4 of its 14 columns: id, k, ok, n
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -11,7 +14,7 @@ physical plan
   r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [0 id, 3 k, 4 ok, 5 n]
   r1 := PhysicalProject(r0) ring=0 columns=5
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
     (id + 1) INT = add(c0, 1::INTEGER)

@@ -1,6 +1,9 @@
 SELECT k, temp AS v FROM s WHERE temp > 1 UNION ALL SELECT k, id FROM s WHERE ok
 ----
 query
+reads: stream s (generator, json), 4 of its 14 columns: id, temp, k, ok
+keeps: no state: every row is handled by itself
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -17,7 +20,7 @@ physical plan
   r3 := PhysicalFilter(r2) ring=0 where=CASE WHEN (c14 = 0::INTEGER) THEN (c1 > '1.0'::DOUBLE) ELSE c4 END
   r4 := PhysicalProject(r3) ring=0 columns=2
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: ((c1 > '1.0'::DOUBLE) OR c4)
   rows made of the elements of:
     c14 INT = CAST([0::INTEGER, 1::INTEGER] AS INTEGER[])

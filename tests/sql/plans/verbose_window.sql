@@ -2,6 +2,9 @@
 SELECT window.start, k, sum(temp) AS t FROM (SELECT * FROM s WHERE 1 < 2) q WHERE k <> 'a' AND 1 + 1 = 2 GROUP BY window(ts, '1 minute'), k HAVING k > 'b' AND sum(temp) > 1
 ----
 query
+reads: stream s (generator, json), 3 of its 14 columns: temp, k, ts
+keeps: the result so far for each group (1 key) and open window, until the watermark closes the window (tumble 1 minute)
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -19,7 +22,7 @@ physical plan
   r3 := PhysicalBridge(r2) lane=(pipeline, hash(k0))
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on window close having=((CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) > '1.0'::DOUBLE) columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: ((c3 <> 'a') AND (c3 > 'b'))
   window: tumble 1 minute
   keys:
@@ -29,12 +32,12 @@ ring 0
     p1 DOUBLE = fsum(c1); merged by fsum(p1)
     p2 DOUBLE = sum(c1); merged by sum(p2)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   lanes by hash of k0; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: ((CASE WHEN isfinite(p1) THEN p1 ELSE p2 END) > '1.0'::DOUBLE)
   outputs:

@@ -1,6 +1,9 @@
 SELECT window_start, window_end, count(*) AS n FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE) WHERE window_start >= '2024-01-01' AND temp > 0 GROUP BY window_start, window_end
 ----
 query
+reads: stream s (generator, json), 2 of its 14 columns: temp, ts
+keeps: the result so far for each open window, until the watermark closes the window (tumble 1 minute)
+guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
@@ -18,18 +21,18 @@ physical plan
   r3 := PhysicalBridge(r2) lane=pipeline
   r4 := PhysicalMergeAggregate(r3) ring=1 emit=on window close having=(make_timestamptz(window_start) >= make_timestamptz(1704067200000000::BIGINT)) columns=3
 
-ring 0
+ring 0 (in the tasks that read the stream)
   filter: (c1 > '0.0'::DOUBLE)
   window: tumble 1 minute
   partials:
     p0 BIGINT = count(*); merged by sum(p0)
 
-bridge
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
   one lane; partial states
   order within an epoch: events, watermark, barrier, end
   barriers: each lane waits for all tasks of the epoch
 
-ring 1
+ring 1 (in Spark's state store)
   emit: when the watermark closes a window
   having: (make_timestamptz(window_start) >= make_timestamptz(1704067200000000::BIGINT))
   outputs:

@@ -7,6 +7,7 @@ thread calls `update`, other threads may call `phase` and `say`.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -126,7 +127,9 @@ class LiveDisplay:
     """Redraws the status in place. Messages and everything else that is printed appear above it."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True)
+        # Spark's start points descriptor 2 at a file for some seconds. The view goes on.
+        self._own = None if console is not None else os.fdopen(os.dup(2), "w", encoding="utf-8")
+        self._console = console or Console(file=self._own)
         self._lock = threading.Lock()
         self._began = time.monotonic()
         self._phase: str | None = "opening the state directory"
@@ -180,6 +183,8 @@ class LiveDisplay:
     ) -> None:
         self._live.transient = self._phase is not None  # only a status is worth keeping
         self._live.stop()
+        if self._own is not None:
+            self._own.close()
 
 
 def choose_display(*, quiet: bool, as_json: bool, prints_rows: bool, say: Say) -> Display:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.exec.kernels.hash_loops import FEWEST_ROWS, murmur, xxh
 from headrace.exec.kernels.kernel import Kernel, per_row
 
 U32 = npt.NDArray[np.uint32]
@@ -112,6 +113,8 @@ def _murmur_bytes(column: Values, seed: Values) -> Values:
     """Spark mixes the last one to three bytes as if each were a word."""
     data, starts, lengths = _bytes_of(column)
     seeds = _seed32(seed)
+    if len(column) >= FEWEST_ROWS:
+        return _keep(murmur(data, starts, lengths, seeds), column, seeds, pa.int32())
     state = seeds.copy()
     for at, rows in _steps(lengths, 4):
         state[rows] = _mixed32(state[rows], _word(data, starts[rows] + at, 4).astype(np.uint32))
@@ -177,6 +180,8 @@ def _xxh_double(column: Values, seed: Values) -> Values:
 def _xxh_bytes(column: Values, seed: Values) -> Values:
     data, starts, lengths = _bytes_of(column)
     seeds = _seed64(seed)
+    if len(column) >= FEWEST_ROWS:
+        return _keep(xxh(data, starts, lengths, seeds), column, seeds, pa.int64())
     state = seeds + _P5
     lanes = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]
     for at, rows in _steps(lengths, 32):

@@ -39,11 +39,11 @@ class _Fraction(JsonNumber):
         return java_double(float(self)) if self != "nan" else '"NaN"'
 
 
-class _BadValue(ValueError):
+class _UnfitJson(ValueError):
     """A value that does not have the type of its field."""
 
 
-Reader = Callable[[Any], Any]  # the value for DuckDB. Raises _BadValue. NULL never reaches it.
+JsonValueReader = Callable[[Any], Any]  # the value for DuckDB. Raises _UnfitJson. NULL never reaches it.
 
 
 def _number(text: str) -> str:
@@ -86,27 +86,27 @@ def _of_text(value: Any) -> Any:
 
 def _of_boolean(value: Any) -> Any:
     if not isinstance(value, bool):
-        raise _BadValue
+        raise _UnfitJson
     return "true" if value else "false"
 
 
-def _of_whole(limit: int) -> Reader:
+def _of_whole(limit: int) -> JsonValueReader:
     def read(value: Any) -> Any:
         if not isinstance(value, JsonNumber) or isinstance(value, _Fraction) or not -limit <= int(value) < limit:
-            raise _BadValue
+            raise _UnfitJson
         return value + ""
 
     return read
 
 
-def _of_float(narrow: bool) -> Reader:
+def _of_float(narrow: bool) -> JsonValueReader:
     def read(value: Any) -> Any:
         if isinstance(value, JsonNumber):
             number = float(value)
         elif isinstance(value, str) and value in _NAMED:
             number = float(_NAMED[value])
         else:
-            raise _BadValue
+            raise _UnfitJson
         if narrow and abs(number) >= _LARGEST_FLOAT:
             return "inf" if number > 0 else "-inf"
         return repr(number)
@@ -114,78 +114,78 @@ def _of_float(narrow: bool) -> Reader:
     return read
 
 
-def _of_decimal(kind: Decimal) -> Reader:
+def _of_decimal(kind: Decimal) -> JsonValueReader:
     unit = decimal.Decimal(1).scaleb(-kind.scale)
     limit = decimal.Decimal(10) ** (kind.precision - kind.scale)
 
     def read(value: Any) -> Any:
         if not isinstance(value, str) or not value:
-            raise _BadValue
+            raise _UnfitJson
         try:
             found = decimal.Decimal(value + "").quantize(unit, context=_WIDE)
         except decimal.InvalidOperation:
-            raise _BadValue from None
+            raise _UnfitJson from None
         if not found.is_finite() or abs(found) >= limit:
-            raise _BadValue
+            raise _UnfitJson
         return f"{found:f}"
 
     return read
 
 
-def _of_time(seconds: bool) -> Reader:
+def _of_time(seconds: bool) -> JsonValueReader:
     """A text, which DuckDB casts with Spark's leniency. A whole number is seconds since 1970."""
 
     def read(value: Any) -> Any:
         if isinstance(value, JsonNumber):
             if not seconds or isinstance(value, _Fraction) or abs(int(value)) >= 2**63 // 1_000_000:
-                raise _BadValue
+                raise _UnfitJson
             return f"@{int(value)}"
         if not isinstance(value, str) or not value:
-            raise _BadValue
+            raise _UnfitJson
         return value
 
     return read
 
 
-def _of_array(element: Reader) -> Reader:
+def _of_array(element: JsonValueReader) -> JsonValueReader:
     def read(value: Any) -> Any:
         if not isinstance(value, list) or isinstance(value, JsonObject):
-            raise _BadValue
+            raise _UnfitJson
         return [None if item is None else element(item) for item in value]
 
     return read
 
 
-def _of_map(inner: Reader) -> Reader:
+def _of_map(inner: JsonValueReader) -> JsonValueReader:
     def read(value: Any) -> Any:
         if not isinstance(value, JsonObject):
-            raise _BadValue
+            raise _UnfitJson
         found = {_of_text(name): None if item is None else inner(item) for name, item in value}
         return [{"key": name, "value": item} for name, item in found.items()]
 
     return read
 
 
-def _of_struct(kind: Struct) -> Reader:
+def _of_struct(kind: Struct) -> JsonValueReader:
     readers = {field.name: reader_of(field.type) for field in kind.fields}
 
     def read(value: Any) -> Any:
         if not isinstance(value, JsonObject):
-            raise _BadValue
+            raise _UnfitJson
         found: dict[str, Any] = dict.fromkeys(readers)
         for name, item in value:
             reader = readers.get(name)
             if reader is not None:
                 try:
                     found[name] = None if item is None else reader(item)
-                except _BadValue:
+                except _UnfitJson:
                     found[name] = None
         return found
 
     return read
 
 
-def reader_of(kind: DataType) -> Reader:
+def reader_of(kind: DataType) -> JsonValueReader:
     """The reader of values of `kind`."""
     if isinstance(kind, Struct):
         return _of_struct(kind)
@@ -205,7 +205,7 @@ def reader_of(kind: DataType) -> Reader:
 
 
 @lru_cache(maxsize=256)
-def _root(ddl: str) -> tuple[Reader, Any]:
+def _root(ddl: str) -> tuple[JsonValueReader, Any]:
     """The reader of a schema, and the value of a bad record."""
     kind = parse_type(ddl)
     read = reader_of(kind)

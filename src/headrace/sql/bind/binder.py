@@ -17,6 +17,7 @@ from headrace.sql.bind.expression_binder import GENERATORS, ExprBinder
 from headrace.sql.bind.generator_calls import bind_generator, refuse_several
 from headrace.sql.bind.grouping_sets import SET_NUMBER, AboveSets, keys_of_sets, with_set_numbers
 from headrace.sql.bind.groups import AboveAggregate, replace_aliases
+from headrace.sql.bind.rankings import with_ranks
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.struct_star import struct_fields
 from headrace.sql.bind.windows import WindowReader
@@ -39,7 +40,7 @@ from headrace.sql.parse.syntax import (
     parts_of,
 )
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, walk
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, RankCall, walk
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project, StreamScan, Union
 from headrace.sql.plan.types import VOID, Hidden, has_hidden, wider
 
@@ -236,7 +237,7 @@ class _SelectBinder:
                     advice="Use WHERE.",
                     span=self.exprs.span(select.having.at),
                 )
-            return Project(self.plan, tuple(bound)) if select.distinct is None else self._distinct(bound)
+            return with_ranks(self.plan, tuple(bound)) if select.distinct is None else self._distinct(bound)
         if select.distinct is not None:
             raise UnsupportedOnShared(
                 "DISTINCT over groups cannot run on the shared host",
@@ -359,7 +360,11 @@ class _SelectBinder:
     def _having(self, node: Node, items: list[Item | Named]) -> Expr:
         """Binds HAVING. Aliases of the select list hide input columns, except inside an aggregate."""
         aliases = {i.alias.lower(): i.value for i in items if isinstance(i, Item) and i.alias is not None}
-        return self.exprs.predicate(replace_aliases(node, aliases), "HAVING")
+        self.exprs.place = "in HAVING"
+        try:
+            return self.exprs.predicate(replace_aliases(node, aliases), "HAVING")
+        finally:
+            self.exprs.place = "here"
 
     def _keys(self, bound: list[Named], items: list[Item | Named]) -> list[Named]:
         keys: list[Named] = []
@@ -416,7 +421,7 @@ class _SelectBinder:
         plan: Plan = aggregate
         if having is not None:
             plan = Filter(plan, above.rewrite(having))
-        return Project(plan, tuple(Named(named.name, above.rewrite(named.expr)) for named in bound))
+        return with_ranks(plan, tuple(Named(named.name, above.rewrite(named.expr)) for named in bound))
 
     def _all_keys(self, bound: list[Named]) -> list[Named]:
         """GROUP BY ALL: the select items without an aggregate. A part of the window means the window."""
@@ -443,6 +448,8 @@ class _SelectBinder:
 
     def _distinct(self, bound: list[Named]) -> Plan:
         """SELECT DISTINCT: an aggregate whose keys are the select list."""
+        for rank in (e for named in bound for e in walk(named.expr) if isinstance(e, RankCall)):
+            self.exprs.unsupported("a rank beside DISTINCT", "Rank in a subquery.", rank.at)
         self._check_window_keys(bound)
         rows = Aggregate(self.plan, tuple(bound), (), distinct=True)
         return Project(rows, tuple(Named(k.name, ColumnRef(k.expr.type, i, k.name)) for i, k in enumerate(bound)))

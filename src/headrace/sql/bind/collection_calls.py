@@ -28,7 +28,7 @@ from headrace.sql.plan.types import INTEGRAL, VOID, differing_decimals, tightest
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
 
-Handler = Callable[["ExprBinder", str, list[Expr], Apply], Expr | None]
+CallBinder = Callable[["ExprBinder", str, list[Expr], Apply], Expr | None]
 
 
 def bind_collection(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
@@ -260,7 +260,7 @@ def _zip(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr |
     return Call(zipped([a.type for a in args], names), name, call.args, at=node.at)
 
 
-_HANDLERS: dict[str, Handler] = {
+_HANDLERS: dict[str, CallBinder] = {
     "array": _array,
     "map": _map,
     "struct": _struct,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, replace
+from decimal import Decimal
 from typing import Any
 
 from headrace.sql.parse.syntax import (
@@ -16,11 +18,29 @@ from headrace.sql.parse.syntax import (
     LambdaFunction,
     Name,
     Node,
+    Ranking,
     Star,
     Subscript,
 )
 
-_PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ ", "~": "~"}
+_PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ "}
+# Spark's own spelling of some functions, and the arguments that it adds.
+_CAPITAL = ("power", "ceil", "rlike", "regexp_like", "regexp")
+_ADDED = {
+    ("round", 1): "0", ("bround", 1): "0", ("split", 2): "-1", ("locate", 2): "1", ("position", 2): "1",
+    ("overlay", 3): "-1", ("percentile", 2): "1", ("percentile_approx", 2): "10000", ("approx_percentile", 2): "10000",
+}  # fmt: skip
+_SAME = {"dateadd": "date_add"}
+_CASTS = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "date", "timestamp",
+    "binary",
+)  # fmt: skip
+_SIZES = {
+    "week": ("DAY", 86_400_000_000), "day": ("DAY", 86_400_000_000), "hour": ("HOUR", 3_600_000_000),
+    "minute": ("MINUTE", 60_000_000), "second": ("SECOND", 1_000_000), "millisecond": ("SECOND", 1_000_000),
+    "microsecond": ("SECOND", 1_000_000),
+}  # fmt: skip
+_MONTHS = {"year": ("YEAR", 12), "quarter": ("MONTH", 1), "month": ("MONTH", 1)}
 
 
 def column_name(node: Node) -> str:
@@ -31,6 +51,8 @@ def column_name(node: Node) -> str:
         return node.field
     if isinstance(node, CastTo) and isinstance(node.input, Name | Dot):
         return column_name(node.input)
+    if isinstance(node, Apply) and node.name in _CASTS and isinstance(node.args[0], Name | Dot):
+        return column_name(node.args[0])
     return pretty(node)
 
 
@@ -39,7 +61,7 @@ def pretty(node: Node) -> str:
     if isinstance(node, Name):
         return ".".join(node.parts)
     if isinstance(node, Constant):
-        return {"null": "NULL", "boolean": node.text.lower()}.get(node.kind, node.text)
+        return _constant(node)
     if isinstance(node, Apply):
         return _apply(node)
     if isinstance(node, CastTo):
@@ -58,9 +80,21 @@ def pretty(node: Node) -> str:
         branches = "".join(f" WHEN {pretty(c)} THEN {pretty(v)}" for c, v in node.branches)
         return f"CASE{branches}" + (f" ELSE {pretty(node.otherwise)}" if node.otherwise else "") + " END"
     if isinstance(node, IntervalConstant):
-        return f"INTERVAL {node.months} MONTHS" if node.months else f"INTERVAL {node.micros} MICROSECONDS"
+        return _interval(node)
+    if isinstance(node, Ranking):
+        return _ranking(node)
     assert isinstance(node, Star)
     return "*"
+
+
+def _ranking(node: Ranking) -> str:
+    keys = ", ".join(
+        f"{pretty(k.value)} {'DESC' if k.descending else 'ASC'} NULLS {'FIRST' if k.nulls_first else 'LAST'}"
+        for k in node.order
+    )
+    by = f"PARTITION BY {', '.join(map(pretty, node.partition))} " if node.partition else ""
+    frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    return f"{node.name}() OVER ({by}ORDER BY {keys} {frame})"
 
 
 def renamed(node: Node, names: dict[str, str]) -> Node:
@@ -78,20 +112,106 @@ def _renamed_part(value: Any, names: dict[str, str]) -> Any:
     return tuple(_renamed_part(v, names) for v in value) if isinstance(value, tuple) else value
 
 
+def _constant(node: Constant) -> str:
+    if node.kind in ("date", "timestamp", "timestamp_ntz"):
+        return f"{node.kind.upper()} '{node.text}'"
+    if node.kind != "number":
+        return {"null": "NULL", "boolean": node.text.lower()}.get(node.kind, node.text)
+    digits = node.text.lower().removesuffix("bd")
+    if digits[-1] in "df" or "e" in digits:
+        return double_text(float(digits.rstrip("df")))
+    return digits.rstrip("lsy")
+
+
+def double_text(value: float) -> str:
+    """A DOUBLE in Java's spelling."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value and not 1e-3 <= abs(value) < 1e7:
+        head, _, power = f"{Decimal(repr(value)).normalize():E}".partition("E")
+        return f"{head if '.' in head else head + '.0'}E{int(power)}"
+    return repr(value)
+
+
+def _interval(node: IntervalConstant) -> str:
+    """An interval of one unit as Spark prints it. Hours, minutes and seconds have two digits."""
+    if node.unit in _MONTHS and not node.micros:
+        word, size = _MONTHS[node.unit]
+        return f"INTERVAL '{node.months // size if node.months >= 0 else -(-node.months // size)}' {word}"
+    if node.unit in _SIZES and not node.months:
+        word, size = _SIZES[node.unit]
+        whole, rest = divmod(abs(node.micros), size)
+        fraction = f".{rest:06}".rstrip("0") if rest else ""
+        digits = str(whole) if word == "DAY" else f"{whole:02}"
+        return f"INTERVAL '{'-' if node.micros < 0 else ''}{digits}{fraction}' {word}"
+    return f"INTERVAL {node.months} MONTHS" if node.months else f"INTERVAL {node.micros} MICROSECONDS"
+
+
+def _written(node: Apply, args: list[str]) -> str | None:
+    """Calls that Spark prints in a form of their own."""
+    if node.written == "between" and isinstance(node.args[0], Apply) and isinstance(node.args[1], Apply):
+        value, low = (pretty(a) for a in node.args[0].args)
+        return f"between({value}, {low}, {pretty(node.args[1].args[1])})"
+    if node.written == "is not null" and isinstance(node.args[0], Apply):
+        return f"({pretty(node.args[0].args[0])} IS NOT NULL)"
+    if node.written == "extract":
+        return f"extract({args[0]} FROM {args[1]})"
+    if node.written in ("BOTH", "LEADING", "TRAILING"):
+        return f"TRIM({node.written} {args[0]} FROM {args[1]})"
+    if node.written == "locate":
+        return f"locate({args[0]}, {args[1]}, 1)"
+    if node.name == "if":
+        return f"(IF({', '.join(args)}))"
+    if node.name in ("timestampadd", "timestampdiff"):
+        return f"{node.name}({args[0].upper()}, {', '.join(args[1:])})"
+    if node.name == "log":
+        return f"LOG({', '.join(['E()', *args] if len(args) == 1 else args)})"
+    if node.name in ("first", "last", "first_value", "last_value", "any_value"):
+        return f"{node.name}({args[0]})" if args and node.where is None else None
+    return None
+
+
+def _operator(node: Apply, args: list[str]) -> str | None:
+    """Operators that Spark prints without parentheses, as functions, or by other operators."""
+    if node.name == "!=":
+        return f"(NOT ({args[0]} = {args[1]}))"
+    if node.name == "||":
+        return f"concat({args[0]}, {args[1]})"
+    if node.name == "~":
+        return f"~{args[0]}"
+    if node.name == "like" and len(args) == 2:
+        return f"{args[0]} LIKE {args[1]}"
+    if node.name == "ilike" and len(args) == 2:
+        return f"ilike({args[0]}, {args[1]})"
+    if node.name == "rlike":
+        return f"RLIKE({args[0]}, {args[1]})"
+    if node.name in ("+", "-") and isinstance(node.args[-1], IntervalConstant):
+        return f"{args[0]} {node.name} {args[1]}"
+    if node.name == "negative" and isinstance(node.args[0], Constant):
+        return f"-{args[0]}"
+    return None
+
+
 def _apply(node: Apply) -> str:
     args = [pretty(a) for a in node.args]
+    special = _written(node, args) if not node.operator or node.written else _operator(node, args)
+    if special is not None:
+        return special
     if not node.operator:
+        added = _ADDED.get((node.name, len(args)))
+        args = args if added is None else [*args, added]
+        name = node.name.upper() if node.name in _CAPITAL else _SAME.get(node.name, node.name)
         inner = "1" if node.star else ", ".join(args)
         tail = _within_group(node)
         tail += f" FILTER (WHERE {pretty(node.where)})" if node.where is not None else ""
-        return f"{node.name}({'DISTINCT ' if node.distinct else ''}{inner}){tail}"
+        return f"{name}({'DISTINCT ' if node.distinct else ''}{inner}){tail}"
     if node.name in _PREFIX:
         return f"({_PREFIX[node.name]}{args[0]})"
     if node.name == "isnull":
         return f"({args[0]} IS NULL)"
     if node.name == "in":
         return f"({args[0]} IN ({', '.join(args[1:])}))"
-    word = {"!=": "<>"}.get(node.name, node.name.upper())
+    word = node.name if node.name == "div" else node.name.upper()
     return f"({f' {word} '.join(args)})"
 
 

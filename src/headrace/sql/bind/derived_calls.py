@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.model.schema import DATE, INT, TIMESTAMP, TIMESTAMP_NTZ
+from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
 from headrace.sql.bind.interval_calls import bind_maker
 from headrace.sql.bind.operand_types import bind_binary
@@ -17,8 +17,6 @@ from headrace.sql.plan.types import INTEGRAL, VOID, is_numeric, wider
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
-
-Handler = Callable[["ExprBinder", str, list[Expr], Apply], Expr | None]
 
 
 def bind_derived(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
@@ -97,7 +95,7 @@ def _to_char(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Ex
     return None
 
 
-_HANDLERS: dict[str, Handler] = {
+_HANDLERS: dict[str, CallBinder] = {
     **dict.fromkeys(TRIED, _tried),
     **dict.fromkeys(MAKERS, bind_maker),
     "equal_null": _equal_null,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import NoReturn
+
+import duckdb
 
 from headrace.base.unknown import unknown
 from headrace.errors import (
@@ -38,10 +41,12 @@ from headrace.sql.bind.grouping_sets import bind_grouping
 from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, cast_interval, is_computed, negated
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
+from headrace.sql.bind.rankings import bind_ranking
 from headrace.sql.bind.scope import Scope, field_of
-from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
+from headrace.sql.functions import ALIASES, FUNCTIONS, find, spark_functions, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
-from headrace.sql.functions.casts import CASTS, cast_key
+from headrace.sql.functions.casts import CASTS, cast_key, render_cast
+from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.nested_casts import inner_casts, is_nested
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.time_functions import CLOCKS
@@ -57,6 +62,7 @@ from headrace.sql.parse.syntax import (
     LambdaFunction,
     Name,
     Node,
+    Ranking,
     Star,
     Subscript,
     TextRange,
@@ -155,7 +161,10 @@ class ExprBinder:
             if node.months:
                 return Literal(INTERVAL_MONTHS, node.months, at=node.at)
             return Literal(INTERVAL_MICROS, node.micros, at=node.at)
-        assert isinstance(node, Star)
+        if isinstance(node, Ranking):
+            return bind_ranking(self, node)
+        if not isinstance(node, Star):
+            self.mismatch("a lambda is allowed only in transform, filter and the like", "Write an expression.", node.at)
         self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
 
     def _earlier_item(self, node: Name) -> Expr | None:
@@ -227,6 +236,9 @@ class ExprBinder:
                 return literals.timestamp(value, target, self.ctx.meaning.time_zone, at)
         except ValueError as problem:
             raise BadLiteral(str(problem), advice=f"A {target} is needed here.", span=self.span(at)) from None
+        if expr.type == STRING and (is_numeric(target) or target == BOOLEAN) and not self._readable(expr, target):
+            advice = f"A {target} is needed here. Write a literal of it, or cast the other side to STRING."
+            raise BadLiteral(f"{value!r} is not a {target}", advice=advice, span=self.span(at))
         if expr.type in INTEGRAL:
             if target in INTEGRAL and literals.fits(value, target):
                 return Literal(target, value, at=at)
@@ -237,6 +249,15 @@ class ExprBinder:
         if isinstance(expr.type, Decimal) and target == DOUBLE:
             return Literal(DOUBLE, float(value), at=at)
         return None
+
+    def _readable(self, expr: Literal, target: DataType) -> bool:
+        """True if a cast of the text would not fail on every row."""
+        text = render_cast("'" + expr.value.replace("'", "''") + "'", STRING, target, False)
+        try:
+            evaluate(f"{text}", self.ctx.meaning.time_zone)
+        except duckdb.Error:
+            return False
+        return True
 
     def cast(self, expr: Expr, target: DataType, at: TextRange, attempt: bool) -> Expr:
         """An explicit or implicit CAST."""
@@ -285,7 +306,7 @@ class ExprBinder:
         for expr in exprs[1:]:
             met = widen(kind, expr.type)
             if met is None:
-                advice = "Cast one side explicitly."
+                advice = f"Cast one side explicitly, as in CAST(... AS {kind if expr.type == STRING else expr.type})."
                 if isinstance(kind, Decimal) and is_numeric(expr.type):
                     self.unsupported(f"{what} of {kind} and {expr.type}", advice, at)
                 self.mismatch(f"{what} cannot take {kind} and {expr.type}", advice, at)
@@ -338,6 +359,12 @@ class ExprBinder:
                 raise MisplacedAggregate(
                     f"{node.name}() needs GROUPING SETS, ROLLUP or CUBE in GROUP BY",
                     advice="Use it in the select list and in HAVING of such a query.",
+                    span=self.span(node.at),
+                )
+            if self.place == "inside another aggregate":
+                raise MisplacedAggregate(
+                    f"{node.name}() is not allowed inside an aggregate",
+                    advice="Use it in the select list and in HAVING.",
                     span=self.span(node.at),
                 )
             return bind_grouping(name, [self.bind(a) for a in node.args], node.at, self.span)
@@ -403,8 +430,8 @@ class ExprBinder:
             return self._resolve(part, args[1:], node)
         if (name == "isnotnull" or name == "isnull") and len(args) == 1:
             return self.call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
-        if name == "round" and len(args) == 2:
-            return bind_round(self, args[0], args[1], at)
+        if name == "round" and len(args) in (1, 2):
+            return bind_round(self, args, at)
         if name == "||":
             return self.call("||", tuple(self._as_text(a) for a in args), at)
         if name in ("negative", "positive") and len(args) == 1 and isinstance(args[0], Literal):
@@ -478,10 +505,10 @@ class ExprBinder:
         return tuple(fitted)
 
     def _unknown(self, node: Apply) -> NoReturn:
-        if knows_function(node.name):
-            self.unsupported(
-                f"the function {node.name}", "It is not on the verified list; see docs/functions.md.", node.at
-            )
+        if knows_function(node.name) or node.name in spark_functions():
+            near = get_close_matches(node.name, [*FUNCTIONS, *AGGREGATE_NAMES], 3, 0.6)
+            advice = f"The nearest that can: {', '.join(near)}. " if near else ""
+            self.unsupported(f"the function {node.name}", f"{advice}docs/functions.md lists all that can.", node.at)
         known = [*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
         advice = "See docs/functions.md for the list of functions."
         raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=self.span(node.at))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Decimal
+from headrace.model.schema import BIGINT, DATE, DOUBLE, FLOAT, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Decimal
 from headrace.sql.bind.interval_calls import bind_interval_arithmetic
 from headrace.sql.bind.time_differences import TIMES, bind_comparison, bind_difference
 from headrace.sql.parse.syntax import TextRange
@@ -44,13 +44,15 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
     if kind is None or not (is_numeric(kind) or kind == VOID):
         if isinstance(left.type, Decimal) or isinstance(right.type, Decimal):
             binder.unsupported(f"{left.type} {name} {right.type}", "Cast to DOUBLE or a smaller DECIMAL.", at)
-        binder.mismatch(f"'{name}' needs numbers, not {left.type} and {right.type}", "Cast them to a number.", at)
-    if name == "div" and kind not in (*INTEGRAL, VOID):
+        binder.mismatch(
+            f"'{name}' needs numbers, not {left.type} and {right.type}",
+            "Cast both to a number, as in CAST(... AS DOUBLE).",
+            at,
+        )
+    if name == "div" and kind not in (*INTEGRAL, VOID) and not isinstance(kind, Decimal):
         advice = "Use floor(a / b), or cast both to BIGINT."
-        if isinstance(kind, Decimal):
-            binder.unsupported(f"{left.type} DIV {right.type}", advice, at)
         binder.mismatch(f"DIV needs whole numbers, not {left.type} and {right.type}", advice, at)
-    if name == "div":
+    if name == "div" and not isinstance(kind, Decimal):
         return binder.call(name, (binder.coerce(left, BIGINT), binder.coerce(right, BIGINT)), at)
     if isinstance(kind, Decimal):
         left = binder.coerce(left, right.type) if left.type == VOID else left
@@ -95,14 +97,19 @@ def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: T
     return left
 
 
-def bind_round(binder: ExprBinder, value: Expr, digits: Expr, at: TextRange) -> Expr | None:
-    """Binds round(x, n): whole numbers stay, decimals are cast, which rounds half up. None for other types."""
+def bind_round(binder: ExprBinder, args: list[Expr], at: TextRange) -> Expr | None:
+    """Binds round(x) and round(x, n). The result has the type of x; that of a decimal has fewer digits after the point.
+    None where the table of overloads decides."""
+    value, digits = args[0], args[1] if len(args) == 2 else Literal(INT, 0, at=at)
     known = digits.value if isinstance(digits, Literal) and digits.type in INTEGRAL else None
-    if known is None or known < 0:
+    if known is None:
         return None
-    if value.type in INTEGRAL:
+    if value.type in INTEGRAL and known >= 0:
         return value
-    if not isinstance(value.type, Decimal):
+    if value.type == FLOAT:
+        rounded = binder.call("round", (binder.cast(value, DOUBLE, at, False), binder.coerce(digits, INT)), at)
+        return binder.cast(rounded, FLOAT, at, False)
+    if not isinstance(value.type, Decimal) or known < 0:
         return None
     scale = min(value.type.scale, known)
     precision = min(38, value.type.precision - value.type.scale + 1 + scale)

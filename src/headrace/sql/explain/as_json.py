@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from headrace.model.program import Expression, PipelineProgram, SinkDef
-from headrace.model.schema import Schema, View
+from headrace.model.schema import Schema, View, field_at
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
@@ -95,6 +95,8 @@ def _ring1(planned: Planned) -> dict[str, Any] | None:
         "emit": ring1.emit,
         "emit_implied": planned.emit is None,
         "having": ring1.having,
+        "ranks": [_expression(r) for r in ring1.ranks],
+        "keeps": ring1.qualify,
         "outputs": [_expression(o) for o in ring1.outputs],
     }
 
@@ -134,7 +136,7 @@ def _rule(name: str, after: Plan | Physical | None) -> dict[str, Any]:
 
 
 def _view(view: View, schema: Schema) -> dict[str, Any]:
-    return {"kind": view.kind, "columns": {str(i): schema[i].name for i in view.indexes(len(schema))}}
+    return {"kind": view.kind, "columns": {str(i): field_at(schema, i).name for i in view.indexes(len(schema))}}
 
 
 def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from headrace.model.program import MAX_GROUP_VALUES, MAX_GROUPS, Expression, Par
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
+from headrace.sql.explain.in_plain_words import BRIDGE, RING0, RING1, plain_words
 from headrace.sql.explain.live_stream import LiveStream, asked_by, batch_policy, computed_columns, impact_of
 from headrace.sql.explain.plan_text import show_plan
 from headrace.sql.explain.slow_calls import slow_calls
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.parse.statements import ExplainMode
 from headrace.sql.plan.logical import Plan
-from headrace.sql.plan.physical import Physical, show_view, show_window, topological
+from headrace.sql.plan.physical import Physical, show_column, show_view, show_window, topological
 from headrace.sql.planner import Planned
 
 UNCHECKED = "not checked: Spark checks it when the pipeline is created"
@@ -24,15 +25,16 @@ def explain(planned: Planned, live: LiveStream | None, mode: ExplainMode = "plai
     """Describes how the query runs, part by part. `live` is the running stream, None without a hub. The mode `verbose`
     adds the effect of every rule, and `formatted` Spark's own plan of its part."""
     lines = [f"pipeline {planned.name}" if planned.name is not None else "query"]
+    lines += plain_words(planned)
     lines.append(f"host: {planned.choice.host} ({planned.choice.reason})")
     if planned.choice.expression:
         lines.append(f"decided by: {planned.choice.expression}")
     lines += _block("logical plan", show_plan(planned.logical).split("\n"))
     lines += _block("physical plan", show_physical(planned.physical).split("\n"))
-    lines += _block("ring 0", list(_ring0(planned)))
+    lines += _block(RING0, list(_ring0(planned)))
     if planned.program.ring1 is not None:
-        lines += _block("bridge", list(_bridge(planned)))
-        lines += _block("ring 1", list(_ring1(planned, planned.program.ring1)))
+        lines += _block(BRIDGE, list(_bridge(planned)))
+        lines += _block(RING1, list(_ring1(planned, planned.program.ring1)))
     if planned.program.spark is not None:
         lines += _block("spark", list(_spark(planned, planned.program.spark, mode)))
     lines += _block("watermark", list(_watermark(planned)))
@@ -102,8 +104,10 @@ def _ring0(planned: Planned) -> Iterator[str]:
 
 
 def _bridge(planned: Planned) -> Iterator[str]:
-    if planned.program.ring0.keys:
-        yield f"lanes by hash of {', '.join(k.name for k in planned.program.ring0.keys)}; partial states"
+    ring0 = planned.program.ring0
+    hashed = [k.name for i, k in enumerate(ring0.keys) if ring0.bucket_keys is None or i in ring0.bucket_keys]
+    if hashed:
+        yield f"lanes by hash of {', '.join(hashed)}; partial states"
     else:
         yield "one lane; partial states"
     yield "order within an epoch: events, watermark, barrier, end"
@@ -126,6 +130,10 @@ def _ring1(planned: Planned, ring1: Ring1Program) -> Iterator[str]:
     if planned.options.max_group_values != MAX_GROUP_VALUES:
         yield f"limit: {planned.options.max_group_values} values in a list of a group"
     yield f"having: {ring1.having or 'none'}"
+    if ring1.ranks:
+        yield "ranks:"
+        yield from _some(ring1.ranks)
+        yield f"keeps: {ring1.qualify or 'all'}"
     yield "outputs:"
     yield from _some(ring1.outputs)
 
@@ -204,7 +212,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     yield f"applied: version {live.version}, {show_view(live.applied, schema)}"
     for index, names in asked_by(live, planned.stream).items():
         who = ", ".join(names) or ("event time" if index == planned.stream.event_time else "no pipeline")
-        yield f"  {index} {schema[index].name}: {who}"
+        yield f"  {show_column(index, schema)}: {who}"
     yield "subscribers:" if live.pipelines else "subscribers: none"
     for name, program in sorted(live.pipelines.items()):
         yield f"  {name}: {show_view(program.view, schema)}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model.program import PipelineProgram, StreamDef, families
-from headrace.model.schema import View
+from headrace.model.schema import View, field_at
 from headrace.model.status import StreamStatus
 from headrace.model.stream_options import stream_settings
 from headrace.sql.parse.intervals import show_interval
@@ -114,7 +114,7 @@ def impact_of(planned: Planned, live: LiveStream) -> Impact:
     same_filter = sorted(name for name, p in others.items() if p.ring0.filter == where)
     condition = f"same filter as {', '.join(same_filter)}" if same_filter else "filter of its own"
     return Impact(
-        decode=tuple(schema[i].name for i in sorted(needed - decoded)),
+        decode=tuple(field_at(schema, i).name for i in sorted(needed - decoded)),
         filter=condition if where is not None else "",
         shares_with=_family(planned, live, others),
     )

@@ -14,13 +14,15 @@ from headrace.sql.plan.expr import (
     Cast,
     ColumnRef,
     Expr,
+    FailingConstant,
     FieldOf,
     Lambda,
     LambdaVariable,
     Literal,
+    RankCall,
     walk,
 )
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, StreamScan, Union
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Project, Rank, StreamScan, Union
 from headrace.sql.plan.physical import show_view, show_window
 from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS
 
@@ -45,8 +47,12 @@ def show_expr(expr: Expr) -> str:
     if isinstance(expr, CaseWhen):
         branches = "".join(f" when {show_expr(c)} then {show_expr(v)}" for c, v in expr.branches)
         return f"case{branches}" + (f" else {show_expr(expr.otherwise)}" if expr.otherwise else "") + " end"
+    if isinstance(expr, FailingConstant):
+        return show_expr(expr.cause)
     if isinstance(expr, AggCall):
         return _aggregate(expr)
+    if isinstance(expr, RankCall):
+        return _rank(expr)
     if isinstance(expr, LambdaVariable):
         return expr.name
     if isinstance(expr, Lambda):
@@ -67,6 +73,14 @@ def _aggregate(call: AggCall) -> str:
     inner = ", ".join([*(show_expr(a) for a in call.args), *map(_constant, call.constants)]) or "*"
     tail = f" filter (where {show_expr(call.where)})" if call.where is not None else ""
     return f"{name}({modifier + ' ' if modifier else ''}{inner}){tail}"
+
+
+def _rank(call: RankCall) -> str:
+    keys = []
+    for key, (descending, first) in zip(call.order, call.directions, strict=True):
+        nulls = f" nulls {'first' if first else 'last'}" if first == descending else ""
+        keys.append(show_expr(key) + (" desc" if descending else "") + nulls)
+    return f"{call.name}() over (partition by {', '.join(map(show_expr, call.partition))} order by {', '.join(keys)})"
 
 
 def _lambda(function: Lambda) -> str:
@@ -128,6 +142,8 @@ def show_node(plan: Plan) -> str:
             return f"Distinct [{keys}]"
         calls = ", ".join(f"agg{i} := {show_expr(c)}" for i, c in enumerate(plan.calls))
         return f"Aggregate by [{keys}] compute [{calls}]"
+    if isinstance(plan, Rank):
+        return "Rank " + ", ".join(f"rank{i} := {show_expr(c)}" for i, c in enumerate(plan.calls))
     assert isinstance(plan, Union)
     return f"UnionAll of {len(plan.parts)}"
 

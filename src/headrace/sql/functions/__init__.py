@@ -98,5 +98,15 @@ def is_slow(overload: Overload) -> bool:
 @cache
 def verified() -> frozenset[str]:
     """The keys of `verified.txt`: the functions, casts (`cast(A -> B)`) and aggregates that agree with Spark."""
-    text = resources.files("headrace.sql.functions").joinpath("verified.txt").read_text("utf-8")
+    return _lines("verified.txt")
+
+
+@cache
+def spark_functions() -> frozenset[str]:
+    """The names of all functions that Spark has, also of those that the shared host does not have."""
+    return _lines("spark_functions.txt")
+
+
+def _lines(file: str) -> frozenset[str]:
+    text = resources.files("headrace.sql.functions").joinpath(file).read_text("utf-8")
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))

@@ -284,7 +284,10 @@ def _elements() -> tuple[Overload, ...]:
         Overload("element_at", ("ARRAY", "INT"), element, _AT + _OUTSIDE + " ELSE {0}[{1}] END", throws=True),
         Overload("try_element_at", ("ARRAY", "INT"), element, _AT + "NULL ELSE {0}[{1}] END", throws=True),
         Overload(
-            "get", ("ARRAY", "INT"), element, "CASE WHEN {1} >= 0 AND {1} < len({0}) THEN {0}[{1}::BIGINT + 1] END"
+            "get",
+            ("ARRAY", "INT"),
+            element,
+            "CASE WHEN {0} IS NULL THEN NULL WHEN {1} >= 0 AND {1} < len({0}) THEN {0}[{1}::BIGINT + 1] END",
         ),
         Overload("size", array, INT, "CAST(len({0}) AS INTEGER)"),
         Overload("array_size", array, INT, "CAST(len({0}) AS INTEGER)"),

@@ -15,7 +15,9 @@ _HEX = "regexp_full_match({0}, '[0-9A-Fa-f]*')"
 _ALL = "2147483647"
 # Lines of 76 characters, with \r\n between them.
 _LINE_END = "chr(13) || chr(10)"
-_BASE64 = f"rtrim(regexp_replace(base64({{0}}), '(.{{{{76}}}})', '\\1' || {_LINE_END}, 'g'), {_LINE_END})"
+_BROKEN = f"rtrim(regexp_replace(base64({{0}}), '(.{{{{76}}}})', '\\1' || {_LINE_END}, 'g'), {_LINE_END})"
+
+_BASE64 = f"CASE WHEN octet_length({{0}}) <= 57 THEN base64({{0}}) ELSE {_BROKEN} END"  # 57 bytes fill a line
 
 
 def _part(data: str, start: str, length: str) -> str:

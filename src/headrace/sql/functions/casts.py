@@ -7,7 +7,8 @@ from collections.abc import Callable
 from headrace.model.schema import DataType, Decimal
 from headrace.sql.functions.moments import at_zone, date_text, in_zone, instant_of, moment_text, to_date, to_instant
 from headrace.sql.functions.nested_casts import inner_casts, is_nested, render_nested
-from headrace.sql.plan.types import type_class
+from headrace.sql.functions.number_functions import far_from_tie
+from headrace.sql.plan.types import as_decimal, type_class
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")
@@ -99,14 +100,16 @@ def _float_from_text(text: str, way: _Way) -> str:
 
 
 def _boolean_from_text(text: str, way: _Way) -> str:
-    yes, no = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0')"
-    return _trimmed(
+    yes, no = "'t', 'true', 'y', 'yes', '1'", "'f', 'false', 'n', 'no', '0'"
+    # Not IN: DuckDB joins a longer list, for all rows, also those that CASE excludes.
+    other = _trimmed(
         text,
         _BLANK,
-        lambda x: f"lower({x}) IN {yes[:-1]}, {no[1:]}",
-        lambda x: f"lower({x}) IN {yes}",
+        lambda x: f"list_contains([{yes}, {no}], lower({x}))",
+        lambda x: f"list_contains([{yes}], lower({x}))",
         way.bad,
     )
+    return f"CASE WHEN {text} = 'true' THEN TRUE WHEN {text} = 'false' THEN FALSE ELSE {other} END"
 
 
 def _decimal_from_text(text: str, way: _Way) -> str:
@@ -124,7 +127,13 @@ def _decimal_from_text(text: str, way: _Way) -> str:
 def _digits(text: str, way: _Way) -> str:
     """A DOUBLE as DECIMAL, by its shortest digits. Numbers too small for any digit would fail in DuckDB."""
     digits = way.to(f"CAST({text} AS VARCHAR)")
-    return f"CASE WHEN abs({text}) < 1e-39 THEN CAST(0 AS {way.target.duckdb}) ELSE {digits} END"
+    assert isinstance(way.target, Decimal)
+    scale, short = way.target.scale, ""
+    if 1 <= scale <= 6:  # few digits need no text
+        whole = f"CAST(round({text} * {10**scale}::DOUBLE) AS DECIMAL(10,0))"
+        made = way.to(f"{whole} * CAST('{10**-scale:.{scale}f}' AS DECIMAL({scale},{scale}))")
+        short = f" WHEN {far_from_tie(text, str(scale))} THEN {made}"
+    return f"CASE WHEN abs({text}) < 1e-39 THEN CAST(0 AS {way.target.duckdb}){short} ELSE {digits} END"
 
 
 def _decimal_from_float(text: str, way: _Way) -> str:
@@ -262,6 +271,8 @@ def cast_throws(source: DataType, target: DataType) -> bool:
     if is_nested(source):
         return any(cast_throws(a, b) for a, b in inner_casts(source, target) or ())
     a, b = type_class(source), type_class(target)
+    if isinstance(target, Decimal) and (held := as_decimal(source)) is not None:
+        return held.precision - held.scale > target.precision - target.scale - (held.scale > target.scale)
     if b == "STRING":
         return a == "BINARY"
     if a == "BOOLEAN":

@@ -23,6 +23,9 @@ _ORDER: dict[str, tuple[int, ...]] = {
     "/": (1, 0),
     "%": (1, 0),
     "div": (1, 0),
+    "pmod": (1, 0),
+    "try_divide": (1, 0),
+    "try_mod": (1, 0),
     "trim": (1, 0),
     "ltrim": (1, 0),
     "rtrim": (1, 0),
@@ -33,7 +36,8 @@ _ORDER: dict[str, tuple[int, ...]] = {
 _STRICT = frozenset([
     "+", "-", "*", "/", "%", "div", "=", "!=", "<", "<=", ">", ">=", "not", "negative", "positive", "abs", "&", "|",
     "^", "~", "||", "concat", "length", "upper", "lower", "reverse", "trim", "ltrim", "rtrim", "replace", "substring",
-    "left", "right", "repeat", "year", "month", "day", "hour", "minute", "date_add", "date_sub", "datediff",
+    "left", "right", "repeat", "shiftleft", "shiftright", "shiftrightunsigned", "pmod",
+    "year", "month", "day", "hour", "minute", "date_add", "date_sub", "datediff",
 ])  # fmt: skip
 
 # They cast an argument themselves, which fails beside an argument that is NULL. Spark does not get as far as the cast.

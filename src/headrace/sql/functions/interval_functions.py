@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, INT, STRING, DataType, Decimal
+from headrace.sql.functions.nesting import let
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.regex_functions import unquoted
 
@@ -76,8 +77,20 @@ def _text(args: Sequence[str]) -> str:
 OVERLOADS: tuple[Overload, ...] = (
     Overload("make_dt_interval", ("INT", "INT", "INT", "DECIMAL"), BIGINT, _MADE, throws=True),
     Overload("make_ym_interval", ("INT", "INT"), INT, "CAST({0}::HUGEINT * 12 + {1}::HUGEINT AS INTEGER)", throws=True),
-    Overload("interval divided", ("BIGINT", "BIGINT"), BIGINT, _DIVIDED, throws=True),
-    Overload("interval text", ("BIGINT", "STRING"), STRING, lambda a, k, r: _text(a), constant=(1,)),
+    Overload(
+        "interval divided",
+        ("BIGINT", "BIGINT"),
+        BIGINT,
+        lambda a, k, r: let(a[0], lambda x: _DIVIDED.format(x, a[1])),
+        throws=True,
+    ),
+    Overload(
+        "interval text",
+        ("BIGINT", "STRING"),
+        STRING,
+        lambda a, k, r: let(a[0], lambda x: _text([x, a[1]])),
+        constant=(1,),
+    ),
     Overload(
         "interval seconds",
         ("DECIMAL",),

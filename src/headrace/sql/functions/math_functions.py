@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, DOUBLE, STRING, DataType, Decimal
+from headrace.sql.functions.number_functions import far_from_tie, nearest
 from headrace.sql.functions.overload import Overload, literal_int, same
 from headrace.sql.plan.expr import Expr, Literal
 
@@ -71,7 +72,8 @@ def _to_even(text: str, digits: int) -> str:
     if not digits:
         return f"CASE WHEN isfinite({text}) THEN round_even({text}, 0) + 0 ELSE {text} END"
     return (
-        f"CASE WHEN NOT isfinite({text}) OR abs({text}) >= 9007199254740992 THEN {text} "
+        f"CASE WHEN {far_from_tie(text, str(digits))} THEN {nearest(text, str(digits))} "
+        f"WHEN NOT isfinite({text}) OR abs({text}) >= 9007199254740992 THEN {text} "
         f"WHEN abs({text}) < 1e12 THEN {rounded(24 - digits)} ELSE {rounded(6)} END"
     )
 

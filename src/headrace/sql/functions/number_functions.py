@@ -31,15 +31,29 @@ def _rounded(kinds: Sequence[DataType]) -> DataType | None:
     return Decimal(kind.precision - kind.scale + 1, 0) if kind.precision - kind.scale < 38 else None
 
 
+def far_from_tie(text: str, digits: str) -> str:
+    """True if a DOUBLE is so small, and so far from the middle of two results, that its last digits do not matter."""
+    scaled = f"({text} * {10 ** (literal_int(digits) or 0)}::DOUBLE)"
+    return f"abs({scaled}) < 1e9 AND abs(abs({scaled} - trunc({scaled})) - 0.5) > 1e-6"
+
+
+def nearest(text: str, digits: str) -> str:
+    """A DOUBLE that is `far_from_tie`, rounded. The quotient of whole numbers is the DOUBLE nearest to the digits."""
+    unit = f"{10 ** (literal_int(digits) or 0)}::DOUBLE"
+    return f"(round({text} * {unit}) / {unit} + 0)"
+
+
 def _round_to(text: str, digits: str) -> str:
     """round(x, n) of a DOUBLE: half up on the printed digits. Java and DuckDB print the same digits."""
     if (literal_int(digits) or 0) == 0:
         return _unsigned(f"round({text})")
-    exact = f"CAST(CAST({text} AS VARCHAR) AS DECIMAL(38,%s))"
-    near = f"CAST(CAST(round({exact % 24}, {digits}) AS VARCHAR) AS DOUBLE)"
-    far = f"CAST(CAST(round({exact % 6}, {digits}) AS VARCHAR) AS DOUBLE)"
+    near, far = (
+        f"CAST(CAST(round(CAST(CAST({text} AS VARCHAR) AS DECIMAL(38,{scale})), {digits}) AS VARCHAR) AS DOUBLE)"
+        for scale in (24, 6)
+    )
     return (
-        f"CASE WHEN NOT isfinite({text}) OR abs({text}) >= 9007199254740992 THEN {text} "  # has no fraction
+        f"CASE WHEN {far_from_tie(text, digits)} THEN {nearest(text, digits)} "
+        f"WHEN NOT isfinite({text}) OR abs({text}) >= 9007199254740992 THEN {text} "  # has no fraction
         f"WHEN abs({text}) < 1e13 THEN {near} ELSE {far} END"
     )
 
@@ -47,6 +61,32 @@ def _round_to(text: str, digits: str) -> str:
 def _check_digits(args: Sequence[Expr]) -> str | None:
     digits = args[1].value if isinstance(args[1], Literal) else None
     return None if isinstance(digits, int) and 0 <= digits <= 12 else "digits other than 0 to 12"
+
+
+def _round_whole(text: str, digits: str, duck: str) -> str:
+    """round(x, -n) of a whole number: half away from zero."""
+    count = -(literal_int(digits) or 0)
+    if count > 19:
+        return f"CASE WHEN {text} IS NOT NULL THEN 0::{duck} END"
+    unit = 10**count
+    up = f"(abs({text}::HUGEINT) + {unit // 2}::HUGEINT) // {unit}::HUGEINT * {unit}::HUGEINT"
+    return f"CAST(CASE WHEN {text} < 0 THEN -({up}) ELSE {up} END AS {duck})"
+
+
+def _rounds_of_whole() -> list[Overload]:
+    ducks = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGINT": "BIGINT"}
+
+    def made(kind: str, duck: str) -> Overload:
+        return Overload(
+            "round",
+            (kind, "INT"),
+            same(0),
+            lambda a, k, r: _round_whole(a[0], a[1], duck),
+            throws=True,
+            constant=(1,),
+        )
+
+    return [made(kind, duck) for kind, duck in ducks.items()]
 
 
 def _to_decimal(function: str) -> Overload:
@@ -74,6 +114,7 @@ def _functions() -> list[Overload]:
             constant=(1,),
             check=_check_digits,
         ),
+        *_rounds_of_whole(),
         Overload("sqrt", _D, DOUBLE, f"CASE WHEN {{0}} < 0 THEN {_NAN} ELSE sqrt({{0}}) END"),
         Overload("isnan", _D, BOOLEAN, "coalesce(isnan({0}), FALSE)"),
         Overload("isnan", ("FLOAT",), BOOLEAN, "coalesce(isnan({0}), FALSE)"),
@@ -86,7 +127,8 @@ def _functions() -> list[Overload]:
             "power",
             ("DOUBLE", "DOUBLE"),
             DOUBLE,
-            f"CASE WHEN isnan({{1}}) OR (abs({{0}}) = 1 AND isinf({{1}})) THEN {_NAN} ELSE pow({{0}}, {{1}}) END",
+            "CASE WHEN {0} IS NOT NULL AND (isnan({1}) OR (abs({0}) = 1 AND isinf({1}))) "
+            f"THEN {_NAN} ELSE pow({{0}}, {{1}}) END",
         ),
     ]
     for name in ("radians", "degrees", "exp", "atan", "cbrt"):

@@ -9,75 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, Decimal
+from headrace.sql.functions import decimal_functions
 from headrace.sql.functions.overload import Overload, same
-from headrace.sql.plan.types import decimal_result
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
 _WHOLE = _NUMBERS[:4]
 _COMPARABLE = (*_NUMBERS, "DECIMAL", "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
 _DUCK = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGINT": "BIGINT"}
 _ZERO = "error('DIVIDE_BY_ZERO')"
-
-
-def _decimal(operator: str) -> Overload:
-    """+, - and * of decimals, only where the exact result fits 38 digits. Spark would round other results."""
-
-    def result(kinds: Sequence[DataType]) -> DataType | None:
-        a, b = kinds
-        assert isinstance(a, Decimal) and isinstance(b, Decimal)
-        precision, scale = decimal_result(operator, a, b)
-        return Decimal(precision, scale) if precision <= 38 else None
-
-    def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
-        if operator == "*":
-            assert isinstance(kind, Decimal) and isinstance(kinds[0], Decimal)
-            # Widened first: DuckDB multiplies two short decimals in 64 bits and would overflow.
-            wide = f"CAST({args[0]} AS DECIMAL({kind.precision},{kinds[0].scale}))"
-            return f"CAST({wide} * {args[1]} AS {kind.duckdb})"
-        return f"CAST(CAST({args[0]} AS {kind.duckdb}) {operator} CAST({args[1]} AS {kind.duckdb}) AS {kind.duckdb})"
-
-    return Overload(operator, ("DECIMAL", "DECIMAL"), result, sql)
-
-
-def _decimal_division() -> Overload:
-    """Exact division in whole numbers, rounded half up as in Spark, only where the digits fit."""
-
-    def result(kinds: Sequence[DataType]) -> DataType | None:
-        a, b = kinds
-        assert isinstance(a, Decimal) and isinstance(b, Decimal)
-        precision, scale = decimal_result("/", a, b)
-        shift = scale - a.scale + b.scale
-        fits = a.precision + shift <= 37 and a.precision + a.scale < 38 and b.precision + b.scale < 38
-        return Decimal(precision, scale) if precision <= 38 and fits else None
-
-    def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
-        a, b = kinds
-        assert isinstance(a, Decimal) and isinstance(b, Decimal) and isinstance(kind, Decimal)
-        shift = kind.scale - a.scale + b.scale
-        above = f"({whole_digits(args[0], a)} * {10**shift}::HUGEINT)"
-        below = whole_digits(args[1], b)
-        rounded = (
-            f"(abs({above}) // abs({below})"
-            f" + CASE WHEN (abs({above}) % abs({below})) * 2 >= abs({below}) THEN 1 ELSE 0 END)"
-        )
-        signed = f"CASE WHEN ({args[0]} < 0) <> ({args[1]} < 0) THEN -{rounded} ELSE {rounded} END"
-        value = from_whole_digits(f"({signed})", kind)
-        return f"CASE WHEN {args[1]} = 0 AND {args[0]} IS NOT NULL THEN {_ZERO} ELSE {value} END"
-
-    return Overload("/", ("DECIMAL", "DECIMAL"), result, sql, throws=True)
-
-
-def whole_digits(text: str, kind: Decimal) -> str:
-    """A decimal without its point, as HUGEINT: 1.25 becomes 125."""
-    return f"CAST({text} * {10**kind.scale}::DECIMAL({kind.scale + 1},0) AS HUGEINT)"
-
-
-def from_whole_digits(text: str, kind: Decimal) -> str:
-    """The inverse of `whole_digits`: puts the point back."""
-    if kind.scale == 0:
-        return f"CAST({text} AS {kind.duckdb})"
-    unit = f"'{10**-kind.scale:.{kind.scale}f}'::DECIMAL({kind.scale},{kind.scale})"
-    return f"CAST(CAST({text} AS DECIMAL({min(38, kind.precision)},0)) * {unit} AS {kind.duckdb})"
 
 
 def _exact(kinds: Sequence[DataType]) -> DataType | None:
@@ -93,8 +32,7 @@ def _arithmetic() -> list[Overload]:
         for operator, function in (("+", "add"), ("-", "subtract"), ("*", "multiply"))
         for kind in _NUMBERS
     ]
-    found += [_decimal(operator) for operator in ("+", "-", "*")]
-    found.append(_decimal_division())
+    found += decimal_functions.OVERLOADS
     guard = f"CASE WHEN {{1}} = 0 AND {{0}} IS NOT NULL THEN {_ZERO} ELSE "
     found.append(
         Overload("/", ("DOUBLE", "DOUBLE"), DOUBLE, guard + "{0} / {1} END", throws=True, by_literal="({0} / {1})")

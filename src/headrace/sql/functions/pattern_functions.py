@@ -55,35 +55,56 @@ def _local_only(pattern: str) -> None:
         raise BadPattern("a letter for the time zone")
 
 
-def _read(flag: str) -> str:
-    return f"hr_parse({{0}}, {{1}}, {at_zone()}, {flag})"
+# Texts of common patterns that DuckDB reads alike. Others, and wrong dates, go to the kernel.
+_DATE_TEXT = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}"
+_COMMON = {
+    "'yyyy-MM-dd'": _DATE_TEXT,
+    "'yyyy-MM-dd HH:mm:ss'": f"{_DATE_TEXT} ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]",
+}
+
+
+def _read(text: str, quoted: str, flag: str) -> str:
+    """The instant of a text, in microseconds."""
+    slow = f"hr_parse({text}, {quoted}, {at_zone()}, {flag})"
+    if quoted not in _COMMON:
+        return slow
+    known = f"TRY_CAST({text} AS TIMESTAMP)"
+    fast = f"hr_instant(epoch_us({known}), {at_zone()})"
+    fits = f"regexp_full_match({text}, '{_COMMON[quoted]}') AND {known} IS NOT NULL"
+    return f"CASE WHEN {fits} THEN {fast} ELSE {slow} END"
+
+
+def _reading(form: Callable[[str], str], flag: str) -> Callable[[Sequence[str], Sequence[DataType], DataType], str]:
+    return lambda a, k, r: form(_read(a[0], a[1], flag))
 
 
 def _readers() -> list[Overload]:
     found: list[Overload] = []
 
-    def add(name: str, result: DataType, text: str, check: Callable[[str], object] = reader) -> None:
+    def add(
+        name: str, result: DataType, text: str | Callable[[str], str], check: Callable[[str], object] = reader
+    ) -> None:
         found.append(
             Overload(
                 name,
                 ("STRING", "STRING"),
                 result,
-                text,
+                text if isinstance(text, str) else _reading(text, "TRUE" if "try" in name else "FALSE"),
                 constant=(1,),
                 check=_checked(check, 1),
                 throws="try" not in name,
             )
         )
 
-    for prefix, flag in (("", "FALSE"), ("try_", "TRUE")):
-        add(f"{prefix}to_timestamp", TIMESTAMP, to_instant(_read(flag)))
-        add(f"{prefix}to_date", DATE, f"CAST({in_zone(to_instant(_read(flag)))} AS DATE)")
-    add("to_timestamp_ltz", TIMESTAMP, to_instant(_read("FALSE")))
+    for prefix in ("", "try_"):
+        add(f"{prefix}to_timestamp", TIMESTAMP, to_instant)
+        add(f"{prefix}to_date", DATE, lambda micros: f"CAST({in_zone(to_instant(micros))} AS DATE)")
+    add("to_timestamp_ltz", TIMESTAMP, to_instant)
     add("to_timestamp_ntz", TIMESTAMP_NTZ, "make_timestamp(hr_parse_ntz({0}, {1}, FALSE))", _local_only)
     for name in ("unix_timestamp", "to_unix_timestamp"):
-        text = f"({_read('FALSE')} // 1000000)"
-        add(name, BIGINT, text)
-        found.append(Overload(name, ("STRING",), BIGINT, text.replace("{1}", _PLAIN), throws=True))
+        add(name, BIGINT, lambda micros: f"({micros} // 1000000)")
+        plain = _read("{0}", _PLAIN, "FALSE").replace("{3}", "{{3}}").replace("{2}", "{{2}}")
+        found.append(Overload(name, ("STRING",), BIGINT, f"({plain} // 1000000)", throws=True))
     return found
 
 

@@ -161,7 +161,7 @@ def _check_ilike(args: Sequence[Expr]) -> str | None:
 def _format_number(value: str, kind: DataType, digits: str) -> str:
     count = literal_int(digits)
     if count is None or count < 0:
-        return f"CASE WHEN {value} IS NULL THEN NULL ELSE CAST(NULL AS VARCHAR) END"  # {value} may fail
+        return "CAST(NULL AS VARCHAR)"
     if isinstance(kind, Decimal) or kind == BIGINT:
         return f"hr_grouped_decimal(CAST({value} AS VARCHAR), {count})"
     return f"hr_grouped({value}, {count})"
@@ -169,14 +169,17 @@ def _format_number(value: str, kind: DataType, digits: str) -> str:
 
 def _check_digits(args: Sequence[Expr]) -> str | None:
     digits = args[1].value if isinstance(args[1], Literal) else None
-    return "more than 100 digits" if isinstance(digits, int) and digits > 100 else None
+    return "digits other than 0 to 100" if isinstance(digits, int) and not 0 <= digits <= 100 else None
 
 
 def _trims() -> Iterator[Overload]:
+    # Few texts have blanks at their ends, and looking for them is cheaper than trimming.
+    blank = {"ltrim": "starts_with({0}, ' ')", "rtrim": "ends_with({0}, ' ')"}
+    blank["trim"] = f"{blank['ltrim']} OR {blank['rtrim']}"
     for name in ("trim", "ltrim", "rtrim"):
-        yield Overload(name, (_S,), STRING, name + "({0}, ' ')")
+        yield Overload(name, (_S,), STRING, f"CASE WHEN {blank[name]} THEN {name}({{0}}, ' ') ELSE {{0}} END")
         yield Overload(name, (_S, _S), STRING, f"CASE WHEN {{0}} = '' THEN {{1}} ELSE {name}({{1}}, {{0}}) END")
-    yield Overload("btrim", (_S,), STRING, "trim({0}, ' ')")
+    yield Overload("btrim", (_S,), STRING, f"CASE WHEN {blank['trim']} THEN trim({{0}}, ' ') ELSE {{0}} END")
     yield Overload("btrim", (_S, _S), STRING, "CASE WHEN {1} = '' THEN {0} ELSE trim({0}, {1}) END")
 
 

@@ -15,7 +15,7 @@ ClockCall = tuple[int, int, str]
 """A call of a clock: its range in the text, and its name."""
 
 _CLOCKS = ("current_timestamp", "now", "current_date", "curdate", "localtimestamp", "unix_timestamp", "current_time")
-_BARE = ("current_timestamp", "current_date", "localtimestamp", "current_time")  # may stand without parentheses
+BARE_CLOCKS = ("current_timestamp", "current_date", "localtimestamp", "current_time")  # may stand without parentheses
 
 
 def clock_calls(tokens: Sequence[Token], columns: Collection[str], start: int = 0) -> tuple[ClockCall, ...]:
@@ -32,7 +32,7 @@ def clock_calls(tokens: Sequence[Token], columns: Collection[str], start: int = 
         following = tokens[i + 1].upper if i + 1 < len(tokens) else ""
         if called:
             found.append((token.start - start, tokens[i + 2].end - start, name))
-        elif name in _BARE and following not in ("(", ".") and name not in hidden:
+        elif name in BARE_CLOCKS and following not in ("(", ".") and name not in hidden:
             found.append((token.start - start, token.end - start, name))
     return tuple(found)
 

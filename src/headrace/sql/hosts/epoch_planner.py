@@ -26,7 +26,7 @@ from headrace.model.program import PipelineProgram, SparkQuery, StreamDef
 from headrace.model.schema import Schema
 from headrace.sql.hosts.clock_calls import ClockCall, clock_calls, clock_edits
 from headrace.sql.hosts.host_choice import RESOLVABLE
-from headrace.sql.hosts.query_tokens import blocker_in, declared_by_with, may_need, names_read
+from headrace.sql.hosts.query_tokens import blocker_in, declared_by_with, may_need, named, names_read
 from headrace.sql.hosts.select_split import GROUPS, is_aggregate, split_select
 from headrace.sql.hosts.spark_checker import Blocker, SparkChecker, SparkFindings
 from headrace.sql.hosts.text_edits import edited
@@ -91,7 +91,12 @@ class EpochHostPlanner:
         clocks = clock_calls(tokens, stream.schema.names, start)
         sql = self._text()[start : tokens[-1].start]
         findings, steady = self._check(sql, stream.name, stream.schema, clocks, start)
-        columns = may_need(tokens, stream.schema) if findings is None else findings.columns
+        if findings is None:
+            columns = may_need(tokens, stream.schema)
+        else:
+            # Every epoch analyzes the query again, so a name must resolve although the optimizer drops the column, as
+            # in typeof(price).
+            columns = tuple(sorted({*findings.columns, *named(tokens, stream.schema)}))
         chosen = ", ".join(_quoted(stream.schema[i].name) for i in columns) or "true AS _row"
         base = f"SELECT {chosen} FROM {_quoted(stream.name)}"
         conditions: list[str] = []
@@ -137,7 +142,9 @@ class EpochHostPlanner:
 
     def _aggregate(self, tokens: list[Token]) -> EpochHostPlan:
         query = self.statement.query
-        split = None if isinstance(query, ForeignQuery) else split_select(query, self._text(), tokens)
+        streams = [stream for token in tokens if (stream := self.names.stream(token.text)) is not None]
+        columns = {field.name.lower() for stream in streams for field in stream.schema}
+        split = None if isinstance(query, ForeignQuery) else split_select(query, self._text(), tokens, columns)
         if split is None:
             raise self._not_split()
         try:

@@ -69,9 +69,15 @@ def declared_by_with(tokens: Sequence[Token]) -> set[str]:
 
 def may_need(tokens: Sequence[Token], schema: Schema) -> tuple[int, ...]:
     """The columns that a query may need, by index: all if it has a star or a NATURAL JOIN, else those that it names."""
-    words = {t.text.lower() for t in tokens if t.kind in ("word", "quoted")}
-    if "natural" in words or any(_is_star(tokens, i) for i in range(len(tokens))):
+    natural = any(t.upper == "NATURAL" for t in tokens)
+    if natural or any(_is_star(tokens, i) for i in range(len(tokens))):
         return tuple(range(len(schema)))
+    return named(tokens, schema)
+
+
+def named(tokens: Sequence[Token], schema: Schema) -> tuple[int, ...]:
+    """The columns whose names are in the text, by index."""
+    words = {t.text.lower() for t in tokens if t.kind in ("word", "quoted")}
     return tuple(i for i, field in enumerate(schema) if field.name.lower() in words)
 
 

@@ -12,15 +12,27 @@ The split works on the text, so both parts are what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from headrace.sql.bind.column_names import column_name
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
+from headrace.sql.hosts.clock_calls import BARE_CLOCKS
 from headrace.sql.hosts.text_edits import Edit, edited
 from headrace.sql.parse.dialect import Token
-from headrace.sql.parse.syntax import Apply, Constant, Item, Name, Node, ParsedQuery, SelectQuery, Star, WithQuery
+from headrace.sql.parse.syntax import (
+    Apply,
+    Constant,
+    Item,
+    LambdaFunction,
+    Name,
+    Node,
+    ParsedQuery,
+    SelectQuery,
+    Star,
+    WithQuery,
+)
 
 GROUPS = "_groups"
 _WINDOWS = ("window", "session_window")
@@ -45,17 +57,23 @@ def is_aggregate(query: ParsedQuery) -> bool:
     )
 
 
-def split_select(query: ParsedQuery, text: str, tokens: list[Token]) -> SplitSelect | None:
+def split_select(
+    query: ParsedQuery, text: str, tokens: list[Token], columns: Collection[str] = ()
+) -> SplitSelect | None:
     """The parts of an aggregate over the groups of the shared host. None if the query has another form. `text` is the
-    script, in which all positions are."""
+    script, in which all positions are. `columns` are those of the stream, in small letters."""
     select = _body(query)
     if select is None or select.distinct is not None or any(isinstance(i.value, Star) for i in select.items):
+        return None
+    if select.sets is not None or select.group_all:
+        return None
+    if any(_is_ambiguous(key, select, columns) for key in select.group_by or ()):
         return None
     keys = [_key(node, select) for node in select.group_by or ()]
     cutter = _Cutter(text, keys)
     items = [f"{cutter.cut(item.value)} AS {_quoted(_name(item))}" for item in select.items]
     having = None if select.having is None else cutter.cut(select.having)
-    if any(item.aliases for item in select.items):
+    if cutter.loose or any(item.aliases for item in select.items):
         return None
     columns = [f"{_text(text, key)} AS _k{i}" for i, key in enumerate(keys)]
     columns += [f"{call} AS _a{i}" for i, call in enumerate(cutter.calls.values())]
@@ -84,6 +102,19 @@ def _name(item: Item) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def _is_ambiguous(key: Node, select: SelectQuery, columns: Collection[str]) -> bool:
+    """True if a group key names a column and is also the alias of something else. Spark takes the column."""
+    if not isinstance(key, Name) or len(key.parts) != 1 or key.parts[0].lower() not in columns:
+        return False
+    name = key.parts[0].lower()
+    return any(
+        item.alias is not None
+        and item.alias.lower() == name
+        and not (isinstance(item.value, Name) and item.value.parts[-1].lower() == name)
+        for item in select.items
+    )
 
 
 def _key(node: Node, select: SelectQuery) -> Node:
@@ -115,6 +146,7 @@ class _Cutter:
             key.name: f"_k{i}" for i, key in enumerate(keys) if isinstance(key, Apply) and key.name in _WINDOWS
         }
         self.calls: dict[Any, str] = {}
+        self.loose: list[Name] = []  # names that are neither a key nor inside an aggregate of the shared host
 
     def cut(self, node: Node) -> str:
         """The text of an expression over the groups."""
@@ -133,16 +165,25 @@ class _Cutter:
         if column is not None:
             yield (*node.at, column)
             return
+        known = len(self.loose)
         for child in _children(node):
             yield from self._edits(child)
+        if isinstance(node, LambdaFunction):
+            params = {p.lower() for p in node.params}
+            self.loose[known:] = [n for n in self.loose[known:] if n.parts[0].lower() not in params]
+        elif isinstance(node, Name) and node.parts[-1].lower() not in BARE_CLOCKS:
+            self.loose.append(node)
 
     def _window_field(self, name: Name) -> str | None:
         key = self.windows.get(name.parts[0].lower())
         return None if key is None else ".".join([key, *map(_quoted, name.parts[1:])])
 
     def _qualified(self, name: Name) -> str | None:
-        """A key by its qualified name: `s.device` for the key `device`, and the other way round."""
+        """A key by its qualified name: `s.device` for the key `device`, and the other way round. Also a field of a
+        key."""
         for key, column in self.keys.items():
+            if key == ("Name", (name.parts[0].lower(),)) and len(name.parts) > 1:
+                return ".".join([column, *map(_quoted, name.parts[1:])])
             if key[0] == "Name" and key[1][-1:] == (name.parts[-1].lower(),) and 1 in (len(key[1]), len(name.parts)):
                 return column
         return None

@@ -13,7 +13,7 @@ from functools import cache
 from typing import ClassVar, Literal
 
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, TokenError
+from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
 from headrace.errors import Span, SyntaxProblem
@@ -109,7 +109,7 @@ def spark_accepts(query: str) -> bool:
     """True if sqlglot parses `query` as Spark SQL. Then it is unsupported, not misspelt."""
     try:
         parsed = _spark().parse(query)
-    except (ParseError, TokenError):
+    except Exception:  # ParseError, TokenError, and whatever its parser of single functions raises
         return False
     return len(parsed) == 1 and parsed[0] is not None
 

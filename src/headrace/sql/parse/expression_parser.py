@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import SyntaxProblem
 from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.data_types import parse_data_type
@@ -17,6 +19,8 @@ from headrace.sql.parse.syntax import (
     LambdaFunction,
     Name,
     Node,
+    OrderKey,
+    Ranking,
     Subscript,
 )
 
@@ -30,6 +34,7 @@ _STEPS = {
 _STEP_UNITS = (
     "microsecond", "millisecond", "second", "minute", "hour", "day", "dayofyear", "week", "month", "quarter", "year",
 )  # fmt: skip
+_RANKINGS = ("row_number", "rank", "dense_rank")
 # Words that begin a clause, and are columns where an expression must stand.
 _COLUMN_WORDS = frozenset(
     ["GROUP", "ORDER", "LIMIT", "OFFSET", "SORT", "CLUSTER", "DISTRIBUTE", "END", "LEFT", "RIGHT", "FULL", "CROSS",
@@ -101,6 +106,7 @@ class _Expressions:
         negated = cursor.accept("NOT")
         if cursor.accept("NULL"):
             node: Node = Apply((left.at[0], cursor.previous_end), "isnull", (left,), operator=True)
+            return Apply(node.at, "not", (node,), operator=True, written="is not null") if negated else node
         elif cursor.at("TRUE") or cursor.at("FALSE"):
             word = cursor.advance()
             constant = Constant((word.start, word.end), "boolean", word.upper)
@@ -132,6 +138,7 @@ class _Expressions:
             cursor.expect("AND", "between the bounds of BETWEEN")
             high = self.bit_or()
             node = self._binary("and", self._binary(">=", left, low), self._binary("<=", left, high))
+            node = replace(node, written="between")
         elif word in ("LIKE", "ILIKE"):
             if cursor.token.upper in ("ANY", "ALL", "SOME") and cursor.peek().upper == "(":
                 return self._like_several(left, word.lower(), negated)
@@ -306,7 +313,8 @@ class _Expressions:
             cursor.advance()
             return Apply(place, word.lower(), ())
         if word in RESERVED and not self._names_a_column(word):
-            cursor.fail("expected an expression", certain=True)
+            advice = f"{word} is a reserved word. A column of this name needs backquotes: `{word.lower()}`."
+            cursor.fail("expected an expression", advice=advice, certain=True)
         return self._name()
 
     def _names_a_column(self, word: str) -> bool:
@@ -350,10 +358,14 @@ class _Expressions:
             where = self.disjunction()
             cursor.expect(")", "after FILTER's condition")
         ignore_nulls = self._ignores_nulls() or ignore_nulls
-        if cursor.at("OVER"):
-            advice = "Group by a window instead: GROUP BY window(ts, '1 minute')."
-            cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
         name = token.text.lower()
+        if cursor.at("OVER"):
+            if name in _RANKINGS and not (args or star or distinct or where):
+                return self._ranking(token.start, name)
+            advice = (
+                "Only row_number(), rank() and dense_rank() over the groups of a window have OVER; see docs/sql.md."
+            )
+            cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
         if name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and args[0].parts[0].lower() in _STEP_UNITS:
             name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0].lower())
         return Apply(
@@ -366,6 +378,35 @@ class _Expressions:
             order=order,
             ignore_nulls=ignore_nulls,
         )
+
+    def _ranking(self, start: int, name: str) -> Node:
+        """OVER ([PARTITION BY expressions] ORDER BY keys) after the call of a ranking function."""
+        cursor = self.cursor
+        cursor.advance()
+        cursor.expect("(", "after OVER")
+        partition: list[Node] = []
+        if cursor.accept("PARTITION"):
+            cursor.expect("BY", "after PARTITION")
+            while not partition or cursor.accept(","):
+                partition.append(self.disjunction())
+        order: list[OrderKey] = []
+        if cursor.accept("ORDER"):
+            cursor.expect("BY", "after ORDER")
+            while not order or cursor.accept(","):
+                order.append(self._order_key())
+        cursor.expect(")", "after the keys of OVER")
+        return Ranking((start, cursor.previous_end), name, tuple(partition), tuple(order))
+
+    def _order_key(self) -> OrderKey:
+        cursor = self.cursor
+        value = self.disjunction()
+        descending = cursor.accept("DESC")
+        if not descending:
+            cursor.accept("ASC")
+        nulls_first = not descending
+        if cursor.accept("NULLS"):
+            nulls_first = cursor.one_of("FIRST or LAST after NULLS", "FIRST", "LAST") == "FIRST"
+        return OrderKey((value.at[0], cursor.previous_end), value, descending, nulls_first)
 
     def _ignores_nulls(self) -> bool:
         if self.cursor.accept("RESPECT", "NULLS"):
@@ -404,16 +445,16 @@ class _Expressions:
             name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[side]
             args = [] if cursor.at("FROM") else [self.disjunction()]
             cursor.expect("FROM", "in TRIM")
-            return self._worded(start, name, [*args, self.disjunction()])
+            return self._worded(start, name, [*args, self.disjunction()], side if args else "")
         if cursor.peek(2).upper in (")", "*", "DISTINCT", "ALL"):
             return self._function()
         name = cursor.advance().text.lower()
         cursor.advance()
         args = [self.bit_or()]  # not a predicate, which would take the IN of POSITION
         if word == "TRIM" and cursor.accept("FROM"):
-            return self._worded(start, name, [*args, self.disjunction()])
+            return self._worded(start, name, [*args, self.disjunction()], "BOTH")
         if word == "POSITION" and cursor.accept("IN"):
-            return self._worded(start, name, [*args, self.disjunction()])
+            return self._worded(start, name, [*args, self.disjunction()], "locate")
         if word == "OVERLAY" and cursor.accept("PLACING"):
             args.append(self.disjunction())
             cursor.expect("FROM", "in OVERLAY")
@@ -427,9 +468,9 @@ class _Expressions:
     def _from_for(self, args: list[Node]) -> list[Node]:
         return [*args, self.disjunction()] if self.cursor.accept("FOR") else args
 
-    def _worded(self, start: int, name: str, args: list[Node]) -> Node:
+    def _worded(self, start: int, name: str, args: list[Node], written: str = "") -> Node:
         self.cursor.expect(")", f"after the arguments of {name}")
-        return Apply((start, self.cursor.previous_end), name, tuple(args))
+        return Apply((start, self.cursor.previous_end), name, tuple(args), written=written)
 
     def _argument(self) -> Node:
         cursor = self.cursor
@@ -483,7 +524,7 @@ class _Expressions:
         inner = self.disjunction()
         cursor.expect(")", "after EXTRACT")
         field = Constant((part.start, part.end), "string", part.text.lower())
-        return Apply((word.start, cursor.previous_end), "date_part", (field, inner))
+        return Apply((word.start, cursor.previous_end), "date_part", (field, inner), written="extract")
 
     def _case(self) -> Node:
         cursor = self.cursor
@@ -508,6 +549,7 @@ class _Expressions:
         if cursor.peek(2).upper == "TO":
             cursor.refuse("an interval range", "Write INTERVAL '1 hour 30 minutes'.", (start, cursor.peek(3).end))
         months = micros = 0
+        units: set[str] = set()
         try:
             if cursor.token.kind == "string" and cursor.peek().upper.lower() not in UNITS:
                 months, micros = parse_interval(cursor.advance().text)
@@ -517,6 +559,7 @@ class _Expressions:
                     amount = cursor.advance().text
                     if cursor.token.upper.lower() not in UNITS:
                         raise ValueError(f"expected a unit after {amount}")
+                    units.add(cursor.token.text.lower().removesuffix("s"))
                     part = unit_amount(amount, cursor.advance().text)
                     months, micros = months + sign * part[0], micros + sign * part[1]
                     if not (cursor.token.kind in ("number", "string") and cursor.peek().upper.lower() in UNITS):
@@ -528,7 +571,8 @@ class _Expressions:
                 span=cursor.span((start, cursor.previous_end)),
                 certain=True,
             ) from None
-        return IntervalConstant((start, cursor.previous_end), months, micros)
+        unit = units.pop() if len(units) == 1 else ""
+        return IntervalConstant((start, cursor.previous_end), months, micros, unit)
 
     def _binary(self, name: str, left: Node, right: Node) -> Apply:
         return Apply((left.at[0], right.at[1]), name, (left, right), operator=True)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headrace.errors import InternalError
+from headrace.errors import InternalError, SyntaxProblem
+from headrace.sql.parse.dialect import tokenize
 
 LINE = 100  # characters; a longer line is broken at the next place where that is allowed
 _TOKEN = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?\*/)
-      | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)
+      | (?P<text>[rR]'[^']*'|[rR]"[^"]*"|[xXnN]?'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)
       | (?P<word>[^\W\d]\w*|\d[\w.]*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
       | (?P<sign><=>|<=|>=|<>|!=|==|\|\||::|->|=>|[^\s\w])
       | (?P<space>\s+)""",
@@ -77,9 +78,17 @@ def formatted(text: str) -> str:
     """
     pieces = _pieces(text)
     made = _Layout(pieces).text()
-    if [p.upper for p in _pieces(made)] != [p.upper for p in pieces]:
+    if [p.upper for p in _pieces(made)] != [p.upper for p in pieces] or _tokens(made) != _tokens(text):
         raise InternalError("formatting would change the script", advice="Please report the script.")
     return made
+
+
+def _tokens(text: str) -> list[tuple[str, str]] | None:
+    """The tokens as the parser sees them. None if it cannot."""
+    try:
+        return [(token.kind, token.upper or token.text) for token in tokenize(text)]
+    except SyntaxProblem:
+        return None
 
 
 def _pieces(text: str) -> list[_Piece]:

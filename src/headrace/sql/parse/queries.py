@@ -108,6 +108,8 @@ def _operand(cursor: Cursor) -> ParsedQuery:
 def _select(cursor: Cursor) -> SelectQuery:
     start = cursor.token.start
     cursor.expect("SELECT", "at the start of a query")
+    if cursor.at("/*+"):
+        cursor.refuse("a hint", "Remove it.", (cursor.token.start, cursor.token.end))
     distinct = (cursor.token.start, cursor.token.end) if cursor.at("DISTINCT") else None
     if distinct is not None:
         cursor.advance()

@@ -48,16 +48,19 @@ class Constant(Node):
 
 @dataclass(frozen=True, slots=True)
 class IntervalConstant(Node):
-    """`INTERVAL 10 SECONDS`: months for years and months, microseconds for all other units."""
+    """`INTERVAL 10 SECONDS`: months for years and months, microseconds for all other units. `unit` is the unit if there
+    is only one."""
 
     months: int
     micros: int
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Apply(Node):
     """A function or operator, by its lower-case name. `star` marks the argument of count(*). `order` are the keys of
-    WITHIN GROUP (ORDER BY ...), each with whether it is descending."""
+    WITHIN GROUP (ORDER BY ...), each with whether it is descending. `written` is the form of a call that the parser
+    turned into another one, for the name of the column."""
 
     name: str
     args: tuple[Node, ...]
@@ -67,6 +70,25 @@ class Apply(Node):
     operator: bool = False
     order: tuple[tuple[Node, bool], ...] = ()
     ignore_nulls: bool = False
+    written: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey(Node):
+    """A key of ORDER BY in OVER (...)."""
+
+    value: Node
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking(Node):
+    """row_number(), rank() or dense_rank() OVER (PARTITION BY partition ORDER BY order)."""
+
+    name: str
+    partition: tuple[Node, ...]
+    order: tuple[OrderKey, ...]
 
 
 @dataclass(frozen=True, slots=True)

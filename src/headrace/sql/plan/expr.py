@@ -146,6 +146,14 @@ class Lambda(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class FailingConstant(Expr):
+    """A constant expression that fails, on the rows that reach it. `cause` is the expression, `said` the reason."""
+
+    cause: Expr
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class AggCall(Expr):
     """An aggregate over the rows of a group for which `where` holds. count(*) has no arguments. `constants` are its
     literal parameters, such as the fractions of `percentile`."""
@@ -162,6 +170,25 @@ class AggCall(Expr):
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
         count = len(self.args)
         return replace(self, args=children[:count], where=children[count] if self.where is not None else None)
+
+
+@dataclass(frozen=True, slots=True)
+class RankCall(Expr):
+    """row_number, rank or dense_rank over the rows with equal `partition`, in the order of `order`. `directions` says
+    for each key of the order if it is descending, and if NULL comes first."""
+
+    name: str
+    partition: tuple[Expr, ...]
+    order: tuple[Expr, ...]
+    directions: tuple[tuple[bool, bool], ...]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (*self.partition, *self.order)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        count = len(self.partition)
+        return replace(self, partition=children[:count], order=children[count:])
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from headrace.model.program import StreamDef, Window
-from headrace.model.schema import BOOLEAN, Array, DataType, Field, Schema, Struct, View
+from headrace.model.schema import BOOLEAN, NESTED, Array, DataType, Field, Schema, Struct, View
 from headrace.sql.parse.syntax import TextRange
-from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, columns_of, walk
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, RankCall, columns_of, walk
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,39 @@ class Aggregate(Plan):
 
 
 @dataclass(frozen=True)
+class Rank(Plan):
+    """Adds a column with the rank of each row for every call."""
+
+    input: Plan
+    calls: tuple[RankCall, ...]
+
+    def __post_init__(self) -> None:
+        for call in self.calls:
+            require_bound(call, self.input.schema)
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Plan, ...]) -> Plan:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def schema(self) -> Schema:
+        added = [Field(f"rank{i}", c.type) for i, c in enumerate(self.calls)]
+        return Schema((*self.input.schema.fields, *added))
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return self.calls
+
+    @property
+    def width(self) -> int:
+        """The number of input columns. The ranks come after them."""
+        return len(self.input.schema)
+
+
+@dataclass(frozen=True)
 class Union(Plan):
     """The rows of all inputs, which have the same types."""
 
@@ -246,14 +279,19 @@ class Union(Plan):
 
 
 def require_bound(expr: Expr, schema: Schema) -> None:
-    """Raises TypeError if `expr` reads a column that the schema lacks, or has with another type."""
+    """Raises TypeError if `expr` reads a column that the schema lacks, or has with another type. Fields of STRUCT
+    columns of the stream are not in the schema."""
     if isinstance(expr, ColumnRef):  # the common case, without a traversal
+        if expr.index >= NESTED:
+            return
         if not 0 <= expr.index < len(schema) or schema.fields[expr.index].type != expr.type:
             raise TypeError(f"{expr.name} (column {expr.index}) is not in the input")
         return
     for node in walk(expr):
-        if isinstance(node, ColumnRef) and (
-            not 0 <= node.index < len(schema) or schema.fields[node.index].type != node.type
+        if (
+            isinstance(node, ColumnRef)
+            and node.index < NESTED
+            and (not 0 <= node.index < len(schema) or schema.fields[node.index].type != node.type)
         ):
             raise TypeError(f"{node.name} (column {node.index}) is not in the input")
 
@@ -280,7 +318,7 @@ def origin(plan: Plan, index: int) -> tuple[StreamScan, int] | None:
         return plan, index
     if isinstance(plan, Filter):
         return origin(plan.input, index)
-    if isinstance(plan, AssignWindow | Generate):
+    if isinstance(plan, AssignWindow | Generate | Rank):
         return origin(plan.input, index) if index < plan.width else None
     if isinstance(plan, Project):
         expr = plan.outputs[index].expr

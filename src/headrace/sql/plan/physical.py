@@ -31,7 +31,7 @@ from headrace.model.program import (
     StreamDef,
     Window,
 )
-from headrace.model.schema import Field, Schema, View
+from headrace.model.schema import NESTED, Field, Schema, View, field_at, nested_fields
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.plan.shape import Shape
 
@@ -133,6 +133,7 @@ class PhysicalPartialAggregate(_Unary):
     keys: tuple[Expression, ...]
     window: Window | None
     partials: tuple[Partial, ...]
+    bucket_keys: tuple[int, ...] | None = None
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
@@ -165,6 +166,8 @@ class PhysicalMergeAggregate(_Unary):
     having: str | None
     outputs: tuple[Expression, ...]
     growth: Growth = field(default_factory=Growth, compare=False)
+    ranks: tuple[Expression, ...] = ()
+    qualify: str | None = None
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
@@ -172,6 +175,10 @@ class PhysicalMergeAggregate(_Unary):
         shown = [("ring", "1"), ("emit", emit)]
         if self.having is not None:
             shown.append(("having", self.having))
+        if self.ranks:
+            shown.append(("ranks", str(len(self.ranks))))
+        if self.qualify is not None:
+            shown.append(("keeps", self.qualify))
         shown.append(("columns", str(len(self.outputs))))
         return tuple(shown)
 
@@ -250,9 +257,19 @@ def show_view(view: View, schema: Schema) -> str:
         return f"ALL ({len(schema)} columns)"
     if not view.columns:
         return "NONE"
-    shown = [f"{i} {schema[i].name}" for i in sorted(view.columns)]
+    shown = [show_column(i, schema) for i in sorted(view.columns, key=lambda i: (column_of(i, schema), i))]
     rest = f", ... {len(shown) - 12} more" if len(shown) > 12 else ""
     return f"SOME [{', '.join(shown[:12])}{rest}]"
+
+
+def column_of(index: int, schema: Schema) -> int:
+    """The declared column that an index is, or is a field of."""
+    return index if index < NESTED else nested_fields(schema)[index - NESTED].column
+
+
+def show_column(index: int, schema: Schema) -> str:
+    """A column or a field of one as text: the position of the declared column, and the name."""
+    return f"{column_of(index, schema)} {field_at(schema, index).name}"
 
 
 def show_window(window: Window) -> str:

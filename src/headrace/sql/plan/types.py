@@ -182,7 +182,8 @@ def _wider_number(left: DataType, right: DataType) -> DataType | None:
     assert a is not None and b is not None
     scale = max(a.scale, b.scale)
     whole = max(a.precision - a.scale, b.precision - b.scale)
-    return Decimal(whole + scale, scale) if whole + scale <= 38 else None
+    # Beyond 38 digits, Spark keeps those before the point.
+    return Decimal(min(38, whole + scale), min(scale, max(0, 38 - whole)))
 
 
 def _beside_string(other: DataType) -> DataType | None:
@@ -226,3 +227,11 @@ def decimal_result(operator: str, a: Decimal, b: Decimal) -> tuple[int, int]:
     if operator == "%":
         return min(a.precision - a.scale, b.precision - b.scale) + scale, scale
     raise ValueError(operator)
+
+
+def decimal_type(operator: str, a: Decimal, b: Decimal) -> Decimal:
+    """The type of `a operator b`. Beyond 38 digits, Spark gives up digits after the point, but keeps six of them."""
+    precision, scale = decimal_result(operator, a, b)
+    if precision <= 38:
+        return Decimal(precision, scale)
+    return Decimal(38, max(38 - (precision - scale), min(scale, 6)))

@@ -35,6 +35,7 @@ from headrace.sql.plan.expr import (
     Cast,
     ColumnRef,
     Expr,
+    FailingConstant,
     FieldOf,
     Lambda,
     LambdaVariable,
@@ -65,6 +66,8 @@ def throws(expr: Expr) -> bool:
             return True
     if isinstance(expr, Cast) and not expr.attempt and cast_throws(expr.input.type, expr.type):
         return True
+    if isinstance(expr, FailingConstant):
+        return True
     return any(throws(child) for child in expr.children)
 
 
@@ -85,6 +88,8 @@ def render(expr: Expr, column: ColumnText) -> str:
         return f"({render(expr.input, column)}).{duck_name(expr.name)}"
     if isinstance(expr, Call):
         return _render_call(expr, column)
+    if isinstance(expr, FailingConstant):  # DuckDB would evaluate the call while it plans, and fail there
+        return f"CAST(error({text_literal(expr.said)}) AS {expr.type.duckdb})"
     if isinstance(expr, LambdaVariable):
         return expr.text
     if isinstance(expr, Lambda):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import Span
-from headrace.model.program import Expression, Growth, RowGenerator, SizedValue
-from headrace.model.schema import Array
+from headrace.model.program import Expression, Growth, RowGenerator, SizedValue, StreamDef
+from headrace.model.schema import NESTED, Array, field_at
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Call, ColumnRef, Expr, columns_of
 from headrace.sql.plan.logical import Generate
@@ -24,8 +24,8 @@ def generators_of(shape: Shape, span: Callable[[TextRange], Span]) -> tuple[RowG
     for generation, before in reversed(list(zip(shape.generators, filters, strict=False))):
         node = generation.node
         after = set() if generation.after is None else columns_of(generation.after)
-        kept = sorted(i for i in needed | after if i < node.width)
-        found.insert(0, _generator(node=node, kept=kept, where=before, span=span))
+        kept = sorted(i for i in needed | after if i < node.width or i >= NESTED)
+        found.insert(0, _generator(stream=shape.scan.stream, node=node, kept=kept, where=before, span=span))
         needed = {*kept, *(c for expr in node.expressions for c in columns_of(expr))}
     return tuple(found)
 
@@ -36,7 +36,9 @@ def _read_at_the_end(shape: Shape) -> set[int]:
     return {c for expr in shape.aggregate.expressions for c in columns_of(expr)}
 
 
-def _generator(node: Generate, kept: list[int], where: Expr | None, span: Callable[[TextRange], Span]) -> RowGenerator:
+def _generator(
+    stream: StreamDef, node: Generate, kept: list[int], where: Expr | None, span: Callable[[TextRange], Span]
+) -> RowGenerator:
     columns: list[Expression] = []
     for place, one in enumerate(node.lists):
         assert isinstance(one.expr.type, Array)
@@ -47,11 +49,13 @@ def _generator(node: Generate, kept: list[int], where: Expr | None, span: Callab
         kept=(*(f"c{i}" for i in kept), "_t"),
         outer=node.outer,
         filter=None if where is None or not grows(where) else render(where, ring0_column),
-        growth=_growth(node=node, kept=kept, where=where, span=span),
+        growth=_growth(stream=stream, node=node, kept=kept, where=where, span=span),
     )
 
 
-def _growth(node: Generate, kept: list[int], where: Expr | None, span: Callable[[TextRange], Span]) -> Growth:
+def _growth(
+    stream: StreamDef, node: Generate, kept: list[int], where: Expr | None, span: Callable[[TextRange], Span]
+) -> Growth:
     """The number of elements times the bytes of the columns that each made row repeats, and the lists."""
     sizes = Sizes(ring0_column, lambda column: (ring0_column(column),), span)
     guard = ""
@@ -60,8 +64,9 @@ def _growth(node: Generate, kept: list[int], where: Expr | None, span: Callable[
         guard = "" if grows(where) else f"({render(where, ring0_column)})"
     for one in node.lists:
         sizes.collect(one.expr, guard)
-    fields = node.input.schema.fields
-    repeated = [ColumnRef(fields[i].type, i, fields[i].name) for i in kept]
+    inputs = node.input.schema
+    fields = [inputs[i] if i < NESTED else field_at(stream.schema, i) for i in kept]
+    repeated = [ColumnRef(field.type, i, field.name) for i, field in zip(kept, fields, strict=True)]
     row = added([constant(FIXED), *(sizes.size(c) if is_variable(c.type) else constant(FIXED) for c in repeated)])
     lists = added([sizes.size(one.expr) for one in node.lists])
     count = _count(node.lists[0].expr, sizes)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from headrace.errors import Span, UnsupportedOnShared, ValueTooLarge
 from headrace.exec.sizing import MAX_VALUE
 from headrace.model.program import Growth, SizedValue
-from headrace.model.schema import BINARY, STRING, DataType
+from headrace.model.schema import BINARY, NESTED, STRING, DataType
 from headrace.sql.functions.regex import nullable, parse_replacement
 from headrace.sql.functions.regex_functions import re2
 from headrace.sql.functions.regex_parser import parse
@@ -117,7 +117,7 @@ def _growth_of_rows(shape: Shape, span: Callable[[TextRange], Span]) -> Growth:
             span=span,
         )
     width = shape.width
-    keys = [k.expr for k in shape.aggregate.keys if not any(c >= width for c in columns_of(k.expr))]
+    keys = [k.expr for k in shape.aggregate.keys if not any(width <= c < NESTED for c in columns_of(k.expr))]
     return growth_of(
         outputs=(),
         others=[*keys, *shape.aggregate.calls],

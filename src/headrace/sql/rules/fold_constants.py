@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 
+from headrace.exec.failures import said
 from headrace.model.schema import (
     BINARY,
     BOOLEAN,
@@ -27,10 +28,10 @@ from headrace.sql.functions import find
 from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.evaluation_order import is_strict
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, Literal
+from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
 from headrace.sql.plan.limits import check_time
 from headrace.sql.plan.logical import Aggregate, Filter, Generate, Named, Plan, Project, rewrite
-from headrace.sql.plan.types import VOID, Hidden
+from headrace.sql.plan.types import Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
 
@@ -87,22 +88,18 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         return _logic(expr)
     if isinstance(expr, CaseWhen):
         return _case(expr)
-    if isinstance(expr, Call) and expr.type != VOID and _has_null(expr):
+    if isinstance(expr, Call) and _has_null(expr, children):
         return Literal(expr.type, None, at=expr.at)
     if isinstance(expr, Call | Cast) and all(isinstance(c, Literal) for c in expr.children):
         return _evaluate(expr, ctx)
     return expr
 
 
-def _has_null(expr: Call) -> bool:
-    """True if an operand is always NULL, and so is the result. Like Spark's, its other operands are not evaluated."""
+def _has_null(expr: Call, written: tuple[Expr, ...]) -> bool:
+    """True if an operand is written as NULL, and so is the result. Like in Spark, the others are not evaluated."""
     overload = find(expr.name, [a.type for a in expr.args])
-    return overload is not None and is_strict(overload) and any(is_null(arg) for arg in expr.args)
-
-
-def is_null(expr: Expr) -> bool:
-    """True for a literal NULL."""
-    return isinstance(expr, Literal) and expr.value is None
+    nulls = any(isinstance(arg, Literal) and arg.value is None for arg in written)
+    return nulls and overload is not None and is_strict(overload)
 
 
 def _logic(expr: Call) -> Expr:
@@ -147,8 +144,8 @@ def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
         return expr
     try:
         raw = evaluate(f"CAST({render(expr, _no_column)} AS {expr.type.duckdb})", ctx.meaning.time_zone)
-    except duckdb.Error:
-        return expr  # It fails at run time, for the rows that reach it.
+    except duckdb.Error as problem:
+        return FailingConstant(expr.type, expr, said(problem), at=expr.at)
     value = _from_wire(expr, raw)
     return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)
 

@@ -7,8 +7,8 @@ import dataclasses
 from dataclasses import replace
 
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.expr import AggCall, ColumnRef, substitute
-from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Named, Plan, Project, rewrite
+from headrace.sql.plan.expr import AggCall, ColumnRef, RankCall, substitute
+from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Named, Plan, Project, Rank, rewrite
 
 
 def inline_projections(plan: Plan, ctx: PlanContext) -> Plan:
@@ -30,6 +30,8 @@ def _inline(node: Plan) -> Plan:
         return _below_window(node, below)
     if isinstance(node, Generate):
         return _below_generator(node, below)
+    if isinstance(node, Rank):
+        return _below_rank(node, below)
     if isinstance(node, Aggregate):
         keys = tuple(Named(k.name, substitute(k.expr, values)) for k in node.keys)
         calls: list[AggCall] = []
@@ -50,6 +52,22 @@ def _below_generator(node: Generate, below: Project) -> Plan:
         Named(f.name, ColumnRef(f.type, made.width + i, f.name)) for i, f in enumerate(made.schema.fields[made.width :])
     )
     return Project(made, (*below.outputs, *added))
+
+
+def _below_rank(node: Rank, below: Project) -> Plan:
+    """Ranks below the projection, which passes the ranks through."""
+    values = tuple(o.expr for o in below.outputs)
+    calls: list[RankCall] = []
+    for call in node.calls:
+        inlined = substitute(call, values)
+        assert isinstance(inlined, RankCall)
+        calls.append(inlined)
+    ranked = Rank(below.input, tuple(calls))
+    added = tuple(
+        Named(f.name, ColumnRef(f.type, ranked.width + i, f.name))
+        for i, f in enumerate(ranked.schema.fields[ranked.width :])
+    )
+    return Project(ranked, (*below.outputs, *added))
 
 
 def _below_window(node: AssignWindow, below: Project) -> Plan:

@@ -14,6 +14,7 @@ from headrace.sql.plan.logical import (
     Generate,
     Plan,
     Project,
+    Rank,
     StreamScan,
     Union,
     used_columns,
@@ -36,7 +37,7 @@ def _prune(plan: Plan, needed: set[int]) -> Plan:
         below = [{c for i in needed for c in columns_of(plan.outputs[i].expr)}]
     elif isinstance(plan, Filter):
         below = [needed | used_columns(plan)]
-    elif isinstance(plan, Generate):
+    elif isinstance(plan, Generate | Rank):
         below = [{i for i in needed if i < plan.width} | used_columns(plan)]
     elif isinstance(plan, AssignWindow):
         below = [{i for i in needed if i < plan.width} | {plan.time}]

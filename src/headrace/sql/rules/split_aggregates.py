@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.errors import BadWindow, InternalError
 from headrace.model.program import MEMBER, Expression, Partial, Window
-from headrace.model.schema import BIGINT, TIMESTAMP, Field, Struct
+from headrace.model.schema import BIGINT, NESTED, TIMESTAMP, Field, Struct
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.functions.aggregate_states import PartialState, SplitAggregate
 from headrace.sql.plan.context import PlanContext
@@ -19,6 +19,7 @@ from headrace.sql.plan.physical import (
     PhysicalMergeAggregate,
     PhysicalPartialAggregate,
 )
+from headrace.sql.plan.shape import partition_keys
 from headrace.sql.render.duckdb import render, ring0_column
 from headrace.sql.render.sizes import growth_of
 from headrace.sql.rules.rule_types import rewrite_physical
@@ -62,10 +63,12 @@ class _AggregateSplitter:
         for call in self.aggregate.calls:
             self.texts.append(self._call(call))
         having = None if shape.having is None else self._render(shape.having)
+        hashed, ranks = self._ranks()
+        qualify = None if shape.qualify is None else self._render(shape.qualify)
         outputs = tuple(Expression(o.name, o.expr.type, self._render(o.expr)) for o in shape.outputs)
         partials, keys = tuple(self.partials), tuple(self.keys)
-        partial = PhysicalPartialAggregate(self.node.input, keys, window, partials)
-        bridge = PhysicalBridge(partial, tuple(k.name for k in keys))
+        partial = PhysicalPartialAggregate(self.node.input, keys, window, partials, hashed)
+        bridge = PhysicalBridge(partial, tuple(k.name for i, k in enumerate(keys) if hashed is None or i in hashed))
         fields = tuple(Field(k.name, k.type) for k in keys)
         growth = growth_of(
             outputs=[o.expr for o in shape.outputs],
@@ -86,7 +89,31 @@ class _AggregateSplitter:
             having=having,
             outputs=outputs,
             growth=growth,
+            ranks=ranks,
+            qualify=qualify,
         )
+
+    def _ranks(self) -> tuple[tuple[int, ...] | None, tuple[Expression, ...]]:
+        """The keys that choose the lane, and the ranks. Equal rows of `row_number` are ordered by all group keys, so
+        that the result is always the same."""
+        rank = self.shape.rank
+        if rank is None:
+            return None, ()
+        partition = [self.texts[key] for key in partition_keys(self.shape)]
+        found: list[Expression] = []
+        for number, call in enumerate(rank.calls):
+            order = [
+                f"{self._render(key)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+                for key, (descending, first) in zip(call.order, call.directions, strict=True)
+            ]
+            if call.name == "row_number":
+                order += [f"{key.name} ASC NULLS FIRST" for key in self.keys]
+            by = ", ".join(["window_start", "window_end", *partition])
+            sql = f"{call.name}() OVER (PARTITION BY {by} ORDER BY {', '.join(order)})"
+            found.append(Expression(f"r{number}", call.type, sql))
+            self.texts.append(f"r{number}")
+        names = [key.name for key in self.keys]
+        return tuple(names.index(key) for key in partition), tuple(found)
 
     def _columns_read(self, column: ColumnRef) -> list[str]:
         """The columns of the relation `groups` that a column's Ring 1 expression reads."""
@@ -108,7 +135,7 @@ class _AggregateSplitter:
 
     def _key(self, expr: Expr) -> str:
         window = self.shape.window
-        if window is not None and isinstance(expr, ColumnRef) and expr.index >= window.width:
+        if window is not None and isinstance(expr, ColumnRef) and window.width <= expr.index < NESTED:
             if isinstance(expr.type, Struct):
                 self.windows.add(len(self.texts))
             return self._window_text(expr)

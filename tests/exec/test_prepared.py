@@ -8,8 +8,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.exec import duck, statements
-from headrace.exec.statements import Statements
+from headrace.exec import duck, prepared
+from headrace.exec.prepared import PreparedStatements
 from headrace.model.program import Meaning
 
 SQL = "SELECT k, sum(v) AS s FROM rows GROUP BY k ORDER BY k"
@@ -40,32 +40,34 @@ def spy() -> Spy:
 
 
 @pytest.fixture
-def kept(spy: Spy) -> Statements:
-    return Statements(spy)  # type: ignore[arg-type]
+def kept(spy: Spy) -> PreparedStatements:
+    return PreparedStatements(spy)  # type: ignore[arg-type]
 
 
-def test_a_statement_is_prepared_when_it_comes_again_and_sees_the_rows_of_each_call(spy: Spy, kept: Statements) -> None:
+def test_a_statement_is_prepared_when_it_comes_again_and_sees_the_rows_of_each_call(
+    spy: Spy, kept: PreparedStatements
+) -> None:
     for number in range(5):
         found = kept.run(SQL, {"rows": rows(("a", number), ("b", 1), ("a", 1))})
         assert found.to_pylist() == [{"k": "a", "s": number + 1}, {"k": "b", "s": 1}]
     assert spy.ran == ["PREPARE"]
 
 
-def test_another_schema_of_a_relation_is_another_statement(kept: Statements) -> None:
+def test_another_schema_of_a_relation_is_another_statement(kept: PreparedStatements) -> None:
     for number in range(3):
         assert kept.run(SQL, {"rows": rows(("a", number))}).column("s").to_pylist() == [number]
         other = pa.table({"k": [1, 2], "v": [0.5, 0.25], "more": ["x", "y"]})
         assert kept.run(SQL, {"rows": other}).to_pylist() == [{"k": 1, "s": 0.5}, {"k": 2, "s": 0.25}]
 
 
-def test_two_relations_with_the_same_schema_keep_their_own_rows(kept: Statements) -> None:
+def test_two_relations_with_the_same_schema_keep_their_own_rows(kept: PreparedStatements) -> None:
     sql = "SELECT m.k FROM one m ANTI JOIN two d ON m.k = d.k"
     for number in range(3):
         one, two = rows(("a", 1), (f"b{number}", 1)), rows(("a", 5))
         assert kept.run(sql, {"one": one, "two": two}).column("k").to_pylist() == [f"b{number}"]
 
 
-def test_a_statement_works_after_one_that_failed_on_its_rows(kept: Statements) -> None:
+def test_a_statement_works_after_one_that_failed_on_its_rows(kept: PreparedStatements) -> None:
     sql = "SELECT CAST(k AS INTEGER) AS n FROM rows"
     for text in ("1", "2", "x", "3"):
         if text == "x":
@@ -75,8 +77,8 @@ def test_a_statement_works_after_one_that_failed_on_its_rows(kept: Statements) -
             assert kept.run(sql, {"rows": rows((text, 0))}).column("n").to_pylist() == [int(text)]
 
 
-def test_old_statements_are_dropped(spy: Spy, kept: Statements, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statements, "KEPT", 2)
+def test_old_statements_are_dropped(spy: Spy, kept: PreparedStatements, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared, "KEPT", 2)
     for number in (1, 1, 2, 2, 3, 3, 1, 1):
         found = kept.run(f"SELECT v + {number} AS n FROM rows", {"rows": rows(("a", 1))})
         assert found.column("n").to_pylist() == [1 + number]

@@ -27,15 +27,14 @@ from headrace.bridge.messages import VERSION
 from headrace.errors import InternalError
 
 STAGING = "staged"
-# Rows inside messages pass through the driver's Python, which copies about 400 MB/s. A Parquet file costs about 40 ms
-# to write, list and open, which is the time for this many bytes.
+# Chosen, not measured: rows inside messages pass through the driver's Python, and files must be written and listed.
 INLINE_BYTES = 2 * 1024 * 1024
 # Spark holds a message in memory several times on its way.
 MESSAGE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class StagedRows:
+class RowsForSpark:
     """Rows of one instance: in `data` (Arrow IPC), or in the file `file` of `size` bytes."""
 
     instance: int
@@ -50,15 +49,15 @@ class StagedRows:
         return b"%b\0%b" % (json.dumps(facts).encode(), self.data)
 
     @staticmethod
-    def decode(payload: bytes) -> StagedRows:
+    def decode(payload: bytes) -> RowsForSpark:
         facts, _, data = payload.partition(b"\0")
         version, instance, rows, file, size = json.loads(facts)
         if version != VERSION:
             raise InternalError(f"staged rows have version {version}, but this release reads version {VERSION}")
-        return StagedRows(instance, rows, file, size, data)
+        return RowsForSpark(instance, rows, file, size, data)
 
 
-def stage_rows(instance: int, table: pa.Table, directory: str) -> list[StagedRows]:
+def stage_rows(instance: int, table: pa.Table, directory: str) -> list[RowsForSpark]:
     """Stage a table that is not empty. `directory` is the staging directory, which may not exist on this machine.
     Raises DiskFull and StateUnavailable when a file cannot be written."""
     if table.nbytes > INLINE_BYTES and os.path.isdir(directory):
@@ -67,9 +66,9 @@ def stage_rows(instance: int, table: pa.Table, directory: str) -> list[StagedRow
             # Spark's vectorized reader takes LZ4 blocks at full speed; a dictionary would cost more than it saves.
             pq.write_table(table, path, compression="lz4", use_dictionary=False, write_statistics=False)
             size = os.path.getsize(path)
-        staged = [StagedRows(instance, table.num_rows, file=path, size=size)]
+        staged = [RowsForSpark(instance, table.num_rows, file=path, size=size)]
     else:
-        staged = [StagedRows(instance, part.num_rows, data=to_ipc(part)) for part in _parts(table)]
+        staged = [RowsForSpark(instance, part.num_rows, data=to_ipc(part)) for part in _parts(table)]
     fault_point("after-staging")
     return staged
 
@@ -104,7 +103,7 @@ def to_ipc(table: pa.Table) -> bytes:
     return data
 
 
-def rows_in_messages(staged: Iterable[StagedRows], schema: pa.Schema) -> pa.Table:
+def rows_in_messages(staged: Iterable[RowsForSpark], schema: pa.Schema) -> pa.Table:
     """The rows that travelled inside messages, as one table."""
     tables = [pa.ipc.open_stream(part.data).read_all() for part in staged if part.data]
     return pa.concat_tables(tables) if tables else schema.empty_table()

@@ -1,0 +1,143 @@
+"""Which operands are evaluated: an operand that fails, beside one that is NULL, for every function and both engines."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.model.schema import parse_type
+from tests.sql.functions.edges import values_of
+from tests.sql.functions.fuzz import session_for_fuzzing
+from tests.sql.functions.harness import FAILED, TIME_ZONE, Duck, Outcome, Spark, plan_expressions
+from tests.sql.functions.random_expressions import Generator, plain, replaced
+
+BAD = "CAST(if(flag, 'no', '1') AS INT)"  # fails, where `flag` is true
+# What makes an expression of a type fail.
+FAILING = {
+    "INT": "{0}", "BIGINT": "CAST({0} AS BIGINT)", "SMALLINT": "CAST({0} AS SMALLINT)",
+    "TINYINT": "CAST({0} AS TINYINT)", "DOUBLE": "CAST({0} AS DOUBLE)", "FLOAT": "CAST({0} AS FLOAT)",
+    "STRING": "CAST({0} AS STRING)", "BOOLEAN": "({0} > 0)", "DATE": "date_add(DATE '2024-01-01', {0})",
+    "BINARY": "CAST(CAST({0} AS STRING) AS BINARY)", "ARRAY<INT>": "array({0})",
+    "TIMESTAMP": "CAST(date_add(DATE '2024-01-01', {0}) AS TIMESTAMP)",
+    "TIMESTAMP_NTZ": "CAST(date_add(DATE '2024-01-01', {0}) AS TIMESTAMP_NTZ)",
+}  # fmt: skip
+
+
+def _jobs(generator: Generator) -> list[str]:
+    """For one case of every function, each pair of operands: one that is NULL, and one that fails."""
+    names, found = generator.columns.names, []
+    done: set[tuple[str, int]] = set()
+    for key in generator.keys:
+        for case in generator.roots[key]:
+            count = len(case.kinds)
+            if count < 2 or (key.partition("(")[0], count) in done:
+                continue
+            done.add((key.partition("(")[0], count))
+            for null in range(count):
+                for bad in range(count):
+                    kind = plain(case.kinds[bad])
+                    if null == bad or kind not in FAILING:
+                        continue
+                    used = [names[k] for k in case.kinds]
+                    used[null] = f"n{names[case.kinds[null]]}"
+                    used[bad] = FAILING[kind].format(BAD)
+                    found.append(replaced(case.text, used))
+    return found
+
+
+def _row(generator: Generator) -> tuple[pa.Table, tuple[str, ...], list[str]]:
+    """One row: for every kind of values a column that has one and a column that is NULL, and `flag`, which is true."""
+    kinds, names, arrays = [], [], []
+    for kind, name in generator.columns.names.items():
+        values = [v for v in values_of(kind) if v is not None]
+        for column, value in ((name, values[min(2, len(values) - 1)]), (f"n{name}", None)):
+            kinds.append(plain(kind))
+            names.append(column)
+            arrays.append(pa.array([value], parse_type(plain(kind)).arrow))
+    kinds.append("BOOLEAN")
+    names.append("flag")
+    arrays.append(pa.array([True]))
+    return pa.table(dict(zip(names, arrays, strict=True))), tuple(kinds), names
+
+
+# docs/functions.md lists them: their SQL does not follow Spark's order of operands.
+LISTED = re.compile(r"^(array_repeat|locate|overlay|replace|timestampdiff)\(|_interval\(| - nc_")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_an_operand_that_fails_beside_a_null_fails_where_it_does_in_spark(spark_of_the_run: Any) -> None:
+    generator = Generator()
+    row, kinds, names = _row(generator)
+    session = session_for_fuzzing(spark_of_the_run)
+    session.conf.set("spark.sql.session.timeZone", TIME_ZONE)
+    jobs = _jobs(generator)
+    planned = plan_expressions(kinds, jobs, names)
+    accepted = [(text, p) for text, p in zip(jobs, planned, strict=True) if not isinstance(p, HeadraceError)]
+    assert len(accepted) > 300
+    duck, different = Duck(row), []
+    found = Spark(session, row, kinds, names).evaluate([text for text, _ in accepted])
+    for (text, plan), theirs in zip(accepted, found, strict=True):
+        if LISTED.search(text) or not isinstance(theirs, Outcome):
+            continue
+        ours = duck.evaluate(*plan)
+        if (ours.values[0] == FAILED) != (theirs.values[0] == FAILED):
+            different.append(f"{text}: {ours.values[0]!r} here, {theirs.values[0]!r} in Spark")
+    assert not different, "\n".join(different)
+
+
+ROWS = pa.table({
+    "a": pa.array([2**31 - 1, None, 5], pa.int32()),
+    "b": pa.array([None, 0, 2], pa.int32()),
+    "c": pa.array(["x", None, "7"], pa.string()),
+    "d": pa.array([None, 1.5, 2.0], pa.float64()),
+})  # fmt: skip
+KINDS = ("INT", "INT", "STRING", "DOUBLE")
+
+
+def _values(text: str) -> list[Any]:
+    (planned,) = plan_expressions(KINDS, [text])
+    assert not isinstance(planned, HeadraceError), planned
+    return Duck(ROWS).evaluate(*planned).values
+
+
+@pytest.mark.parametrize(
+    "text, values",
+    [
+        ("d * (1 / b)", [None, FAILED, 1.0]),
+        ("(1 / b) * d", [None, FAILED, 1.0]),
+        ("a + 1 > 0", [FAILED, None, True]),
+        ("(a + 1) IS NULL", [FAILED, True, False]),
+        ("b = CAST(c AS INT)", [None, None, False]),
+        ("a = CAST(c AS INT)", [FAILED, None, False]),
+        ("a IN (b, a + 1)", [FAILED, None, False]),
+        ("a IN (a, a + 1)", [True, None, True]),
+        ("nullif(b, a + 1)", [None, 0, 2]),
+        ("coalesce(a, a + 1)", [2**31 - 1, None, 5]),
+        ("concat(b, CAST(c AS INT))", [None, None, "27"]),
+        ("a + 1 + b", [FAILED, None, 8]),
+        ("b + (a + 1)", [None, None, 8]),
+        ("CAST(c AS INT) + b + a", [FAILED, None, 14]),
+        ("coalesce(b, CAST('none' AS INT))", [FAILED, 0, 2]),
+    ],
+)
+def test_operands_are_evaluated_like_in_spark(text: str, values: list[Any]) -> None:
+    assert _values(text) == values
+
+
+def test_a_filter_fails_where_its_value_does() -> None:
+    (planned,) = plan_expressions(KINDS, ["a + 1 > 0"])
+    assert not isinstance(planned, HeadraceError)
+    with pytest.raises(duckdb.Error, match="Overflow"):
+        Duck(ROWS).connection.sql(f"SELECT 1 FROM rows WHERE {planned[1]}").fetchall()
+
+
+def test_a_long_chain_of_operands_that_may_fail_stays_short() -> None:
+    (planned,) = plan_expressions(KINDS, [" + ".join(["CAST(c AS INT)"] * 30)])
+    assert not isinstance(planned, HeadraceError)
+    assert len(planned[1]) < 40_000

@@ -1,0 +1,57 @@
+SELECT start, k, n FROM (SELECT *, row_number() OVER (PARTITION BY start ORDER BY n DESC, k) AS r FROM (SELECT window.start AS start, k, count(*) AS n FROM s GROUP BY window(ts, '1 minute'), k)) WHERE r <= 3
+----
+query
+reads: stream s (generator, json), 2 of its 14 columns: k, ts
+keeps: the result so far for each group (1 key) and open window, until the watermark closes the window (tumble 1 minute)
+guarantees: nothing, because it has no sink
+host: shared (one stream, and every expression is on the verified list)
+
+logical plan
+  Project start := window.start, k, n := agg0
+    Filter (rank0 <= 3)
+      Rank rank0 := row_number() over (partition by window.start order by agg0 desc, k)
+        Aggregate by [window, k] compute [agg0 := count(*)]
+          AssignWindow tumble 1 minute on ts
+            StreamScan s shared_required_schema=SOME [3 k, 13 ts]
+
+physical plan
+  r0 := PhysicalSharedStream() stream=s shared_required_schema=SOME [3 k, 13 ts]
+  r1 := PhysicalPartialAggregate(r0) ring=0 keys=k0 window=tumble 1 minute partials=1
+  r2 := PhysicalBridge(r1) lane=pipeline
+  r3 := PhysicalMergeAggregate(r2) ring=1 emit=on window close ranks=1 keeps=(r0 <= 3::INTEGER) columns=3
+
+ring 0 (in the tasks that read the stream)
+  filter: none
+  window: tumble 1 minute
+  keys:
+    k0 STRING = c3
+  partials:
+    p0 BIGINT = count(*); merged by sum(p0)
+
+bridge (from the tasks to the state; a lane is one part of a pipeline's groups)
+  one lane; partial states
+  order within an epoch: events, watermark, barrier, end
+  barriers: each lane waits for all tasks of the epoch
+
+ring 1 (in Spark's state store)
+  emit: when the watermark closes a window
+  having: none
+  ranks:
+    r0 INT = row_number() OVER (PARTITION BY window_start, window_end ORDER BY p0 DESC NULLS LAST, k0 ASC NULLS FIRST, k0 ASC NULLS FIRST)
+  keeps: (r0 <= 3::INTEGER)
+  outputs:
+    start TIMESTAMP = make_timestamptz(window_start)
+    k STRING = k0
+    n BIGINT = p0
+
+watermark
+  highest ts of the whole stream - 10 seconds
+
+sinks
+  none
+
+stream s
+  read: source generator, format json; cut among the tasks
+  indexer: headrace.formats.kernels.scan_json; unwanted fields are skipped
+  declared: 14 columns
+  view (positions are those of the full schema): SOME [3 k, 13 ts]
