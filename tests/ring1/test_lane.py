@@ -316,8 +316,8 @@ def test_a_header_is_decoded_as_it_was_encoded() -> None:
     assert (again.watermark, again.floor, again.logs) == (-5, 7, logs)
     found = again.tables[0, 0]
     assert (found.rows.tolist(), found.ends.tolist(), found.bytes, found.touched) == ([2, 0], [5, NO_END], 70, 3.5)
-    assert header.rows == 12
-    assert header.bytes == 200
+    assert header.size.rows == 12
+    assert header.size.bytes == 200
     assert LaneHeader.decode(None) == LaneHeader()
 
 

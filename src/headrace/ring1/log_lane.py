@@ -52,9 +52,9 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneH
         due_parts.append(lane.take(bounds, header.logs.pop(bounds)))
         if step.flush:
             header.raise_floor(bounds[1])
-    if step.share is not None and header.rows > step.share:
+    if step.share is not None and header.size.rows > step.share:
         lane.compact()
-    require_group_limit(header.groups, step.max_groups)
+    require_group_limit(header.size.groups, step.max_groups)
     output = merge_and_finish(program, meaning, due_parts, step.max_values) if due_parts else None
     return outcome(output, late, closed, header)
 

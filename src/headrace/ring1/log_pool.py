@@ -77,9 +77,11 @@ def begin(pipeline: PipelineDef, store: Store, entries: Sequence[Entry], waterma
     for bounds in sorted(over & header.logs.keys()):
         due += logs.take_encoded(bounds, header.logs.pop(bounds))
     share = -(-pipeline.max_groups // pipeline.buckets)
-    if header.rows > share:
+    size = header.size
+    if size.rows > share:
         logs.compact()
-    require_group_limit(header.groups, pipeline.max_groups)
+        size = header.size
+    require_group_limit(size.groups, pipeline.max_groups)
     return LogStep(pipeline, store, header, due, len(over))
 
 

@@ -190,7 +190,7 @@ class PooledLane:
         """The spaces that the header still refers to."""
         if not self._spaces or self._header is None:
             return {}
-        if not self.changed:
+        if not self.changed or not self.gone:  # a space ends with its last large blob
             return self._spaces
         known = LaneHeader.decode(self._header)
         return {b: number for b, number in self._spaces.items() if b in known.logs or b in known.tables}
