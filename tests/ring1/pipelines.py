@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.bridge.messages import MessageKind, in_order
 from headrace.bridge.messages import Row as Message
-from headrace.bridge.packs import Entry, packs, unpack
+from headrace.bridge.packs import PackEntry, packs, unpack
 from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import schema_of
 from headrace.model.program import (
@@ -243,7 +243,7 @@ class Run:
         step = LaneStep(events, self.watermark, flush, drop, max_values=self.pipeline.max_group_values)
         return advance(program.ring1, program.meaning, store, step)
 
-    def _pooled(self, store: MemoryStore, entries: list[Entry], flush: bool, drop: bool) -> Outcome:
+    def _pooled(self, store: MemoryStore, entries: list[PackEntry], flush: bool, drop: bool) -> Outcome:
         """As `headrace.ring1.lane_run.run_pool` does it, for the only lane of a pool."""
         pool = PoolStore(store)
         pool.load()

@@ -23,7 +23,7 @@ _ENTRY = struct.Struct("<qqqII")
 _MAGIC = int.from_bytes(b"HRP1", "little")
 
 
-class Entry(NamedTuple):
+class PackEntry(NamedTuple):
     """The `rows` rows of one lane in a payload, as `headrace.bridge.rows` encodes them. All are of the window from
     `start` to `end`, or both are 0: then they may be of any."""
 
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     payload: bytes
 
 
-def packs(entries: Sequence[Entry]) -> Iterator[bytes]:
+def packs(entries: Sequence[PackEntry]) -> Iterator[bytes]:
     """The entries in messages of about PACK_BYTES."""
     begin, size = 0, 0
     for i, entry in enumerate(entries):
@@ -46,19 +46,19 @@ def packs(entries: Sequence[Entry]) -> Iterator[bytes]:
         yield _pack(entries[begin:])
 
 
-def _pack(entries: Sequence[Entry]) -> bytes:
+def _pack(entries: Sequence[PackEntry]) -> bytes:
     table = b"".join([_ENTRY.pack(*entry[:4], len(entry.payload)) for entry in entries])
     return b"".join((_COUNT.pack(_MAGIC, len(entries)), table, *(entry.payload for entry in entries)))
 
 
-def unpack(message: bytes) -> Iterator[Entry]:
+def unpack(message: bytes) -> Iterator[PackEntry]:
     """The entries of one message. Raises InternalError if it is none."""
     magic, count = _COUNT.unpack_from(message)
     at = _COUNT.size + count * _ENTRY.size
     if magic != _MAGIC or at > len(message):
         raise InternalError(f"{len(message)} bytes are not a pack of events")
     for lane, start, end, rows, size in _ENTRY.iter_unpack(message[_COUNT.size : at]):
-        yield Entry(lane, start, end, rows, message[at : at + size])
+        yield PackEntry(lane, start, end, rows, message[at : at + size])
         at += size
     if at != len(message):
         raise InternalError(f"a pack of events has {len(message)} bytes instead of {at}")

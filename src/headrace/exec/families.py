@@ -14,7 +14,7 @@ from headrace.exec import duck
 from headrace.exec.aggregates import BOUNDS, NEWEST, Aggregated, plain_sql, schema_of, where, windows_sql
 from headrace.model.program import MEMBER, Meaning, Ring0Program
 
-Flags = npt.NDArray[np.bool_]
+GroupFlags = npt.NDArray[np.bool_]
 KEPT = 512
 
 
@@ -32,19 +32,19 @@ class FamilyPass:
         """The groups of all members: window, keys, then the partials of each member."""
         return duck.conform(duck.run(meaning, self.sql, {"rows": rows}), self.schema)
 
-    def closed(self, table: pa.Table, watermark: int | None) -> Flags | None:
+    def closed(self, table: pa.Table, watermark: int | None) -> GroupFlags | None:
         """Marks the groups of `table` whose windows have closed; None if there are none."""
         if watermark is None or self.members[0].window is None:
             return None
-        found: Flags = table.column("window_end").to_numpy() <= watermark
+        found: GroupFlags = table.column("window_end").to_numpy() <= watermark
         return found if found.any() else None
 
-    def share(self, table: pa.Table, i: int, closed: Flags | None) -> tuple[Aggregated, Flags]:
+    def share(self, table: pa.Table, i: int, closed: GroupFlags | None) -> tuple[Aggregated, GroupFlags]:
         """What `headrace.exec.aggregates.aggregate_rows` would return for member `i`, and which groups of `table` are
         in it: those in which the member has rows, by its presence count. Selects the member's columns before it
         filters, because the table is as wide as the family is large."""
         names, schema = self.shares[i]
-        present: Flags = table.column(f"m{i}_p0").to_numpy() > 0
+        present: GroupFlags = table.column(f"m{i}_p0").to_numpy() > 0
         late = 0
         if closed is not None:
             counted = table.column(f"m{i}_{NEWEST if schema.names[-1] == NEWEST else 'p0'}").to_numpy()

@@ -14,43 +14,43 @@ import pyarrow as pa
 
 from headrace.base.arrays import Ints
 from headrace.bridge.buckets import buckets
-from headrace.bridge.packs import Entry
+from headrace.bridge.packs import PackEntry
 from headrace.bridge.rows import MAX_PAYLOAD, encode_runs, payloads
 from headrace.model.program import PipelineDef
 
-Piece = tuple[int, int, int]  # bucket, and start and end of the window
+CutPiece = tuple[int, int, int]  # bucket, and start and end of the window
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class PartialsCut:
     """How a table is cut: `pieces`, and the number of the piece of each row. Rows are ordered by that."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[CutPiece, ...]
     numbers: Ints
 
     @property
     def rows(self) -> int:
         return len(self.numbers)
 
-    def of(self, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Cut:
+    def of(self, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> PartialsCut:
         """The cut of the rows that are `kept`."""
-        return Cut(self.pieces, self.numbers[kept])
+        return PartialsCut(self.pieces, self.numbers[kept])
 
-    def entries(self, lane: int, table: pa.Table, max_rows: int) -> list[tuple[int, Entry]]:
+    def entries(self, lane: int, table: pa.Table, max_rows: int) -> list[tuple[int, PackEntry]]:
         """The pieces of `table` that are not empty, encoded, each with its bucket."""
         counts = np.bincount(self.numbers, minlength=len(self.pieces))
         ends = np.cumsum(counts)
-        found: list[tuple[int, Entry]] = []
+        found: list[tuple[int, PackEntry]] = []
         if self.rows > max_rows or table.get_total_buffer_size() > MAX_PAYLOAD:
             for (bucket, start, end), rows, until in zip(self.pieces, counts.tolist(), ends.tolist(), strict=True):
                 for payload, size in _sized(table.slice(until - rows, rows), max_rows):
-                    found.append((bucket, Entry(lane, start, end, size, payload)))
+                    found.append((bucket, PackEntry(lane, start, end, size, payload)))
             return found
         full = np.flatnonzero(counts)
         blobs = encode_runs(table, np.concatenate([[0], ends[full]]).astype(np.int64))
         for number, payload in zip(full.tolist(), blobs, strict=True):
             bucket, start, end = self.pieces[number]
-            found.append((bucket, Entry(lane, start, end, int(counts[number]), payload)))
+            found.append((bucket, PackEntry(lane, start, end, int(counts[number]), payload)))
         return found
 
 
@@ -82,7 +82,7 @@ class CutRule(NamedTuple):
         return CutRule(hashed, pipeline.buckets, pipeline.pooled and pipeline.program.logged)
 
 
-def cutting(table: pa.Table, rule: CutRule) -> tuple[Ints | None, Cut]:
+def cutting(table: pa.Table, rule: CutRule) -> tuple[Ints | None, PartialsCut]:
     """The order in which to take the rows of `table`, None if it has none, and the cut of the ordered rows."""
     keys = [table.column(f"k{i}") for i in rule.hashed]
     numbers = buckets(keys, table.num_rows, rule.buckets).astype(np.int64)
@@ -90,7 +90,7 @@ def cutting(table: pa.Table, rule: CutRule) -> tuple[Ints | None, Cut]:
     if rule.windowed:
         columns += [table.column("window_start").to_numpy(), table.column("window_end").to_numpy()]
     if table.num_rows == 0:
-        return None, Cut((), np.zeros(0, np.int64))
+        return None, PartialsCut((), np.zeros(0, np.int64))
     order: Ints | None = np.lexsort(columns[::-1]) if len(columns) > 1 else np.argsort(numbers, kind="stable")
     ordered = [column[order] for column in columns]
     changes = np.zeros(table.num_rows, np.int64)
@@ -100,4 +100,4 @@ def cutting(table: pa.Table, rule: CutRule) -> tuple[Ints | None, Cut]:
     none = [0] * len(firsts)
     bounds = [column[firsts].tolist() for column in ordered]
     pieces = tuple(zip(bounds[0], *(bounds[1:] or (none, none)), strict=True))
-    return order, Cut(pieces, np.cumsum(changes))
+    return order, PartialsCut(pieces, np.cumsum(changes))

@@ -16,7 +16,7 @@ from headrace.bridge.messages import (
     Row,
     encode,
 )
-from headrace.bridge.packs import PACK_BYTES, Entry, packs
+from headrace.bridge.packs import PACK_BYTES, PackEntry, packs
 from headrace.bridge.reports import Failure, TaskReport
 from headrace.bridge.spark_rows import RowsForSpark
 from headrace.model.codec import dump
@@ -34,7 +34,7 @@ class Outbox:
         self.given = given
         self.seq = 0
         self.sent: dict[int, Traffic] = defaultdict(Traffic)
-        self._events: dict[int, list[Entry]] = defaultdict(list)  # of pools, by bucket
+        self._events: dict[int, list[PackEntry]] = defaultdict(list)  # of pools, by bucket
         self._sizes: dict[int, int] = defaultdict(int)
         self._ends: list[tuple[PooledEnd, int]] = []  # with the number of buckets
 
@@ -62,7 +62,7 @@ class Outbox:
     def _to_driver(self, kind: MessageKind, payload: bytes) -> Row:
         return self.row(STREAM_LANE, self.given.task, kind, payload)
 
-    def events(self, pipeline: PipelineDef, bucket: int, entry: Entry) -> list[Row]:
+    def events(self, pipeline: PipelineDef, bucket: int, entry: PackEntry) -> list[Row]:
         """Partial aggregates for one lane. Those for a pool wait for others of its lanes."""
         if not pipeline.pooled:
             return [self.row(pipeline.lane, bucket, MessageKind.EVENTS, entry.payload)]

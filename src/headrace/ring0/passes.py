@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.exec.failures import failure_text
 from headrace.exec.families import family_pass
 from headrace.exec.sizing import fits
-from headrace.ring0.cuts import Cut, CutRule, cutting
+from headrace.ring0.cuts import CutRule, PartialsCut, cutting
 from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
@@ -133,7 +133,7 @@ class Passes:
             self.failures[instance] = failure_text(problem)
 
 
-def _ordered(table: pa.Table, runners: list[Runner]) -> tuple[pa.Table, Cut | None]:
+def _ordered(table: pa.Table, runners: list[Runner]) -> tuple[pa.Table, PartialsCut | None]:
     """The groups of a family in the order in which every member's share is cut, if all members are cut alike."""
     rules = {CutRule.of(r.pipeline) for r in runners}
     if len(rules) > 1:

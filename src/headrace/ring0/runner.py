@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.bridge.packs import Entry
+from headrace.bridge.packs import PackEntry
 from headrace.bridge.spark_rows import RowsForSpark, stage_rows
 from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
 from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
 from headrace.model.program import PipelineDef, Ring0Program, SinkDef
-from headrace.ring0.cuts import Cut, CutRule, cutting
+from headrace.ring0.cuts import CutRule, PartialsCut, cutting
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import stage
@@ -48,7 +48,7 @@ class Runner:
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
     _limit: int = field(default_factory=lambda: MERGE_BYTES)
-    _cut: Cut | None = None  # of the only table, if it is known
+    _cut: PartialsCut | None = None  # of the only table, if it is known
 
     def feed(self, rows: pa.Table, known: Mapping[str, str] = _NONE) -> None:
         """Run the Ring 0 program on one batch. `known` maps filters to columns of the batch that hold their result."""
@@ -76,7 +76,7 @@ class Runner:
                 late += self._fold(aggregate_rows(ring0, program.meaning, piece, self.watermark))
         return late
 
-    def take(self, folded: Aggregated, rows: pa.Table, cut: Cut | None = None) -> None:
+    def take(self, folded: Aggregated, rows: pa.Table, cut: PartialsCut | None = None) -> None:
         """Keep the partial aggregates of one batch, and write its late rows to the sink for them. `cut` says how the
         partials are to be cut, if they are ordered for that."""
         self._cut = cut if not self._tables else None
@@ -105,7 +105,7 @@ class Runner:
                 (nothing,) = made_rows(program.ring0, program.meaning, nothing)
             self._keep(aggregate_nothing(program.ring0, program.meaning, nothing))
 
-    def finish(self, max_rows: int) -> list[tuple[int, Entry]]:
+    def finish(self, max_rows: int) -> list[tuple[int, PackEntry]]:
         """The partial aggregates of the whole task, encoded and by bucket. A stateless pipeline has none, and stages
         its last rows."""
         began = time.perf_counter()

@@ -27,7 +27,7 @@ from headrace.bridge.messages import (
     decode,
     encode,
 )
-from headrace.bridge.packs import Entry, unpack
+from headrace.bridge.packs import PackEntry, unpack
 from headrace.bridge.reports import Failure, LaneReport, PoolReport
 from headrace.bridge.rows import decode_rows
 from headrace.bridge.spark_rows import stage_rows
@@ -66,7 +66,7 @@ class LaneInput:
     barrier: Barrier
     watermark: int | None
     tasks: int
-    events: list[Entry] = field(default_factory=list)
+    events: list[PackEntry] = field(default_factory=list)
     ends: list[LaneEnd] = field(default_factory=list)
     staging: str = ""
 
@@ -100,7 +100,7 @@ def run_lane(lane: int, bucket: int, messages: list[Row], store: Store, raised: 
         barrier=barrier,
         watermark=watermark_after(epochs),
         tasks=len(epochs),
-        events=[Entry(lane, 0, 0, 0, m.payload) for m in messages if m.kind == MessageKind.EVENTS],
+        events=[PackEntry(lane, 0, 0, 0, m.payload) for m in messages if m.kind == MessageKind.EVENTS],
         ends=[decode(LaneEnd, m.payload) for m in messages if m.kind == MessageKind.EOF],
         staging=epochs[0].staging,
     )
@@ -179,7 +179,7 @@ def _pool_inputs(bucket: int, messages: list[Row]) -> Iterator[LaneInput]:
     epochs = _epochs(messages)
     barrier = align_tasks(f"pool {bucket}", epochs, messages)
     first = epochs[0]
-    events: dict[int, list[Entry]] = defaultdict(list)
+    events: dict[int, list[PackEntry]] = defaultdict(list)
     for message in (m for m in messages if m.kind == MessageKind.EVENTS):
         for entry in unpack(message.payload):
             events[entry.lane].append(entry)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.bridge.packs import Entry
+from headrace.bridge.packs import PackEntry
 from headrace.errors import InternalError
 from headrace.exec.aggregates import merge_and_finish, schema_of
 from headrace.exec.stacks import Stack, named, stack_of
@@ -54,7 +54,7 @@ class LogStep:
         return outcome(output, 0, self.closed, self.header)
 
 
-def begin(pipeline: PipelineDef, store: Store, entries: Sequence[Entry], watermark: int | None) -> LogStep | None:
+def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], watermark: int | None) -> LogStep | None:
     """Append the rows of an epoch to a lane. None if the lane had an end of input; then nothing is changed."""
     header = LaneHeader.decode(store.header())
     if header.floor is not None or any(e.start == e.end for e in entries):

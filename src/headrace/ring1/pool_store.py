@@ -30,7 +30,7 @@ _SMALL = struct.Struct("<qqiqII")  # start, end, part, pack, offset, size
 _SPACE = struct.Struct("<qqq")  # start, end, number
 PACKS, SPACES = 0, 1  # the second part of the key of a pack, and of a large blob
 
-Place = tuple[int, int, int]  # pack, offset, size
+BlobPlace = tuple[int, int, int]  # pack, offset, size
 
 
 class PooledLane:
@@ -59,13 +59,13 @@ class PooledLane:
 
     def __init__(self, pool: PoolStore, header: bytes | None, raw: bytes, spaces: dict[tuple[int, int], int]) -> None:
         self._pool, self._header, self._raw, self._spaces = pool, header, raw, spaces
-        self._parsed: dict[BlobKey, Place] | None = None
+        self._parsed: dict[BlobKey, BlobPlace] | None = None
         self._new: dict[BlobKey, bytes] = {}
         self._held = sum(size for *_, size in _SMALL.iter_unpack(raw)) if raw else 0
         self._fetched: set[BlobKey] = set()  # large blobs that were read
         self.large: dict[BlobKey, bytes] = {}
         self.gone: set[BlobKey] = set()
-        self.freed: list[Place] = []
+        self.freed: list[BlobPlace] = []
         self.changed = False
 
     def header(self) -> bytes | None:
@@ -149,7 +149,7 @@ class PooledLane:
         self.freed.append(place)
         return True
 
-    def _small(self) -> dict[BlobKey, Place]:
+    def _small(self) -> dict[BlobKey, BlobPlace]:
         if self._parsed is None:
             self._parsed = {BlobKey(s, e, p): (k, a, n) for s, e, p, k, a, n in _SMALL.iter_unpack(self._raw)}
         return self._parsed
@@ -158,7 +158,7 @@ class PooledLane:
         """The key of a large blob in the store of the pool."""
         return BlobKey(self._spaces[key.start, key.end], SPACES, key.part)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[BlobPlace]:
         """Where the small blobs are that were written in earlier epochs."""
         return list(self._small().values())
 
@@ -265,7 +265,7 @@ class PoolStore:
         self._next_space += 1
         return self._next_space
 
-    def read_packs(self, places: Iterable[Place]) -> None:
+    def read_packs(self, places: Iterable[BlobPlace]) -> None:
         """Read the packs of these places that were not read yet in this epoch. A blob without bytes needs none."""
         unread = sorted({pack for pack, _, size in places if size and pack not in self._read})
         if unread:
@@ -274,7 +274,7 @@ class PoolStore:
                     raise StateDamaged(f"the pack {pack} of a pool is missing or damaged", key=(pack,))
                 self._read[pack] = data
 
-    def cut(self, place: Place) -> bytes:
+    def cut(self, place: BlobPlace) -> bytes:
         """A small blob of a pack that was read."""
         pack, at, size = place
         return self._read[pack][at : at + size] if size else b""
