@@ -61,8 +61,7 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest tests/test_layers.py tests/test_names.py tests/test_docs.py tests/test_errors.py
-	@$(BIN)/python -m pytest --doctest-modules src
+	@$(BIN)/python -m pytest tests/test_layers.py tests/test_names.py tests/test_docs.py tests/test_errors.py tests/test_examples.py
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8, 32 and 300 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
@@ -113,6 +112,14 @@ bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka sour
 bench-serve: $(STAMP) ## 50 clients of a served hub: what they cost its stream, and how soon a pipeline joins (4 minutes)
 	@$(BIN)/python -m bench.serve
 
+.PHONY: docs
+docs: $(STAMP) ## Build the documentation site into site/
+	@$(BIN)/python -c 'import mkdocs, material' 2>/dev/null || $(PIP) --editable '.[docs]'
+	@$(BIN)/python scripts/api_page.py
+	@$(BIN)/python scripts/plots.py
+	@$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "site/index.html"
+
 screenshots: $(STAMP) ## Take the pictures of the live page in docs/images, in headless Chromium
 	@$(BIN)/python scripts/screenshots.py
 
@@ -146,6 +153,10 @@ soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=3
 soak-growth: $(STAMP) ## Create and drop pipelines for EPOCHS=2000 epochs: files, bytes and memory stay flat
 	@$(BIN)/python -m tests.soak.growth --epochs $(EPOCHS)
 
+.PHONY: dist
+dist: $(STAMP) ## Build the wheel and the sdist, install the wheel into an empty environment and run the demo there
+	@$(BIN)/python -m scripts.dist
+
 clean: ## Remove the virtual environment, caches and build products
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

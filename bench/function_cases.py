@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.sql.functions import FUNCTIONS, is_slow
-from headrace.sql.functions.casts import CASTS
+from headrace.sql.functions.casts import CASTS, is_slow_cast
 from headrace.sql.functions.overload import Overload
 
 # The columns of a type, for the first and the second argument.
@@ -23,6 +23,8 @@ _PREFIX = {"not": "NOT ", "negative": "-", "positive": "+", "~": "~"}
 WRITTEN = {
     "make_dt_interval": "ts + make_dt_interval(k, k, k, m2)",
     "make_ym_interval": "ts + make_ym_interval(k, k)",
+    "time plus interval": "ts + make_dt_interval(k, k, k, 1.5)",
+    "time minus time": "extract(day FROM ts - ts2)",
     "interval divided": "extract(day FROM (ts - ts2) / k)",
     "interval seconds": "extract(second FROM ts - ts2)",
     "interval text": "string(ts - ts2)",
@@ -207,7 +209,7 @@ _SECONDS = ("TINYINT", "SMALLINT")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An expression that calls a function or a cast. A `slow` one runs Python code for every row."""
+    """An expression that calls a function or a cast. A `slow` one is marked so in the list."""
 
     name: str
     text: str
@@ -248,4 +250,4 @@ def entries() -> Iterator[Entry]:
         slow = any(is_slow(o) for o in overloads)
         yield Entry(name, text if text is not None else _call(overloads[0]), slow)
     for source, target in CASTS:
-        yield Entry(f"cast {source} to {target}", _cast(source, target), False)
+        yield Entry(f"cast {source} to {target}", _cast(source, target), is_slow_cast(source, target))

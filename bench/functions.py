@@ -33,6 +33,8 @@ from headrace.sql import Select, parse_script, plan_pipeline
 from headrace.state.catalog import Catalog
 
 ROWS, RUNS = (50_000, 2) if "--quick" in sys.argv else (100_000, 3)
+# --only map_keys,size measures the entries of these functions.
+ONLY = frozenset(sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else ())
 REQUIRED_MEDIAN, REQUIRED_EACH = 2.0, 0.5
 _SHORTEST = 1e-5  # seconds; what is subtracted may be more than what was measured
 MEANING = Meaning()
@@ -135,7 +137,7 @@ def measured(say: Callable[[str], None]) -> list[Speed]:
             for _ in range(5):
                 spark.seconds(text, large)
         started = min(spark.seconds("i + j", small) for _ in range(10))
-        for entry in entries():
+        for entry in (e for e in entries() if not ONLY or e.name.partition("(")[0] in ONLY):
             try:
                 mine = _ours(ours, entry.text, large, small)
                 theirs = min(spark.seconds(entry.text, large) for _ in range(RUNS)) - started

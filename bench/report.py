@@ -56,6 +56,7 @@ def main(description: str, measure: Callable[[Callable[[str], None]], Report]) -
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--quick", action="store_true", help="less of everything, to try it out; not every one has it")
+    parser.add_argument("--only", help="names, with commas between them, of what to measure; not every one has it")
     as_json = parser.parse_args().json
 
     def say(text: str) -> None:

@@ -11,6 +11,7 @@ from headrace.model.program import (
     ComputedColumn,
     Condition,
     Expression,
+    FallibleExpression,
     Growth,
     LateRows,
     Meaning,
@@ -88,6 +89,7 @@ growths = st.builds(
     Growth, _few(sized_values), texts, st.none() | st.dictionaries(texts, finite, max_size=3), finite, st.booleans()
 )
 conditions = st.builds(Condition, texts, _few(st.integers(0, 50)))
+fallible_expressions = st.builds(FallibleExpression, texts, texts, _few(st.integers(0, 50)))
 generators = st.builds(RowGenerator, _few(expressions), _few(texts), st.booleans(), st.none() | texts, growths)
 ring0_programs = st.builds(
     Ring0Program,
@@ -102,6 +104,7 @@ ring0_programs = st.builds(
     st.none() | texts,
     st.none() | _few(st.integers(0, 5)),
     growths,
+    _few(fallible_expressions),
 )
 ring1_programs = st.builds(
     Ring1Program,

@@ -41,6 +41,7 @@ SQL_LEVELS: tuple[tuple[str, ...], ...] = (
     ("define",),
     ("lowering", "pipeline_options"),
     ("hosts",),
+    ("views",),
     ("planner",),
     ("explain",),
     ("__init__",),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import configparser
+import importlib
 import re
 import subprocess
 import tomllib
+import zipfile
 from pathlib import Path, PurePosixPath
 
 import headrace
+from headrace.formats import FORMATS
+from headrace.sinks import SINKS
+from headrace.sources import SOURCES
+from scripts.wheel import build_wheel, package_files, wheel_files
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -17,16 +24,21 @@ def required(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=!~\[; ]", line)[0].lower() for line in requirements}
 
 
-def test_every_data_file_of_the_package_is_installed() -> None:
-    patterns = PROJECT["tool"]["setuptools"]["package-data"]["headrace"]
-    package = ROOT / "src" / "headrace"
-    data = [
-        p.relative_to(package).as_posix() for p in package.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")
-    ]
-    data = [name for name in data if "__pycache__" not in name]
-    plain = [pattern.removeprefix("**/") for pattern in patterns]
-    assert data
-    assert [name for name in data if not any(PurePosixPath(name).match(p) for p in plain)] == []
+def test_the_wheel_has_every_file_and_every_entry_point_of_the_package(tmp_path: Path) -> None:
+    wheel = build_wheel(tmp_path)
+    files = wheel_files(wheel)
+    assert files == package_files()
+    assert {PurePosixPath(name).suffix for name in files} >= {".py", ".sql", ".properties", ".html", ".js", ".typed"}
+    with zipfile.ZipFile(wheel) as archive:
+        (facts,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        declared = configparser.ConfigParser(interpolation=None)
+        declared.read_string(archive.read(facts).decode())
+    assert declared["console_scripts"]["headrace"] == "headrace.app.entry:main"
+    for group, kinds in (("headrace.sources", SOURCES), ("headrace.sinks", SINKS), ("headrace.formats", FORMATS)):
+        assert set(declared[group]) == set(kinds)
+        for module, _, name in (value.partition(":") for value in declared[group].values()):
+            assert f"{module.replace('.', '/')}.py" in files
+            assert hasattr(importlib.import_module(module), name)
 
 
 def test_every_direct_dependency_is_locked_to_one_version() -> None:
@@ -55,3 +67,19 @@ def test_make_without_a_target_lists_the_targets() -> None:
     answer = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True)
     for target in ("demo", "test", "check", "bench-epoch", "bench-planner", "bench-formats", "clean"):
         assert re.search(rf"^  make {target} +\S", answer.stdout, re.MULTILINE)
+
+
+def test_the_page_of_versions_agrees_with_what_is_installed_and_allowed() -> None:
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    rows = {m[1].lower(): (m[2], m[3]) for m in re.finditer(r"^\| (\w+) \| ([\d.]+) \| (.+) \|$", page, re.MULTILINE)}
+    locked = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    for requirement in PROJECT["project"]["dependencies"]:
+        name, bounds = re.fullmatch(r"([\w-]+)(.+)", requirement).groups()  # type: ignore[union-attr]
+        if name in rows:
+            tested, allowed = rows[name]
+            assert tested == locked[name]
+            words = {">=": "{} or newer", "<": "below {}", "==": "exactly this version"}
+            said = [words[sign].format(v) for sign, v in re.findall(r"(>=|<|==)([\d.]+)", bounds)]
+            assert allowed == ", ".join(said)
+    assert {"python", "pyspark", "java", "pyarrow", "duckdb", "pandas", "sqlglot"} == rows.keys()
+    assert PROJECT["project"]["requires-python"] == f">={rows['python'][1].split()[0]}"

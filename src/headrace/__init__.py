@@ -1,9 +1,16 @@
 """headrace: any number of SQL pipelines share one raw stream on Apache Spark.
 
-    import headrace
-
-    with headrace.connect(state_dir=".headrace") as hub:
-        hub.sql("CREATE STREAM ...; CREATE SINK ...; CREATE PIPELINE ...")
+>>> with headrace.connect(state_dir=".first") as hub:
+...     hub.sql("CREATE STREAM s (device STRING, temp DOUBLE) WITH (source = 'files', path = 'data', format = 'json')")
+...     hub.sql("CREATE SINK kept WITH (type = 'memory')")
+...     hub.sql("CREATE PIPELINE hot INTO kept AS SELECT device, temp FROM s WHERE temp > 30")
+...     hub.streams["s"].sync() >= 0
+...     hub.pipelines["hot"].results().num_rows
+[created stream s]
+[created sink kept]
+[created pipeline hot]
+True
+37
 
 The names below are imported on first use. Spark's tasks import this package too and need none of them.
 """

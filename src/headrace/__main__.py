@@ -1,5 +1,5 @@
 """`python -m headrace` is the command line."""
 
-from headrace.app.cli import main
+from headrace.app.entry import main
 
 main()

@@ -55,8 +55,22 @@ class Span:
         return f"{number} | {source}\n{pad}{'^' * width}"
 
 
+# Words that only headrace has: an error that uses one explains it.
+_OUR_WORDS = {
+    "shared host": "The shared host computes pipelines in the tasks that read their stream; see docs/hosts.md.",
+    "epoch host": "The epoch host runs a pipeline's query in Spark, once per epoch; see docs/hosts.md.",
+}
+
+
 class HeadraceError(Exception):
-    """Base of all errors. Programs read `params`; people read `message` and `advice`."""
+    """Base of all errors. Programs read `code` and `params`; people read `message` and `advice`.
+
+    >>> try:
+    ...     hub.sql("CREATE PIPELINE p INTO kept AS SELECT tmp FROM sensors")
+    ... except headrace.errors.HeadraceError as problem:
+    ...     print(problem.code, "-", problem.advice)
+    UNKNOWN_COLUMN - Did you mean 'temp'?
+    """
 
     code: ClassVar[str] = "HEADRACE_ERROR"
     retry_helps: ClassVar[bool] = False
@@ -72,7 +86,18 @@ class HeadraceError(Exception):
         return self.render()
 
     def render(self) -> str:
-        """The error as a user reads it: code, message, position, advice."""
+        """The error as a user reads it: code, message, position, advice.
+
+        >>> try:
+        ...     hub.sql("CREATE PIPELINE p INTO kept AS SELECT tmp FROM sensors")
+        ... except headrace.errors.HeadraceError as problem:
+        ...     print(problem.render())
+        [UNKNOWN_COLUMN] 'sensors' has no column 'tmp'
+          at statement 1, line 1, column 39
+          1 | CREATE PIPELINE p INTO kept AS SELECT tmp FROM sensors
+                                                    ^^^
+          Did you mean 'temp'?
+        """
         lines = [f"[{self.code}] {self.message}"]
         if self.span is not None:
             where = f"line {self.span.line}, column {self.span.column}"
@@ -81,6 +106,8 @@ class HeadraceError(Exception):
             lines += [f"  at {where}", *("  " + line for line in self.span.caret().split("\n"))]
         if self.advice:
             lines.append(f"  {self.advice}")
+        said = f"{self.message} {self.advice}"
+        lines += [f"  ({meaning})" for word, meaning in _OUR_WORDS.items() if word in said]
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -132,6 +159,14 @@ class UnknownPipeline(SqlError):
     code = "UNKNOWN_PIPELINE"
 
 
+class UnknownView(SqlError):
+    code = "UNKNOWN_VIEW"
+
+
+class RecursiveView(SqlError):
+    code = "RECURSIVE_VIEW"
+
+
 class UnknownColumn(SqlError):
     code = "UNKNOWN_COLUMN"
 
@@ -174,6 +209,10 @@ class AlreadyExists(SqlError):
 
 class InUse(SqlError):
     code = "IN_USE"
+
+
+class StreamIdle(SqlError):
+    code = "STREAM_IDLE"
 
 
 class NoSink(SqlError):

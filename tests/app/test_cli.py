@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from headrace.app.check import check_script
 from headrace.app.cli import app
+from headrace.errors import ScriptErrors
 
 STREAM = """
 CREATE STREAM s (id BIGINT, ts TIMESTAMP, temp DOUBLE, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)
@@ -81,7 +83,7 @@ def test_checking_and_explaining_import_no_spark_and_nothing_else_that_takes_lon
     (tmp_path / "app.sql").write_text(GOOD.replace(" WHERE temp > 20", ""))
     program = """
 import sys
-from headrace.app.cli import main
+from headrace.app.entry import main
 for command in ("check", "explain"):
     sys.argv = ["headrace", command, "app.sql"]
     try:
@@ -91,7 +93,7 @@ for command in ("check", "explain"):
     slow = {"pyspark", "numba", "pandas", "_duckdb", "pyarrow._compute", "pyarrow._parquet", "rich.console",
             "fastapi", "uvicorn", "httpx", "prompt_toolkit"}
     if command == "check":
-        slow |= {"pydantic"}  # typer's parser of values
+        slow |= {"typer", "pydantic"}
     assert not slow & set(sys.modules), slow & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
@@ -107,6 +109,31 @@ def test_a_script_is_checked_without_its_data_unless_strict(tmp_path: Path) -> N
     assert code_of(headrace("check", "-", "--strict", script=ABSENT)) == "MISSING_FILE"
     assert headrace("explain", "-", script=ABSENT).returncode == 0
     assert code_of(headrace("check", "-", script=ABSENT.replace("temp > 20", "tmp > 20"))) == "UNKNOWN_COLUMN"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(GOOD, encoding="utf-8-sig")
+    assert headrace("check", str(tmp_path / "app.sql")).returncode == 0
+    assert headrace("check", "-", script="\ufeff" + GOOD).returncode == 0
+    assert headrace("fmt", str(tmp_path / "app.sql")).returncode == 0
+    assert (tmp_path / "app.sql").read_bytes().startswith(b"CREATE STREAM")
+
+
+@pytest.mark.parametrize(
+    "query", ["INSERT INTO t SELECT id FROM s", "CREATE TABLE t AS SELECT id FROM s", "SHOW TABLES",
+              "WITH x AS (SELECT id FROM s) INSERT INTO t SELECT id FROM x"]
+)  # fmt: skip
+def test_a_pipeline_that_writes_by_itself_is_refused_by_the_check_too(query: str) -> None:
+    assert code_of(headrace("check", "-", script=STREAM + SINK + f"CREATE PIPELINE p INTO out AS {query}")) == (
+        "SYNTAX_ERROR"
+    )
+
+
+def test_two_fields_of_a_struct_are_one_column_in_the_first_lines_of_a_plan() -> None:
+    script = STREAM.replace("temp DOUBLE", "temp STRUCT<now: DOUBLE, day: STRUCT<low: INT, high: INT>>") + SINK
+    query = "CREATE PIPELINE p INTO out AS SELECT temp.now, temp.day.low, temp.day.high FROM s"
+    answer = headrace("explain", "-", script=script + query)
+    assert "1 of its 3 columns: temp.now, temp.day.low, temp.day.high" in answer.stdout
 
 
 def test_editors_get_findings_with_ranges_as_json() -> None:
@@ -198,6 +225,14 @@ def test_errors_that_only_follow_from_another_are_not_reported(tmp_path: Path) -
     (tmp_path / "app.sql").write_text(GOOD.replace("'generator'", "'genie'"))
     answer = headrace("check", "app.sql", cwd=tmp_path)
     assert "UNKNOWN_STREAM" not in answer.stderr
+
+
+def test_a_syntax_error_does_not_hide_the_mistakes_of_other_statements() -> None:
+    wrong_sink = "CREATE SINK other WITH (type 'memory');"
+    pipelines = "CREATE PIPELINE p INTO out AS SELECT tmp FROM s; CREATE PIPELINE q INTO other AS SELECT id FROM s;"
+    with pytest.raises(ScriptErrors) as caught:
+        check_script(STREAM + SINK + wrong_sink + pipelines)
+    assert [error.code for error in caught.value.errors] == ["SYNTAX_ERROR", "UNKNOWN_COLUMN"]
 
 
 @pytest.mark.parametrize("command", ["run", "check", "explain"])

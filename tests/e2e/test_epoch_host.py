@@ -129,6 +129,14 @@ QUERIES = {
     "udf_and_join": "SELECT e.id, plus_one(d.weight) AS w FROM events e JOIN dim d ON shout(e.device) = shout(d.name)",
     "view_join": "SELECT id, heavy.name FROM events JOIN heavy ON device = heavy.name",
     "no_columns": "SELECT soundex('x') AS s FROM events",
+    # views of the hub; the oracle has them as views of the session
+    "view": "SELECT id, loud FROM clean WHERE v > 30",
+    "view_of_view": "SELECT w.id, w.word FROM words AS w WHERE w.word <> ''",
+    "view_and_table": "SELECT c.id, d.weight FROM clean c JOIN dim d ON c.device = d.name AND c.v > 5",
+    "views_together": "SELECT id, loud FROM clean WHERE v > 60 UNION ALL SELECT id, word FROM words",
+    "hidden_view": "WITH clean AS (SELECT id, soundex(loud) AS s FROM clean) SELECT * FROM clean",
+    "groups_of_a_view": "SELECT shout(kind) AS k, count(*) AS n, max(v) AS m FROM plain "
+    "GROUP BY window(ts, '10 minutes'), kind",
     # select lists over groups
     "group_names": "SELECT date_format(window.start, 'EEE HH:mm') AS d, kind, count(*) AS n FROM events "
     "GROUP BY window(ts, '5 minutes'), kind",
@@ -136,6 +144,11 @@ QUERIES = {
     "GROUP BY window(ts, '2 minutes'), kind HAVING plus_one(count(*)) > 3",
     "group_position": "SELECT kind, soundex(max(device)) AS s, sum(v) AS t FROM events "
     "GROUP BY 1, window(ts, '10 minutes')",
+}
+VIEWS = {
+    "clean": "SELECT id, device, v, shout(device) AS loud FROM events WHERE v IS NOT NULL",
+    "words": "SELECT id, word FROM clean LATERAL VIEW explode(split(loud, ' ')) t AS word",
+    "plain": "SELECT * FROM events WHERE v > 10 AND ok",
 }
 SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
@@ -191,6 +204,7 @@ def hub(session: SparkSession, places: dict[str, str], tmp_path_factory: pytest.
         f"CREATE STREAM events ({COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL {DELAY}) WITH (source = 'files', "
         f"format = 'json', path = '{base / 'in'}', max_epoch_bytes = '40kb')",
         "CREATE SINK m WITH (type = 'memory', max_rows = '1000000')",
+        *(f"CREATE VIEW {name} AS {query}" for name, query in VIEWS.items()),
         *(f"CREATE PIPELINE s_{n} INTO m WITH (host = 'epoch') AS {q.sql}" for n, q in SHARED.items()),
         *(f"CREATE PIPELINE e_{n} INTO m WITH (host = 'epoch') AS {filled(q, places)}" for n, q in QUERIES.items()),
         "CREATE PIPELINE clock INTO m WITH (host = 'epoch') AS SELECT id, soundex(kind) AS s, "
@@ -209,6 +223,8 @@ def oracle(
     directory = tmp_path_factory.mktemp("oracle")
     put(directory / "all.json", map(as_json, events(ROWS, SEED)))
     session.read.schema(COLUMNS).json(str(directory / "all.json")).cache().createOrReplaceTempView("events")
+    for name, query in VIEWS.items():
+        session.sql(f"CREATE TEMPORARY VIEW {name} AS {query}")
     texts = {f"s_{n}": q.spark or q.sql for n, q in SHARED.items()} | {
         f"e_{n}": filled(q, places) for n, q in QUERIES.items()
     }
@@ -303,6 +319,7 @@ REFUSED = {
     "SELECT e.idd FROM events e JOIN dim d ON e.device = d.name": "SPARK_REFUSED",
     "SELECT e.id, e.id FROM events e JOIN dim d ON e.device = d.name": "DUPLICATE_NAME",
     "SELECT make_interval(v) AS i FROM events": "SPARK_REFUSED",
+    "SELECT id, soundex(kind) AS s FROM events UNION ALL SELECT weight, name FROM dim": "UNSUPPORTED_STATEFUL",
 }  # fmt: skip
 
 

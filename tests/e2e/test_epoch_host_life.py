@@ -52,7 +52,7 @@ def feed(spark: SparkSession, tmp_path: Path) -> Iterator[Feed]:
     session.conf.set("spark.sql.shuffle.partitions", "1")
     session.createDataFrame([("k0", 10), ("k1", 11)], "k STRING, w INT").createOrReplaceTempView("dim")
     (tmp_path / "in").mkdir()
-    with headrace.connect(tmp_path / "state", spark=session) as hub:
+    with headrace.connect(tmp_path / "the [state] of {a} *hub*", spark=session) as hub:
         hub.sql(
             "CREATE STREAM s (id BIGINT, k STRING) WITH (source = 'files', format = 'json', max_epoch_time = '60s', "
             f"path = '{tmp_path / 'in'}');"

@@ -309,7 +309,7 @@ def test_what_others_did_meanwhile_stays_when_a_script_is_taken_back(hub: Hub) -
 
 def test_a_bare_select_and_a_name_that_is_too_long_have_codes_of_their_own(hub: Hub) -> None:
     with pytest.raises(NoSink):
-        hub.sql("SELECT id FROM s")
+        hub.check("SELECT id FROM s")
     for kind in ("STREAM", "SINK", "PIPELINE"):
         with pytest.raises(BadName):
             hub.sql(f"CREATE {kind} `{'é' * 128}` WITH (type = 'memory')")

@@ -29,8 +29,12 @@ class Declared:
     def sql(self, text: str) -> list[Result]:
         if text.startswith("SHOW CREATE"):
             return [Result(STREAM if "sensors" in statement else OTHER) for statement in text.split(";")]
+        if text.startswith("DESCRIBE VIEW warm"):
+            facts = {"fact": ["name", "column 0", "column 1"], "value": ["warm", "the day DATE", "at STRUCT<x: INT>"]}
+            return [Result(table=pa.table(facts))]
         self.asked += 1
-        return [Result(table=pa.table({"name": names})) for names in (["sensors", "orders"], ["dev_null"], ["hot"])]
+        names = (["sensors", "orders"], ["warm"], ["dev_null"], ["hot"])
+        return [Result(table=pa.table({"name": found})) for found in names]
 
 
 def completed(words: Words, text: str, after: str = "") -> list[str]:
@@ -51,7 +55,9 @@ def completed(words: Words, text: str, after: str = "") -> list[str]:
         ("SELECT count(*) FROM sensors GROUP BY te", "", ["temp"]),
         ("SELECT count(*) FROM sensors GROUP BY device HAVING max(te", "", ["temp"]),
         ("CREATE PIPELINE p INTO de", "", ["dev_null", "device", "dear", "DESCRIBE"]),
-        ("CREATE PIPELINE p INTO ", "", ["sensors", "orders", "dev_null", "hot"]),
+        ("CREATE PIPELINE p INTO ", "", ["sensors", "orders", "warm", "dev_null", "hot"]),
+        ("SELECT ", " FROM warm", ["`the day`", "at"]),
+        ("SELECT w.at.", " FROM warm w", ["x"]),
         ("SELECT th", " FROM sensors", ["`the time`"]),
         ("SELECT place.", " FROM sensors", ["lat", "lon", "of"]),
         ("SELECT place.l", " FROM sensors", ["lat", "lon"]),

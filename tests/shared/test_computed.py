@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError
+from headrace.exec import duck
 from tests.e2e.support import put
 from tests.shared.mini import Mini
 
@@ -187,6 +188,25 @@ def test_any_number_of_rows_may_fail(mini: Mini, share: int) -> None:
     wanted = [None if v in ("x", None) else int(v or 0) for v in texts]
     assert mini.output(p) == [(i, v, None if v is None else abs(v) + 1) for i, v in enumerate(wanted)]
     assert status(mini).bad == {"bad_computed": 2 * texts.count("x")}
+
+
+def test_a_computed_char_column_is_padded_like_one_of_the_records(mini: Mini) -> None:
+    stream(mini, columns="id BIGINT, v CHAR(3), w STRING, made CHAR(3) AS upper(w)")
+    p = pipeline(mini, "SELECT v, made FROM s")
+    feed(mini, *(json.dumps({"id": 1, "v": v, "w": v}) for v in ("a", "abcd", None)))
+    assert mini.output(p) == [("a  ", "A  "), ("abcd", "ABCD"), (None, None)]
+
+
+def test_many_bad_rows_are_found_in_one_pass(mini: Mini, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries: list[str] = []
+    run = duck.run
+    monkeypatch.setattr(duck, "run", lambda meaning, sql, tables: queries.append(sql) or run(meaning, sql, tables))
+    stream(mini, columns="id BIGINT, v INT, made DOUBLE AS 1 / v, odd STRING AS elt(v, 'error(''x'')')")
+    p = pipeline(mini, "SELECT id, made, odd FROM s")
+    feed(mini, *(json.dumps({"id": i, "v": i % 3}) for i in range(6000)))
+    assert mini.output(p)[:3] == [(0, None, None), (1, 1.0, "error('x')"), (2, 0.5, None)]
+    assert status(mini).bad == {"bad_computed": 2000 + 4000}
+    assert len(queries) < 20
 
 
 @pytest.mark.parametrize(

@@ -245,3 +245,28 @@ def test_a_pipeline_that_kills_its_worker_while_it_leaves_is_found_and_leaves_wi
     mini.hub.sql("START PIPELINE dear")
     feed(mini, 8, 9)
     assert output(mini, "dear")[len(before) :] == [(2, 1)], "it starts without state"
+
+
+def test_describe_has_the_options_in_force_a_reason_for_each_state_and_real_times(mini: Mini) -> None:
+    def facts(name: str) -> dict[str, str]:
+        table = mini.hub.sql(f"DESCRIBE {name}")[0].table
+        assert table is not None
+        rows = [(str(row["fact"]), str(row["value"])) for row in table.to_pylist()]
+        assert len(dict(rows)) == len(rows)  # nothing twice
+        assert not [row for row in rows if "1970" in f"{row}"]
+        return dict(rows)
+
+    assert facts("s")["reason"] == "no pipeline reads it"
+    create(mini, p="c, count(*) AS n FROM s GROUP BY c", q="a FROM s")
+    feed(mini, 0, 4)
+    stream = facts("s")
+    assert (stream["source"], stream["format"], stream["column 0"]) == ("files", "json", "a BIGINT")
+    assert stream["option max_epoch_bytes"] == "512 MiB (by default)"
+    assert stream["option path"].endswith("in")
+    assert (stream["state"], stream["reason"]) == ("running", "read by p, q")
+    assert "ring" not in " ".join(stream)
+    assert facts("p")["reason"]
+    mini.hub.sql("STOP PIPELINE p NOW")
+    stopped = facts("p")
+    assert (stopped["state"], stopped["reason"]) == ("stopped", mini.hub.pipelines["p"].status().changes[-1].reason)
+    assert stopped["reason"]

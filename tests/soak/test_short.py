@@ -12,6 +12,7 @@ from tests.soak.damaged import Template
 from tests.soak.faults import damage_files
 from tests.soak.hubs import LocalHub
 from tests.soak.life import Case
+from tests.state.files_page import unlisted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,7 @@ def test_a_damaged_file_is_named_or_does_no_harm(spark_of_the_run: SparkSession,
         str(segment.relative_to(tmp_path)): "flipped",
     }
     found = {str(target.path): target for target in targets(tmp_path)}
+    assert unlisted(path.removeprefix("state/") for path in found if path.startswith("state/")) == []
     trials = [(found[path], fault) for path, fault in chosen.items()]
     results = damage_files(made, spark_of_the_run, trials, seed=1)
     assert {key: outcome for key, outcome in results.items() if not outcome.ok} == {}

@@ -11,6 +11,7 @@ from headrace.hub.redeclaring import same_pipeline
 from headrace.model.program import Meaning, PipelineDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema, View
 from headrace.sql import CreatePipeline, Planned, Select, explain, parse_script, plan_pipeline
+from headrace.sql.functions import spark_functions
 from headrace.sql.hosts.clock_calls import clock_calls, clock_edits
 from headrace.sql.hosts.query_tokens import blocker_in, may_need, names_read
 from headrace.sql.hosts.select_split import split_select
@@ -18,6 +19,7 @@ from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable
 from headrace.sql.hosts.text_edits import edited
 from headrace.sql.parse.dialect import tokenize
 from headrace.sql.parse.syntax import ForeignQuery
+from tests.sql.functions.missing import MISSING
 from tests.sql.support import names
 
 OUTPUT = Schema((Field("a", BIGINT), Field("b", STRING)))
@@ -101,6 +103,33 @@ def test_a_query_that_needs_no_column_stages_its_rows_all_the_same() -> None:
     assert planned.program.spark is not None and len(planned.program.spark.staged) == 1
 
 
+@pytest.mark.parametrize("spark", [None, Checker()], ids=["without Spark", "with Spark"])
+def test_no_function_of_spark_is_called_unknown_and_those_that_are_missing_here_run_on_the_epoch_host(
+    spark: Checker | None,
+) -> None:
+    refused = {"NON_DETERMINISTIC", "UNSUPPORTED_STATEFUL", "MISPLACED_AGGREGATE", "SYNTAX_ERROR"}
+    hosts: dict[str, set[str]] = {}
+    for name in filter(str.isidentifier, sorted(spark_functions())):
+        try:
+            host = plan(f"SELECT {name}(id, k) AS r FROM s", spark).choice.host
+        except HeadraceError as problem:
+            host = problem.code
+            assert name not in MISSING or host in refused, name
+        hosts.setdefault(host, set()).add(name)
+    assert "UNKNOWN_FUNCTION" not in hosts
+    assert len(hosts["epoch"] & MISSING) > 100
+
+
+@pytest.mark.parametrize("name", ["count_min_sketch", "approx_top_k", "hll_sketch_agg", "theta_union_agg"])
+def test_an_aggregate_that_only_spark_has_is_refused_also_without_spark(name: str) -> None:
+    assert code(f"SELECT {name}(id) AS r FROM s") == "UNSUPPORTED_STATEFUL"
+    assert code(f"SELECT k, {name}(id) AS r FROM s GROUP BY k") == "UNSUPPORTED_STATEFUL"
+
+
+def test_a_comparison_that_fails_on_every_row_is_refused_although_spark_would_plan_it() -> None:
+    assert code("SELECT id FROM s WHERE price > 'hot'", Checker()) == "BAD_LITERAL"
+
+
 def test_the_reason_of_a_refusal_is_sparks_own_unless_ours_points_at_a_name() -> None:
     refused = SparkRefused("no", at=(9, 13))
     assert code("SELECT e.id FROM s e JOIN dim d ON e.k = d.k", Checker(refuses=refused)) == "SPARK_REFUSED"
@@ -156,7 +185,7 @@ SPLITS = {
 
 def test_an_aggregate_that_the_rings_do_not_have_is_refused_without_asking_spark() -> None:
     spark = Checker()
-    assert code("SELECT k, histogram_numeric(id, 3) AS h FROM s GROUP BY k", spark) == "UNSUPPORTED_STATEFUL"
+    assert code("SELECT k, count_min_sketch(id, 0.1, 0.9, 3) AS h FROM s GROUP BY k", spark) == "UNSUPPORTED_STATEFUL"
     assert spark.asked == []
 
 

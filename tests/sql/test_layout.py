@@ -47,6 +47,7 @@ def test_every_script_of_the_repository_is_formatted_once_and_means_the_same() -
         ),
         ("stop pipeline p now; drop sink o", "STOP PIPELINE p NOW;\n\nDROP SINK o\n"),
         ("", ""),
+        ("/* a /* b */ c */ select a from s", "/* a /* b */ c */\nSELECT a\nFROM s\n"),
         ("-- only this", "-- only this\n"),
         ("select a from s where b in(1,2) and c<3", "SELECT a\nFROM s\nWHERE b IN (1, 2) AND c < 3\n"),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import UnsupportedOnShared
+from headrace.errors import BadLiteral, UnsupportedOnShared
 from headrace.model.program import Meaning
 from headrace.sql.parse.intervals import parse_interval
 from headrace.sql.plan.expr import Literal
@@ -56,6 +56,12 @@ def literal(text: str, meaning: Meaning = Meaning()) -> Literal:  # noqa: B008
 def test_a_literal_has_sparks_type_and_value(text: str, kind: str, value: Any) -> None:
     found = literal(text)
     assert (found.type.ddl, found.value) == (kind, value)
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999D", "1.7976931348623158e308", "3.5e38F"])
+def test_a_fraction_beyond_its_type_is_refused_and_no_infinity(text: str) -> None:
+    with pytest.raises(BadLiteral):
+        literal(text)
 
 
 @pytest.mark.parametrize(

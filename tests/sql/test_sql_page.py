@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.sql import (
     CreatePipeline,
     CreateSink,
     CreateStream,
+    CreateView,
     Explain,
     define_sink,
     define_stream,
+    define_view,
     explain,
     parse_script,
-    plan_on_shared_host,
+    plan_pipeline,
 )
 from headrace.state.catalog import Catalog
 from tests.sql.support import MEANING
@@ -31,9 +34,13 @@ def test_every_statement_of_the_page_can_be_planned() -> None:
             names = names.with_stream(define_stream(statement, MEANING))
         elif isinstance(statement, CreateSink):
             names = names.with_sink(define_sink(statement))
+        elif isinstance(statement, CreateView):
+            view, plan = define_view(statement, names, lambda query, known=names: plan_pipeline(query, known, MEANING))  # type: ignore[misc]
+            names = names.with_view(replace(view, output=plan.program.output))
         target = statement.target if isinstance(statement, Explain) else statement
         if isinstance(target, CreatePipeline):
-            assert explain(plan_on_shared_host(target, names, MEANING), None, "verbose")
+            plan = plan_pipeline(target, names, MEANING)
+            assert plan.choice.host == "shared" and explain(plan, None, "verbose")
             planned += 1
     assert planned >= 5
 

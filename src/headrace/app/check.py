@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.unknown import unknown
-from headrace.errors import HeadraceError, ScriptErrors, UnknownPipeline, UnknownSink, UnknownStream, UserError
+from headrace.errors import HeadraceError, UnknownPipeline, UnknownSink, UnknownStream, UserError
 from headrace.hub.draft import Draft
 from headrace.hub.time_zone import session_meaning
 from headrace.sql import (
     CreatePipeline,
     CreateSink,
     CreateStream,
+    CreateView,
     Select,
     Statement,
     explain,
@@ -24,6 +25,7 @@ from headrace.sql import (
     parse_script,
     plan_pipeline,
 )
+from headrace.sql.parse.script import parse_each, raise_all
 from headrace.sql.parse.statements import ExplainMode
 from headrace.state.catalog import Catalog
 from headrace.state.sealing import read_sealed
@@ -58,9 +60,8 @@ def check_script(
     `elsewhere` the script will run on another machine, and paths that are missing here are no errors."""
     draft = _draft(state_dir, time_zone)
     draft.elsewhere = elsewhere
-    statements = parse_script(text)
-    errors: list[HeadraceError] = []
-    undeclared: set[str] = set()
+    parsed = parse_each(text)
+    statements, errors, undeclared = parsed.statements, list(parsed.errors), set(parsed.undeclared)
     warnings: list[str] = []
     for statement in statements:
         try:
@@ -68,12 +69,9 @@ def check_script(
         except UserError as problem:
             if not _follows(problem, undeclared):
                 errors.append(problem)
-            if isinstance(statement, CreateStream | CreateSink | CreatePipeline):
+            if isinstance(statement, CreateStream | CreateSink | CreatePipeline | CreateView):
                 undeclared.add(statement.name.lower())
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise ScriptErrors(f"{len(errors)} statements have errors", errors=tuple(errors))
+    raise_all(sorted(errors, key=lambda e: 0 if e.span is None else e.span.start))
     return CheckedScript(statements, tuple(warnings), tuple(draft.absent))
 
 

@@ -97,9 +97,9 @@ def _finding(problem: HeadraceError) -> dict[str, object]:
 def read_script(script: Path) -> str:
     """The text of a script; - is standard input. Raises MissingFile and UnreadableFile."""
     if str(script) == "-":
-        return sys.stdin.read()
+        return sys.stdin.read().removeprefix("\ufeff")
     try:
-        return script.read_text(encoding="utf-8")
+        return script.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
     except FileNotFoundError:
         raise MissingFile(
             f"there is no file {script}", advice="Give the path of a script of SQL statements.", path=str(script)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -35,8 +33,9 @@ from headrace.app.cli_options import (
     UiOption,
     VerboseOption,
 )
-from headrace.base.plan_only import plan_only
-from headrace.errors import HeadraceError, HubUnreachable, InternalError, MissingFile, MissingJava
+from headrace.app.entry import quick
+from headrace.app.reporting import report
+from headrace.errors import MissingFile, MissingJava
 from headrace.model.spark_options import SparkOptions, read_conf, read_packages
 
 app = typer.Typer(
@@ -344,6 +343,8 @@ def doctor(
 @app.command(epilog="Example: headrace version")
 def version() -> None:
     """Show the versions of headrace and of its main dependencies."""
+    from importlib import metadata
+
     print(f"headrace {metadata.version('headrace')}")
     print(f"python {sys.version.split()[0]}")
     for package in ("pyspark", "pyarrow", "duckdb", "sqlglot", "numba"):
@@ -364,54 +365,18 @@ def _spark_options(
 
 @contextmanager
 def _reported(verbose: bool) -> Iterator[None]:
-    """Print an error of headrace as text and exit with code 2. Print any other exception in short and exit with 1."""
+    """Print the error of a command and exit with its code (`headrace.app.reporting`)."""
     try:
         yield
-    except HubUnreachable as problem:
-        print(problem.render(), file=sys.stderr)
-        raise typer.Exit(3) from None
-    except HeadraceError as problem:
-        if verbose:
-            traceback.print_exc()
-        print(problem.render(), file=sys.stderr)
-        raise typer.Exit(2) from None
     except typer.Exit:
         raise
-    except KeyboardInterrupt:
-        print("ended by Ctrl-C", file=sys.stderr)
-        raise typer.Exit(130) from None
-    except Exception as problem:
-        if verbose:
-            traceback.print_exc()
-        first = str(problem).strip().split("\n")[0]
-        ours = InternalError(
-            f"{type(problem).__name__}: {first}",
-            advice="This is a bug. Run the command again with --verbose and report the output.",
-        )
-        print(ours.render(), file=sys.stderr)
-        raise typer.Exit(1) from None
-
-
-@contextmanager
-def _reported_exit() -> Iterator[None]:
-    """`_reported` for a command that typer does not run."""
-    try:
-        with _reported(verbose=False):
-            yield
-    except typer.Exit as ended:
-        sys.exit(ended.exit_code)
+    except (Exception, KeyboardInterrupt) as problem:
+        raise typer.Exit(report(problem, verbose)) from None
 
 
 def main() -> None:
-    """The entry point of the `headrace` script."""
-    if sys.argv[1:2] in (["check"], ["explain"], ["fmt"]):
-        plan_only()
-    if sys.argv[1:2] == ["check"]:
-        from headrace.app.checking import check_command, quick_arguments
-
-        if (given := quick_arguments(sys.argv[2:])) is not None:
-            with _reported_exit():
-                sys.exit(check_command(given))
+    """Run the command line in a process that has imported this module already."""
+    quick()
     app()
 
 

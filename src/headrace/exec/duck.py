@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from headrace.exec.kernels import install
+from headrace.exec.map_entries import with_entries
 from headrace.exec.prepared import PreparedStatements
 from headrace.model.program import Expression, Meaning
 
@@ -60,7 +61,7 @@ def set_clock(meanings: Iterable[Meaning], now: int | None) -> None:
 
 def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of `sql` over `relations`, which have their names for this call only."""
-    return _statements(meaning).run(sql, relations)
+    return _statements(meaning).run(sql, {name: with_entries(sql, table) for name, table in relations.items()})
 
 
 def quoted(text: str) -> str:

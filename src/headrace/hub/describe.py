@@ -8,12 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.base.options import Option, duration, size
+from headrace.formats import FORMATS
 from headrace.hub.observed import ObservedStreams, pipeline_status
 from headrace.hub.results import Result, table_result
+from headrace.model.program import StreamDef
 from headrace.model.schema import field_at
-from headrace.model.status import PipelineStatus
+from headrace.model.status import PipelineStatus, StreamStatus
+from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
 from headrace.sinks.secret_options import secret_options
+from headrace.sources import SOURCES
 from headrace.sources.read_description import describe_read
 from headrace.sql.parse.intervals import show_interval
 from headrace.state.catalog import Catalog, PipelineRecord
@@ -21,11 +26,16 @@ from headrace.state.sealing import HIDDEN
 from headrace.state.secrets import secrets_of
 
 Facts = list[list[object]]
+# The phases of an epoch whose names are ours.
+_PHASES = {"ring0": "pipelines in the slowest task"}
+# A default above this is a point in time, in microseconds: the generator's `start`.
+_A_TIME = 10**14
+_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _TIME = pa.timestamp("us", tz="UTC")
 
 
 def show(streams: ObservedStreams, catalog: Catalog, kind: str) -> Result:
-    """SHOW STREAMS | SINKS | PIPELINES. `catalog` is the draft of the script, which may be ahead of `streams`."""
+    """SHOW STREAMS | SINKS | PIPELINES | VIEWS. `catalog` is the draft of the script: it may be ahead of `streams`."""
     if kind == "streams":
         names = ["name", "state", "source", "format", "columns", "decoding", "rows", "rejected", "dropped", "watermark"]
         found = [_stream_row(streams, catalog, name) for name in catalog.streams]
@@ -37,6 +47,12 @@ def show(streams: ObservedStreams, catalog: Catalog, kind: str) -> Result:
     if kind == "sinks":
         rows: Facts = [[s.name, s.kind, SINKS[s.kind].guarantee] for s in catalog.sinks.values()]
         return table_result(["name", "type", "guarantee"], rows)
+    if kind == "views":
+        views: Facts = [
+            [v.name, ", ".join(v.reads), len(v.output) or None, ", ".join(catalog.users_of_view(v.name))]
+            for v in catalog.views.values()
+        ]
+        return table_result(["name", "reads", "columns", "used_by"], views, kinds={"columns": pa.int64()})
     counters = ["rows_out", "late", "bad", "rejected", "missed", "epoch_ms", "state_bytes"]
     names = ["name", "stream", "state", *counters, "sinks", "error"]
     pipelines = [_pipeline_row(streams, record) for record in catalog.pipelines.values()]
@@ -87,8 +103,16 @@ def _status(streams: ObservedStreams, pipeline: str) -> PipelineStatus | None:
 
 def describe(streams: ObservedStreams, catalog: Catalog, kind: str, name: str) -> Result:
     """DESCRIBE: one fact per line."""
-    facts = {"sink": _sink_facts, "stream": _stream_facts, "pipeline": _pipeline_facts}[kind](streams, catalog, name)
-    return table_result(["fact", "value"], facts)
+    kinds = {"sink": _sink_facts, "stream": _stream_facts, "pipeline": _pipeline_facts, "view": _view_facts}
+    return table_result(["fact", "value"], kinds[kind](streams, catalog, name))
+
+
+def _view_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
+    view = catalog.views[name.lower()]
+    facts: Facts = [["name", view.name], ["query", view.query], ["reads", ", ".join(view.reads)]]
+    users = catalog.users_of_view(name)
+    facts += [["used by", ", ".join(users)]] if users else []
+    return facts + [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(view.output)]
 
 
 def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
@@ -108,16 +132,50 @@ def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Fact
     computed = {c.index: f" AS {c.text}" for c in stream.computed}
     facts += [[f"column {i}", f"{f.name} {f.type}{computed.get(i, '')}"] for i, f in enumerate(stream.schema)]
     facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in stream.options.items()]
+    facts += [[f"option {k}", f"{v} (by default)"] for k, v in _defaults(stream).items()]
     facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
     if streams.catalog.stream(name) is not None:
         runtime = streams.runtime(name)
         status = runtime.status()
-        facts += [fact for fact in _fields(status) if fact[0] not in ("subscribers", "bad_files")]
+        told = ("name", "subscribers", "bad_files", "phases", "problem")
+        facts += [fact for fact in _fields(status) if fact[0] not in told]
+        facts += [["reason", _reason(catalog, status)]]
+        facts += [[f"newest epoch, {_PHASES.get(k, k)}", f"{v:.1f} ms"] for k, v in status.phases.items()]
         facts += [[f"bad file {path}", why] for path, why in status.bad_files.items()]
         facts += [["warning", warning] for warning in status.warnings]
         facts += _ingress(runtime.ingress())
         facts += [[f"subscriber {p}", ", ".join(columns) or "none"] for p, columns in status.subscribers.items()]
     return facts
+
+
+def _defaults(stream: StreamDef) -> dict[str, str]:
+    """The options in force that the stream does not name."""
+    given = {name.lower() for name in stream.options}
+    known = (*SOURCES[stream.source].options, *FORMATS[stream.format].options, *STREAM_OPTIONS)
+    return {o.name: _shown(o) for o in known if o.name not in given and o.default is not None and not o.prefix}
+
+
+def _shown(option: Option) -> str:
+    """The default as a user would write it."""
+    value = option.default
+    if option.read is duration:
+        return show_interval(value)
+    if option.read is size:
+        unit, name = next(((u, n) for u, n in _SIZES if value and value % u == 0), (1, "bytes"))
+        return f"{value // unit} {name}"
+    if isinstance(value, int) and value > _A_TIME:
+        return _moment(value / 1e6)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reason(catalog: Catalog, status: StreamStatus) -> str:
+    """Why a stream is in its state."""
+    if status.problem:
+        return status.problem.split("\n")[0]
+    if status.state == "running":
+        return f"read by {', '.join(status.subscribers)}" if status.subscribers else "its first epoch is being planned"
+    mine = [r for r in catalog.pipelines.values() if r.definition.program.stream.lower() == status.name.lower()]
+    return "runs again with the next hub" if any(r.desired == "running" for r in mine) else "no pipeline reads it"
 
 
 def _pipeline_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
@@ -126,9 +184,19 @@ def _pipeline_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Fa
     status = _status(streams, name)
     if status is not None:
         facts += [fact for fact in _fields(status) if fact[0] != "changes"]
+        facts += [["reason", _pipeline_reason(status)]]
         facts += [["warning", warning] for warning in status.warnings]
         facts += [[f"{c.state} since {_moment(c.at)}", c.reason.split("\n")[0]] for c in status.changes]
     return facts
+
+
+def _pipeline_reason(status: PipelineStatus) -> str:
+    """Why a pipeline is in its state."""
+    if status.error:
+        return status.error.split("\n")[0]
+    if status.state not in {change.state for change in status.changes[-1:]}:
+        return "no hub is open on this state directory"
+    return status.changes[-1].reason.split("\n")[0]
 
 
 def _ingress(found: dict[str, Any]) -> Facts:

@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
+from typing import Literal
 
 from headrace.errors import (
+    AlreadyExists,
     ExternalError,
     HeadraceError,
     InternalError,
+    InUse,
     MissingFile,
     NoSink,
     SqlError,
@@ -30,6 +33,7 @@ from headrace.hub.lookup import (
     is_declared,
     refuse_sink_in_use,
     refuse_stream_in_use,
+    refuse_view_in_use,
     require,
     require_pipeline,
     require_sink,
@@ -44,17 +48,19 @@ from headrace.hub.redeclaring import (
     lost_with,
     replaced,
     replaced_pipeline,
+    replaced_view,
     same_pipeline,
     stream_exists,
 )
 from headrace.hub.results import Result
-from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, StreamDef
+from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, SinkDef, StreamDef, ViewDef
 from headrace.sinks import SINKS, settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
     CreatePipeline,
     CreateSink,
     CreateStream,
+    CreateView,
     Drop,
     Select,
     StartPipeline,
@@ -63,6 +69,8 @@ from headrace.sql import (
     TakeSavepoint,
     define_sink,
     define_stream,
+    define_view,
+    parse_script,
     plan_pipeline,
 )
 from headrace.sql.hosts.spark_checker import SparkChecker
@@ -79,7 +87,8 @@ class Draft:
     `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
     see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. `spark` checks
     queries that only Spark understands; without it they are planned unchecked. With `elsewhere` the script will run on
-    another machine: paths that are missing here are noted in `absent`, and are no errors.
+    another machine: paths that are missing here are noted in `absent`, and are no errors. `selects` collects the
+    SELECTs of the script, to be run after it; they are errors if it is None.
     """
 
     catalog: Catalog
@@ -90,6 +99,7 @@ class Draft:
     spark: SparkChecker | None = None
     elsewhere: bool = False
     absent: list[HeadraceError] = field(default_factory=list)
+    selects: list[Select] | None = None
     _before: Catalog = field(init=False)
     _changes: dict[str, StreamChange] = field(default_factory=dict)
     _dropped: list[str] = field(default_factory=list)
@@ -131,6 +141,7 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
+        self._refuse_other("view", statement)
         new = self._with_dead_letters(_with_absolute_path(define_stream(statement, self.meaning)), statement)
         with self._paths(), at(statement.span):
             self._check_source(new)
@@ -224,6 +235,64 @@ class Draft:
         self._touch(new.program.stream, wait=True)
         return answer
 
+    # --- views ------------------------------------------------------------------------------------
+
+    @_apply.register
+    def _(self, statement: CreateView) -> Result:
+        self._refuse_other("stream", statement)
+        old = self.catalog.view(statement.name)
+        if old is not None and statement.if_not_exists:
+            return kept("view", old.name, (old.query, old.columns) == (statement.query_sql, statement.columns))
+        new = self._planned_view(statement, self.catalog)
+        if old is None:
+            self.catalog = self.catalog.with_view(new)
+            return Result(f"created view {new.name}")
+        if replace(old, sql="", name=new.name) == replace(new, sql=""):
+            return as_declared("view", old.name)
+        if not statement.or_replace:
+            raise exists("view", old.name, statement.span)
+        self.catalog = self._with_replaced(new, self.catalog, statement)
+        users = [p.definition for p in self.catalog.pipelines.values() if p.desired == "running"]
+        return replaced_view(new.name, [p.name for p in users if old.name in [v.name for v in p.views]])
+
+    def _planned_view(self, statement: CreateView, catalog: Catalog) -> ViewDef:
+        view, planned = define_view(
+            statement, catalog, lambda query: plan_pipeline(query, catalog, self.meaning, self.spark)
+        )
+        return replace(view, output=planned.program.output)
+
+    def _with_replaced(self, view: ViewDef, catalog: Catalog, statement: CreateView) -> Catalog:
+        """The catalog with a replaced view. The views that read it are planned again. Raises InUse if one cannot be."""
+        catalog = catalog.with_view(view)
+        for name in catalog.views_over(view.name):
+            over = catalog.views[name.lower()]
+            (parsed,) = parse_script(over.sql)
+            assert isinstance(parsed, CreateView)
+            try:
+                again = self._planned_view(parsed, catalog)
+            except SqlError as problem:
+                raise InUse(
+                    f"view {name} reads {view.name} and cannot be planned with its new definition: {problem.message}",
+                    advice=f"Drop or replace view {name} first.",
+                    span=statement.span,
+                    name=view.name,
+                    users=[name],
+                ) from problem
+            catalog = self._with_replaced(again, catalog, statement)
+        return catalog
+
+    def _refuse_other(self, kind: Literal["stream", "view"], statement: CreateStream | CreateView) -> None:
+        """Raise AlreadyExists if the name is taken: streams and views share their names."""
+        if is_declared(self.catalog, kind, statement.name):
+            raise AlreadyExists(
+                f"{statement.name} is a {kind}",
+                advice=f"Use another name, or DROP {kind.upper()} {statement.name} first.",
+                span=statement.span,
+                name=statement.name,
+            )
+
+    # --- pipelines --------------------------------------------------------------------------------
+
     def _declares(self, statement: CreatePipeline, declared: PipelineDef) -> bool:
         """True if a statement declares this pipeline. A statement that cannot be planned does not."""
         try:
@@ -248,6 +317,7 @@ class Draft:
             max_groups=options.max_groups,
             max_group_values=options.max_group_values,
             late=options.late,
+            views=planned.views,
         )
         with at(statement.span):
             for sink, output in made.outlets:
@@ -277,6 +347,8 @@ class Draft:
             refuse_stream_in_use(self.catalog, name, span)
             self._dropped.append(name)
             warnings = (lost_with(self.catalog.streams[name.lower()]),)
+        elif kind == "view":
+            refuse_view_in_use(self.catalog, name, span)
         else:
             refuse_sink_in_use(self.catalog, name, span)
         self.catalog = self.catalog.without(kind, name)
@@ -324,11 +396,36 @@ class Draft:
 
     @_apply.register
     def _(self, statement: Select) -> Result:
-        raise NoSink(
-            "a bare SELECT has nowhere to put its rows",
-            advice="Use CREATE PIPELINE name INTO sink AS SELECT ..., or EXPLAIN SELECT ... to see its plan.",
+        if self.selects is None:
+            raise NoSink(
+                "a bare SELECT has nowhere to put its rows",
+                advice="Use CREATE PIPELINE name INTO sink AS SELECT ..., or EXPLAIN SELECT ... to see its plan. On a "
+                "running hub, headrace sql and hub.sql show the rows of a SELECT.",
+                span=statement.span,
+            )
+        self.selects.append(statement)
+        return Result("selected")
+
+    def planned_select(self, statement: Select, name: str, sink: SinkDef) -> PipelineDef:
+        """A query as a pipeline into one sink, which is not declared yet."""
+        created = CreatePipeline(
+            sql=statement.sql,
             span=statement.span,
+            name=name,
+            sinks=(sink.name,),
+            query=statement.query,
+            query_sql=statement.query_sql,
+            emit=statement.emit,
+            sink_spans=(statement.span,),
+            emit_span=statement.emit_span,
+            query_start=statement.query_start,
         )
+        return replace(self, catalog=self.catalog.with_sink(sink))._planned(created)
+
+    def effects_on(self, stream: str) -> ScriptEffects:
+        """What the catalog as it is now changes on one stream."""
+        self._touch(stream, wait=True)
+        return self.effects()
 
     # --- changes ----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from headrace.hub.describe import show
 from headrace.hub.draft import Draft
 from headrace.hub.effects import DeclaredScript, ScriptEffects
 from headrace.hub.launcher import QueryLauncher, SparkLauncher
+from headrace.hub.look import Looks
 from headrace.hub.objects import Pipeline, Stream
 from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
@@ -29,7 +30,7 @@ from headrace.hub.rollout import DRAIN_SECONDS
 from headrace.hub.shutdown import Shutdown
 from headrace.model.spark_options import SparkOptions
 from headrace.model.status import Waited
-from headrace.sql import Statement, parse_script
+from headrace.sql import Select, Statement, parse_script
 from headrace.sql.functions import evaluate
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.secrets import Vault
@@ -67,6 +68,9 @@ class Hub:
     """One open state directory. Use it as a context manager, or call `close`.
 
     Any thread may call any method. Scripts are declared one at a time.
+
+    >>> hub.sql("SHOW STREAMS")[0].table.column("name").to_pylist()
+    ['sensors']
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Hub:
         self._on_close: list[Callable[[], None]] = []
         self._reconciler = Reconciler(state_dir, launcher, start_timeout)
         self._shutdown = Shutdown(self._reconciler)
+        self._looks = Looks(self._reconciler, lambda: self._draft(self._reconciler.vault, start=True))
         try:
             self._reconciler.recover()
         except BaseException:
@@ -90,7 +95,11 @@ class Hub:
 
     @property
     def directory(self) -> Path:
-        """The state directory."""
+        """The state directory.
+
+        >>> hub.directory.name
+        '.headrace'
+        """
         return self._reconciler.directory
 
     # --- scripts ----------------------------------------------------------------------------------
@@ -102,11 +111,26 @@ class Hub:
         If a query dies, plans nothing in time or cannot be started, the script is rolled back and the error raised; the
         state of pipelines that it dropped or replaced may be gone by then. A StopTimeout rolls nothing back: the
         pipelines stop when the epoch in flight ends.
+
+        SAVEPOINT and SELECT run after everything else. SELECT gives the rows that come in time as a table, see
+        `headrace.hub.look`.
+
+        >>> hub.sql("CREATE PIPELINE cold INTO kept AS SELECT device, temp FROM sensors WHERE temp < 10")
+        [created pipeline cold]
+        >>> hub.sql("DROP PIPELINE cold")
+        [dropped pipeline cold]
+        >>> hub.sql("CREATE PIPELINE p INTO kept AS SELECT tmp FROM sensors")
+        Traceback (most recent call last):
+        headrace.errors.UnknownColumn: [UNKNOWN_COLUMN] 'sensors' has no column 'tmp' ...
         """
-        results, script, effects = self._declare(parse_script(text))
+        statements = parse_script(text)
+        results, script, effects = self._declare(statements)
         self._reconciler.carry_out(script)
         for savepoint, stream in effects.savepoints:
             self.savepoint(savepoint, stream)
+        for i, statement in enumerate(statements):
+            if isinstance(statement, Select):
+                results[i] = self._looks.run(statement)
         return results
 
     def _declare(self, statements: tuple[Statement, ...]) -> tuple[list[Result], DeclaredScript, ScriptEffects]:
@@ -117,6 +141,7 @@ class Hub:
             while True:
                 reconciler.declarations.require_open()
                 draft = self._draft(reconciler.vault, start=True)
+                draft.selects = []
                 results = [draft.apply(statement) for statement in statements]
                 effects = draft.effects()
                 if reconciler.reservations.is_free(effects.streams):
@@ -124,7 +149,13 @@ class Hub:
                 reconciler.reservations.wait(effects.streams)
 
     def check(self, text: str) -> list[Result]:
-        """Plan a script against the current catalog, without any effect. Raises what `sql` would raise."""
+        """Plan a script against the current catalog, without any effect. Raises what `sql` would raise.
+
+        >>> hub.check("CREATE PIPELINE cold INTO kept AS SELECT device FROM sensors WHERE temp < 10")
+        [created pipeline cold]
+        >>> "cold" in hub.pipelines
+        False
+        """
         reconciler = self._reconciler
         with reconciler.lock:
             reconciler.declarations.require_open()
@@ -142,34 +173,58 @@ class Hub:
 
     @property
     def catalog(self) -> Catalog:
-        """The current catalog."""
+        """The current catalog. For tools: its type may change in any version.
+
+        >>> sorted(hub.catalog.streams)
+        ['sensors']
+        """
         return self._reconciler.catalog
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """The declared streams, by name."""
+        """The declared streams, by name.
+
+        >>> hub.streams
+        {'sensors': Stream(sensors)}
+        """
         return {s.name: Stream(self, s.name) for s in self.catalog.streams.values()}
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
-        """The declared pipelines, by name."""
+        """The declared pipelines, by name.
+
+        >>> hub.pipelines["hot"]
+        Pipeline(hot)
+        """
         return {p.definition.name: Pipeline(self, p.definition.name) for p in self.catalog.pipelines.values()}
 
     @property
     def spark(self) -> SparkSession:
-        """The session that everything runs on. Starts Spark if it does not run."""
+        """The session that everything runs on. Starts Spark if it does not run.
+
+        >>> hub.spark.sql("SELECT 1 AS one").collect()
+        [Row(one=1)]
+        """
         self._reconciler.declarations.require_open()
         return self._launcher.session()
 
     def record(self, name: str) -> PipelineRecord:
-        """The declaration of a pipeline. Raises UnknownPipeline."""
+        """The declaration of a pipeline. Raises UnknownPipeline. For tools: its type may change in any version.
+
+        >>> hub.record("hot").definition.name
+        'hot'
+        """
         found = self.catalog.pipeline(name)
         if found is None:
             raise unknown(UnknownPipeline, "pipeline", name, self.catalog.pipeline_names())
         return found
 
     def runtime(self, stream: str) -> StreamRuntime:
-        """The running side of a stream. Raises UnknownStream."""
+        """The running side of a stream. Raises UnknownStream. For tools: its type may change in any version.
+
+        >>> hub.runtime("sensors").stream.name
+        'sensors'
+        """
         return self._reconciler.runtime(stream)
 
     # --- savepoints -------------------------------------------------------------------------------
@@ -180,12 +235,20 @@ class Hub:
 
         `headrace restore` makes a state directory of it. Raises SavepointTimeout, with the names of the streams, when
         their epochs in flight do not end in time. Scripts about these streams wait until the copy is done.
+
+        >>> hub.savepoint("before-upgrade").name
+        'before-upgrade'
         """
         target = self.directory / SAVEPOINTS / require_savepoint_name(name)
         return self._reconciler.savepoint(target, stream, timeout)
 
     def savepoints(self) -> list[Path]:
-        """The savepoints in this state directory, by name."""
+        """The savepoints in this state directory, by name.
+
+        >>> _ = hub.savepoint("monday")
+        >>> "monday" in [path.name for path in hub.savepoints()]
+        True
+        """
         directory = self.directory / SAVEPOINTS
         return sorted(p for p in directory.iterdir() if not p.name.startswith(".")) if directory.is_dir() else []
 
@@ -196,16 +259,35 @@ class Hub:
         'false'), commit, and stop the queries. True if that happened in time.
 
         Raises StreamFailed if a query dies. A source that never ends is waited for.
+
+        >>> from pathlib import Path
+        >>> with headrace.connect("to-the-end") as own:
+        ...     _ = own.sql(Path("app.sql").read_text())
+        ...     own.wait_until_end(timeout=60)
+        ...     own.pipelines["by_minute"].status().rows_out
+        True
+        40
         """
         return self._shutdown.wait_until_end(timeout)
 
     def drain(self, timeout: float = DRAIN_SECONDS, on_waited: Callable[[Waited], None] | None = None) -> bool:
         """Let every epoch in flight finish, then stop the queries. True if all finished in time. `on_waited` is called
-        for each stream when it has stopped."""
+        for each stream when it has stopped.
+
+        >>> from pathlib import Path
+        >>> with headrace.connect("drained") as own:
+        ...     _ = own.sql(Path("app.sql").read_text())
+        ...     own.drain(timeout=60)
+        True
+        """
         return self._shutdown.drain(timeout, on_waited)
 
     def close(self, drain: bool = True) -> None:
-        """Stop everything that this hub started. Pipelines that run now continue when the directory is opened again."""
+        """Stop everything that this hub started. Pipelines that run now continue when the directory is opened again.
+
+        >>> own = headrace.connect("closed")
+        >>> own.close()
+        """
         if self._reconciler.closed:
             return
         try:
@@ -216,7 +298,12 @@ class Hub:
             evaluate.end_thread()
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after everything else has stopped, before the state directory is released."""
+        """Call `callback` after everything else has stopped, before the state directory is released.
+
+        >>> with headrace.connect("called") as own:
+        ...     own.on_close(lambda: print("stopped"))
+        stopped
+        """
         self._on_close.append(callback)
 
     def __enter__(self) -> Hub:

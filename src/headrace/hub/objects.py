@@ -17,31 +17,63 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """A handle on a declared stream."""
+    """A handle on a declared stream.
+
+    >>> hub.streams["sensors"].name
+    'sensors'
+    """
 
     def __init__(self, hub: Hub, name: str) -> None:
         self._hub, self.name = hub, name
 
     def status(self) -> StreamStatus:
-        """The stream's status, as of its newest committed epoch."""
+        """The stream's status, as of its newest committed epoch.
+
+        >>> hub.streams["sensors"].status().decoding_columns
+        ['device', 'ts', 'temp']
+        """
         return self._hub.runtime(self.name).status()
 
     def totals(self) -> StreamTotals:
-        """Epochs, their phases and the sinks since the hub was opened."""
+        """Epochs, their phases and the sinks since the hub was opened.
+
+        >>> hub.streams["sensors"].totals().sinks["alarms"].rows
+        37
+        """
         return self._hub.runtime(self.name).totals
 
     def addresses(self) -> list[str]:
-        """The addresses at which a pushed stream takes bytes; none while it does not run."""
+        """The addresses at which a pushed stream takes bytes; none while it does not run.
+
+        >>> hub.streams["sensors"].addresses()
+        []
+        """
         found: list[str] = self.ingress().get("addresses", [])
         return found
 
     def ingress(self) -> dict[str, Any]:
         """The gateway's counters for a pushed stream, for each class of origins. Empty for other streams, and while the
-        stream does not run."""
+        stream does not run.
+
+        >>> hub.streams["sensors"].ingress()
+        {}
+        """
         return self._hub.runtime(self.name).ingress()
 
     def dead_letters(self) -> pa.Table:
-        """The newest rejected records, when the stream's `dead_letter_sink` is a memory sink."""
+        """The newest rejected records, when the stream's `dead_letter_sink` is a memory sink.
+
+        >>> with headrace.connect("rejected") as own:
+        ...     _ = own.sql(
+        ...         "CREATE SINK bad WITH (type = 'memory'); CREATE SINK good WITH (type = 'noop');"
+        ...         "CREATE STREAM s (temp INT) WITH (source = 'files', path = 'data', format = 'json',"
+        ...         "  on_error = 'dead_letter', dead_letter_sink = 'bad');"
+        ...         "CREATE PIPELINE p INTO good AS SELECT temp FROM s"
+        ...     )
+        ...     _ = own.streams["s"].sync()
+        ...     own.streams["s"].dead_letters().select(["column", "reason"]).to_pylist()[0]
+        {'column': 'temp', 'reason': 'bad_integer'}
+        """
         runtime = self._hub.runtime(self.name)
         sink = runtime.stream.dead_letters
         if sink is None or sink.kind != "memory":
@@ -56,16 +88,28 @@ class Stream:
 
     def flush(self, timeout: float = 60.0) -> int:
         """Wait until everything in the sinks and the gateway is durable, and return the newest epoch. Raises SinkFailed
-        when a sink still cannot write an epoch that it owes, TimeoutError when an epoch takes longer to commit."""
+        when a sink still cannot write an epoch that it owes, TimeoutError when an epoch takes longer to commit.
+
+        >>> hub.streams["sensors"].flush() >= 0
+        True
+        """
         return self._hub.runtime(self.name).control(FLUSH).result(timeout).epoch
 
     def sync(self, timeout: float = 60.0) -> int:
         """Send a barrier after the rows, wait until every epoch up to the one that carries it is in the sinks, and
-        return that epoch. Raises StreamFailed when the stream does not run, TimeoutError when it takes longer."""
+        return that epoch. Raises StreamFailed when the stream does not run, TimeoutError when it takes longer.
+
+        >>> hub.streams["sensors"].sync() > 0
+        True
+        """
         return self._hub.runtime(self.name).barrier(SYNC_TEST).result(timeout).epoch
 
     def ping(self) -> int:
-        """Ask the committer for its newest epoch, without waiting for rows."""
+        """Ask the committer for its newest epoch, without waiting for rows.
+
+        >>> hub.streams["sensors"].ping() >= 0
+        True
+        """
         return self._hub.runtime(self.name).control(PING).result(0).epoch
 
     def __repr__(self) -> str:
@@ -76,18 +120,31 @@ class Stream:
 
 
 class Pipeline:
-    """A handle on a declared pipeline."""
+    """A handle on a declared pipeline.
+
+    >>> hub.pipelines["hot"].name
+    'hot'
+    """
 
     def __init__(self, hub: Hub, name: str) -> None:
         self._hub, self.name = hub, name
 
     @property
     def sql(self) -> str:
-        """The statement that created it."""
+        """The statement that created it.
+
+        >>> print(hub.pipelines["warm"].sql)
+        CREATE PIPELINE warm INTO kept AS SELECT device, temp FROM sensors WHERE temp > 25
+        """
         return self._hub.record(self.name).definition.sql
 
     def status(self) -> PipelineStatus:
-        """The state and counters of the pipeline."""
+        """The state and counters of the pipeline.
+
+        >>> status = hub.pipelines["hot"].status()
+        >>> status.state, status.rows_out, status.late
+        ('running', 37, 0)
+        """
         record = self._hub.record(self.name)
         return pipeline_status(record, self._hub.runtime(record.definition.program.stream))
 
@@ -95,6 +152,9 @@ class Pipeline:
         """Wait until the pipeline no longer runs (finished or stopped). True if that happened in time.
 
         Raises PipelineFailed when it failed, StreamFailed when its stream's query died.
+
+        >>> hub.pipelines["hot"].wait(timeout=0.1)
+        False
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -110,17 +170,36 @@ class Pipeline:
 
     def start(self) -> None:
         """Start the pipeline again. It joins the stream as it is now, with the state that it had when it was stopped. A
-        pipeline that failed starts without state."""
+        pipeline that failed starts without state.
+
+        >>> hub.pipelines["hot"].stop()
+        >>> hub.pipelines["hot"].start()
+        >>> hub.pipelines["hot"].status().state
+        'running'
+        """
         self._hub.sql(f"START PIPELINE {_quoted(self.name)}")
 
     def stop(self, *, close_windows: bool = False, now: bool = False) -> None:
         """Stop the pipeline. All rows before the stop are in every sink when this returns. Open windows are kept for a
-        later start, or closed and emitted. `now` does not wait, and drops the epoch in flight and the state."""
+        later start, or closed and emitted. `now` does not wait, and drops the epoch in flight and the state.
+
+        >>> hub.pipelines["hot"].stop()
+        >>> hub.pipelines["hot"].status().state
+        'stopped'
+        >>> hub.pipelines["hot"].start()
+        """
         mode = "NOW" if now else f"GRACEFUL {'CLOSE' if close_windows else 'KEEP'} WINDOWS"
         self._hub.sql(f"STOP PIPELINE {_quoted(self.name)} {mode}")
 
     def results(self, sink: str | None = None) -> pa.Table:
-        """The rows in its memory sink. `sink` names one when there are several."""
+        """The rows in its memory sink. `sink` names one when there are several.
+
+        >>> table = hub.pipelines["warm"].results()
+        >>> table.column_names, table.num_rows
+        (['device', 'temp'], 166)
+        >>> table.to_pandas().shape
+        (166, 2)
+        """
         definition = self._hub.record(self.name).definition
         runtime = self._hub.runtime(definition.program.stream)
         for candidate, _ in definition.outlets:

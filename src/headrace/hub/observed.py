@@ -120,7 +120,7 @@ def pipeline_status(record: PipelineRecord, runtime: ObservedStream) -> Pipeline
         gaps=list(counted.gaps),
         error=record.error or (runtime.problem if ill else ""),
         detached=dict(record.detached) | runtime.notes(definition),
-        changes=list(record.history),
+        changes=[change for change in record.history if change.at],  # a record begins with a state without a time
         rows_in=counted.rows_in,
         rejected=counted.bad if policy_of(runtime.stream) in ("skip", "dead_letter") else 0,
         host=definition.program.host,

@@ -57,7 +57,7 @@ class Questions:
 
     @answer.register
     def _(self, statement: Describe) -> Result:
-        kinds = [statement.kind] if statement.kind else ["stream", "sink", "pipeline"]
+        kinds = [statement.kind] if statement.kind else ["stream", "sink", "pipeline", "view"]
         kind = next((k for k in kinds if is_declared(self.catalog, k, statement.name)), None)
         if kind is None:
             require(self.catalog, statement.kind or "stream", statement.name, statement.span)
@@ -67,16 +67,16 @@ class Questions:
 
     @answer.register
     def _(self, statement: Explain) -> Result:
-        target = statement.target
+        target, catalog = statement.target, self.catalog
         if target is None:
             record = require_pipeline(self.catalog, statement.pipeline or "", statement.span)
             parsed = parse_script(record.definition.sql)[0]
             if not isinstance(parsed, CreatePipeline):
                 raise InternalError(f"the text of pipeline {record.definition.name} is no CREATE PIPELINE")
-            target = parsed
+            target, catalog = parsed, self.catalog.with_views(record.definition.views)
         # EXPLAIN does not start Spark, except for its formatted plan.
         spark = self.spark if self.spark is not None and (self.spark.at_hand or statement.mode == "formatted") else None
-        planned = plan_pipeline(target, self.catalog, self.meaning, spark)
+        planned = plan_pipeline(target, catalog, self.meaning, spark)
         live = live_stream(self.streams, planned.program.stream)
         if statement.mode == "json":
             return Result(explain_json(planned, live))

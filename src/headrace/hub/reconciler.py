@@ -164,6 +164,10 @@ class Reconciler:
         """The runtime of a declared stream. Raises UnknownStream."""
         return self._runtimes.get(name)
 
+    def stream_directory(self, name: str) -> Path:
+        """Where a stream of this name keeps its state."""
+        return self._state.stream(name.lower())
+
     def started(self) -> list[StreamRuntime]:
         """The streams whose query was started and not stopped, dead ones included."""
         return self._runtimes.started()
@@ -351,7 +355,7 @@ class Reconciler:
 
     def _to_copy(self, stream: str | None) -> dict[str, StreamRuntime]:
         self.declarations.require_open()
-        names = [stream.lower()] if stream is not None else sorted(self.catalog.streams)
+        names = [stream.lower()] if stream is not None else sorted({*self.catalog.streams} - {*self.catalog.looks})
         if not names:
             raise UnknownStream("there is no stream to take a savepoint of", advice="Create one first.")
         return {name: self.runtime(name) for name in names}

@@ -27,6 +27,7 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
         heir_of=declared.heir_of,
         generation=declared.generation,
         pooled=declared.pooled,
+        views=declared.views,
     )
     if _same_unchecked(new.program, declared.program):
         alike = replace(alike, program=declared.program)
@@ -91,6 +92,14 @@ def changed_options(old: StreamDef, new: StreamDef) -> Result:
     return Result(f"changed stream {new.name}: {options}; it goes on where it was")
 
 
+def replaced_view(name: str, pipelines: list[str]) -> Result:
+    """The answer to CREATE OR REPLACE VIEW over another definition."""
+    kept_by = (
+        f"pipelines that run keep the view as it was: {', '.join(pipelines)}; CREATE OR REPLACE PIPELINE plans it anew",
+    )
+    return Result(f"replaced view {name}", warnings=kept_by if pipelines else ())
+
+
 def exists(kind: str, name: str, span: Span) -> AlreadyExists:
     """The error for a CREATE over another definition."""
     return AlreadyExists(
@@ -115,10 +124,10 @@ def stream_exists(old: StreamDef, continues: bool, span: Span) -> AlreadyExists:
 
 
 def stream_in_use(old: StreamDef, users: list[str], span: Span) -> InUse:
-    """The error for dropping or replacing a stream that pipelines read."""
+    """The error for dropping or replacing a stream that pipelines or views read."""
     return InUse(
         f"stream {old.name} is read by {', '.join(users)}",
-        advice=f"Drop those pipelines first. {lost_with(old)}",
+        advice=f"Drop those first. {lost_with(old)}",
         span=span,
         name=old.name,
         users=users,

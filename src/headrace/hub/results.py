@@ -30,7 +30,11 @@ class Result:
     warnings: tuple[str, ...] = ()
 
     def render(self) -> str:
-        """The message, or the table with aligned columns, followed by the warnings."""
+        """The message, or the table with aligned columns, followed by the warnings.
+
+        >>> print(hub.sql("SHOW SINKS")[0].render())
+        name     type ...
+        """
         warnings = [f"  warning: {warning}" for warning in self.warnings]
         if self.table is None:
             return "\n".join([self.text, *warnings])

@@ -96,6 +96,16 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class FallibleExpression:
+    """An expression of Ring 0 that may fail on some row. `text` is the user's own, `sql` evaluates it on the rows that
+    reach it, and `columns` are those that it reads, by full-schema index."""
+
+    text: str
+    sql: str
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SizedValue:
     """A value that may be larger than its inputs. `sql` computes an upper bound of its bytes (DOUBLE) without computing
     the value. `expression` is the user's own text."""
@@ -158,8 +168,9 @@ class Ring0Program:
     generators: tuple[RowGenerator, ...] = ()
     made_filter: str | None = None
     bucket_keys: tuple[int, ...] | None = None
-    # Not compared: it follows from the other fields, except for the spelling of the user's expressions.
+    # Not compared: they follow from the other fields, except for the spelling of the user's expressions.
     growth: Growth = field(default_factory=Growth, compare=False)
+    fallible: tuple[FallibleExpression, ...] = field(default=(), compare=False)  # in the order of evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +382,8 @@ class PipelineDef:
     program. More than `max_groups` open groups stop it, and so do more than `max_group_values` values in a list of one
     group. `late` is None when late rows are only counted. `generation` counts how often it was started again: a sink
     that was detached in an earlier generation is written to again. `pooled` is false for instances of releases before
-    pools: each of their lanes is a key of its own in Spark's state.
+    pools: each of their lanes is a key of its own in Spark's state. `views` are those that its query reads, as they
+    were when it was declared.
     """
 
     name: str
@@ -386,6 +398,7 @@ class PipelineDef:
     generation: int = stored_as("life", default=0)
     max_group_values: int = MAX_GROUP_VALUES
     pooled: bool = False
+    views: tuple[ViewDef, ...] = ()
 
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:
@@ -415,6 +428,20 @@ class PipelineDef:
 
 def _columns(expressions: tuple[Expression, ...]) -> Schema:
     return Schema(tuple(Field(e.name, e.type) for e in expressions))
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDef:
+    """A declared view. `query` is the text that stands for it in queries, with the names of its columns in `columns`
+    unless that is empty. `reads` are the streams and views that the text names. `output` has no columns while Spark has
+    not checked the query."""
+
+    name: str
+    query: str
+    columns: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    output: Schema = field(default_factory=lambda: Schema(()))
+    sql: str = ""
 
 
 @dataclass(frozen=True, slots=True)

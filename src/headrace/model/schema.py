@@ -383,6 +383,11 @@ def field_at(schema: Schema, index: int) -> Field:
     return Field(".".join((schema[found.column].name, *found.path)), found.type)
 
 
+def root_of(schema: Schema, index: int) -> int:
+    """The index of the column that `field_at(schema, index)` is, or is a field of."""
+    return index if index < NESTED else nested_fields(schema)[index - NESTED].column
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The columns a pipeline needs, by full-schema index: `View.all()`, `View.some(...)` or `View.none()`.

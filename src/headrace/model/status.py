@@ -84,7 +84,11 @@ ALIVE: tuple[ShownState, ...] = ("created", "starting", "running", "stopping", "
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A pipeline entered `state` at time `at` (seconds since 1970) because of `reason`."""
+    """A pipeline entered `state` at time `at` (seconds since 1970) because of `reason`.
+
+    >>> hub.pipelines["by_minute"].status().changes[-1].reason
+    'its first epoch is planned'
+    """
 
     state: State
     reason: str
@@ -104,7 +108,11 @@ class Waited:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Input that a pipeline missed: the epochs from `first` to `last`, in which the stream had `rows` rows."""
+    """Input that a pipeline missed: the epochs from `first` to `last`, in which the stream had `rows` rows.
+
+    >>> hub.pipelines["by_minute"].status().gaps
+    []
+    """
 
     first: int
     last: int
@@ -115,7 +123,11 @@ class Gap:
 @dataclass(frozen=True, slots=True)
 class SinkTotals:
     """What one sink got from the pipelines of a stream since the hub was opened, and how long its commits took. `owed`
-    counts epochs that it has promised and not shown yet."""
+    counts epochs that it has promised and not shown yet.
+
+    >>> hub.streams["sensors"].totals().sinks["minutes"].owed
+    0
+    """
 
     rows: int = 0
     seconds: float = 0.0
@@ -124,7 +136,11 @@ class SinkTotals:
 
 @dataclass(frozen=True, slots=True)
 class StreamTotals:
-    """The epochs of a stream since the hub was opened: their number, the seconds by phase (`PHASES`), and the sinks."""
+    """The epochs of a stream since the hub was opened: their number, the seconds by phase (`PHASES`), and the sinks.
+
+    >>> list(hub.streams["sensors"].totals().phase_seconds)
+    ['planning', 'reading', 'ring0', 'state', 'sinks']
+    """
 
     epochs: int = 0
     phase_seconds: dict[str, float] = field(default_factory=dict)
@@ -143,7 +159,11 @@ class HtmlTable:
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """Messages on a pipeline's lanes, as the sender or the receiver counts them: batches, the rows (partial aggregates)
-    in them, watermarks, barriers and ends. `dropped` counts input rows that were not sent because they were late."""
+    in them, watermarks, barriers and ends. `dropped` counts input rows that were not sent because they were late.
+
+    >>> hub.pipelines["by_minute"].status().sent.rows
+    40
+    """
 
     batches: int = 0
     rows: int = 0
@@ -191,6 +211,12 @@ class StreamStatus(HtmlTable):
     the commit of a sink. `phases` are the milliseconds of the newest epoch by phase: planning (by headrace and Spark),
     reading and decoding, ring0 (pipelines in the slowest task), state (Spark's scheduling, the shuffle and Ring 1), and
     sinks (the commit). `barrier` is the newest barrier of a user, with the epoch that carried it.
+
+    >>> status = hub.streams["sensors"].status()
+    >>> status.state, status.rows, status.columns_declared
+    ('running', 600, 4)
+    >>> status.watermark.isoformat()
+    '2026-01-01T00:09:49+00:00'
     """
 
     name: str
@@ -226,8 +252,17 @@ class StreamStatus(HtmlTable):
     barrier: str = ""
 
     @property
+    def columns_decoded(self) -> int:
+        """How many of the declared columns are decoded, whole or in part: fields of one STRUCT are one column."""
+        return len({name.partition(".")[0] for name in self.decoding_columns})
+
+    @property
     def losses(self) -> list[str]:
-        """The input that did not become rows, in words. Empty if all of it did."""
+        """The input that did not become rows, in words. Empty if all of it did.
+
+        >>> hub.streams["sensors"].status().losses
+        []
+        """
         bad = f"bad: {_reasons(self.bad)}"
         counts = {
             "rejected": self.rejected,
@@ -239,7 +274,11 @@ class StreamStatus(HtmlTable):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings for the user: many rejected rows, many rows without an event time, files that were left out."""
+        """Warnings for the user: many rejected rows, many rows without an event time, files that were left out.
+
+        >>> hub.streams["sensors"].status().warnings
+        []
+        """
         rejected = stream_warning(
             name=self.name, rows=self.rows, rejected=self.rejected, nulled=self.nulled, bad=self.bad
         )
@@ -262,6 +301,10 @@ class PipelineStatus(HtmlTable):
       again with the next hub". `changes` lists its newest states with reason and time.
     - `detached` lists sinks that failed and get no more rows, with the reason.
     - `host` is where it runs: shared or epoch (docs/hosts.md).
+
+    >>> status = hub.pipelines["by_minute"].status()
+    >>> status.state, status.rows_in, status.rows_out, status.groups
+    ('running', 600, 36, 4)
     """
 
     name: str
@@ -287,13 +330,21 @@ class PipelineStatus(HtmlTable):
 
     @property
     def losses(self) -> list[str]:
-        """The rows for this pipeline that did not become output, in words. Empty if there are none."""
+        """The rows for this pipeline that did not become output, in words. Empty if there are none.
+
+        >>> hub.pipelines["by_minute"].status().losses
+        []
+        """
         nulled = self.bad - self.rejected
         counts = {"late": self.late, "rejected": self.rejected, "with bad values": nulled, "missed": self.missed_rows}
         return [f"{count:,} {what}" for what, count in counts.items() if count]
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings for the user: bad values in many rows."""
+        """Warnings for the user: bad values in many rows.
+
+        >>> hub.pipelines["by_minute"].status().warnings
+        []
+        """
         found = pipeline_warning(self.name, self.rows_in, self.bad, rejects=self.rejected > 0)
         return [found] if found else []

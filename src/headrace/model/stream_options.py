@@ -37,7 +37,7 @@ class StreamSettings:
     max_rows: int = option(
         integer(1, 1 << 31),
         default=65536,
-        help="an epoch starts when about this many rows wait; a message between the rings holds at most this many",
+        help="an epoch starts when about this many rows wait; a message of partial results holds at most this many",
     )
     max_latency: int = option(
         duration,

@@ -10,10 +10,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.formats.format_kind import Decoded
 from headrace.model.schema import NESTED, DataType, Schema, View, field_at
+
+Places = npt.NDArray[np.int64]
+PLACE = "_at"  # the column of places: see `headrace.ring0.record_places`
 
 
 @lru_cache(maxsize=256)
@@ -27,15 +32,17 @@ def null_column(kind: DataType, rows: int) -> pa.Array[Any]:
     return _nulls(kind, max(1024, 1 << (rows - 1).bit_length()) if rows else 1024).slice(0, rows)
 
 
-def to_rows(decoded: Decoded, schema: Schema, event_time: int | None) -> pa.Table:
-    """The relation `rows` of `headrace.model.program`. Rows without an event time are kept, with NULL in `_t`."""
+def to_rows(decoded: Decoded, schema: Schema, event_time: int | None, places: Places | None = None) -> pa.Table:
+    """The relation `rows` of `headrace.model.program`. Rows without an event time are kept, with NULL in `_t`. With
+    `places` it has them as a column, so that a row on which an expression fails can be found in the input."""
     arrays = [
         decoded.columns[i] if i in decoded.columns else null_column(f.type, decoded.rows) for i, f in enumerate(schema)
     ]
     names = [f"c{i}" for i in range(len(schema))]
     fields = {f"c{i}": array for i, array in decoded.columns.items() if i >= NESTED}
     whole = [*arrays, *fields.values(), times(decoded, event_time)]
-    return pa.Table.from_arrays(whole, names=[*names, *fields, "_t"])
+    table = pa.Table.from_arrays(whole, names=[*names, *fields, "_t"])
+    return table if places is None else table.append_column(PLACE, pa.array(places))
 
 
 def no_rows(schema: Schema, view: View) -> pa.Table:

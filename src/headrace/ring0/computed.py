@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from headrace.errors import ValueTooLarge
 from headrace.exec import duck
 from headrace.exec.sizing import in_pieces
+from headrace.exec.trying import ROW, failing_rows
 from headrace.formats.bad import STRUCTURE_REASONS, BadRecords
 from headrace.formats.columns import status_of
 from headrace.formats.kernels.numbers import FINE, REASON_BASE
@@ -41,7 +42,7 @@ def evaluate(
         if len(bad.rows):
             read = np.isin(bad.columns, column.reads)
             status[bad.rows[read]] = bad.codes[read] - np.uint8(len(STRUCTURE_REASONS) - REASON_BASE)
-        table = pa.table({"_row": pa.array(np.arange(rows)), **{f"c{i}": columns[i] for i in column.reads}})
+        table = pa.table({ROW: pa.array(np.arange(rows)), **{f"c{i}": columns[i] for i in column.reads}})
         fine = np.flatnonzero(status == FINE)
         values = _values(column, schema[column.index].type, table if len(fine) == rows else table.take(fine))
         status[fine[values.failed]] = status_of("bad_computed")
@@ -88,7 +89,27 @@ def _null_rows(column: ComputedColumn, table: pa.Table) -> npt.NDArray[np.int64]
 
 
 def _failing(column: ComputedColumn, kind: DataType, table: pa.Table) -> npt.NDArray[np.int64]:
-    """The rows of `table` on which the expression fails, by halving."""
+    """The rows of `table` on which the expression fails."""
+    try:
+        return _untried(column, kind, table)
+    except (duckdb.OutOfMemoryException, duckdb.InternalException, duckdb.IOException):
+        raise  # not about a value
+    except (duckdb.Error, ValueTooLarge):  # a value is too large, or DuckDB cannot try this expression
+        return _halved(column, kind, table)
+
+
+def _untried(column: ComputedColumn, kind: DataType, table: pa.Table) -> npt.NDArray[np.int64]:
+    """The rows that fail, in one pass."""
+    sql = f"CAST(({column.sql}) AS {kind.duckdb})"
+    numbered = table.set_column(table.schema.get_field_index(ROW), ROW, pa.array(np.arange(table.num_rows)))
+    found = [
+        failing_rows(column.meaning, sql, piece) for piece in in_pieces(column.growth, column.meaning, "rows", numbered)
+    ]
+    return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+
+def _halved(column: ComputedColumn, kind: DataType, table: pa.Table) -> npt.NDArray[np.int64]:
+    """The rows that fail, by trying smaller and smaller parts of the rows."""
     failing: list[int] = []
     waiting = [np.arange(table.num_rows)]
     while waiting:

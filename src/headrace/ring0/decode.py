@@ -24,6 +24,7 @@ from headrace.model.program import PlanVersion
 from headrace.ring0.batch import to_rows
 from headrace.ring0.computed import evaluate
 from headrace.ring0.projection import projection_of
+from headrace.ring0.record_places import RecordPlaces
 from headrace.ring0.validity import policy_of
 from headrace.sources.source_kind import RawChunk
 
@@ -70,6 +71,7 @@ class Decoder:
         self._late = projection.selective
         self._permissive = policy_of(plan.stream) == "permissive"
         self._layout = projection.layout
+        self.places = RecordPlaces() if any(p.program.ring0.fallible for p in plan.pipelines) else None
 
     @property
     def columns(self) -> int:
@@ -89,7 +91,8 @@ class Decoder:
         decoded = self._with_computed(chunk, indexed, replace(parsed, bad=indexed.bad.plus(parsed.bad)), self._wanted)
         rejected, cells = self._sorted(BadRecords.of(chunk.bad).plus(decoded.bad))
         untimed = _rows_of(rejected)
-        rows = to_rows(decoded, self._stream.schema, self._stream.event_time)
+        places = None if self.places is None else self.places.of(chunk, indexed)
+        rows = to_rows(decoded, self._stream.schema, self._stream.event_time, places)
         top, missing, future = self._times(rows.column("_t"), untimed)
         if len(untimed) and not self._permissive:
             kept = np.setdiff1d(np.arange(decoded.rows), untimed)
@@ -142,8 +145,9 @@ class Decoder:
         columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
         both = Decoded(len(kept), columns | dict(tail.columns), first.plus(tail.bad))
         selected = self._with_computed(chunk, indexed, both, rest, kept)
+        places = None if self.places is None else self.places.of(chunk, indexed)[kept]
         return Batch(
-            rows=to_rows(selected, self._stream.schema, self._stream.event_time),
+            rows=to_rows(selected, self._stream.schema, self._stream.event_time, places),
             rejected=rejected,
             cells=selected.bad.renumbered(kept),
             records=head.rows + rowless,

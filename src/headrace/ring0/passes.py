@@ -15,6 +15,7 @@ from headrace.exec.failures import failure_text
 from headrace.exec.families import family_pass
 from headrace.exec.sizing import fits
 from headrace.ring0.cuts import CutRule, PartialsCut, cutting
+from headrace.ring0.failing_rows import PlaceOf, explained
 from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
@@ -41,6 +42,8 @@ class Passes:
         self.failures: dict[int, str] = {}
         self.watermark = planned.watermark
         self.projection = projection_of(given.plan)
+        self.schema = given.plan.stream.schema
+        self.place_of: PlaceOf | None = None  # where the record of a row is, by the number in its column PLACE
         self.waiting: list[pa.Table] = []
         self.waiting_rows = self.waiting_bytes = 0
 
@@ -82,7 +85,8 @@ class Passes:
                 else:
                     self.runners[instance].feed(own)
             except Exception as problem:
-                self.fail(instance, problem)
+                program = self.runners[instance].pipeline.program
+                self.fail(instance, explained(problem, program, self.schema, own, self.place_of))
 
     def _filters_in_common(self, passes: list[list[int]], rows: pa.Table) -> tuple[pa.Table, dict[str, str]]:
         """The batch with the results of the filters that several passes have in common. Their pipelines share the

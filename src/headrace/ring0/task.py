@@ -25,6 +25,7 @@ from headrace.model.status import Traffic
 from headrace.model.stream_options import stream_settings
 from headrace.ring0.batch import no_rows
 from headrace.ring0.decode import Batch, Decoder
+from headrace.ring0.failing_rows import RecordPlace
 from headrace.ring0.letters import DeadLetters
 from headrace.ring0.outbox import Outbox
 from headrace.ring0.passes import Passes
@@ -88,6 +89,7 @@ class _Task:
         now = self.given.planned.now
         limit = None if now is None else now + stream_settings(self.plan.stream).max_future
         decoder = self.decoder = Decoder(self.plan, limit)
+        self.passes.place_of = self._place
         for chunk in split.read(decoder.format):
             if chunk.unreadable is not None:
                 self.unreadable.append(chunk.unreadable)
@@ -143,12 +145,21 @@ class _Task:
         if self.letters is not None:
             self.letters.add(merged(rejected, cells))
 
+    def _place(self, number: int) -> RecordPlace:
+        """Where the record of a row is."""
+        assert self.decoder.places is not None, "a program with expressions that may fail asks for places"
+        origin, offset = self.decoder.places.locate(number)
+        return RecordPlace(origin, offset, self._line_at(origin, offset))
+
     def _line(self, record: BadRecord) -> int | None:
+        return self._line_at(record.origin, record.offset)
+
+    def _line_at(self, origin: str, offset: int) -> int | None:
         """The line of a record in its origin, if the split can find it."""
         split = self.given.split
         if not isinstance(split, LocatesLines):
             return None
-        place = (record.origin, record.offset)
+        place = (origin, offset)
         if place not in self.lines:
             self.lines[place] = split.line(*place, self.decoder.format)
         return self.lines[place]

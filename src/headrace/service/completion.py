@@ -5,25 +5,26 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UnknownType
 from headrace.hub.results import Result
-from headrace.model.schema import Field, Struct
+from headrace.model.schema import STRING, Field, Struct, parse_type
 from headrace.sql import CreateStream, parse_script, statement_ends
 
 _KEYWORDS = """
 AS BY CHANGES CLOSE CREATE DESCRIBE DROP EMIT EXISTS EXPLAIN FOR FROM GRACEFUL GROUP HAVING IF INTO KEEP NOT NOW OF OR
-PIPELINE PIPELINES REPLACE SAVEPOINT SELECT SHOW SINK SINKS START STOP STREAM STREAMS VERBOSE WATERMARK WHERE WINDOWS
-WITH window session_window count sum avg min max
+PIPELINE PIPELINES REPLACE SAVEPOINT SELECT SHOW SINK SINKS START STOP STREAM STREAMS VERBOSE VIEW VIEWS WATERMARK WHERE
+WINDOWS WITH window session_window count sum avg min max
 """
 KEYWORDS = tuple(_KEYWORDS.split())
 # The last of these words before the cursor decides what is completed first: columns, or the names of objects.
 _BEFORE_COLUMNS = frozenset({"SELECT", "WHERE", "BY", "HAVING"})
-_BEFORE_NAMES = frozenset({"FROM", "INTO", "STREAM", "SINK", "PIPELINE", "DESCRIBE"})
+_BEFORE_NAMES = frozenset({"FROM", "INTO", "STREAM", "SINK", "PIPELINE", "VIEW", "DESCRIBE"})
 _PATH = re.compile(r"((?:(?:\w+|`[^`]*`)\.)*)(\w*)$")
 _FROM = re.compile(r"\bFROM\s+`?(\w+)`?(?:\s+(?:AS\s+)?`?(\w+))?", re.IGNORECASE)
 
@@ -88,14 +89,33 @@ class Words(Completer):
         self._until = self._clock() + 5
         self._names, self._columns = (), {}
         try:
-            shown = self._target.sql("SHOW STREAMS; SHOW SINKS; SHOW PIPELINES")
+            shown = self._target.sql("SHOW STREAMS; SHOW VIEWS; SHOW SINKS; SHOW PIPELINES")
             names = [r.table.column("name").to_pylist() for r in shown if r.table is not None]
             self._names = tuple(_quoted(str(n)) for found in names for n in found)
             script = ";".join(f"SHOW CREATE STREAM {_quoted(str(n))}" for n in names[0])
             created = [s for r in (self._target.sql(script) if script else []) for s in parse_script(r.text)]
             self._columns = {s.name: s.schema.fields for s in created if isinstance(s, CreateStream)}
+            self._columns |= self._of_views([str(n) for n in names[1]])
         except HeadraceError:
             return
+
+    def _of_views(self, views: list[str]) -> dict[str, tuple[Field, ...]]:
+        """The columns of views."""
+        script = ";".join(f"DESCRIBE VIEW {_quoted(name)}" for name in views)
+        described = self._target.sql(script) if script else []
+        return {
+            name: tuple(_field(row["value"]) for row in result.table.to_pylist() if row["fact"].startswith("column "))
+            for name, result in zip(views, described, strict=True)
+            if result.table is not None
+        }
+
+
+def _field(text: str) -> Field:
+    """A column as DESCRIBE shows it: its name and its type. Both may have spaces."""
+    for space in (i for i, character in enumerate(text) if character == " "):
+        with suppress(UnknownType):
+            return Field(text[:space], parse_type(text[space + 1 :]))
+    return Field(text, STRING)
 
 
 def _clause(before: str) -> str:

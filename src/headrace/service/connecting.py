@@ -69,6 +69,16 @@ def connect(
     most 8). A pipeline keeps its number. `start_timeout` is how many seconds `sql` waits until a pipeline's first epoch
     is planned. `time_zone` is the session time zone of all pipelines (default: that of the pipelines in `state_dir`,
     else that of `spark`, else UTC).
+
+    >>> with headrace.connect("state") as own:
+    ...     sorted(own.streams)
+    []
+
+    A hub that runs in another process:
+
+    >>> with headrace.connect(".headrace/hub.sock") as client:
+    ...     sorted(client.pipelines)
+    ['by_minute', 'hot', 'warm']
     """
     target = os.fspath(state_dir)
     if target.startswith(("http://", "https://")) or Path(target).name == SOCKET_NAME:

@@ -138,7 +138,7 @@ def _streams(statuses: list[object]) -> Iterator[Metric]:
     for s in streams:
         for reason, count in s.bad.items():
             bad.add_metric([s.name, reason], count)
-        decoded.add_metric([s.name], len(s.decoding_columns))
+        decoded.add_metric([s.name], s.columns_decoded)
         if s.epoch_ms is not None:
             epoch.add_metric([s.name], s.epoch_ms / 1000)
         if s.watermark is not None:

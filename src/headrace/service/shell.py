@@ -21,7 +21,7 @@ from headrace.service.printing import OutputFormat, printed
 from headrace.sql import statement_ends
 
 COMMANDS = {
-    r"\d": (r"\d [NAME]", "list streams, sinks and pipelines, or describe one"),
+    r"\d": (r"\d [NAME]", "list streams, views, sinks and pipelines, or describe one"),
     r"\s": (r"\s", "list streams"),
     r"\p": (r"\p", "list pipelines"),
     r"\e": (r"\e QUERY", "explain a query or a CREATE PIPELINE"),
@@ -64,6 +64,9 @@ class Shell:
             self._out(printed(self._target.sql(text), self._how, self._terminal))
         except HubUnreachable:
             raise
+        except KeyboardInterrupt:  # of a SELECT that waits for rows; a hub in another process ends it by itself
+            self.failures += 1
+            print("interrupted", file=sys.stderr)
         except HeadraceError as problem:
             self.failures += 1
             print(problem.render(), file=sys.stderr)
@@ -82,7 +85,7 @@ class Shell:
             case r"\d" if rest:
                 self.execute(f"DESCRIBE {rest}")
             case r"\d":
-                self.execute("SHOW STREAMS; SHOW SINKS; SHOW PIPELINES")
+                self.execute("SHOW STREAMS; SHOW VIEWS; SHOW SINKS; SHOW PIPELINES")
             case r"\s":
                 self.execute("SHOW STREAMS")
             case r"\p":

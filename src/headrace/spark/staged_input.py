@@ -19,7 +19,8 @@ def staged_input(spark: SparkSession, columns: Schema, staged: Sequence[RowsForS
     inline = rows_in_messages(staged, columns.arrow)
     if not files:
         return spark.createDataFrame(inline, schema)
-    frame = spark.read.schema(schema).parquet(*files)
+    # Paths are names, not patterns: the state directory may have [, { or * in its path.
+    frame = spark.read.option("__globPaths__", "false").schema(schema).parquet(*files)
     return frame.unionAll(spark.createDataFrame(inline, schema)) if inline.num_rows else frame
 
 

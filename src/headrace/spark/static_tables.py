@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,13 +20,17 @@ from headrace.sql.hosts.text_edits import Edit
 
 @dataclass(slots=True)
 class _Kept:
-    view: str
-    frame: DataFrame
-    read_at: float
+    """A table of one pipeline. Several hubs may share a session, so the name of its view is unique."""
+
+    view: str = field(default_factory=lambda: f"__headrace_{uuid.uuid4().hex}")
+    frame: DataFrame | None = None
+    read_at: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class StaticTables:
-    """The tables that the pipelines of one stream keep. Threads of several queries may call."""
+    """The tables that the pipelines of one stream keep. Threads of several queries may call; a table that takes long to
+    read holds up only the queries that read it."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -44,14 +49,14 @@ class StaticTables:
 
     def _view(self, instance: int, name: str, seconds: float) -> str:
         with self._lock:
-            held = self._kept.get((instance, name))
-            if held is None or time.monotonic() - held.read_at > seconds:
+            held = self._kept.setdefault((instance, name), _Kept())
+        with held.lock:
+            if held.frame is None or time.monotonic() - held.read_at > seconds:
                 began = time.monotonic()
-                view = held.view if held is not None else f"__headrace_{instance}_static_{len(self._kept)}"
                 frame = self._spark.sql(f"SELECT * FROM {name}").localCheckpoint(eager=True)
-                frame.createOrReplaceTempView(view)
-                held = self._kept[(instance, name)] = _Kept(view, frame, began)
-            return held.view
+                frame.createOrReplaceTempView(held.view)
+                held.frame, held.read_at = frame, began
+        return held.view
 
     def forget(self, instances: set[int] | None = None) -> None:
         """Drop the copies of these instances; of all without an argument."""

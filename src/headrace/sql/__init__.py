@@ -13,11 +13,12 @@ from headrace.sql.explain.explain_text import explain
 from headrace.sql.explain.live_stream import LiveStream
 from headrace.sql.names import Names
 from headrace.sql.parse.dialect import statement_ends
-from headrace.sql.parse.script import parse_script
+from headrace.sql.parse.script import cut_limit, parse_script
 from headrace.sql.parse.statements import (
     CreatePipeline,
     CreateSink,
     CreateStream,
+    CreateView,
     Describe,
     Drop,
     Explain,
@@ -30,11 +31,13 @@ from headrace.sql.parse.statements import (
     TakeSavepoint,
 )
 from headrace.sql.planner import Planned, plan_on_shared_host, plan_pipeline
+from headrace.sql.views import define_view
 
 __all__ = [
     "CreatePipeline",
     "CreateSink",
     "CreateStream",
+    "CreateView",
     "Describe",
     "Drop",
     "Explain",
@@ -48,8 +51,10 @@ __all__ = [
     "Statement",
     "StopPipeline",
     "TakeSavepoint",
+    "cut_limit",
     "define_sink",
     "define_stream",
+    "define_view",
     "explain",
     "explain_json",
     "parse_script",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.errors import BadComputedColumn, Span, TypeMismatch
 from headrace.model.program import ComputedColumn, Meaning
-from headrace.model.schema import STRING
+from headrace.model.schema import INT, STRING
 from headrace.sql.bind.expression_binder import ExprBinder
 from headrace.sql.bind.scope import Scope
 from headrace.sql.functions.time_functions import CLOCKS
@@ -16,7 +16,7 @@ from headrace.sql.parse.script import too_deep
 from headrace.sql.parse.statements import CreateStream
 from headrace.sql.parse.syntax import Node
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.expr import Call, Cast, ColumnRef, Expr, Literal, columns_of, transform, walk
+from headrace.sql.plan.expr import Call, CaseWhen, Cast, ColumnRef, Expr, Literal, columns_of, transform, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.types import VOID, widens
 from headrace.sql.render.duckdb import render, ring0_column, throws
@@ -78,7 +78,17 @@ class _ComputedBinder:
                 advice=f"Declare it {expr.type}, or write CAST(... AS {field.type}).",
                 span=self.ctx.span(node.at),
             )
-        return self.binder.coerce(expr, field.type)
+        value = self.binder.coerce(expr, field.type)
+        length = self.statement.padded.get(index)
+        return value if length is None else self._padded(value, length)
+
+    def _padded(self, value: Expr, length: int) -> Expr:
+        """The value of a CHAR column: blanks fill it up, and a longer text stays as it is, as in a record."""
+        call, at = self.binder.call, value.at
+        count = Literal(INT, length, at=at)
+        short = call("<", (call("length", (value,), at), count), at)
+        filled = call("rpad", (value, count, Literal(STRING, " ", at=at)), at)
+        return CaseWhen(STRING, ((short, filled),), value, at=at)
 
     def _column(self, index: int, node: Node) -> ComputedColumn:
         expr = fold(self._inline(index, ()), self.ctx)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.model.program import SinkDef, StreamDef
+from headrace.model.program import SinkDef, StreamDef, ViewDef
 
 
 class Names(Protocol):
@@ -19,10 +19,18 @@ class Names(Protocol):
         """The sink of that name."""
         ...
 
+    def view(self, name: str) -> ViewDef | None:
+        """The view of that name."""
+        ...
+
     def stream_names(self) -> Sequence[str]:
         """All streams, for "did you mean"."""
         ...
 
     def sink_names(self) -> Sequence[str]:
         """All sinks, for "did you mean"."""
+        ...
+
+    def view_names(self) -> Sequence[str]:
+        """All views, for "did you mean"."""
         ...

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from headrace.base.unknown import unknown
 from headrace.errors import InternalError, Span, SparkRefused, SqlError, UnknownSink, UnknownStream, UnsupportedOnShared
-from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef
+from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef, ViewDef
 from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
 from headrace.sql.functions.time_functions import CLOCKS
 from headrace.sql.hosts.epoch_planner import EpochHostPlanner
-from headrace.sql.hosts.host_choice import RESOLVABLE, SHARED, HostChoice, forced, moved
+from headrace.sql.hosts.host_choice import SHARED, HostChoice, forced, is_resolvable, moved
 from headrace.sql.hosts.spark_checker import SparkChecker, SparkFindings
 from headrace.sql.lowering import lower, lower_epoch_query, program_of
 from headrace.sql.names import Names
@@ -26,8 +26,10 @@ from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.nested_reads import read_fields
 from headrace.sql.plan.physical import Physical
 from headrace.sql.plan.shape import Shape, shared_shape
+from headrace.sql.render.fallible import fallible_expressions
 from headrace.sql.render.sizes import ring0_growth
 from headrace.sql.rules import Trace, optimize, optimize_physical
+from headrace.sql.views import expand
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Planned:
 
     `choice` is its host. On the epoch host the plans are those of the rings, and `spark` is what Spark says about its
     part, None if Spark has not checked it. `emit` is the EMIT clause of the statement, None without one. `trace` has
-    each rule's name and the plan after it, None when the rule changed nothing.
+    each rule's name and the plan after it, None when the rule changed nothing. `views` are those that the query reads.
     """
 
     name: str | None
@@ -51,6 +53,7 @@ class Planned:
     options: PipelineOptions
     choice: HostChoice = SHARED
     spark: SparkFindings | None = None
+    views: tuple[ViewDef, ...] = ()
 
 
 def plan_pipeline(
@@ -59,13 +62,22 @@ def plan_pipeline(
     """Plans a pipeline or a bare query, on the first host that can run it, or on the one that the statement names.
     Raises SqlError, or ValueTooLarge for a constant. `spark` checks the part of a query that only Spark understands;
     without it that part is not checked."""
+    expansion = expand(statement, names)
+    planned = expansion.run(lambda query: _plan_without_views(query, names, meaning, spark))
+    return replace(planned, views=expansion.views)
+
+
+def _plan_without_views(
+    statement: CreatePipeline | Select, names: Names, meaning: Meaning, spark: SparkChecker | None
+) -> Planned:
+    """Plans a query without views."""
     host = chosen_host(statement)
     if host == "epoch":
         return _plan_on_epoch_host(statement, names, meaning, spark, None)
     try:
         return plan_on_shared_host(statement, names, meaning)
     except SqlError as problem:
-        resolvable = isinstance(problem, RESOLVABLE) and spark is not None and spark.at_hand
+        resolvable = is_resolvable(problem) and spark is not None and spark.at_hand
         if host == "shared" or not (resolvable or isinstance(problem, UnsupportedOnShared)):
             raise
         try:
@@ -140,7 +152,8 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
     _check_clocks(shape, ctx)
     physical, physical_trace = optimize_physical(lower(shape, sinks, statement, ctx.span), ctx)
     program, name, options = program_of(physical, meaning), None, PipelineOptions()
-    program = replace(program, ring0=replace(program.ring0, growth=ring0_growth(shape, ctx.span)))
+    ring0 = replace(program.ring0, growth=ring0_growth(shape, ctx.span), fallible=fallible_expressions(shape, ctx.text))
+    program = replace(program, ring0=ring0)
     if isinstance(statement, CreatePipeline):
         name, options = statement.name, read_pipeline_options(statement, program, shape.scan.stream, names)
     return Planned(

@@ -1,4 +1,4 @@
-"""The catalog: all declared streams, sinks and pipelines.
+"""The catalog: all declared streams, views, sinks and pipelines.
 
 A `Catalog` is immutable. A script changes a draft, and `CatalogFile.save` replaces the stored catalog atomically, so a
 script takes effect as a whole or not at all.
@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from headrace.base.durable import state_errors, write_atomic
 from headrace.errors import ExternalError, StateDamaged
 from headrace.model.codec import dump
-from headrace.model.program import PipelineDef, PipelineExit, SinkDef, StreamDef
+from headrace.model.program import PipelineDef, PipelineExit, SinkDef, StreamDef, ViewDef
 from headrace.model.status import State, StateChange
 from headrace.model.stored import store_text, stored
 from headrace.state.lifecycle import Desired, desired_in, follow
@@ -70,7 +70,8 @@ class Catalog:
     """All declarations, by lower-case name, because names ignore case. Methods return a changed copy.
 
     `ended` lists ended instances whose lanes still have to be told by a plan version. It is stored together with the
-    statement that ended them. So a crash before the plan is published does not leak their state.
+    statement that ended them. So a crash before the plan is published does not leak their state. `looks` are the names
+    of what SELECT has made for a while; it is never stored.
     """
 
     version: int = CATALOG_VERSION
@@ -79,12 +80,17 @@ class Catalog:
     sinks: dict[str, SinkDef] = field(default_factory=dict)
     pipelines: dict[str, PipelineRecord] = field(default_factory=dict)
     ended: tuple[PipelineExit, ...] = ()
+    views: dict[str, ViewDef] = field(default_factory=dict)
+    looks: tuple[str, ...] = ()
 
     def stream(self, name: str) -> StreamDef | None:
         return self.streams.get(name.lower())
 
     def sink(self, name: str) -> SinkDef | None:
         return self.sinks.get(name.lower())
+
+    def view(self, name: str) -> ViewDef | None:
+        return self.views.get(name.lower())
 
     def pipeline(self, name: str) -> PipelineRecord | None:
         return self.pipelines.get(name.lower())
@@ -94,6 +100,9 @@ class Catalog:
 
     def sink_names(self) -> tuple[str, ...]:
         return tuple(s.name for s in self.sinks.values())
+
+    def view_names(self) -> tuple[str, ...]:
+        return tuple(v.name for v in self.views.values())
 
     def pipeline_names(self) -> tuple[str, ...]:
         return tuple(p.definition.name for p in self.pipelines.values())
@@ -116,6 +125,30 @@ class Catalog:
         ]
         letters = [s for s in self.streams.values() if s.dead_letters and s.dead_letters.name.lower() == lowered]
         return [*writing, *(s.name for s in letters)]
+
+    def views_over(self, name: str) -> list[str]:
+        """The views that read a stream or view themselves."""
+        return [v.name for v in self.views.values() if name.lower() in (r.lower() for r in v.reads)]
+
+    def users_of_view(self, name: str) -> list[str]:
+        """The views and the pipelines that read a view."""
+        lowered = name.lower()
+        pipelines = [p.definition for p in self.pipelines.values()]
+        return [*self.views_over(name), *(p.name for p in pipelines if lowered in (v.name.lower() for v in p.views))]
+
+    def with_view(self, view: ViewDef) -> Catalog:
+        return replace(self, views={**self.views, view.name.lower(): view})
+
+    def with_views(self, views: Collection[ViewDef]) -> Catalog:
+        return replace(self, views=self.views | {v.name.lower(): v for v in views})
+
+    def without_loose_views(self) -> Catalog:
+        """Without views that read a stream or view that is not declared."""
+        known = {*self.streams, *self.views}
+        loose = [name for name, view in self.views.items() if not {r.lower() for r in view.reads} <= known]
+        if not loose:
+            return self
+        return replace(self, views={k: v for k, v in self.views.items() if k not in loose}).without_loose_views()
 
     def with_stream(self, stream: StreamDef) -> Catalog:
         return replace(self, streams={**self.streams, stream.name.lower(): stream})
@@ -153,18 +186,31 @@ class Catalog:
         """The ends of a stream's pipelines that no plan version contains yet."""
         return tuple(e for e in self.ended if e.pipeline.program.stream.lower() == stream.lower())
 
+    def lasting(self) -> Catalog:
+        """The catalog as it is stored: looks have ended in it."""
+        catalog = self
+        for name in self.looks:
+            record = catalog.pipeline(name)
+            catalog = catalog.without("pipeline", name).without("sink", name)
+            if record is not None and catalog.stream(name) is None:
+                catalog = catalog.with_end(record.definition, flush=False)
+            catalog = catalog.without("stream", name)
+        return replace(catalog, looks=()) if self.looks else self
+
     def without_ends(self, stream: str) -> Catalog:
         """Forget the ends of a stream: a plan version contains them now, or the stream is dropped with its state."""
         published = self.ended_on(stream)
         return replace(self, ended=tuple(e for e in self.ended if e not in published)) if published else self
 
-    def without(self, kind: Literal["stream", "sink", "pipeline"], name: str) -> Catalog:
+    def without(self, kind: Literal["stream", "sink", "pipeline", "view"], name: str) -> Catalog:
         """Remove one declaration."""
         lowered = name.lower()
         if kind == "stream":
             return replace(self.without_ends(name), streams=_omit(self.streams, lowered))
         if kind == "sink":
             return replace(self, sinks=_omit(self.sinks, lowered))
+        if kind == "view":
+            return replace(self, views=_omit(self.views, lowered))
         return replace(self, pipelines=_omit(self.pipelines, lowered))
 
 
@@ -221,7 +267,7 @@ class CatalogFile:
         """Replace the stored catalog. The secrets that it names are made durable first. Directories of streams that it
         no longer has are marked as dropped; only marked directories are ever deleted. Raises DiskFull or
         StateUnavailable, and then keeps the old catalog."""
-        text = dump(catalog)
+        text = dump(catalog.lasting())
         before = text if self._text is None else self._text
         with state_errors(self._path):
             self.vault.write(self._root, names_in(text) | names_in(before))

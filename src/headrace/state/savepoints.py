@@ -223,4 +223,4 @@ def _part_of(catalog: Catalog, streams: set[str]) -> Catalog:
             for record in list(catalog.of_stream(name)):
                 catalog = catalog.without("pipeline", record.definition.name)
             catalog = catalog.without("stream", name)
-    return catalog
+    return catalog.without_loose_views()

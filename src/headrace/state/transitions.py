@@ -73,7 +73,7 @@ def without_streams(catalog: Catalog, streams: Iterable[str]) -> Catalog:
         for record in list(catalog.of_stream(name)):
             catalog = catalog.without("pipeline", record.definition.name)
         catalog = catalog.without("stream", name)
-    return catalog
+    return catalog.without_loose_views()
 
 
 def _instances_in(catalog: Catalog, stream: str, *states: State) -> list[int]:

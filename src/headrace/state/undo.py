@@ -39,6 +39,9 @@ def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
         elif not any(catalog.of_stream(name)):
             catalog = catalog.without("stream", name)
             catalog = catalog if stream is None else catalog.with_stream(stream)
+    for name in _changed(before.views, after.views, current.views):
+        view = before.views.get(name)
+        catalog = catalog.without("view", name) if view is None else catalog.with_view(view)
     exits = withdrawn(catalog, before, after)
     return replace(catalog, ended=tuple(e for e in catalog.ended if e not in exits))
 

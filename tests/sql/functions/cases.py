@@ -36,7 +36,8 @@ _SMALL = ("repeat", "space", "lpad", "rpad", "elt", "overlay", "date_add", "date
 # Functions of which every case is written out: their result has no type of its own, or depends on literals.
 _CHOSEN = frozenset(
     {"raise_error", "assert_true", "from_json", "to_json", "to_char", "to_varchar", "hmac", "make_dt_interval",
-     "make_ym_interval", "interval divided", "interval text", "interval seconds"}
+     "make_ym_interval", "interval divided", "interval text", "interval seconds", "time plus interval",
+     "time minus time"}
 )  # fmt: skip
 
 # Last digits may differ: both engines call a mathematics library of their own.

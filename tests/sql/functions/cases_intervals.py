@@ -18,8 +18,11 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield _TEXT, kinds, "string(a - b + (b - a))"
         yield "interval divided(BIGINT, BIGINT)", kinds, "string((a - b) / 7)"
         yield "*(BIGINT, BIGINT)", kinds, "string(2 * (b - a))"
-        yield "timestampadd(STRING, BIGINT, TIMESTAMP)", kinds, "b + (a - b)"
-        yield "timestampadd(STRING, BIGINT, TIMESTAMP)", kinds, "a - (a - b) / 3"
+        moved = f"time plus interval({'TIMESTAMP_NTZ' if kinds == _READINGS else 'TIMESTAMP'}, BIGINT)"
+        yield moved, kinds, "b + (a - b)"
+        yield moved, kinds, "a - (a - b) / 3"
+        if "TIMESTAMP" in kinds:
+            yield "time minus time(TIMESTAMP, TIMESTAMP)", kinds, "CAST(b - a AS STRING)"
         for part in ("day", "hour", "minute", "second"):
             unit = f"extract({part} FROM a - b)"
             if part == "day" or kinds != _DATES:
@@ -31,7 +34,8 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield _DT, ("SMALL INT",), f"string({text})"
     for kind in ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE"):
         yield _DT, ("SMALL INT", kind), f"b + {_MADE}"
-        yield _YM, ("SMALL INT", kind), f"b - {_MONTHS}"
+        key = _YM if kind == "DATE" else f"time plus interval({kind}, INT)"
+        yield key, ("SMALL INT", kind), f"b - {_MONTHS}"
     for text in (_MONTHS, "make_ym_interval(a)", "make_ym_interval(1, a)", f"3 * {_MONTHS}", f"{_MONTHS} / 5"):
         yield _YM, ("SMALL INT",), f"string({text})"
     for part in ("year", "month"):

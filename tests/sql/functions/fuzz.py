@@ -31,7 +31,14 @@ class Findings:
 
     compared: int = 0
     refused: int = 0
+    listed: list[tuple[Expression, str]] = field(default_factory=list)
     different: list[tuple[Expression, str]] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """One line of counts."""
+        counts = f"{self.compared} compared, {self.refused} refused here, {len(self.listed)} differ as listed"
+        return f"{counts}, {len(self.different)} different"
 
 
 def session_for_fuzzing(spark: Any) -> Any:
@@ -66,28 +73,29 @@ def compare(session: Any, expressions: list[Expression], generator: Generator, s
         some = accepted[i : i + TOGETHER]
         for (expression, planned), theirs in zip(some, spark.evaluate([e.text for e, _ in some]), strict=True):
             found.compared += 1
-            problem = _difference(expression, duck, planned, theirs, rows)
+            problem, listed = _difference(expression, duck, planned, theirs, rows)
             if problem is not None:
-                found.different.append((expression, problem))
+                (found.listed if listed else found.different).append((expression, problem))
     return found
 
 
-def _difference(expression: Expression, duck: Duck, planned: Any, theirs: Outcome | str, rows: pa.Table) -> str | None:
+def _difference(
+    expression: Expression, duck: Duck, planned: Any, theirs: Outcome | str, rows: pa.Table
+) -> tuple[str | None, bool]:
+    """How the engines differ, and whether docs/functions.md lists the reason."""
     ours = duck.evaluate(*planned)
     if isinstance(theirs, str):
-        return f"Spark refuses it: {theirs}"
+        return f"Spark refuses it: {theirs}", False
     used = rows.select([name for name in rows.column_names if f"{name} " in _spaced(expression.text)])
     found = differences(ours, theirs, used if used.num_columns else rows.select([0]), expression.ulps)
     if found:
-        return None if is_listed(expression.text, ours, theirs) else f"{len(found)} rows, {found[0]}"
+        return f"{len(found)} rows, {found[0]}", is_listed(expression.text, ours, theirs)
     if ours.type == "BOOLEAN":
         kept = duck.filtered(planned[1])
         failed = FAILED in ours.values
-        if is_listed(expression.text, ours, ours):
-            return None
         if failed != (kept == FAILED) or (not failed and kept != [i for i, v in enumerate(ours.values) if v is True]):
-            return f"as a filter: {kept}, as a value: {ours.values}"
-    return None
+            return f"as a filter: {kept}, as a value: {ours.values}", is_listed(expression.text, ours, ours)
+    return None, False
 
 
 # An operand that Spark's optimizer or DuckDB's drops, and that would fail. docs/functions.md lists the reasons.
@@ -113,6 +121,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help=f"begin with this expression: a multiple of {ROUND}")
     parser.add_argument("--found", type=Path, help="write the differences to this file, one JSON object per line")
     given = parser.parse_args()
     from headrace.model.program import Meaning
@@ -123,25 +132,33 @@ def main() -> int:
         engine = start("local[1]", Path(folder) / "spark.log", Meaning())
         try:
             session, generator = session_for_fuzzing(engine.spark), Generator()
-            for number in range(0, given.count, ROUND):
+            for number in range(given.first, given.first + given.count, ROUND):
                 seed = given.seed * 1_000_003 + number
-                expressions = generator.some(min(ROUND, given.count - number), seed)
+                expressions = generator.some(min(ROUND, given.first + given.count - number), seed)
                 zone = ZONES[number // ROUND % len(ZONES)]
                 found = compare(session, expressions, generator, seed, zone)
                 total.compared += found.compared
                 total.refused += found.refused
+                total.listed += found.listed
                 total.different += found.different
                 for expression, problem in found.different:
                     print(f"{zone}: {expression.text}\n    {problem}", flush=True)
-                    if given.found:
-                        with given.found.open("a") as file:
-                            json.dump({"key": expression.key, "text": expression.text, "zone": zone, "seed": seed,
-                                       "problem": problem}, file)  # fmt: skip
-                            file.write("\n")
+                if given.found:
+                    _write(given.found, found, zone=zone, seed=seed, number=number)
+                print(f"{number + len(expressions)}: {total.summary}", flush=True)
         finally:
             engine.stop()
-    print(f"{total.compared} compared, {total.refused} refused here, {len(total.different)} different")
+    print(total.summary)
     return 1 if total.different else 0
+
+
+def _write(path: Path, found: Findings, **place: Any) -> None:
+    """Appends the differences of one round, one JSON object per line."""
+    with path.open("a") as file:
+        for name in ("different", "listed"):
+            for expression, problem in getattr(found, name):
+                line = {"kind": name, "key": expression.key, "text": expression.text, "problem": problem, **place}
+                file.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":

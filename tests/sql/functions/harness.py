@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 
 from headrace.errors import HeadraceError, InternalError
 from headrace.exec import duck
+from headrace.exec.map_entries import with_entries
 from headrace.model.program import Meaning, StreamDef
 from headrace.model.schema import NESTED, Array, DataType, Field, Map, Schema, Struct, parse_type
 from headrace.model.schema import Decimal as DecimalType
@@ -74,6 +75,8 @@ class Duck:
         for i, array in enumerate(_struct_fields(table)):  # as Ring 0 has them
             renamed = renamed.append_column(f"c{NESTED + i}", array)
         renamed = renamed.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
+        for name in [f.name for f in renamed.schema if pa.types.is_map(f.type)]:
+            renamed = with_entries(f"{name}_entries", renamed)
         self.connection.register("rows", renamed)
         self.count = table.num_rows
 

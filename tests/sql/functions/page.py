@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.sql.functions import ALIASES, FUNCTIONS, is_slow, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATES
+from headrace.sql.functions.casts import is_slow_cast
 from tests.sql.functions.missing import missing_section
 
 _INTRO = """# Functions, casts and aggregates on the shared host
@@ -13,7 +14,8 @@ only the functions on this page are allowed. For every entry, `tests/sql/functio
 values (NULL, NaN, signed zeros, infinities, the limits of every type, empty, long and non-ASCII texts, the changes to
 and from summer time). Any other function is refused with `UNSUPPORTED_ON_SHARED`, which points at the expression.
 
-An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others.
+An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others,
+or takes more than twice as long as Spark.
 `EXPLAIN` lists the slow calls of a pipeline.
 
 The tests generate this page from `src/headrace/sql/functions/verified.txt` (`HEADRACE_REWRITE=1`).
@@ -60,15 +62,16 @@ Known limits:
   the relative error that Spark promises, but not Spark's digits. The error is a literal from 0.0044 to 0.39.
 - `percentile_approx` takes decimals of up to 15 digits. NaN is the largest value. In Spark its place depends on how
   rows are divided among partitions.
+- `histogram_numeric` keeps all different values of a group and merges the closest until there are as many bins as
+  asked for, from 2 to 10,000. With at most as many values as bins it is Spark's. Beyond that Spark's bins depend on the
+  order of rows. It does not take decimals.
 - Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits.
   The sign change and `abs` of more than 34 digits are refused, and DIV where the quotient may not fit BIGINT.
 - An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
   that decides the result. Random expressions (`make fuzz-expressions`) are compared in this, too. They may differ only
   in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
   `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, where Spark also turns
-  failures of the operands into NULL. Where one operand is NULL and another fails, `array_repeat`, `hmac`, `locate`,
-  `overlay`, `replace`, `timestampdiff` and sums and differences of times and intervals may fail where Spark returns
-  NULL, or the other way round. Spark evaluates the first operand of `nullif` before all others of a row.
+  failures of the operands into NULL. Spark evaluates the first operand of `nullif` before all others of a row.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are
@@ -108,7 +111,8 @@ def functions_page() -> str:
         "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time",
         "minus an interval is the time plus the negative interval. The difference of two times is an interval: it can",
         "be compared, added, multiplied, divided, cast to STRING and taken apart by EXTRACT, but not be an output",
-        "column. `interval divided`, `interval text` and `interval seconds` do that. `equal_null`, `nullifzero`,",
+        "column. `interval divided`, `interval text`, `interval seconds`, `time minus time` and `time plus interval`",
+        "do that. `equal_null`, `nullifzero`,",
         "`zeroifnull`, `schema_of_json` and the generator `json_tuple` are translated, too.",
         "`a[i]` and `m[key]` are `element`. `extract x` is",
         "`EXTRACT(x FROM ...)` and `date_part('x', ...)`. `dateadd`, `date_add`, `datediff` and `date_diff` with a",
@@ -120,7 +124,7 @@ def functions_page() -> str:
     by_source: dict[str, list[str]] = {}
     for cast in casts:
         source, _, target = cast.removeprefix("cast(").removesuffix(")").partition(" -> ")
-        by_source.setdefault(source, []).append(target)
+        by_source.setdefault(source, []).append(target + (" (slow)" if is_slow_cast(source, target) else ""))
     lines += [f"| {source} | {', '.join(targets)} |" for source, targets in sorted(by_source.items())]
     lines += ["", "## Aggregates", "", "| name | argument types | aliases |", "|---|---|---|"]
     by_name: dict[str, list[str]] = {}

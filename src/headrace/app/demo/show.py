@@ -62,7 +62,7 @@ def _show(
             return
         out.print(f"three pipelines on one stream are running after {time.monotonic() - began:.0f} s")
         _watch(hub, out, max(began + duration, time.monotonic() + duration / 2), interrupts)
-        decoded = {name: stream.status().decoding_columns for name, stream in hub.streams.items()}
+        decoded = {name: stream.status().columns_decoded for name, stream in hub.streams.items()}
         hub.drain()
         _results(hub, decoded, out)
 
@@ -95,7 +95,7 @@ def _show_once(hub: Hub, out: Console, live: Live | None, note: str) -> None:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _results(hub: Hub, decoded: dict[str, list[str]], out: Console) -> None:
+def _results(hub: Hub, decoded: dict[str, int], out: Console) -> None:
     for name, pipeline in hub.pipelines.items():
         rows = pipeline.results()
         newest = _rounded(rows.slice(max(0, rows.num_rows - 5)))
@@ -105,7 +105,7 @@ def _results(hub: Hub, decoded: dict[str, list[str]], out: Console) -> None:
         read = ", ".join([f"{facts.rows:,} rows", *facts.losses])
         out.print(
             f"{len(hub.pipelines)} pipelines shared one read of {read}; "
-            f"{len(decoded[name])} of {facts.columns_declared} columns were decoded."
+            f"{decoded[name]} of {facts.columns_declared} columns were decoded."
         )
 
 

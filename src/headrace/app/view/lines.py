@@ -16,7 +16,7 @@ def stream_line(stream: StreamStatus) -> str:
         f"{stream.name}: {count(stream.rows)} rows in, {count(stream.rows_per_s)} rows/s, {stream.mb_per_s:.1f} MB/s, "
         f"{size(stream.lag_bytes)} waiting, "
         f"epoch {stream.epoch} ({milliseconds(stream.epoch_ms)}), "
-        f"columns decoded {len(stream.decoding_columns)} of {stream.columns_declared}, "
+        f"columns decoded {stream.columns_decoded} of {stream.columns_declared}, "
         f"watermark {moment(stream.watermark)}" + "".join(f", {loss}" for loss in stream.losses)
     )
 

@@ -37,7 +37,7 @@ def _stream(stream: StreamStatus) -> Panel:
         _fact("epoch", f"{stream.epoch} ({milliseconds(stream.epoch_ms)})"),
         *rejected,
     )
-    decoded = f"{len(stream.decoding_columns)} of {stream.columns_declared}: {', '.join(stream.decoding_columns)}"
+    decoded = f"{stream.columns_decoded} of {stream.columns_declared}: {', '.join(stream.decoding_columns)}"
     return Panel(
         Group(
             facts,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.exec.kernels import (
     arithmetic,
     binaries,
+    bitmaps,
     codes,
     counts,
     decimals,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _MODULES = (
     arithmetic,
     binaries,
+    bitmaps,
     codes,
     counts,
     decimals,

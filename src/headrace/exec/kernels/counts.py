@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,54 @@ def _lists(values: Doubles, lengths: Ints, ranks: _Ranks) -> pa.Array[Any]:
     return lists_of(pa.array(values), np.cumsum(lengths), pa.array(ranks.totals == 0))
 
 
+def _histograms(lists: pa.Array[Any], bins: pa.Array[Any]) -> pa.Array[Any]:
+    """At most `bins` (centre, rows) for each list: the two closest centres become one until there are so few."""
+    elements, lengths = flat(lists)
+    values, counts = elements.flatten()
+    x = values.to_numpy(zero_copy_only=False)
+    y = counts.to_numpy(zero_copy_only=False).astype(np.float64)
+    most, ends = int(bins[0].as_py()) if len(bins) else 0, np.cumsum(lengths)
+    if (lengths > most).any():
+        parts = [merged_bins(x[e - n : e], y[e - n : e], most) for n, e in zip(lengths, ends, strict=True)]
+        x, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        ends = np.cumsum([len(part[0]) for part in parts])
+    found = pa.StructArray.from_arrays([pa.array(x), pa.array(y)], ["x", "y"])
+    return lists_of(found, ends, pa.array(lengths == 0))
+
+
+def merged_bins(x: Doubles, y: Doubles, most: int) -> tuple[Doubles, Doubles]:
+    """Sorted bins, with the closest neighbours merged until there are at most `most`. Of equal distances the leftmost
+    goes first."""
+    centres, sizes, count = x.tolist(), y.tolist(), len(x)
+    if count <= most:
+        return x, y
+    following = list(range(1, count + 1))
+    before = list(range(-1, count - 1))
+    version = [0] * count  # of a bin's centre: an entry of the heap with an older one is void
+    heap = [(centres[i + 1] - centres[i], i, 0, 0) for i in range(count - 1)]
+    heapq.heapify(heap)
+    alive = [True] * count
+    while count > most:
+        _, i, mine, other = heapq.heappop(heap)
+        j = following[i]
+        if not alive[i] or j >= len(centres) or version[i] != mine or version[j] != other:
+            continue
+        size = sizes[i] + sizes[j]
+        centres[i] = (centres[i] * sizes[i] + centres[j] * sizes[j]) / size
+        sizes[i], alive[j], following[i] = size, False, following[j]
+        version[i] += 1
+        count -= 1
+        if following[i] < len(centres):
+            before[following[i]] = i
+            after = following[i]
+            heapq.heappush(heap, (centres[after] - centres[i], i, version[i], version[after]))
+        if before[i] >= 0:
+            left = before[i]
+            heapq.heappush(heap, (centres[i] - centres[left], left, version[left], version[i]))
+    kept = [i for i, living in enumerate(alive) if living]
+    return np.array([centres[i] for i in kept]), np.array([sizes[i] for i in kept])
+
+
 def _flag(flags: pa.Array[Any]) -> bool:
     """The value of an argument that is the same for all rows."""
     return bool(len(flags) and flags[0].as_py())
@@ -98,5 +147,6 @@ def _flag(flags: pa.Array[Any]) -> bool:
 KERNELS: tuple[Kernel, ...] = (
     Kernel("hr_counts", (_COUNTS,), _COUNTS, _counts),
     Kernel("hr_percentiles", (_COUNTS, "DOUBLE[]", "BOOLEAN"), "DOUBLE[]", _percentiles),
+    Kernel("hr_histogram", (_COUNTS, "INTEGER"), "STRUCT(x DOUBLE, y DOUBLE)[]", _histograms),
     Kernel("hr_discrete_percentiles", (_COUNTS, "DOUBLE[]", "BOOLEAN"), "DOUBLE[]", _discrete_percentiles),
 )

@@ -11,7 +11,7 @@ from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.functions.aggregate_moments import OF_DOUBLES, OF_TWO
 from headrace.sql.parse.syntax import Apply
 from headrace.sql.plan.expr import AggCall, Expr, Literal
-from headrace.sql.plan.types import is_numeric
+from headrace.sql.plan.types import INTEGRAL, is_numeric
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -74,6 +74,8 @@ def _aggregate_call(binder: ExprBinder, node: Apply, call: SplitCall, args: list
         args = [binder.coerce(a, DOUBLE) for a in args]
     if name in _CASTS_TEXT and args and args[0].type == STRING:
         args[0] = binder.coerce(args[0], DOUBLE)
+    if name == "bitmap_construct_agg" and args and args[0].type in INTEGRAL:
+        args[0] = binder.coerce(args[0], BIGINT)
     if name == "listagg" and args:
         args[0] = binder.coerce(args[0], STRING)
     wanted = call.wanted or (2 if name in ("min_by", "max_by") or name in OF_TWO else 1)

@@ -22,6 +22,7 @@ _LONGEST_SEPARATOR = 1024
 # The sketch has 2^precision registers. Its relative error is 1.04 / sqrt(registers).
 _FEWEST, _MOST = 4, 16
 _DEFAULT_ERROR = 0.05
+_FEWEST_BINS, _MOST_BINS = 2, 10_000
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,16 @@ def split_constants(binder: ExprBinder, node: Apply, name: str) -> SplitCall:
         if not _FEWEST <= precision <= _MOST:
             literals.fail("the relative error of approx_count_distinct is from 0.0044 to 0.39", 1)
         return SplitCall(name, node.args[:1] if len(node.args) == 2 else node.args, (precision,))
+    if name == "histogram_numeric":
+        bins = literals.number(1, default=0)
+        if len(node.args) != 2 or not _FEWEST_BINS <= bins <= _MOST_BINS or bins != int(bins):
+            at = binder.span(node.args[1].at) if len(node.args) > 1 else literals.span
+            raise WrongArguments(
+                f"histogram_numeric takes a value and a number of bins from {_FEWEST_BINS} to {_MOST_BINS}",
+                advice="Write histogram_numeric(x, 10).",
+                span=at,
+            )
+        return SplitCall(name, node.args[:1], (int(bins),))
     return SplitCall(name, node.args)
 
 

@@ -169,7 +169,7 @@ class _Binder:
     def scan(self, table: Table) -> StreamScan:
         stream = self.names.stream(table.name)
         if stream is None:
-            known = self.names.stream_names()
+            known = (*self.names.stream_names(), *self.names.view_names())
             raise unknown(UnknownStream, "stream", table.name, known, span=self.span(table.at))
         return StreamScan(stream)
 

@@ -28,6 +28,9 @@ from headrace.sql.plan.types import INTEGRAL, VOID, differing_decimals, tightest
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
 
+ELEMENT = "element"
+"""The function behind `a[i]` and `m[key]`. It has no name in SQL."""
+
 CallBinder = Callable[["ExprBinder", str, list[Expr], Apply], Expr | None]
 
 
@@ -40,9 +43,9 @@ def bind_collection(binder: ExprBinder, name: str, args: list[Expr], node: Apply
 def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) -> Expr:
     """`array[index]` and `map[key]`."""
     if isinstance(subject.type, Array) and index.type in INTEGRAL:
-        return binder.call("element", (subject, index if index.type == BIGINT else binder.coerce(index, INT)), at)
+        return binder.call(ELEMENT, (subject, index if index.type == BIGINT else binder.coerce(index, INT)), at)
     if isinstance(subject.type, Map):
-        return _keyed(binder, "element", subject, index, at)
+        return _keyed(binder, ELEMENT, subject, index, at)
     binder.mismatch(
         f"{subject.type} cannot be indexed by {index.type}", "Index an ARRAY by a number, or a MAP by a key.", at
     )

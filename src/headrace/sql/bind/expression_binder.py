@@ -35,7 +35,7 @@ from headrace.model.schema import (
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
-from headrace.sql.bind.collection_calls import bind_collection, bind_element
+from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_element
 from headrace.sql.bind.derived_calls import DERIVED, bind_derived
 from headrace.sql.bind.grouping_sets import bind_grouping
 from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, cast_interval, is_computed, negated
@@ -238,7 +238,7 @@ class ExprBinder:
             raise BadLiteral(str(problem), advice=f"A {target} is needed here.", span=self.span(at)) from None
         if expr.type == STRING and (is_numeric(target) or target == BOOLEAN) and not self._readable(expr, target):
             advice = f"A {target} is needed here. Write a literal of it, or cast the other side to STRING."
-            raise BadLiteral(f"{value!r} is not a {target}", advice=advice, span=self.span(at))
+            raise BadLiteral(f"{value!r} is not a {target}", advice=advice, span=self.span(at), fails_always=True)
         if expr.type in INTEGRAL:
             if target in INTEGRAL and literals.fits(value, target):
                 return Literal(target, value, at=at)
@@ -340,6 +340,8 @@ class ExprBinder:
 
     def _apply(self, node: Apply) -> Expr:
         name = node.name if node.operator else ALIASES.get(node.name, node.name)
+        if name == ELEMENT and not node.operator:  # Spark has no function of this name: users write a[i]
+            self._unknown(node)
         if name in ("window", "session_window") and not node.operator:
             found = self.window_of(node)
             if found is None:

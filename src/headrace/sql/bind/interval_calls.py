@@ -99,7 +99,7 @@ def _multiple(binder: ExprBinder, name: str, interval: Expr, by: Expr, at: TextR
 
 
 def _added(binder: ExprBinder, time: Expr, number: Expr, unit: str, at: TextRange) -> Expr:
-    """As in Spark, the days of an interval are those of the calendar, and the rest is added to the instant."""
+    """A time plus a number of microseconds (BIGINT) or months (INT)."""
     if number.type == INT and time.type == DATE:
         return binder.call("add_months", (time, number), at)
     if time.type == DATE and unit == "DAY":
@@ -109,12 +109,7 @@ def _added(binder: ExprBinder, time: Expr, number: Expr, unit: str, at: TextRang
         time = binder.coerce(time, TIMESTAMP)
     if type_class(time.type) not in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         binder.mismatch(f"an interval cannot be added to {time.type}", "Cast it to TIMESTAMP or DATE first.", at)
-    if number.type == INT:
-        return binder.call("timestampadd", (Literal(STRING, "month", at=at), number, time), at)
-    day = Literal(BIGINT, _DAY, at=at)
-    days, rest = binder.call("div", (number, day), at), binder.call("%", (number, day), at)
-    moved = binder.call("timestampadd", (Literal(STRING, "day", at=at), days, time), at)
-    return binder.call("timestampadd", (Literal(STRING, "microsecond", at=at), rest, moved), at)
+    return binder.call("time plus interval", (time, number), at)
 
 
 def bind_interval_part(binder: ExprBinder, part: str, interval: Expr, at: TextRange) -> Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
+import sys
 
 import pyarrow as pa
 
@@ -32,6 +33,10 @@ from headrace.sql.plan.types import VOID
 _NUMBER = re.compile(r"(-?(?:\d+(?:\.\d*)?|\.\d+))([eE][+-]?\d+)?(BD|bd|[LlSsYyDdFf])?")
 _LIMITS: dict[DataType, int] = {TINYINT: 2**7, SMALLINT: 2**15, INT: 2**31, BIGINT: 2**63}
 _SUFFIXES: dict[str, DataType] = {"y": TINYINT, "s": SMALLINT, "l": BIGINT}
+_LARGEST: dict[DataType, decimal.Decimal] = {
+    DOUBLE: decimal.Decimal(sys.float_info.max),
+    FLOAT: decimal.Decimal("340282346638528859811704183484516925440"),
+}
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -53,6 +58,13 @@ def constant(node: Constant, time_zone: str) -> Literal:
     return timestamp(text, TIMESTAMP if node.kind == "timestamp" else TIMESTAMP_NTZ, time_zone, at)
 
 
+def _fraction(text: str, kind: DataType, at: TextRange) -> Literal:
+    """A DOUBLE or FLOAT. As in Spark, one beyond the largest is an error, and not an infinity."""
+    if abs(decimal.Decimal(text)) > _LARGEST[kind]:
+        raise ValueError(f"{text} is larger than the largest {kind}")
+    return Literal(kind, float(text), at=at)
+
+
 def number(text: str, at: TextRange) -> Literal:
     """A number literal. Raises ValueError with the reason."""
     match = _NUMBER.fullmatch(text)
@@ -64,11 +76,11 @@ def number(text: str, at: TextRange) -> Literal:
             raise ValueError(f"{text!r} is not a whole number")
         return _whole(int(digits), _SUFFIXES[suffix], text, at)
     if suffix in ("d", "f"):
-        return Literal(DOUBLE if suffix == "d" else FLOAT, float(digits + (exponent or "")), at=at)
+        return _fraction(digits + (exponent or ""), DOUBLE if suffix == "d" else FLOAT, at)
     if suffix == "bd":
         return _decimal(digits + (exponent or ""), at)
     if exponent:
-        return Literal(DOUBLE, float(digits + exponent), at=at)
+        return _fraction(digits + exponent, DOUBLE, at)
     if "." in digits:
         return _decimal(digits, at)
     value = int(digits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import BIGINT, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ
+from headrace.model.schema import BIGINT, DATE, TIMESTAMP, TIMESTAMP_NTZ
 from headrace.sql.bind.interval_calls import as_interval, number_of
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr, Literal
@@ -24,9 +24,8 @@ def bind_difference(binder: ExprBinder, left: Expr, right: Expr, at: TextRange) 
     elif left.type == right.type == TIMESTAMP_NTZ:
         micros = binder.call("-", tuple(binder.call("unix_micros", (e,), at) for e in (left, right)), at)
     else:
-        unit = Literal(STRING, "microsecond", at=at)
-        start, end = binder.coerce(right, TIMESTAMP), binder.coerce(left, TIMESTAMP)
-        micros = binder.call("timestampdiff", (unit, start, end), at)
+        both = tuple(binder.coerce(side, TIMESTAMP) for side in (left, right))
+        micros = binder.call("time minus time", both, at)
     return as_interval(micros, "DAY" if left.type == right.type == DATE else "DAY TO SECOND")
 
 

@@ -27,6 +27,7 @@ def explain_json(planned: Planned, live: LiveStream | None) -> str:
             "reason": planned.choice.reason,
             "expression": planned.choice.expression or None,
         },
+        "views": [view.name for view in planned.views],
         "spark": _spark(planned),
         "logical": _logical(planned.logical),
         "physical": _physical(planned.physical),

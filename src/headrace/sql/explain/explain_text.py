@@ -29,6 +29,8 @@ def explain(planned: Planned, live: LiveStream | None, mode: ExplainMode = "plai
     lines.append(f"host: {planned.choice.host} ({planned.choice.reason})")
     if planned.choice.expression:
         lines.append(f"decided by: {planned.choice.expression}")
+    if planned.views:
+        lines.append(f"views: {', '.join(v.name for v in planned.views)}")
     lines += _block("logical plan", show_plan(planned.logical).split("\n"))
     lines += _block("physical plan", show_physical(planned.physical).split("\n"))
     lines += _block(RING0, list(_ring0(planned)))

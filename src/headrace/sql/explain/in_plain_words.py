@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.program import Ring1Program
-from headrace.model.schema import field_at
+from headrace.model.schema import field_at, root_of
 from headrace.sinks import SINKS
 from headrace.sql.plan.physical import show_window
 from headrace.sql.planner import Planned
@@ -23,12 +23,13 @@ def _reads(planned: Planned) -> str:
     stream, view = planned.stream, planned.program.view
     wanted = view.indexes(len(stream.schema))
     total = len(stream.schema)
+    number = len({root_of(stream.schema, i) for i in wanted})  # two fields of one STRUCT are one column
     if not wanted:
         columns = f"none of its {total} columns, only the number of rows"
     else:
         shown = [field_at(stream.schema, i).name for i in wanted[:8]]
         more = f" and {len(wanted) - 8} more" if len(wanted) > 8 else ""
-        columns = f"{len(wanted)} of its {total} columns: {', '.join(shown)}{more}"
+        columns = f"{number} of its {total} columns: {', '.join(shown)}{more}"
     return f"stream {stream.name} ({stream.source}, {stream.format}), {columns}"
 
 

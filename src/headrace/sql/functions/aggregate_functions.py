@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.schema import DataType
+from headrace.sql.functions.aggregate_bitmaps import bitmap_functions
 from headrace.sql.functions.aggregate_lists import list_functions
 from headrace.sql.functions.aggregate_moments import moment_functions
 from headrace.sql.functions.aggregate_picks import pick_functions
@@ -23,7 +24,8 @@ AGGREGATE_ALIASES = {
 }  # fmt: skip
 
 _BY_NAME: dict[str, list[AggregateFunction]] = {}
-for _function in (*sum_functions(), *pick_functions(), *moment_functions(), *list_functions(), *sketch_functions()):
+_FAMILIES = (sum_functions, pick_functions, moment_functions, list_functions, sketch_functions, bitmap_functions)
+for _function in (one for family in _FAMILIES for one in family()):
     _BY_NAME.setdefault(_function.name, []).append(_function)
 
 AGGREGATES: dict[tuple[str, tuple[str, ...]], AggregateFunction] = {

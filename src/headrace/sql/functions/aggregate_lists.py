@@ -13,6 +13,7 @@ from headrace.model.schema import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -139,6 +140,21 @@ def _percentile(kernel: str, descending: bool = False) -> Splitter:
     return split
 
 
+def _histogram(
+    args: Sequence[str], kinds: Sequence[DataType], result: DataType, constants: Constants
+) -> SplitAggregate:
+    """The centres are of the type of the values: whole numbers and times lose their fraction."""
+    counted = f"list(struct_pack(v := {_number(args[0], kinds[0])}, n := 1::BIGINT)) FILTER (WHERE {present(args[0])})"
+    merge = "hr_counts(flatten(list({p}) FILTER (WHERE {p} IS NOT NULL)))"
+    centre = "b.x" if kinds[0] == DOUBLE else _of_number("b.x" if kinds[0] == FLOAT else "trunc(b.x)", kinds[0])
+    bins = f"list_transform(hr_histogram({{0}}, {constants[0]}), lambda b: struct_pack(x := {centre}, y := b.y))"
+    return SplitAggregate((PartialState(_COUNTS, f"hr_counts({counted})", merge),), bins)
+
+
+def _histogram_type(kinds: Sequence[DataType]) -> DataType:
+    return Array(Struct((Field("x", kinds[0]), Field("y", DOUBLE))))
+
+
 def _number(text: str, kind: DataType) -> str:
     """A value as DOUBLE, in which percentiles are computed."""
     if kind == DATE:
@@ -192,6 +208,8 @@ def list_functions() -> list[AggregateFunction]:
                 split = _percentile(kernel, descending=bool(suffix))
                 found.append(AggregateFunction(f"percentile_{name}{suffix}", (kind,), DOUBLE, split))
     for kind in _APPROXIMATE:
+        if kind != "DECIMAL":
+            found.append(AggregateFunction("histogram_numeric", (kind,), _histogram_type, _histogram))
         split = _percentile("hr_discrete_percentiles")
         found.append(AggregateFunction("percentile_approx", (kind,), _approximate_type, split))
     return found

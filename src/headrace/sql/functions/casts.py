@@ -254,6 +254,12 @@ def cast_key(source: DataType, target: DataType) -> str:
     return f"cast({type_class(source)} -> {type_class(target)})"
 
 
+def is_slow_cast(source: str, target: str) -> bool:
+    """True for a cast, by type classes, that takes more than twice as long as in Spark, or runs Python code for every
+    row. TIMESTAMP to DECIMAL computes in 128 bits (0.26 times Spark's speed on 2026-11-17)."""
+    return (source, target) == ("TIMESTAMP", "DECIMAL")
+
+
 def render_cast(text: str, source: DataType, target: DataType, attempt: bool) -> str | None:
     """The DuckDB SQL of a cast. None when the pair is not in the table."""
     if source == target:

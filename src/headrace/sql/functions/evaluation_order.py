@@ -15,7 +15,7 @@ from headrace.sql.plan.expr import Expr, Lambda
 # They evaluate all operands, or their SQL is a CASE that evaluates the right ones by itself.
 _ALL = frozenset([
     "<=>", "and", "or", "coalesce", "greatest", "least", "concat_ws", "format_string", "get_json_object", "hash",
-    "xxhash64", "array", "array_repeat", "map", "struct", "named_struct", "elt", "nanvl", "locate",
+    "xxhash64", "array", "array_repeat", "map", "struct", "named_struct", "elt", "nanvl", "locate(STRING, STRING, INT)",
 ])  # fmt: skip
 
 # The order of those that do not begin with the first operand.
@@ -31,6 +31,9 @@ _ORDER: dict[str, tuple[int, ...]] = {
     "rtrim": (1, 0),
     "array_join": (2, 0, 1),
 }
+
+# Their SQL is a CASE that may leave an operand unevaluated that Spark evaluates.
+_SKIPPING = frozenset(["array_repeat", "replace", "overlay"])
 
 # Their result is NULL only if an operand is.
 _STRICT = frozenset([
@@ -51,7 +54,7 @@ def casts_inside(overload: Overload) -> bool:
 
 def stops_at_null(overload: Overload) -> bool:
     """True if Spark evaluates no operand after one that is NULL."""
-    return overload.name not in _ALL
+    return overload.name not in _ALL and overload.key not in _ALL
 
 
 def evaluated(overload: Overload, args: Sequence[Expr]) -> list[Expr]:
@@ -60,6 +63,11 @@ def evaluated(overload: Overload, args: Sequence[Expr]) -> list[Expr]:
     if len(order) == len(args):
         return [args[i] for i in order]
     return [arg for arg in args if not isinstance(arg, Lambda)]
+
+
+def skips(overload: Overload) -> bool:
+    """True if the SQL of the function may leave an operand unevaluated that Spark evaluates."""
+    return overload.name in _SKIPPING
 
 
 def is_strict(overload: Overload) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from headrace.exec.map_entries import entries_of
 from headrace.model.schema import (
     BOOLEAN,
     DOUBLE,
@@ -108,16 +109,24 @@ def _entries_result(kinds: Sequence[DataType]) -> DataType | None:
     return Map(inner.fields[0].type, inner.fields[1].type)
 
 
+def _keys(text: str) -> str:
+    return mapped(entries_of(text), lambda x: f"{x}.key")
+
+
+def _values(text: str) -> str:
+    return mapped(entries_of(text), lambda x: f"{x}.value")
+
+
 def _concat(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    missing = " OR ".join(f"{a} IS NULL" for a in args)
-    keys, values = (", ".join(f"{part}({a})" for a in args) for part in ("map_keys", "map_values"))
+    missing = " OR ".join(f"{entries_of(a)} IS NULL" for a in args)
+    keys, values = (", ".join(map(part, args)) for part in (_keys, _values))
     made = map_of(f"list_concat({keys}, [])", f"list_concat({values}, [])", result)
     return f"CASE WHEN {missing} THEN NULL ELSE {made} END"
 
 
 def _contains_key(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    missing = f"{args[0]} IS NULL OR {args[1]} IS NULL"
-    return f"CASE WHEN {missing} THEN NULL ELSE list_contains(map_keys({args[0]}), {args[1]}) END"
+    missing = f"{entries_of(args[0])} IS NULL OR {args[1]} IS NULL"
+    return f"CASE WHEN {missing} THEN NULL ELSE list_contains({_keys(args[0])}, {args[1]}) END"
 
 
 def _plain_delimiters(args: Sequence[Expr]) -> str | None:
@@ -170,16 +179,19 @@ OVERLOADS: tuple[Overload, ...] = (
         "map_entries",
         ("MAP",),
         lambda kinds: Array(_entry(kinds[0])) if isinstance(kinds[0], Map) else None,
-        "map_entries({0})",
+        lambda a, k, r: entries_of(a[0]),
     ),
     Overload(
-        "map_keys", ("MAP",), lambda kinds: Array(kinds[0].key) if isinstance(kinds[0], Map) else None, "map_keys({0})"
+        "map_keys",
+        ("MAP",),
+        lambda kinds: Array(kinds[0].key) if isinstance(kinds[0], Map) else None,
+        lambda a, k, r: _keys(a[0]),
     ),
     Overload(
         "map_values",
         ("MAP",),
         lambda kinds: Array(kinds[0].value) if isinstance(kinds[0], Map) else None,
-        "map_values({0})",
+        lambda a, k, r: _values(a[0]),
     ),
     Overload("map_contains_key", ("MAP", "ANY"), BOOLEAN, _contains_key),
     Overload("map_concat", ("MAP",), same(0), _concat, throws=True, variadic=True),
@@ -195,7 +207,7 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("element", ("MAP", "ANY"), _value, "{0}[{1}]"),
     Overload("element_at", ("MAP", "ANY"), _value, "{0}[{1}]"),
     Overload("try_element_at", ("MAP", "ANY"), _value, "{0}[{1}]"),
-    Overload("size", ("MAP",), INT, "CAST(cardinality({0}) AS INTEGER)"),
+    Overload("size", ("MAP",), INT, lambda a, k, r: f"CAST(len({entries_of(a[0])}) AS INTEGER)"),
     Overload("struct", ("ANY",), struct_type, _struct, variadic=True),
     Overload("named_struct", ("ANY",), struct_type, _struct, variadic=True),
 )

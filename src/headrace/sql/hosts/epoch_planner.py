@@ -115,7 +115,7 @@ class EpochHostPlanner:
         if not read:
             if isinstance(self.because, RESOLVABLE):
                 raise self.because
-            known = ", ".join(self.names.stream_names())
+            known = ", ".join((*self.names.stream_names(), *self.names.view_names()))
             raise UnknownStream(
                 "the query reads no stream",
                 advice=f"Name a stream in FROM. There are: {known}." if known else "Create a stream first.",

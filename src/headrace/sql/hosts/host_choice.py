@@ -38,6 +38,12 @@ class HostChoice:
 SHARED = HostChoice("shared", "one stream, and every expression is on the verified list")
 
 
+def is_resolvable(problem: SqlError) -> bool:
+    """True if Spark may plan the query in spite of `problem`. A comparison that Spark would plan, and that then fails
+    on every row, stays refused."""
+    return isinstance(problem, RESOLVABLE) and not problem.params.get("fails_always", False)
+
+
 def moved(problem: SqlError) -> HostChoice:
     """The choice of the epoch host because the shared host refused the query with `problem`."""
     expression = ""

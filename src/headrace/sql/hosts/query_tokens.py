@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from headrace.model.schema import Schema
+from headrace.sql.functions import spark_functions
+from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.hosts.spark_checker import Blocker
 from headrace.sql.parse.dialect import Token
 
@@ -26,6 +28,15 @@ _KEEPS = {
 _RANDOM = frozenset(
     ["rand", "random", "randn", "uuid", "monotonically_increasing_id", "spark_partition_id", "shuffle", "randstr",
      "input_file_name", "uniform"]
+)  # fmt: skip
+
+# Aggregates of Spark that the rings do not have, beside those that end in _agg.
+_AGGREGATES = frozenset(
+    ["approx_top_k", "approx_top_k_accumulate", "approx_top_k_combine", "collect_union", "count_min_sketch", "measure",
+     "kll_merge_agg_bigint", "kll_merge_agg_double", "kll_merge_agg_float", "kll_sketch_agg_bigint",
+     "kll_sketch_agg_double", "kll_sketch_agg_float", "tuple_intersection_agg_double", "tuple_intersection_agg_integer",
+     "tuple_sketch_agg_double", "tuple_sketch_agg_integer", "tuple_union_agg_double", "tuple_union_agg_integer",
+     "vector_avg", "vector_sum"]
 )  # fmt: skip
 
 
@@ -91,6 +102,12 @@ def _is_star(tokens: Sequence[Token], i: int) -> bool:
     return not counted and before in ("SELECT", ",", ".", "(", "DISTINCT", "ALL")
 
 
+def is_foreign_aggregate(name: str) -> bool:
+    """True for an aggregate of Spark that the shared host does not have."""
+    here = name in AGGREGATE_NAMES or name in AGGREGATE_ALIASES
+    return name in _AGGREGATES or (name.endswith("_agg") and name in spark_functions() and not here)
+
+
 def blocker_in(tokens: Sequence[Token]) -> Blocker | None:
     """The first part of the query itself, outside parentheses, that cannot run epoch by epoch; also a random function
     anywhere. Subqueries may read static tables, so only Spark can judge them."""
@@ -98,6 +115,8 @@ def blocker_in(tokens: Sequence[Token]) -> Blocker | None:
         name = token.text.lower()
         if token.kind == "word" and name in _RANDOM and after == "(":
             return Blocker("random", f"{name}()", f"{name}()", (token.start, token.end))
+        if token.kind == "word" and after == "(" and is_foreign_aggregate(name):
+            return Blocker("stateful", f"the aggregate {name} of Spark", name, (token.start, token.end))
     depth = 0
     for i, token in enumerate(tokens):
         depth += {"(": 1, ")": -1}.get(token.upper, 0)

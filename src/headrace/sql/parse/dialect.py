@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Literal
 
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
@@ -30,6 +31,10 @@ _KINDS: dict[TokenType, Kind] = {
 
 
 _PIECES = re.compile(r"\S+")
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+# How a query of Spark begins. FROM and WITH begin INSERTs too.
+_QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
+_WRITES = (exp.Insert, exp.MultitableInserts, exp.Update, exp.Delete, exp.Merge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ def _spark() -> Spark:
 
 def tokenize(text: str) -> list[Token]:
     """The tokens of `text`, without comments. The last has the kind `end`. Raises SyntaxProblem."""
+    if text.startswith("\ufeff"):  # the byte order mark of some editors
+        text = " " + text[1:]
     try:
         raw = _Tokenizer(dialect=_spark()).tokenize(text)
     except TokenError:
@@ -106,12 +113,29 @@ def statement_ends(text: str) -> int:
 
 
 def spark_accepts(query: str) -> bool:
-    """True if sqlglot parses `query` as Spark SQL. Then it is unsupported, not misspelt."""
+    """True if sqlglot parses `query` as a query of Spark SQL. Then it is unsupported, not misspelt. False for
+    statements that write or declare something: no host runs them."""
     try:
+        if tokenize(query)[0].upper not in _QUERY_WORDS:
+            return False
         parsed = _spark().parse(query)
     except Exception:  # ParseError, TokenError, and whatever its parser of single functions raises
         return False
-    return len(parsed) == 1 and parsed[0] is not None
+    return len(parsed) == 1 and parsed[0] is not None and not isinstance(parsed[0], _WRITES)
+
+
+def comment_end(text: str, start: int) -> int:
+    """The position after the comment that opens with `/*` at `start`. Comments nest. -1 if it is not closed.
+
+    >>> comment_end("/* a /* b */ c */ d", 0), comment_end("/* a /* b */", 0)
+    (17, -1)
+    """
+    depth = 0
+    for edge in _COMMENT_EDGE.finditer(text, start):
+        depth += 1 if edge[0] == "/*" else -1
+        if depth == 0:
+            return edge.end()
+    return -1
 
 
 def knows_function(name: str) -> bool:
@@ -127,10 +151,10 @@ def _unclosed(text: str) -> Span:
         if two == "--":
             position = (text.find("\n", position) + 1) or length
         elif two == "/*":
-            close = text.find("*/", position + 2)
+            close = comment_end(text, position)
             if close < 0:
                 return Span(text, position, position + 2)
-            position = close + 2
+            position = close
         elif one in "'\"`":
             close = position + 1
             while close < length and text[close] != one:

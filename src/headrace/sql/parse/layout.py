@@ -11,11 +11,11 @@ import re
 from dataclasses import dataclass
 
 from headrace.errors import InternalError, SyntaxProblem
-from headrace.sql.parse.dialect import tokenize
+from headrace.sql.parse.dialect import comment_end, tokenize
 
 LINE = 100  # characters; a longer line is broken at the next place where that is allowed
 _TOKEN = re.compile(
-    r"""(?P<comment>--[^\n]*|/\*.*?\*/)
+    r"""(?P<comment>--[^\n]*|/\*)
       | (?P<text>[rR]'[^']*'|[rR]"[^"]*"|[xXnN]?'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)
       | (?P<word>[^\W\d]\w*|\d[\w.]*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
       | (?P<sign><=>|<=|>=|<>|!=|==|\|\||::|->|=>|[^\s\w])
@@ -33,7 +33,7 @@ _KEYWORDS = _set(
     EMIT END ESCAPE EXCEPT EXISTS EXPLAIN FALSE FILTER FIRST FOR FROM FULL GRACEFUL GROUP HAVING IF ILIKE IN INNER
     INTERSECT INTERVAL INTO IS JOIN JSON KEEP LAST LATERAL LEFT LIKE LIMIT NATURAL NOT NOW NULL NULLS OFFSET ON OR
     ORDER OUTER OVER PARTITION PIPELINE PIPELINES REPLACE RIGHT RLIKE SAVEPOINT SELECT SEMI SHOW SINK SINKS START
-    STOP STREAM STREAMS TABLE THEN TRUE UNION USING VALUES VERBOSE VIEW WATERMARK WHEN WHERE WINDOWS WITH"""
+    STOP STREAM STREAMS TABLE THEN TRUE UNION USING VALUES VERBOSE VIEW VIEWS WATERMARK WHEN WHERE WINDOWS WITH"""
 )
 # Words that are keywords only before or after certain others; elsewhere they are names of columns or functions.
 _TYPES = _set(
@@ -93,13 +93,17 @@ def _tokens(text: str) -> list[tuple[str, str]] | None:
 
 def _pieces(text: str) -> list[_Piece]:
     found: list[_Piece] = []
-    breaks = 0
-    for match in _TOKEN.finditer(text):
-        kind = str(match.lastgroup)
+    breaks = position = 0
+    while match := _TOKEN.match(text, position):
+        kind, position = str(match.lastgroup), match.end()
         if kind == "space":
             breaks += match[0].count("\n")
             continue
-        found.append(_Piece(kind, match[0].rstrip() if kind == "comment" else match[0], breaks))
+        if match[0] == "/*":
+            close = comment_end(text, match.start())
+            position = len(text) if close < 0 else close
+        piece = text[match.start() : position]
+        found.append(_Piece(kind, piece.rstrip() if kind == "comment" else piece, breaks))
         breaks = 0
     return found
 
@@ -202,7 +206,7 @@ class _Layout:
             return self._stack[-1:] == ["columns"] and before is not None and before.text not in ("(", ",")
         call = after is not None and after.text == "("
         if call and word in ("LEFT", "RIGHT", "IF", "REPLACE", "FIRST", "LAST", "ANY", "CURRENT"):
-            return word == "IF" and before is not None and before.upper in ("STREAM", "SINK", "PIPELINE")
+            return word == "IF" and before is not None and before.upper in ("STREAM", "SINK", "PIPELINE", "VIEW")
         if word in _LED:
             led = before is not None and before.upper in _LEADS
             ends_case = word == "END" and "CASE" in self._words
@@ -240,10 +244,10 @@ class _Layout:
         return before.upper in _NO_CALLS or self._before_columns()
 
     def _before_query(self, after: _Piece | None) -> bool:
-        """True behind CREATE PIPELINE ... AS."""
+        """True behind CREATE PIPELINE ... AS and CREATE VIEW ... AS."""
         words = self._words
-        begun = words[:1] == ["CREATE"] and "PIPELINE" in words and not self._stack
-        return begun and after is not None and after.upper in ("SELECT", "WITH")
+        begun = words[:1] == ["CREATE"] and {"PIPELINE", "VIEW"} & {*words} and not self._stack
+        return bool(begun) and after is not None and after.upper in ("SELECT", "WITH")
 
     def _before_columns(self) -> bool:
         words = self._words
@@ -270,7 +274,7 @@ class _Layout:
 
     def _indent(self) -> str:
         depth = len(self._stack)
-        if self._words[:1] == ["CREATE"] and "PIPELINE" in self._words[:4] and "AS" in self._words:
+        if self._words[:1] == ["CREATE"] and {"PIPELINE", "VIEW"} & {*self._words[:4]} and "AS" in self._words:
             depth += 1
         return "  " * depth
 

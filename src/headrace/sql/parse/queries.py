@@ -77,7 +77,7 @@ def _query(cursor: Cursor) -> ParsedQuery:
             body_start = cursor.token.start
             body = _query(cursor)
             if columns:
-                body = _renamed((body_start, cursor.previous_end), body, columns)
+                body = _renamed((body_start, cursor.previous_end), name, body, columns)
             ctes.append((name, body))
             cursor.expect(")", "after the query")
             if not cursor.accept(","):
@@ -234,10 +234,10 @@ def _column_names(cursor: Cursor) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _renamed(place: TextRange, query: ParsedQuery, columns: tuple[str, ...]) -> ParsedQuery:
+def _renamed(place: TextRange, name: str, query: ParsedQuery, columns: tuple[str, ...]) -> ParsedQuery:
     """SELECT * FROM (query) AS _(columns): the body of `WITH name(columns) AS (query)`."""
     every = Item(place, Star(place, None), None)
-    relation = Derived(place, query, "with", columns)
+    relation = Derived(place, query, name, columns)
     return SelectQuery(at=place, items=(every,), relation=relation, where=None, group_by=None, having=None)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from headrace.base.unknown import unknown
 from headrace.errors import (
     BadName,
@@ -25,6 +27,7 @@ from headrace.sql.parse.statements import (
     CreatePipeline,
     CreateSink,
     CreateStream,
+    CreateView,
     Describe,
     Drop,
     DropKind,
@@ -43,24 +46,62 @@ from headrace.sql.parse.statements import (
 from headrace.sql.parse.syntax import Apply, ForeignQuery, IntervalConstant, Name, Node, ParsedQuery
 
 MAX_NAME_BYTES = 255
-_KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline"}
-_SHOWN: dict[str, ShowKind] = {"STREAMS": "streams", "SINKS": "sinks", "PIPELINES": "pipelines"}
+_KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline", "VIEW": "view"}
+_SHOWN: dict[str, ShowKind] = {"STREAMS": "streams", "SINKS": "sinks", "PIPELINES": "pipelines", "VIEWS": "views"}
 _FIRST = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "START", "STOP", "SAVEPOINT", "EXPLAIN", "SELECT", "WITH")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedScript:
+    """The statements of a script that could be parsed, the errors of the others, and the names, in lower case, that the
+    others would have declared."""
+
+    statements: tuple[Statement, ...]
+    errors: tuple[HeadraceError, ...]
+    undeclared: frozenset[str]
 
 
 def parse_script(text: str) -> tuple[Statement, ...]:
     """The statements of `text`. Raises the only error, or ScriptErrors with all of them."""
+    parsed = parse_each(text)
+    raise_all(list(parsed.errors))
+    return parsed.statements
+
+
+def parse_each(text: str) -> ParsedScript:
+    """Parses statement by statement: one with an error does not hide the others. Raises an error of the tokens, which
+    belongs to no statement."""
     statements: list[Statement] = []
     errors: list[HeadraceError] = []
+    undeclared: set[str] = set()
     for number, tokens in enumerate(_split(tokenize(text)), start=1):
         try:
             statements.append(_Statements(Cursor(text, tokens, number)).statement())
+            continue
         except HeadraceError as problem:
             errors.append(problem)
         except RecursionError:
             errors.append(too_deep(Span(text, tokens[0].start, tokens[-1].start, number)))
-    raise_all(errors)
-    return tuple(statements)
+        undeclared |= _names_declared(tokens)
+    return ParsedScript(tuple(statements), tuple(errors), frozenset(undeclared))
+
+
+def _names_declared(tokens: list[Token]) -> set[str]:
+    """The name after CREATE STREAM, SINK and the like, of a statement that is wrong somewhere."""
+    words = [token.upper for token in tokens[:8]]
+    if not words or words[0] != "CREATE":
+        return set()
+    kind = next((i for i, word in enumerate(words) if word in _KINDS), None)
+    if kind is None:
+        return set()
+    name = kind + 4 if words[kind + 1 : kind + 4] == ["IF", "NOT", "EXISTS"] else kind + 1
+    return {tokens[name].text.lower()} if name < len(tokens) else set()
+
+
+def parse_statement(text: str, number: int) -> Statement:
+    """The one statement that `text` is, without a semicolon."""
+    (tokens,) = _split(tokenize(text))
+    return _Statements(Cursor(text, tokens, number)).statement()
 
 
 def too_deep(span: Span) -> SyntaxProblem:
@@ -91,6 +132,28 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
     return pieces
 
 
+def cut_limit(statement: Select) -> tuple[Select, int | None]:
+    """A SELECT without its LIMIT and its options, and the limit. Positions stay those of the script."""
+    text, start = statement.span.text, statement.span.start
+    tokens = [t for t in tokenize(statement.sql) if t.kind != "end"]
+    begin = _options_at_end([*tokens, Token("end", "", 0, 0)])
+    tokens = tokens if begin is None else tokens[:begin]
+    if len(tokens) < 3 or tokens[-2].upper != "LIMIT" or not tokens[-1].text.isdigit():
+        return statement, None
+    before = "".join(c if c == "\n" else " " for c in text[:start])
+    cut = parse_statement(before + statement.sql[: tokens[-2].start], statement.span.statement or 1)
+    assert isinstance(cut, Select)
+    return cut, int(tokens[-1].text)
+
+
+def _options_at_end(tokens: list[Token]) -> int | None:
+    """Where WITH (...) begins at the end of a statement, behind a query."""
+    if len(tokens) < 7 or tokens[-2].upper != ")":
+        return None
+    opened = max((i for i, t in enumerate(tokens[:-2]) if t.upper == "("), default=0)
+    return opened - 1 if opened > 1 and tokens[opened - 1].upper == "WITH" else None
+
+
 class _Statements:
     """Parses the one statement at the cursor."""
 
@@ -103,7 +166,7 @@ class _Statements:
         """Parses the whole statement. Remaining tokens are an error."""
         cursor = self.cursor
         if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("("):
-            parsed: Statement = self.select()
+            parsed: Statement = self.bare_select()
         else:
             word = cursor.one_of("a statement", *_FIRST)
             parsed = {
@@ -133,7 +196,10 @@ class _Statements:
     def create(self) -> Statement:
         cursor = self.cursor
         or_replace = cursor.accept("OR", "REPLACE")
-        kind = cursor.one_of("STREAM, SINK or PIPELINE after CREATE", *_KINDS)
+        for word in ("GLOBAL", "TEMPORARY", "TEMP"):
+            if cursor.at(word):
+                cursor.fail(f"a view of the hub is not {word}", advice="Write CREATE VIEW. DROP VIEW removes it.")
+        kind = cursor.one_of("STREAM, SINK, PIPELINE or VIEW after CREATE", *_KINDS)
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         if or_replace and if_not_exists:
             cursor.fail("OR REPLACE and IF NOT EXISTS cannot be combined")
@@ -159,7 +225,47 @@ class _Statements:
                 if_not_exists=if_not_exists,
                 spans=spans,
             )
+        if kind == "VIEW":
+            return self.create_view(name, or_replace, if_not_exists)
         return self.create_pipeline(name, or_replace, if_not_exists)
+
+    def create_view(self, name: str, or_replace: bool, if_not_exists: bool) -> CreateView:
+        cursor = self.cursor
+        columns: list[str] = []
+        if cursor.accept("("):
+            while True:
+                place = cursor.span((cursor.token.start, cursor.token.end))
+                columns.append(cursor.word("the name of a column"))
+                if columns[-1].lower() in [c.lower() for c in columns[:-1]]:
+                    raise DuplicateName(
+                        f"column '{columns[-1]}' is named twice",
+                        advice="Names ignore case. Rename one of the columns.",
+                        span=place,
+                        name=columns[-1],
+                    )
+                self.comment()
+                if not cursor.accept(","):
+                    break
+            cursor.expect(")", "after the names of the columns")
+        self.comment()
+        cursor.expect("AS", "before the query")
+        query_start = cursor.token.start
+        query, query_sql, _, emit = self.query()
+        if emit is not None:
+            raise SyntaxProblem(
+                "a view has no EMIT clause", advice="Write EMIT in the pipelines that read the view.", span=emit
+            )
+        return CreateView(
+            sql=self.sql(),
+            span=self.whole(),
+            name=name,
+            columns=tuple(columns),
+            query=query,
+            query_sql=query_sql,
+            query_start=query_start,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+        )
 
     def create_stream(self, name: str, or_replace: bool, if_not_exists: bool) -> CreateStream:
         cursor = self.cursor
@@ -400,15 +506,31 @@ class _Statements:
             query_start=query_start,
         )
 
+    def bare_select(self) -> Select:
+        """A SELECT with options behind it: SELECT ... LIMIT 5 WITH (timeout = '30s')."""
+        cursor = self.cursor
+        begin = _options_at_end(cursor.tokens)
+        if begin is None:
+            return self.select()
+        last = cursor.tokens[begin - 1].end
+        query = _Statements(
+            Cursor(cursor.text, [*cursor.tokens[:begin], Token("end", "", last, last)], cursor.statement)
+        )
+        found = query.select()
+        query.finish()
+        cursor.move_to(begin)
+        options, spans = self.options()
+        return replace(found, sql=self.sql(), span=self.whole(), options=options, spans=spans)
+
     def drop(self) -> Drop:
-        kind = self.cursor.one_of("STREAM, SINK or PIPELINE after DROP", *_KINDS)
+        kind = self.cursor.one_of("STREAM, SINK, PIPELINE or VIEW after DROP", *_KINDS)
         if_exists = self.cursor.accept("IF", "EXISTS")
         name = self.cursor.name(f"the name of the {kind.lower()}")
         return Drop(sql=self.sql(), span=self.whole(), kind=_KINDS[kind], name=name, if_exists=if_exists)
 
     def show(self) -> Show | ShowCreate:
         if self.cursor.accept("CREATE"):
-            kind = self.cursor.one_of("STREAM, SINK or PIPELINE after SHOW CREATE", *_KINDS)
+            kind = self.cursor.one_of("STREAM, SINK, PIPELINE or VIEW after SHOW CREATE", *_KINDS)
             return ShowCreate(self.sql(), self.whole(), _KINDS[kind], self.cursor.name("a name"))
         shown = self.cursor.one_of("what to show", *_SHOWN, "CREATE")
         return Show(self.sql(), self.whole(), _SHOWN[shown])
@@ -417,7 +539,9 @@ class _Statements:
         kind = None
         if self.cursor.token.upper in _KINDS and self.cursor.peek().kind != "end":
             kind = _KINDS[self.cursor.advance().upper]
-        return Describe(self.sql(), self.whole(), kind, self.cursor.name("the name of a stream, sink or pipeline"))
+        return Describe(
+            self.sql(), self.whole(), kind, self.cursor.name("the name of a stream, sink, pipeline or view")
+        )
 
     def start_pipeline(self) -> StartPipeline:
         self.cursor.expect("PIPELINE", "after START")

@@ -11,8 +11,8 @@ from headrace.model.program import Emit
 from headrace.model.schema import Schema
 from headrace.sql.parse.syntax import ForeignQuery, Node, ParsedQuery
 
-DropKind = Literal["stream", "sink", "pipeline"]
-ShowKind = Literal["streams", "sinks", "pipelines"]
+DropKind = Literal["stream", "sink", "pipeline", "view"]
+ShowKind = Literal["streams", "sinks", "pipelines", "views"]
 StopMode = Literal["graceful", "now"]
 ExplainMode = Literal["plain", "verbose", "json", "formatted"]
 
@@ -82,14 +82,36 @@ class CreatePipeline(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateView(Statement):
+    """CREATE VIEW name [(columns)] AS query."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: ParsedQuery | ForeignQuery
+    query_sql: str
+    query_start: int
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+    @property
+    def body(self) -> Select:
+        """The query as a statement."""
+        at = self.span
+        place = Span(at.text, self.query_start, self.query_start + len(self.query_sql), at.statement)
+        return Select(self.query_sql, place, self.query, self.query_sql, None, query_start=self.query_start)
+
+
+@dataclass(frozen=True, slots=True)
 class Select(Statement):
-    """A query without a pipeline. It can only be explained."""
+    """A query without a pipeline: it is explained, or a hub shows some of its rows. Then it may have options."""
 
     query: ParsedQuery | ForeignQuery
     query_sql: str
     emit: Emit | None
     emit_span: Span | None = None
     query_start: int = 0
+    options: dict[str, str] = field(default_factory=dict)
+    spans: Mapping[str, Span] = field(default_factory=dict)
 
     @property
     def query_end(self) -> int:
@@ -99,7 +121,7 @@ class Select(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Statement):
-    """DROP STREAM | SINK | PIPELINE [IF EXISTS] name."""
+    """DROP STREAM | SINK | PIPELINE | VIEW [IF EXISTS] name."""
 
     kind: DropKind
     name: str
@@ -108,14 +130,14 @@ class Drop(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Show(Statement):
-    """SHOW STREAMS | SINKS | PIPELINES."""
+    """SHOW STREAMS | SINKS | PIPELINES | VIEWS."""
 
     kind: ShowKind
 
 
 @dataclass(frozen=True, slots=True)
 class ShowCreate(Statement):
-    """SHOW CREATE STREAM | SINK | PIPELINE name."""
+    """SHOW CREATE STREAM | SINK | PIPELINE | VIEW name."""
 
     kind: DropKind
     name: str
@@ -123,7 +145,7 @@ class ShowCreate(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Describe(Statement):
-    """DESCRIBE [STREAM | SINK | PIPELINE] name. `kind` is None when it is not given."""
+    """DESCRIBE [STREAM | SINK | PIPELINE | VIEW] name. `kind` is None when it is not given."""
 
     kind: DropKind | None
     name: str

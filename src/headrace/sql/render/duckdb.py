@@ -27,7 +27,7 @@ from headrace.model.schema import (
 )
 from headrace.sql.functions import find
 from headrace.sql.functions.casts import cast_is_strict, cast_throws, render_cast
-from headrace.sql.functions.evaluation_order import casts_inside, evaluated, is_strict, stops_at_null
+from headrace.sql.functions.evaluation_order import casts_inside, evaluated, is_strict, skips, stops_at_null
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import (
     Call,
@@ -130,12 +130,15 @@ def _render_call(expr: Call, column: ColumnText) -> str:
     operands = evaluated(overload, expr.args) if len(expr.args) > 1 and stops_at_null(overload) else []
     failing = [i for i, operand in enumerate(operands) if throws(operand)]
     guarded = operands[: len(operands) if casts_inside(overload) else failing[-1] if failing else 0]
-    if not guarded:
-        return _checked(_written(expr, overload, [render(a, column) for a in expr.args]), expr)
     args = [_unguarded(a, column) if a in guarded else render(a, column) for a in expr.args]
     branches: dict[str, str] = {}
     for null, before in _guards(guarded, column):
         branches.setdefault(null, f" WHEN {null} THEN {before}")
+    if len(expr.args) > 1 and skips(overload):
+        for operand, arg in zip(expr.args, args, strict=True):
+            if throws(operand) and not isinstance(operand, Lambda):
+                # Never true. Rows that come here evaluate the operand, although the function's own CASE may skip it.
+                branches.setdefault(arg, f" WHEN (({arg}) IS NULL) IS NULL THEN NULL")
     text = _written(expr, overload, args)
     return _checked(f"CASE{''.join(branches.values())} ELSE {text} END" if branches else text, expr)
 

@@ -1,0 +1,122 @@
+"""Draw the plots of docs/benchmarks.md from its own tables, as docs/images/bench-*.svg: `python scripts/plots.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+COLOURS = ("#00796b", "#bf360c", "#5c6bc0", "#8d6e63", "#c2185b", "#546e7a")
+_WIDTH, _LABELS, _BAR, _GAP = 760, 210, 18, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A bar chart of a table: `section` and `header` find it, `title` stands above it. `series` are its columns."""
+
+    name: str
+    section: str
+    header: str
+    title: str
+    series: tuple[str, ...]
+
+
+PLOTS = (
+    Plot(
+        name="shared",
+        section="make bench-shared",
+        header="| | headrace, rows/s |",
+        title="Rows/s of N windowed pipelines",
+        series=("headrace", "N Spark queries"),
+    ),
+    Plot(
+        name="windows",
+        section="make bench-windows",
+        header="| | headrace | plain Spark |",
+        title="Rows/s of one windowed pipeline",
+        series=("headrace", "plain Spark"),
+    ),
+    Plot(
+        name="formats",
+        section="make bench-formats",
+        header="| case | headrace |",
+        title="MB/s per core",
+        series=("headrace", "duckdb", "polars", "pyarrow", "Spark", "headrace in a Spark task"),
+    ),
+    Plot(
+        name="epoch",
+        section="make bench-epoch",
+        header="| variant | ms per epoch |",
+        title="Milliseconds per small epoch (less is better)",
+        series=("ms",),
+    ),
+)
+
+
+def table(page: str, plot: Plot) -> list[tuple[str, list[float | None]]]:
+    """The rows of the table that a plot shows: label and values, None for an empty cell."""
+    section = page[page.index(f"\n## {plot.section}\n") :]
+    lines = section[section.index(f"\n{plot.header}") + 1 :].split("\n\n")[0].split("\n")[2:]
+    rows = []
+    for line in lines:
+        label, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        values = [_number(cell) for cell in cells[: len(plot.series)]]
+        while values[-1] is None:
+            values.pop()
+        rows.append((label, values))
+    return rows
+
+
+def _number(text: str) -> float | None:
+    found = re.match(r"[\d,.]+", text)
+    return float(found[0].replace(",", "")) if found else None
+
+
+def draw(plot: Plot, rows: list[tuple[str, list[float | None]]]) -> str:
+    """The chart as SVG."""
+    return "\n".join(_lines(plot, rows)) + "\n"
+
+
+def _lines(plot: Plot, rows: list[tuple[str, list[float | None]]]) -> Iterator[str]:
+    several = len(plot.series) > 1
+    top = 70 if several else 44
+    height = top + sum(len(values) * _BAR + _GAP for _, values in rows)
+    most = max(value for _, values in rows for value in values if value is not None)
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="system-ui, sans-serif" '
+        f'font-size="13" role="img" aria-label="{escape(plot.title)}">'
+    )
+    yield f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>'
+    yield f'<text x="12" y="24" font-size="15" font-weight="600" fill="#263238">{escape(plot.title)}</text>'
+    at = 12.0
+    for name, colour in zip(plot.series, COLOURS, strict=False) if several else ():
+        yield f'<rect x="{at:.0f}" y="38" width="12" height="12" fill="{colour}"/>'
+        yield f'<text x="{at + 17:.0f}" y="49" fill="#263238">{escape(name)}</text>'
+        at += 17 + 7.4 * len(name) + 18
+    y = top
+    for label, values in rows:
+        middle = y + len(values) * _BAR / 2 + 4
+        yield f'<text x="{_LABELS - 8}" y="{middle:.0f}" text-anchor="end" fill="#263238">{escape(label)}</text>'
+        for value, colour in zip(values, COLOURS, strict=False):
+            if value is not None:
+                length = max(1.0, (_WIDTH - _LABELS - 90) * value / most)
+                yield f'<rect x="{_LABELS}" y="{y}" width="{length:.1f}" height="{_BAR - 4}" fill="{colour}"/>'
+                end = _LABELS + length + 6
+                yield f'<text x="{end:.1f}" y="{y + 12}" font-size="11" fill="#455a64">{value:,.0f}</text>'
+            y += _BAR
+        y += _GAP
+    yield "</svg>"
+
+
+def plots() -> dict[Path, str]:
+    """Every picture, by its path."""
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    return {DOCS / "images" / f"bench-{plot.name}.svg": draw(plot, table(page, plot)) for plot in PLOTS}
+
+
+if __name__ == "__main__":
+    for path, text in plots().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,58 @@
+"""EVALUATION_FAILED names the expression, what it read, and where the record is, on the path of a user."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.support import put
+from tests.shared.mini import Mini
+
+LINES = [json.dumps({"id": i, "d": i % 5, "text": str(i) if i < 4 else "x"}) for i in range(6)]
+
+
+@pytest.fixture
+def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mini]:
+    (tmp_path / "in").mkdir()
+    mini = Mini(tmp_path / "state", monkeypatch)
+    mini.hub.sql("CREATE SINK out WITH (type = 'kept')")
+    path = tmp_path / "in"
+    mini.hub.sql(
+        f"CREATE STREAM s (id BIGINT, d INT, text STRING) WITH (source = 'files', path = '{path}', format = 'json')"
+    )
+    yield mini
+    mini.hub.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "expression", "row", "values"),
+    [
+        ("SELECT id, 10 / d AS r FROM s WHERE id > 1", "10 / d", 5, "d = 0"),
+        ("SELECT id FROM s WHERE id > 2 AND 7 % d = 1 AND text <> ''", "7 % d = 1", 5, "d = 0"),
+        ("SELECT id, CAST(text AS INT) AS n FROM s", "CAST(text AS INT)", 4, "text = 'x'"),
+        ("SELECT d, sum(CAST(text AS INT)) AS n FROM s GROUP BY d", "CAST(text AS INT)", 4, "text = 'x'"),
+        ("SELECT CAST(text AS INT) AS k, count(*) AS n FROM s GROUP BY 1", "CAST(text AS INT)", 4, "text = 'x'"),
+    ],
+)
+def test_the_failure_names_expression_values_and_record(
+    mini: Mini, query: str, expression: str, row: int, values: str
+) -> None:
+    mini.hub.sql(f"CREATE PIPELINE p INTO out AS {query}")
+    mini.hub.sql("CREATE PIPELINE other INTO out AS SELECT id FROM s")
+    put(mini.directory.parent / "in" / "a.json", LINES)
+    mini.drain()
+    said = mini.hub.pipelines["p"].status().error
+    offset = sum(len(line) + 1 for line in LINES[:row])
+    assert said is not None and said.startswith(f"[EVALUATION_FAILED] the expression {expression} failed: ")
+    assert f"a.json, line {row + 1}, offset {offset}\n" in said and values in said
+    assert mini.output(mini.hub.record("other").definition.instance) == [(i,) for i in range(6)]
+
+
+def test_an_expression_after_a_generator_fails_without_its_place(mini: Mini) -> None:
+    mini.hub.sql("CREATE PIPELINE p INTO out AS SELECT 1 / e AS r FROM s LATERAL VIEW explode(array(d)) t AS e")
+    put(mini.directory.parent / "in" / "a.json", LINES)
+    mini.drain()
+    assert (mini.hub.pipelines["p"].status().error or "").startswith("[EVALUATION_FAILED] ")
