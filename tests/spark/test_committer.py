@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from headrace.bridge.messages import Row
 from headrace.bridge.reports import PlannedEpoch
 from headrace.bridge.spark_rows import rows_in_messages
-from headrace.errors import MissingInput, SinkFailed, StreamFailed
+from headrace.errors import DiskFull, MissingInput, SinkFailed, StreamFailed
 from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, SinkDef, SparkQuery
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
@@ -215,6 +216,58 @@ def test_the_spark_query_of_a_pipeline_runs_in_the_commit_and_its_failure_is_its
     assert running.commit(plan, "y", spark) == {}
     assert [q.key.epoch for q in spark.asked] == [0, 1], "an epoch planned before the failure was known runs no query"
     assert running.held(hosted) == ["x", "x"]
+
+
+class OnlyStaging(Doubling):
+    """Stages rows as the tasks of a query do, and fails then: there is no server to commit to."""
+
+    def _outcome(self, query: EpochQuery) -> QueryOutcome:
+        assert super()._outcome(query).lost == {}
+        return QueryOutcome(failure="no server")
+
+
+def test_a_spark_query_stages_the_rows_of_sinks_without_a_directory_in_that_of_the_stream(tmp_path: Path) -> None:
+    running, spark = Stream(tmp_path / "stream"), OnlyStaging()
+    sinks = (
+        SinkDef("table", "postgres", {"url": "postgresql://nobody@127.0.0.1:1/no", "table": "t"}),
+        SinkDef("topic", "kafka", {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}),
+    )
+    program = replace(NEIGHBOUR.program, spark=SparkQuery("SELECT ...", "s", NEIGHBOUR.program.output))
+    hosted = replace(NEIGHBOUR, instance=1, name="hosted", program=program, sinks=sinks)
+    seen: list[Path] = []
+    staging = tmp_path / "stream" / "staging"
+    outcome = OnlyStaging._outcome
+
+    def look(self: OnlyStaging, query: EpochQuery) -> QueryOutcome:
+        try:
+            return outcome(self, query)
+        finally:
+            seen.extend(p for p in staging.rglob("*") if p.is_file())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OnlyStaging, "_outcome", look)
+        assert running.commit(running.publish(1, hosted, NEIGHBOUR), "x", spark) == {1: "no server"}
+    assert len(seen) >= 2, "one file for each sink"
+    assert running.held(NEIGHBOUR) == ["x"]
+
+
+def test_a_disk_without_room_for_staged_rows_is_no_failure_of_the_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("headrace.bridge.spark_rows.INLINE_BYTES", 0)
+    monkeypatch.setattr("headrace.bridge.spark_rows.pq.write_table", full)
+    program = replace(NEIGHBOUR.program, spark=SparkQuery("SELECT ...", "s", NEIGHBOUR.program.output))
+    running = Stream(tmp_path)
+    plan = running.publish(1, replace(NEIGHBOUR, program=program))
+    split = Chunks((lines({"word": "x"}),))
+    given = TaskInput(plan, split, 0, PlannedEpoch(0, 1, "checkpoint", staging=str(tmp_path)))
+    rows = [row for rows in run_task(given) for row in rows]
+    with pytest.raises(DiskFull):  # the epoch is run again when there is room
+        running.committer.commit(rows, queries=Doubling())
+    assert read_progress(tmp_path).failures == {} and not running.summaries
 
 
 def _refuse(*given: object) -> int:
