@@ -32,7 +32,19 @@ from headrace.model.program import (
     Ring1Program,
     Window,
 )
-from headrace.model.schema import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, Decimal, Field, Schema, View
+from headrace.model.schema import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DOUBLE,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    Decimal,
+    Field,
+    Schema,
+    View,
+)
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
 from headrace.ring1.lane_state import LaneHeader, LaneStep, MemoryStore, Outcome, Store
@@ -106,6 +118,7 @@ FEW = tuple(a for a in AGGREGATES if a[0] in ("total", "most", "paid"))  # each 
 CONSTANTS: dict[str, tuple[Any, ...]] = {
     "listagg": (", ",),
     "approx_count_distinct": (5,),
+    "histogram_numeric": (5,),
     **{f"percentile{suffix}": (0.4,) for suffix in ("", "_cont", "_disc", "_approx")},
 }
 _COLUMNS: dict[str, tuple[str, DataType]] = {
@@ -115,6 +128,7 @@ _COLUMNS: dict[str, tuple[str, DataType]] = {
     "TIMESTAMP": ("c5", TIMESTAMP),
     "BOOLEAN": ("(c3 > 1)", BOOLEAN),
     "BIGINT": ("CAST(abs(c2) AS BIGINT)", BIGINT),
+    "BINARY": ("encode(c4)", BINARY),
     "ANY": ("c4", STRING),
     "ANY...": ("c3", DOUBLE),
 }
