@@ -107,7 +107,15 @@ bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 f
 
 .PHONY: bench-kafka
 bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka source, and one beside a plain consumer (needs Maven)
-	@$(BIN)/python -m bench.kafka
+	@$(BIN)/python -m bench.kafka $(if $(QUICK),--quick)
+
+.PHONY: bench-sinks
+bench-sinks: $(STAMP) ## Rows per second of every sink beside its library used directly (QUICK=1 for fewer rows)
+	@$(BIN)/python -m bench.sinks $(if $(QUICK),--quick)
+
+.PHONY: test-connectors
+test-connectors: $(STAMP) ## The tests with real servers; a server that cannot be started is a failure
+	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
 
 bench-serve: $(STAMP) ## 50 clients of a served hub: what they cost its stream, and how soon a pipeline joins (4 minutes)
 	@$(BIN)/python -m bench.serve
@@ -120,8 +128,9 @@ docs: $(STAMP) ## Build the documentation site into site/
 	@$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-screenshots: $(STAMP) ## Take the pictures of the live page in docs/images, in headless Chromium
+screenshots: $(STAMP) ## Take the pictures in docs/images: the live page in headless Chromium, the terminal views in tmux
 	@$(BIN)/python scripts/screenshots.py
+	@$(BIN)/python -m scripts.terminal_pictures
 
 fuzz-formats: $(STAMP) ## Damaged input and random options against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
@@ -153,10 +162,16 @@ soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=3
 soak-growth: $(STAMP) ## Create and drop pipelines for EPOCHS=2000 epochs: files, bytes and memory stay flat
 	@$(BIN)/python -m tests.soak.growth --epochs $(EPOCHS)
 
-.PHONY: dist
+.PHONY: dist first-hour test-matrix
 dist: $(STAMP) ## Build the wheel and the sdist, install the wheel into an empty environment and run the demo there
 	@$(BIN)/python -m scripts.dist
 
+first-hour: $(STAMP) ## The first hour of a new user, from a clean clone and its wheel; the text is compared with golden.txt
+	@$(BIN)/python -m tests.first_hour.whole
+
+test-matrix: $(STAMP) ## The core tests with every Python and Spark that can be had here (10 minutes, downloads Spark 4.2)
+	@$(BIN)/python -m scripts.matrix
+
 clean: ## Remove the virtual environment, caches and build products
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) .matrix site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

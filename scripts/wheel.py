@@ -89,10 +89,12 @@ def _downloads(lines: Iterable[str]) -> tuple[int, tuple[str, ...]]:
     return round(total), tuple(unsized)
 
 
-def clean_environment(cache: Path) -> dict[str, str]:
-    """The environment of a user who has just installed headrace: nothing compiled, no other headrace to import."""
+def clean_environment(cache: Path | None) -> dict[str, str]:
+    """The environment of a user who has just installed headrace: no other headrace to import, and nothing compiled if
+    `cache` is an empty directory."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "HEADRACE", "SPARK", "PYSPARK"))}
-    return {**kept, "XDG_CACHE_HOME": str(cache), "COLUMNS": "120", "TERM": "dumb"}
+    kept |= {} if cache is None else {"XDG_CACHE_HOME": str(cache)}
+    return {**kept, "COLUMNS": "120", "TERM": "dumb"}
 
 
 def _run(command: list[str], cwd: Path | None = None) -> str:

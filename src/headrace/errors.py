@@ -348,6 +348,10 @@ class HeaderMismatch(DataError):
     code = "HEADER_MISMATCH"
 
 
+class SchemaMismatch(DataError):
+    code = "SCHEMA_MISMATCH"
+
+
 class DamagedStream(DataError):
     code = "DAMAGED_STREAM"
 

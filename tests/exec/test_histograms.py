@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -30,12 +32,16 @@ def test_the_closest_bins_are_merged(counted: dict[int, int], most: int) -> None
     assert (found[0].tolist(), found[1].tolist()) == naive(x, y, most)
 
 
+def run(kernel: str, lists: list[list[Any]], kind: Any) -> list[bytes]:
+    return KERNELS[kernel].function(pa.array(lists, pa.list_(kind))).to_pylist()  # type: ignore[return-value]
+
+
 def test_bitmaps_have_a_bit_for_each_position() -> None:
-    (made,) = KERNELS["hr_bitmap"].function(pa.array([[0, 9, 32767, 9]], pa.list_(pa.int64()))).to_pylist()
+    (made,) = run("hr_bitmap", [[0, 9, 32767, 9]], pa.int64())
     assert (len(made), made[0], made[1], made[4095]) == (4096, 1, 2, 128)
-    either = KERNELS["hr_bitmap_or"].function(pa.array([[b"\x01", b"\x02\x04"], []], pa.list_(pa.binary())))
-    assert [found[:3] for found in either.to_pylist()] == [b"\x03\x04\x00", b"\x00\x00\x00"]
-    both = KERNELS["hr_bitmap_and"].function(pa.array([[b"\x03\xff", b"\x02"], []], pa.list_(pa.binary())))
-    assert [found[:2] for found in both.to_pylist()] == [b"\x02\x00", b"\xff\xff"]
+    either = run("hr_bitmap_or", [[b"\x01", b"\x02\x04"], []], pa.binary())
+    assert [found[:3] for found in either] == [b"\x03\x04\x00", b"\x00\x00\x00"]
+    both = run("hr_bitmap_and", [[b"\x03\xff", b"\x02"], []], pa.binary())
+    assert [found[:2] for found in both] == [b"\x02\x00", b"\xff\xff"]
     with pytest.raises(KernelError):
-        KERNELS["hr_bitmap"].function(pa.array([[32768]], pa.list_(pa.int64())))
+        run("hr_bitmap", [[32768]], pa.int64())

@@ -118,8 +118,8 @@ FEW = tuple(a for a in AGGREGATES if a[0] in ("total", "most", "paid"))  # each 
 CONSTANTS: dict[str, tuple[Any, ...]] = {
     "listagg": (", ",),
     "approx_count_distinct": (5,),
-    "histogram_numeric": (5,),
     **{f"percentile{suffix}": (0.4,) for suffix in ("", "_cont", "_disc", "_approx")},
+    "histogram_numeric": (3,),
 }
 _COLUMNS: dict[str, tuple[str, DataType]] = {
     "DOUBLE": ("c3", DOUBLE),

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.exec import duck
+from headrace.model.program import Meaning
 from tests.e2e.support import put
 from tests.shared.mini import Mini
 
@@ -200,7 +201,12 @@ def test_a_computed_char_column_is_padded_like_one_of_the_records(mini: Mini) ->
 def test_many_bad_rows_are_found_in_one_pass(mini: Mini, monkeypatch: pytest.MonkeyPatch) -> None:
     queries: list[str] = []
     run = duck.run
-    monkeypatch.setattr(duck, "run", lambda meaning, sql, tables: queries.append(sql) or run(meaning, sql, tables))
+
+    def counted(meaning: Meaning, sql: str, tables: Any) -> Any:
+        queries.append(sql)
+        return run(meaning, sql, tables)
+
+    monkeypatch.setattr(duck, "run", counted)
     stream(mini, columns="id BIGINT, v INT, made DOUBLE AS 1 / v, odd STRING AS elt(v, 'error(''x'')')")
     p = pipeline(mini, "SELECT id, made, odd FROM s")
     feed(mini, *(json.dumps({"id": i, "v": i % 3}) for i in range(6000)))

@@ -135,6 +135,29 @@ def test_groups_windows_generators_and_the_end_of_input_read_fields(mini: Mini) 
     assert status(mini).decoding_columns == ["xs", "ts", "pos.lat", "pos.lon"]
 
 
+QUERIES = {
+    "one": "SELECT id, pos.lat AS lat FROM s WHERE pos.lon > 1.5",
+    "deep": "SELECT id, pos.at.`odd name` AS o, pos.at.day AS day FROM s WHERE pos.at.day IS NOT NULL",
+    "nulls": "SELECT id, pos IS NULL AS a, pos.at IS NULL AS b, pos.lat IS NULL AS c FROM s",
+    "computed": "SELECT id, pos.lat * 2 + coalesce(pos.lon, 0) AS r FROM s",
+}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_fields_have_the_values_that_spark_reads_from_the_same_records(mini: Mini, spark_of_the_run: Any) -> None:
+    stream(mini)
+    instances = {name: pipeline(mini, query, name) for name, query in QUERIES.items()}
+    places = [None, {}, {"lat": 1.5}, {"lon": 2, "lat": -0.25}, {"lat": None, "lon": 1e3, "at": None},
+              {"at": {"day": "2024-02-29"}, "lon": 7.5}, {"at": {"odd name": "é", "day": None}}]  # fmt: skip
+    feed(mini, *({"id": i, "pos": place, "tags": []} for i, place in enumerate(places * 3)), {"id": 99})
+    spark = spark_of_the_run.newSession()
+    spark.read.schema(COLUMNS).json(str(mini.directory.parent / "in")).createOrReplaceTempView("s")
+    for name, query in QUERIES.items():
+        theirs = [tuple(row) for row in spark.sql(query).collect()]
+        assert sorted(mini.output(instances[name]), key=repr) == sorted(theirs, key=repr), query
+
+
 def test_a_computed_struct_is_evaluated_as_a_whole(mini: Mini) -> None:
     stream(mini, columns="id BIGINT, pos STRUCT<lat: DOUBLE, lon: DOUBLE>, two STRUCT<a: BIGINT, b: DOUBLE> AS "
            "named_struct('a', id + 1, 'b', pos.lat)")  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 
 from headrace.base.arrays import Ints
 
-CLASSES = ("tcp", "tcp_client", "http")
+CLASSES = ("tcp", "tcp_client", "http", "mqtt", "nats_core")  # new ones at the end: journals store them in this order
 # opened, closed: connections. buffers, bytes: journaled. requests: answered with 2xx. refused: requests answered with
 # 4xx or 5xx, and connections over the limit. dropped_*: dropped under backpressure. cut_*: unfinished records of
 # connections that ended. long: records that were cut because they were too long. timeouts: connections that were closed
@@ -21,10 +21,11 @@ class Counters:
     """The counters of all classes. A dict each, because most operations add to one counter."""
 
     def __init__(self, values: Ints | None = None) -> None:
-        flat = values.tolist() if values is not None and len(values) == len(CLASSES) * len(NAMES) else None
+        flat = values.tolist() if values is not None and len(values) % len(NAMES) == 0 else []
+        flat += [0] * (len(CLASSES) * len(NAMES) - len(flat))  # the journal of an earlier version had fewer classes
         self._rows: dict[str, dict[str, int]] = {}
         for i, kind in enumerate(CLASSES):
-            row = flat[i * len(NAMES) : (i + 1) * len(NAMES)] if flat else [0] * len(NAMES)
+            row = flat[i * len(NAMES) : (i + 1) * len(NAMES)]
             self._rows[kind] = dict(zip(NAMES, row, strict=True))
             # A killed process counted no closes, but all its connections are closed by now.
             self._rows[kind]["closed"] = self._rows[kind]["opened"]

@@ -32,7 +32,8 @@ RECORD = struct.Struct("<IIQ")
 RECORD_MAGIC = 0x32524C48
 OLDER_RECORD = b"HLR1"  # the first bytes of a record of earlier versions
 # Begin and end of the block in the segment, its checksum, address before, bytes of the units, then the counts of
-# counters, head values, units and fragments. These follow in this order, 64 bits each; any further bytes are padding.
+# counters, head values, units and fragments. These follow in this order, 64 bits each, then facts about the units if
+# the stream needs them (headrace.ingress.peer_facts), then padding.
 FIXED = struct.Struct("<qqQqqiiii")
 HEAD_BYTES = FIXED.size + 8 * 4096  # a head is at most this
 _SHIFT = 40
@@ -151,6 +152,13 @@ class ReadyRecord(NamedTuple):
     def fragments(self) -> Ints:
         return self._values(3, 3).reshape(-1, 3)
 
+    @property
+    def rest(self) -> bytes:
+        """What follows the values: facts about the units (`headrace.ingress.peer_facts`), then padding."""
+        values = self.counts[0] + self.counts[1] + UNIT_COLUMNS * self.counts[2] + 3 * self.counts[3]
+        length = self.end - self.begin - RECORD.size - FIXED.size
+        return bytes(self.data[self.place + 8 * values : self.place + length])
+
     def lowest(self) -> int:
         """The lowest segment that the record refers to."""
         fragments = self.fragments
@@ -177,16 +185,17 @@ def encode_record(
     counters: Ints,
     head: LogHead | None = None,
     *,
+    rest: bytes = b"",
     size: int | None = None,
     length: int = 0,
 ) -> bytes:
-    """The bytes of a record for offset `begin` of its ready log. A repair passes `size`, to count removed units, and
-    pads the record to `length`."""
+    """The bytes of a record for offset `begin` of its ready log. `rest` follows its values. A repair passes `size`, to
+    count removed units, and pads the record to `length`."""
     size = int(found.units[:, U_BYTES].sum()) if size is None else size
     heads = np.array(head or (), np.int64)
     fixed = FIXED.pack(*block, address, size, len(counters), len(heads), len(found.units), len(found.fragments))
     values = (counters, heads, found.units, found.fragments)
-    payload = b"".join((fixed, *(v.tobytes() for v in values)))
+    payload = b"".join((fixed, *(v.tobytes() for v in values), rest))
     payload += bytes(max(0, length - RECORD.size - len(payload)))
     return RECORD.pack(RECORD_MAGIC, len(payload), xxhash.xxh3_64_intdigest(payload, seed=begin)) + payload
 

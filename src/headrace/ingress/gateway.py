@@ -35,7 +35,17 @@ from headrace.ingress import delimiting, shredder
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.journal import Journal
 from headrace.ingress.mark import note_begun, require_journal
-from headrace.ingress.settings import GATEWAY_SETTINGS, Address, GatewaySettings, HttpSettings, TcpSettings
+from headrace.ingress.mqtt_session import MqttSession, session_of
+from headrace.ingress.nats_subscriber import NatsSubscriber
+from headrace.ingress.settings import (
+    GATEWAY_SETTINGS,
+    Address,
+    GatewaySettings,
+    HttpSettings,
+    MqttSettings,
+    NatsCoreSettings,
+    TcpSettings,
+)
 from headrace.ingress.site import Route, Site
 from headrace.ingress.stream_ingress import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
@@ -63,6 +73,7 @@ class OpenStream:
         self.servers: list[asyncio.Server] = []
         self.clients: list[asyncio.Task[None]] = []
         self.http: HttpServer | None = None
+        self.session: MqttSession | NatsSubscriber | None = None  # with a broker
         self.addresses: list[str] = []
 
     def metrics(self) -> dict[str, Any]:
@@ -70,6 +81,8 @@ class OpenStream:
         found = self.ingress.metrics()
         if self.http is not None:
             found["classes"] = {**found["classes"], "http_address": self.http.site.metrics()}
+        if self.session is not None:
+            found["problem"] = found["problem"] or self.session.problem
         return found
 
 
@@ -103,6 +116,13 @@ class Gateway:
         try:
             if isinstance(settings, HttpSettings):
                 await self._serve_http(found, stream.name.lower(), settings)
+            elif isinstance(settings, MqttSettings | NatsCoreSettings):
+                found.session = (
+                    session_of(found.ingress, settings, directory.parent)
+                    if isinstance(settings, MqttSettings)
+                    else NatsSubscriber(found.ingress, settings)
+                )
+                found.clients.append(self.loop.create_task(found.session.stay_connected()))
             else:
                 await self._serve_tcp(found, settings)
         except BaseException:
@@ -163,6 +183,7 @@ class Gateway:
             server.close()
         for client in found.clients:
             client.cancel()
+        await asyncio.gather(*found.clients, return_exceptions=True)  # they may acknowledge what they have received
         if found.http is not None:
             found.http.site.remove(name.lower())
             if not found.http.site.routes:

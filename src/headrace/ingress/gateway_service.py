@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace import errors
 from headrace.base.durable import private_opener
-from headrace.ingress.settings import GatewaySettings
+from headrace.ingress.settings import GatewaySettings, HttpSettings, TcpSettings
 from headrace.model.codec import dump
 from headrace.model.program import StreamDef
 
@@ -74,6 +74,10 @@ class GatewayService:
             else:
                 with contextlib.suppress(errors.HeadraceError):  # the stream takes no more bytes; the log has the error
                     self._ask({"do": "close", "name": name})
+
+    def takes(self, name: str) -> bool:
+        """True if a stream is open."""
+        return name.lower() in self._orders
 
     def addresses(self, name: str) -> list[str]:
         """The addresses of a stream."""
@@ -242,7 +246,9 @@ def _open_order(stream: StreamDef, directory: Path, settings: GatewaySettings) -
 
 def _with_port(settings: GatewaySettings, addresses: list[str]) -> GatewaySettings:
     """The settings that reopen the stream on the same port, if the system picked one."""
-    if not settings.listen or settings.listen[1] or not addresses:
+    if not isinstance(settings, TcpSettings | HttpSettings) or not addresses:
+        return settings
+    if not settings.listen or settings.listen[1]:
         return settings
     host, _, port = addresses[0].split("://")[1].split("/")[0].rpartition(":")
     return replace(settings, listen=(host.strip("[]"), int(port)))

@@ -23,7 +23,7 @@ from headrace.ingress.peers import Origin
 from headrace.ingress.refusals import Refusal
 from headrace.ingress.requests import BodyStep, Refused, RequestHead, RequestReader
 from headrace.ingress.site import Route, Site
-from headrace.ingress.tcp import keep_alive
+from headrace.ingress.tcp import keep_alive, peer_name
 
 MAX_PIPELINED = 32  # requests of one connection that wait for their responses
 REQUESTS_PER_TURN = 32  # then other connections get a turn
@@ -39,6 +39,7 @@ class HttpConnection(asyncio.Protocol):
         self._site, self._loop = site, site.loop
         self._reader = RequestReader()
         self._transport: asyncio.Transport | None = None
+        self._peer = ""
         self._origins: dict[Route, Origin] = {}
         self._recent: Route | None = None  # the stream of the last accepted request
         self._answers: deque[list[bytes | None]] = (
@@ -69,6 +70,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=MAX_UNREAD)
         keep_alive(transport)
+        self._peer = peer_name(transport)
         self._site.counters["opened"] += 1
         self._site.connections.add(self)
         if len(self._site.connections) > self._site.max_connections:
@@ -284,7 +286,7 @@ class HttpConnection(asyncio.Protocol):
         if route not in self._origins:
             if route.full:
                 return refusals.TOO_MANY_CONNECTIONS
-            self._origins[route] = route.join(self)
+            self._origins[route] = route.join(self, self._peer)
         self._recent = route
         return None
 

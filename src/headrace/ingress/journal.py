@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
+from headrace.base.arrays import Ints
 from headrace.base.durable import fsync, private_directory
 from headrace.errors import JournalCut, JournalDamaged
 from headrace.ingress import entries as disk
@@ -29,9 +30,10 @@ from headrace.ingress.counters import Counters
 from headrace.ingress.journal_files import copy_over, locked, write_at
 from headrace.ingress.journal_reserve import JournalReserve
 from headrace.ingress.journal_sync import Sync
-from headrace.ingress.kernels.layout import U_BYTES
+from headrace.ingress.kernels.layout import U_BYTES, U_ORIGIN
 from headrace.ingress.losses import add_loss, read_losses
 from headrace.ingress.mark import JournalPosition, MarkFile, boot, read_consumer
+from headrace.ingress.peer_facts import encode_facts
 from headrace.ingress.recovery import LogFacts, recover, scan
 from headrace.ingress.shredder import SequenceShredder
 
@@ -75,6 +77,8 @@ class Journal:
         self._reserve = JournalReserve(directory)
         self._marked = self._written = 0.0  # when
         self.lost = self._lost_by_consumers = 0
+        # The peers of origins, for streams with metadata columns about them. None: such facts are not stored.
+        self.peers: dict[int, str] | None = None
         self._lock = locked(directory)
         try:
             self._recover()
@@ -222,6 +226,8 @@ class Journal:
         """End an origin whose bytes are flushed. Returns the size of its unfinished record, which is discarded."""
         lost = self.shredder.close(origin)
         self.held -= lost
+        if self.peers is not None:
+            self.peers.pop(origin, None)
         return lost
 
     # --- blocks -----------------------------------------------------------------------------------
@@ -292,13 +298,23 @@ class Journal:
             self._arena = bytearray(ARENA)
         block_of = disk.Block(self._block_begin, self._segment_end, self._block.intdigest())
         self._unwritten = disk.encode_record(
-            begin=self._ready_end, block=block_of, address=self.address, found=found, counters=self.counters.to_array()
+            begin=self._ready_end,
+            block=block_of,
+            address=self.address,
+            found=found,
+            counters=self.counters.to_array(),
+            rest=self._facts_of(found.units),
         )
         self._block, self._block_begin = xxhash.xxh3_64(), self._segment_end
         self.address += int(found.units[:, U_BYTES].sum())
         if len(found.fragments):
             self._lowest = min(self._lowest, disk.place_of(int(found.fragments[:, 0].min()))[0])
         self._write_ready()
+
+    def _facts_of(self, units: Ints) -> bytes:
+        if self.peers is None or not len(units):
+            return b""
+        return encode_facts(time.time_ns() // 1000, np.unique(units[:, U_ORIGIN]).tolist(), self.peers)
 
     def _write_ready(self) -> None:
         write_at(self._ready, memoryview(self._unwritten), self._ready_end)

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from headrace.errors import JournalUnwritable
 from headrace.ingress import entries as disk
-from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS, UNTERMINATED
+from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.ingress.mark import JournalPosition, require_journal
+from headrace.ingress.peer_facts import parse_facts
 
 _READ = 4 << 20
 
@@ -180,13 +181,23 @@ def sync_files(directory: Path, first: int, last: int) -> None:
             ) from None
 
 
+class UnitMark(NamedTuple):
+    """Where a unit begins, when it arrived (microseconds since 1970) and who sent it. None if that is not known."""
+
+    address: int
+    arrival: int | None
+    peer: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Bytes of complete records, from `address` on. `last` is true if the final record lacks its delimiter."""
+    """Bytes of complete records, from `address` on. `last` is true if the final record lacks its delimiter. `marks` are
+    the facts about its units, if they were asked for."""
 
     address: int
     data: bytes
     last: bool
+    marks: tuple[UnitMark, ...] = ()
 
 
 class UnitReader:
@@ -198,37 +209,42 @@ class UnitReader:
         self._maps: dict[int, memoryview] = {}
         self._checked: set[int] = set()
 
-    def runs(self, stretch: Stretch, chunk: int) -> Iterator[Run]:
-        """The units of a stretch, joined into runs of about `chunk` bytes."""
+    def runs(self, stretch: Stretch, chunk: int, facts: bool = False) -> Iterator[Run]:
+        """The units of a stretch, joined into runs of about `chunk` bytes. With `facts` the runs have marks."""
         path = disk.ready_path(self.directory, stretch.file)
         with open(path, "rb") as file:
             data = os.pread(file.fileno(), stretch.end - stretch.begin, stretch.begin)
         parts: list[memoryview] = []
+        marks: list[UnitMark] = []
         size, begin, at = 0, stretch.address, stretch.begin
         for record in disk.records(data, stretch.file, stretch.begin):
             at, address = record.end, record.address
             fragments = record.fragments.tolist()
+            known = parse_facts(record.rest) if facts else None
             taken = 0
             for unit in record.units.tolist():
                 count, flags = unit[U_FRAGMENTS], unit[U_FLAGS]
                 if size and (flags & GONE or address != begin + size):  # a repair took units out
-                    yield Run(begin, b"".join(parts), False)
-                    parts, size = [], 0
+                    yield Run(begin, b"".join(parts), False, tuple(marks))
+                    parts, marks, size = [], [], 0
                 begin = begin if size else address
                 address += unit[U_BYTES]
                 taken += count
                 if flags & GONE:
                     continue
+                if facts:
+                    peer = known.peers.get(unit[U_ORIGIN]) if known else None
+                    marks.append(UnitMark(address - unit[U_BYTES], known.arrival if known else None, peer))
                 parts += [self.bytes_of(*fragment) for fragment in fragments[taken - count : taken]]
                 size += unit[U_BYTES]
                 last = bool(flags & UNTERMINATED)
                 if size and (last or size >= chunk):
-                    yield Run(begin, b"".join(parts), last)
-                    parts, begin, size = [], begin + size, 0
+                    yield Run(begin, b"".join(parts), last, tuple(marks))
+                    parts, marks, begin, size = [], [], begin + size, 0
         if at != stretch.end:
             raise disk.damaged(path, at)
         if size:
-            yield Run(begin, b"".join(parts), False)
+            yield Run(begin, b"".join(parts), False, tuple(marks))
 
     def bytes_of(self, ref: int, begin: int, end: int) -> memoryview:
         """Bytes [begin, end) of a buffer. Raises JournalDamaged if the buffer is damaged."""

@@ -203,6 +203,7 @@ class _Log:
                 found=Shredded(units, fragments, 0),
                 counters=record.counters,
                 head=record.head,
+                rest=record.rest,
                 size=record.size,
                 length=record.end - record.begin,
             )

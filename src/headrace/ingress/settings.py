@@ -1,4 +1,4 @@
-"""The options of the pushed sources `tcp` and `http`, as the gateway gets them."""
+"""The options of the sources that the gateway serves, as it gets them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.base.options import boolean, choice, duration, integer, option, size, text
+from headrace.brokers.mqtt_connection import MqttOptions
+from headrace.brokers.nats_connection import NatsOptions
 
 Address = tuple[str, int]
 _EXPECTED = "an address such as 127.0.0.1:7000 or [::1]:7000"
@@ -36,7 +38,7 @@ def _journal_size(value: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class PushSettings:
+class JournalSettings:
     """Options of every pushed source: how its journal works. Durations are microseconds, sizes are bytes."""
 
     backpressure: Literal["pause", "drop", "spill"] = option(
@@ -55,9 +57,6 @@ class PushSettings:
         default="second",
         help="when the journal is synced to disk: before every acknowledgement, every second, or when the system does",
     )
-    max_connections: int = option(
-        integer(1, 1_000_000), default=10_000, help="connections beyond this number are refused"
-    )
 
     @property
     def spill_bytes(self) -> int:
@@ -68,6 +67,15 @@ class PushSettings:
     def keep_last(self) -> bool:
         """True if a last record without a delimiter is a record."""
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class PushSettings(JournalSettings):
+    """Options of sources that clients connect to."""
+
+    max_connections: int = option(
+        integer(1, 1_000_000), default=10_000, help="connections beyond this number are refused"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,63 @@ class HttpSettings(PushSettings):
     )
 
 
-GatewaySettings = TcpSettings | HttpSettings
+def _filters(value: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    if not all(names):
+        raise ValueError("topic filters such as plant/+/temp or plant/#, with commas between")
+    for name in names:
+        levels = name.split("/")
+        wild = [level for level in levels if ("+" in level and level != "+") or ("#" in level and level != "#")]
+        if wild or "#" in levels[:-1]:
+            raise ValueError("topic filters in which + is a whole level and # is the last one")
+    return names
+
+
+@dataclass(frozen=True)
+class MqttSettings(JournalSettings, MqttOptions):
+    """The options of `source = 'mqtt'`."""
+
+    topics: tuple[str, ...] = option(
+        _filters, required=True, help="topic filters such as plant/+/temp, with commas between"
+    )
+    qos: int = option(
+        integer(0, 2), default=1, help="how the broker delivers: 0 at most once, 1 at least once, 2 exactly once"
+    )
+    client_id: str | None = option(
+        text, help="the name of the session at the broker; one that is made up once and kept with the stream if absent"
+    )
+    session_expiry: int = option(
+        duration,
+        default=7 * 24 * 3600 * 10**6,
+        help="how long the broker keeps messages while the stream does not run (with version 5; default 168h)",
+    )
+    keep_alive: int = option(
+        duration, default=60 * 10**6, help="a connection without any packet for this long is tested, then closed"
+    )
+
+
+def _subjects(value: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    if not all(name and all(name.split(".")) and not set(name) & set(" \t\r\n") for name in names):
+        raise ValueError("subjects such as plant.*.temp or plant.>, with commas between")
+    return names
+
+
+@dataclass(frozen=True)
+class NatsCoreSettings(JournalSettings, NatsOptions):
+    """The options of `source = 'nats_core'`."""
+
+    subjects: tuple[str, ...] = option(
+        _subjects, required=True, help="subjects such as plant.*.temp or plant.>, with commas between"
+    )
+    queue: str | None = option(text, help="the queue group: each message goes to one of its members")
+
+
+GatewaySettings = TcpSettings | HttpSettings | MqttSettings | NatsCoreSettings
 # By the name of the source.
-GATEWAY_SETTINGS: dict[str, type[TcpSettings] | type[HttpSettings]] = {"tcp": TcpSettings, "http": HttpSettings}
+GATEWAY_SETTINGS: dict[str, type[GatewaySettings]] = {
+    "tcp": TcpSettings,
+    "http": HttpSettings,
+    "mqtt": MqttSettings,
+    "nats_core": NatsCoreSettings,
+}

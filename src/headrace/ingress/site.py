@@ -57,17 +57,17 @@ class Route:
     @property
     def full(self) -> bool:
         """True if no further connection may send to the stream."""
-        return len(self.connections) >= self.ingress.settings.max_connections
+        return len(self.connections) >= self.ingress.max_connections
 
     def has_room(self) -> bool:
         """True if the unfinished bodies are within their common limit."""
         return self.body_bytes <= max(MAX_BODIES, self.max_request_bytes)
 
-    def join(self, connection: Connection) -> Origin:
-        """Add a connection to the stream."""
+    def join(self, connection: Connection, name: str) -> Origin:
+        """Add a connection to the stream. `name` is the address of its other side."""
         self.connections.add(connection)
         self.counters["opened"] += 1
-        return self.ingress.begin_origin("http")
+        return self.ingress.begin_origin("http", name)
 
     def part(self, connection: Connection) -> None:
         """Remove a connection from the stream."""
@@ -115,7 +115,7 @@ class Site:
 
     @property
     def max_connections(self) -> int:
-        return sum(route.ingress.settings.max_connections for route in self.routes.values())
+        return sum(route.ingress.max_connections for route in self.routes.values())
 
     @property
     def request_timeout(self) -> float:

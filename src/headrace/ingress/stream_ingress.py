@@ -19,7 +19,7 @@ from headrace.ingress.journal import Journal
 from headrace.ingress.journal_sync import Sync
 from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer
 from headrace.ingress.pending_acks import PendingAcks, SendAck, Settle, send
-from headrace.ingress.settings import PushSettings
+from headrace.ingress.settings import JournalSettings, PushSettings
 from headrace.model.program import StreamDef
 
 # How long a byte waits for others before it is written. At 150 MB/s, 5 ms are blocks of 750 KB, close to the maximum.
@@ -36,17 +36,20 @@ class StreamIngress:
     """The ingress of one stream; see the module. Runs in the event loop's thread. Another thread opened the journal."""
 
     def __init__(
-        self, stream: StreamDef, journal: Journal, settings: PushSettings, loop: asyncio.AbstractEventLoop
+        self, stream: StreamDef, journal: Journal, settings: JournalSettings, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.stream, self.settings, self.loop = stream, settings, loop
         fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
-        finder = finder_of(fmt)
+        # Messages have their own boundaries: nobody looks for delimiters in them.
+        finder = Delimiting.of_token(b"\n") if not isinstance(settings, PushSettings) else finder_of(fmt)
         assert finder is not None, "the source's check refuses such formats"
         self.finder: Delimiting = finder
         # A longer record is bad in any case. Of an endless one, just enough is kept for the format to reject it.
         self.longest = fmt.max_record_bytes + len(finder.delimiter) + 1
         limit = settings.max_journal_bytes
         self.journal = journal
+        if stream.metadata and isinstance(settings, PushSettings):
+            journal.peers = {}
         self.counters = self.journal.counters
         self.pressure = Backpressure(Limits(settings.backpressure, limit, settings.spill_bytes), size=self.journal.held)
         self.peers: set[Peer] = set()
@@ -66,13 +69,18 @@ class StreamIngress:
 
     # --- connections ------------------------------------------------------------------------------
 
-    def admit(self, peer: Peer, kind: str) -> bool:
-        """Register a new connection. False if there are too many."""
+    @property
+    def max_connections(self) -> int:
+        """How many connections may send to the stream. A stream that connects by itself has no limit."""
+        return self.settings.max_connections if isinstance(self.settings, PushSettings) else 1 << 20
+
+    def admit(self, peer: Peer, kind: str, name: str = "") -> bool:
+        """Register a new connection. `name` is the address of its other side. False if there are too many."""
         counters = self.counters.of(kind)
-        if len(self.peers) >= self.settings.max_connections:
+        if len(self.peers) >= self.max_connections:
             counters["refused"] += 1
             return False
-        peer.origin = self.begin_origin(kind)
+        peer.origin = self.begin_origin(kind, name)
         counters["opened"] += 1
         self.peers.add(peer)
         if self.paused:
@@ -100,10 +108,13 @@ class StreamIngress:
             origin.counters["cut_bytes"] += origin.open
         self.end_origin(origin)
 
-    def begin_origin(self, kind: str) -> Origin:
-        """A new origin. Its number is never used again in this journal."""
+    def begin_origin(self, kind: str, name: str = "") -> Origin:
+        """A new origin. Its number is never used again in this journal. `name` is the address of its other side."""
         self._next += 1
-        return Origin((self._first << 32) + self._next, self.counters.of(kind))
+        number = (self._first << 32) + self._next
+        if self.journal.peers is not None and name:
+            self.journal.peers[number] = name
+        return Origin(number, self.counters.of(kind))
 
     def end_origin(self, origin: Origin) -> None:
         """End an origin: it sends no more bytes."""
@@ -203,6 +214,29 @@ class StreamIngress:
         self.whole(origin, body)
         self.acknowledge(lambda: done)
         return True
+
+    def take_messages(self, origin: Origin, frames: bytes, count: int, settle: Settle) -> None:
+        """Take messages, as `headrace.ingress.frames` makes them. Calls `settle` when they are in the journal or
+        dropped, and what it returns when that is safe. They are taken even when there is no space and senders should
+        pause: the peer has them already, and is paused."""
+        self._arrived += 1
+        admission = self.pressure.offer(len(frames))
+        if admission is Admission.DROP:
+            origin.counters["dropped_records"] += count
+            origin.counters["dropped_bytes"] += len(frames)
+        else:
+            if admission is Admission.PAUSE:
+                self.pressure.offer(len(frames), control=True)
+                self._pause()
+            origin.sequence += 1
+            end = len(frames)
+            self.journal.put(origin=origin.number, sequence=origin.sequence, data=frames, first=end, last=end)
+            origin.counters["buffers"] += 1
+            origin.counters["bytes"] += end
+            origin.counters["requests"] += count
+            if self.journal.problem:
+                self._pause()
+        self.acknowledge(settle)
 
     def whole(self, origin: Origin, body: bytes | bytearray) -> None:
         """Append bytes that are complete records."""

@@ -42,7 +42,7 @@ class TcpPeer(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` is called when everything is written
         keep_alive(transport)
-        self._admitted = self.ingress.admit(self, self.kind)
+        self._admitted = self.ingress.admit(self, self.kind, peer_name(transport))
         if not self._admitted:
             self._transport.abort()
         elif self.acks:
@@ -149,6 +149,15 @@ class TcpPeer(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
             self.ingress.loop.call_later(LINGER_SECONDS, self._transport.abort)
+
+
+def peer_name(transport: asyncio.BaseTransport) -> str:
+    """The address of the other side, as host:port; empty if it is gone already."""
+    found = transport.get_extra_info("peername")
+    if not found:
+        return ""
+    host = f"[{found[0]}]" if ":" in found[0] else found[0]
+    return f"{host}:{found[1]}"
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from headrace.model.codec import stored_as
-from headrace.model.schema import BIGINT, BINARY, STRING, DataType, Field, Schema, View
+from headrace.model.schema import BIGINT, BINARY, NESTED, STRING, DataType, Field, Schema, View
 
 # When a group is emitted: once, when its window closes; in every epoch that changed it; once, when it first appears.
 Emit = Literal["close", "changes", "first"]
@@ -491,5 +491,8 @@ class PlanVersion:
     def view(self) -> View:
         """The columns that any pipeline needs, and always the event time. Also those that computed columns read."""
         union = View.union(p.program.view for p in self.pipelines)
+        parts = {c for p in self.pipelines for c in p.program.view.columns or () if c >= NESTED}
+        if union.columns is None and parts:  # ALL has every column whole, and not the fields that others read
+            union = View.some({*range(len(self.stream.schema)), *parts})
         event_time = self.stream.event_time
         return self.stream.closed(union if event_time is None else union | View.some([event_time]))

@@ -63,7 +63,9 @@ def _failure(
         advice=failure.advice,
         said=said,
         expression=candidate.text,
-        **({} if place is None else {"origin": place.origin, "offset": place.offset, "line": place.line}),
+        origin=None if place is None else place.origin,
+        offset=None if place is None else place.offset,
+        line=None if place is None else place.line,
     )
 
 

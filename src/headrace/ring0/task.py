@@ -35,7 +35,8 @@ from headrace.ring0.task_input import TaskInput
 from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.sink_kind import SinkKey
 from headrace.sources.badfiles import BadRange
-from headrace.sources.source_kind import InputSplit, LocatesLines, RawChunk
+from headrace.sources.extent import BAD_FILE
+from headrace.sources.source_kind import InputSplit, LocatesLines, RawChunk, ReadsLate
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
@@ -94,10 +95,19 @@ class _Task:
             if chunk.unreadable is not None:
                 self.unreadable.append(chunk.unreadable)
             else:
-                self._decode(chunk, decoder)
+                self._decode_or_report(chunk, decoder, split)
         began = time.perf_counter()
         self.passes.fold()
         self.working += time.perf_counter() - began
+
+    def _decode_or_report(self, chunk: RawChunk, decoder: Decoder, split: InputSplit) -> None:
+        """Decode a chunk. If it is read only now, and cannot be, it is reported as if the split had found it."""
+        try:
+            self._decode(chunk, decoder)
+        except BAD_FILE as problem:
+            if chunk.table is None or not isinstance(split, ReadsLate):
+                raise
+            self.unreadable.append(split.unreadable(chunk.origin, problem))
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
         self.bad.update(chunk.left_out)
@@ -107,7 +117,7 @@ class _Task:
             batch = decoder.decode(piece)
             if piece.packed is not None and len(piece.packed) > batch.records:  # only white space, or a comment
                 self.bad[NO_RECORD] += len(piece.packed) - batch.records
-            self.bytes += len(piece.data)
+            self.bytes += piece.size
             self.rows += batch.records
             self.rejected += batch.lost
             self.nulled += len(batch.rejected) - batch.lost

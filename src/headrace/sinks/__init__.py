@@ -12,16 +12,21 @@ from headrace.errors import ExternalError, UnknownSinkKind
 from headrace.model.program import SinkDef
 from headrace.sinks.console import CONSOLE
 from headrace.sinks.delta import DELTA
+from headrace.sinks.http_sink import HTTP_SINK
 from headrace.sinks.jsonl import JSONL
 from headrace.sinks.kafka_sink import KAFKA_SINK
 from headrace.sinks.memory import MEMORY
+from headrace.sinks.mqtt_sink import MQTT_SINK
+from headrace.sinks.nats_sink import NATS_SINK
 from headrace.sinks.noop import NOOP
 from headrace.sinks.parquet import PARQUET
 from headrace.sinks.postgres import POSTGRES
 from headrace.sinks.sink_kind import DriverSink, SinkKey, SinkKind, Staged, TaskSink
 
 SINKS: Registry[SinkKind[Any]] = Registry(
-    "headrace.sinks", SinkKind, (CONSOLE, MEMORY, PARQUET, JSONL, NOOP, POSTGRES, DELTA, KAFKA_SINK)
+    "headrace.sinks",
+    SinkKind,
+    (CONSOLE, MEMORY, PARQUET, JSONL, NOOP, POSTGRES, DELTA, KAFKA_SINK, MQTT_SINK, NATS_SINK, HTTP_SINK),
 )
 
 

@@ -161,6 +161,7 @@ class SinkKind(Generic[S]):
     check_output: Callable[[str, S, Schema], None] = any_output
     paths: tuple[str, ...] = ()
     merge_receipts: Callable[[S, list[Staged]], list[Staged]] = keep_all
+    guarantee_with: Callable[[S], str] | None = None  # the guarantee, if it depends on the options
 
     @property
     def all_options(self) -> tuple[Option, ...]:
@@ -186,6 +187,10 @@ class SinkKind(Generic[S]):
     def require_output(self, sink: SinkDef, output: Schema) -> None:
         """Raise a coded error if the sink cannot write rows of this schema. Does no I/O."""
         self.check_output(sink.name, self.settings_of(sink.options), output)
+
+    def guarantee_of(self, sink: SinkDef) -> str:
+        """What a user of `sink` can rely on."""
+        return self.guarantee if self.guarantee_with is None else self.guarantee_with(self.settings_of(sink.options))
 
     def task(self, sink: SinkDef) -> TaskSink:
         """The task side of `sink`."""

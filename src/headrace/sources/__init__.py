@@ -15,11 +15,14 @@ from headrace.sources.buffers import BUFFERS
 from headrace.sources.files import FILES
 from headrace.sources.generator import GENERATOR
 from headrace.sources.kafka import KAFKA
+from headrace.sources.mqtt import MQTT
+from headrace.sources.nats import NATS
+from headrace.sources.nats_core import NATS_CORE
 from headrace.sources.push import HTTP, TCP
 from headrace.sources.source_kind import SourceKind
 
 SOURCES: Registry[SourceKind[Any]] = Registry(
-    "headrace.sources", SourceKind, (FILES, GENERATOR, TCP, HTTP, BUFFERS, KAFKA)
+    "headrace.sources", SourceKind, (FILES, GENERATOR, TCP, HTTP, BUFFERS, KAFKA, MQTT, NATS, NATS_CORE)
 )
 
 

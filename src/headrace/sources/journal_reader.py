@@ -17,8 +17,9 @@ from typing import Any
 from headrace.formats.format_kind import Format
 from headrace.ingress.mark import JournalPosition, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
-from headrace.ingress.settings import PushSettings
+from headrace.ingress.settings import JournalSettings
 from headrace.model.program import StreamDef
+from headrace.sources.pushed_facts import PushedFacts
 from headrace.sources.reading import CHUNK
 from headrace.sources.source_kind import InputSplit, RawChunk, SourceOffset, WallClock
 
@@ -40,20 +41,23 @@ class JournalSplit:
     directory: str
     origin: str
     stretches: tuple[Stretch, ...]
+    facts: bool = False  # the stream has metadata columns
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
         reader = UnitReader(Path(self.directory))
         for stretch in self.stretches:
-            for run in reader.runs(stretch, CHUNK):
-                yield RawChunk(self.origin, run.address, run.data)
+            for run in reader.runs(stretch, CHUNK, self.facts):
+                known = PushedFacts(run.marks) if self.facts else None
+                yield RawChunk(self.origin, run.address, run.data, facts=known)
 
 
 class JournalSource:
     """Plans the epochs of a pushed stream. `headrace.sources.source_kind.StreamSource` states the promises."""
 
-    def __init__(self, stream: StreamDef, settings: PushSettings, state_dir: Path, clock: WallClock) -> None:
+    def __init__(self, stream: StreamDef, settings: JournalSettings, state_dir: Path, clock: WallClock) -> None:
         self.directory = state_dir / JOURNAL
         self.origin = f"{stream.source}:{stream.name}"
+        self._facts = bool(stream.metadata)
         self.log = ReadyLog(self.directory)
         self._keep = settings.fsync != "never"
         known = read_consumer(consumer_path(self.directory, CONSUMER))
@@ -75,11 +79,15 @@ class JournalSource:
         return asdict(found)
 
     def splits(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[InputSplit]:
+        groups = self.groups(start, end, parallelism)
+        return [JournalSplit(str(self.directory), self.origin, group, self._facts) for group in groups]
+
+    def groups(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[tuple[Stretch, ...]]:
+        """What lies between two offsets, divided among `parallelism` tasks at most."""
         begin, stop = JournalPosition(**start), JournalPosition(**end)
         self.log.follow(begin)
         count = max(1, min(parallelism, -(-(stop.address - begin.address) // SMALLEST_SPLIT)))
-        groups = self.log.stretches(begin, stop, count)
-        return [JournalSplit(str(self.directory), self.origin, tuple(group)) for group in groups]
+        return [tuple(group) for group in self.log.stretches(begin, stop, count)]
 
     def exhausted(self, at: SourceOffset) -> bool:
         return False  # a client may connect at any time

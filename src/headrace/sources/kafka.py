@@ -21,8 +21,6 @@ from typing import Any, Literal
 from headrace.base.options import choice, option, text
 from headrace.brokers.connection import KafkaConnection, client_settings
 from headrace.errors import BadOption, BrokerUnreachable, MissingOption, UnknownTopic
-from headrace.formats import FORMATS
-from headrace.formats.packing import MessageFormat
 from headrace.model.program import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.generator import instant
@@ -30,6 +28,7 @@ from headrace.sources.kafka_cluster import Cluster
 from headrace.sources.kafka_facts import METADATA
 from headrace.sources.kafka_offsets import PartitionRange, Place, TopicPlace, limited, ranges, shared
 from headrace.sources.kafka_reader import KafkaSplit, lost
+from headrace.sources.message_formats import check_message_format
 from headrace.sources.source_kind import InputSplit, SourceKind, SourceOffset, WallClock
 
 POLL = 0.1  # minimum seconds between two questions for the ends of partitions
@@ -38,8 +37,8 @@ SIZES = 30.0  # seconds between two samples of the size of messages
 SMALLEST_SPLIT = 256 << 10  # bytes; less is not worth a task
 TYPICAL = 512.0  # bytes of a message, before one was seen
 OUTAGE = 30.0  # seconds for which an unreachable broker counts as one without news
+INVISIBLE = 30.0  # seconds after which a topic that the broker does not list counts as deleted (on_data_loss = 'skip')
 EARLIEST, LATEST = -2, -1  # offsets in start_offsets, as in Spark
-_FRAMING = ("record_delimiter", "header", "multiline")  # options of formats that find records in a stream of bytes
 
 
 def _pattern(value: str) -> str:
@@ -110,6 +109,7 @@ class _News:
 
     topics: dict[str, TopicPlace] = field(default_factory=dict)
     ends: Place = field(default_factory=Place)
+    missing: dict[str, float] = field(default_factory=dict)  # topics that were there, and since when they are not
     topics_at: float = float("-inf")
     ends_at: float = float("-inf")
 
@@ -205,12 +205,17 @@ class KafkaTopics:
                 raise
 
     def _reachable(self, at: Place) -> Place:
-        """The end of what there is to read after `at`. Raises DataLost, or leaves out what is gone."""
-        ends = dict(self._news.ends.topics)
+        """The end of what there is to read after `at`. Raises DataLost, or leaves out what is gone. A topic that the
+        broker does not list keeps its place for a while: a broker that has just started may not list all of them."""
+        ends, clock = dict(self._news.ends.topics), self._clock()
+        missing = {name: self._news.missing.get(name, clock) for name in at.topics if name not in ends}
+        self._news.missing = missing
         for name, known in at.topics.items():
             found = ends.get(name)
             if found is None:
                 self._lost(f"the topic {name} was deleted", topic=name)
+                if missing[name] <= clock < missing[name] + INVISIBLE:
+                    ends[name] = known
             elif found.id != known.id:
                 self._lost(f"the topic {name} was deleted and created again", topic=name)
             else:
@@ -298,29 +303,25 @@ def _check(stream: StreamDef, settings: KafkaSettings) -> None:
                 advice=f"Give both, or choose another start and remove {name}.",
                 option=name,
             )
-    _check_format(stream)
+    check_message_format(stream)
     found = Cluster(settings.connection, "headrace", committed=True).topics(
         settings.topics, re.compile(settings.topic_pattern) if settings.topic_pattern else None
     )
     if missing := [name for name in settings.topics if name not in found]:
         raise _no_topic(missing, settings.connection.servers)
+    _check_offsets(settings.start_offsets or {}, found)
 
 
-def _check_format(stream: StreamDef) -> None:
-    kind = FORMATS[stream.format]
-    if not isinstance(kind.make(stream.record_schema, stream.options), MessageFormat):
-        raise BadOption(
-            f"source 'kafka' cannot take a message as a record of format '{stream.format}'",
-            advice="Use json, csv or text. A message is a record by its own boundary: it needs no length.",
-            option="format",
-            value=stream.format,
-        )
-    for name in _FRAMING:
-        if name in stream.options:
+def _check_offsets(wanted: dict[str, dict[int, int]], found: dict[str, TopicPlace]) -> None:
+    """Raise BadOption for topics and partitions in start_offsets that do not exist: they would have no effect."""
+    for name, partitions in wanted.items():
+        unknown = [p for p in partitions if name in found and not 0 <= p < len(found[name].next)]
+        if name not in found or unknown:
+            what = f"the partition {unknown[0]} of {name}" if unknown else f"the topic {name}"
             raise BadOption(
-                f"{name} has no effect with source 'kafka'",
-                advice=f"Remove {name}: every message is one record, whatever bytes it has.",
-                option=name,
+                f"start_offsets names {what}, which the stream does not have",
+                advice=f"The stream has the topics {', '.join(sorted(found)) or 'none yet'}; partitions count from 0.",
+                option="start_offsets",
             )
 
 

@@ -131,12 +131,6 @@ class Cluster:
             except HeadraceError as problem:
                 _log.warning("the lag of group %s is not up to date: %s", self._group, problem.message)
 
-    def close(self) -> None:
-        """Send what `show_progress` has not sent yet."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
-
     def _group_consumer(self) -> Any:
         if self._consumer is None:
             settings = {

@@ -11,6 +11,7 @@ from headrace.ingress.delimiting import finder_of
 from headrace.ingress.settings import HttpSettings, TcpSettings
 from headrace.model.program import StreamDef
 from headrace.sources.journal_reader import JournalSource
+from headrace.sources.pushed_facts import PUSHED_FACTS
 from headrace.sources.source_kind import SourceKind
 
 
@@ -52,6 +53,7 @@ TCP = SourceKind(
     build=JournalSource,
     check_settings=_check_tcp,
     pushed=True,
+    metadata=PUSHED_FACTS,
 )
 HTTP = SourceKind(
     name="http",
@@ -60,4 +62,5 @@ HTTP = SourceKind(
     build=JournalSource,
     check_settings=_check_http,
     pushed=True,
+    metadata=PUSHED_FACTS,
 )

@@ -11,6 +11,7 @@ from headrace.model.program import ComputedColumn, Meaning
 from headrace.model.schema import INT, STRING
 from headrace.sql.bind.expression_binder import ExprBinder
 from headrace.sql.bind.scope import Scope
+from headrace.sql.functions.fallibility import throws
 from headrace.sql.functions.time_functions import CLOCKS
 from headrace.sql.parse.script import too_deep
 from headrace.sql.parse.statements import CreateStream
@@ -19,7 +20,7 @@ from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import Call, CaseWhen, Cast, ColumnRef, Expr, Literal, columns_of, transform, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.types import VOID, widens
-from headrace.sql.render.duckdb import render, ring0_column, throws
+from headrace.sql.render.duckdb import render, ring0_column
 from headrace.sql.render.sizes import growth_of
 from headrace.sql.rules.fold_constants import fold
 

@@ -46,6 +46,13 @@ class Intake:
             require_journal(directory, place_of((end or {}).get("source")))
             self._gateway.open(self._stream, directory, replace(settings, **revealed))
 
+    def redeclare(self, stream: StreamDef) -> None:
+        """Take the declaration as it is now. A gateway that takes bytes for the stream starts over with it."""
+        changed, self._stream = stream.options != self._stream.options, stream
+        if changed and self._gateway.takes(stream.name):
+            self.close()
+            self.open(None)
+
     def sync(self) -> None:
         """Return when all bytes that were taken so far are in the journal."""
         self._gateway.sync(self._stream.name)

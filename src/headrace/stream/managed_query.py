@@ -67,6 +67,7 @@ class ManagedQuery:
     def redeclare(self, stream: StreamDef) -> None:
         """Take the declaration as it is now. Only its changeable options can differ."""
         self.stream = stream
+        self.intake.redeclare(stream)
 
     @property
     def settings(self) -> StreamSettings:

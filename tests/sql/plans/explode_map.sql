@@ -19,8 +19,8 @@ physical plan
 ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of:
-    c14 STRING = map_keys(c10)
-    c15 STRING = map_values(c10)
+    c14 STRING = list_transform(c10_entries, lambda x_1: x_1.key)
+    c15 STRING = list_transform(c10_entries, lambda x_1: x_1.value)
   outputs:
     id INT = c0
     name STRING = c14

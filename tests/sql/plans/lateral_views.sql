@@ -30,7 +30,7 @@ ring 0 (in the tasks that read the stream)
     c14 STRING = c9
   filter: (c14 > '')
   rows made of the elements of (a row of NULLs for none):
-    c15 STRING = map_keys(c10)
+    c15 STRING = list_transform(c10_entries, lambda x_1: x_1.key)
   rows made of the elements of:
     c16 STRING = CAST([c14, c15] AS VARCHAR[])
   outputs:

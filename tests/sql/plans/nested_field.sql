@@ -1,7 +1,7 @@
 SELECT pos.lat, s.pos.lon AS east FROM s WHERE pos.lat > 0
 ----
 query
-reads: stream s (generator, json), 2 of its 14 columns: pos.lat, pos.lon
+reads: stream s (generator, json), 1 of its 14 columns: pos.lat, pos.lon
 keeps: no state: every row is handled by itself
 guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)

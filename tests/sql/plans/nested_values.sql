@@ -1,7 +1,7 @@
 SELECT pos.*, array(id, 1) AS a, map('k', k) AS m, struct(id, k AS kk) AS st, attrs['a'] AS v, element_at(tags, -1) AS l FROM s WHERE size(tags) > 0
 ----
 query
-reads: stream s (generator, json), 6 of its 14 columns: id, k, tags, attrs, pos.lat, pos.lon
+reads: stream s (generator, json), 5 of its 14 columns: id, k, tags, attrs, pos.lat, pos.lon
 keeps: no state: every row is handled by itself
 guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)

@@ -19,9 +19,9 @@ physical plan
 ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of (a row of NULLs for none):
-    c14 INT = list_transform(map_keys(c10), lambda v_element, v_place: (CAST(v_place - 1 AS INTEGER)))
-    c15 STRING = map_keys(c10)
-    c16 STRING = map_values(c10)
+    c14 INT = list_transform(list_transform(c10_entries, lambda x_1: x_1.key), lambda v_element, v_place: (CAST(v_place - 1 AS INTEGER)))
+    c15 STRING = list_transform(c10_entries, lambda x_1: x_1.key)
+    c16 STRING = list_transform(c10_entries, lambda x_1: x_1.value)
   outputs:
     id INT = c0
     pos INT = c14

@@ -9,6 +9,7 @@ from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
 from headrace.sql.bind.interval_calls import bind_maker
 from headrace.sql.bind.operand_types import bind_binary
+from headrace.sql.functions.fallibility import throws
 from headrace.sql.functions.interval_functions import MAKERS
 from headrace.sql.functions.try_functions import TRIED
 from headrace.sql.parse.syntax import Apply
@@ -34,6 +35,9 @@ def _tried(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr
         binder.unsupported(
             f"{name} of {args[0].type} and {args[1].type}", "It takes numbers, or a DATE and an INT.", node.at
         )
+    if bound.args[0].type == DATE and any(throws(arg) for arg in bound.args):
+        # In Spark these also turn failures of their operands into NULL.
+        binder.unsupported(f"{name} of a DATE and operands that may fail", "Use TRY_CAST inside of it.", node.at)
     return binder.call(name, bound.args, node.at)
 
 

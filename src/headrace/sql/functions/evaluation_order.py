@@ -32,6 +32,24 @@ _ORDER: dict[str, tuple[int, ...]] = {
     "array_join": (2, 0, 1),
 }
 
+# Their result is NULL if an operand is, and Spark's optimizer knows it. Also those that are NULL for other reasons.
+_NULL_INTOLERANT = frozenset([
+    "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod", "make_timestamp", "make_timestamp_ltz",
+    "make_timestamp_ntz", "make_date", "second", "quarter", "dayofweek", "dayofyear", "weekofyear", "weekday",
+    "last_day", "next_day", "add_months", "months_between", "timestampadd", "timestampdiff", "unix_date", "unix_micros",
+    "unix_millis", "unix_seconds", "date_format", "format_number", "split", "decode", "encode", "hex", "unhex", "md5",
+    "sha1", "sha2", "crc32", "lpad", "rpad", "instr", "translate", "base64", "unbase64", "ascii", "initcap",
+    "regexp_replace", "regexp_extract", "regexp_count", "regexp_instr", "regexp_substr", "rlike", "like", "startswith",
+    "endswith", "contains", "levenshtein", "soundex", "round", "bround", "floor", "ceil", "sqrt", "exp", "ln", "power",
+    "sin", "cos", "tan", "atan2", "factorial", "bit_count", "mask", "time plus interval", "time minus time",
+])  # fmt: skip
+
+# Their result is never NULL.
+_NEVER_NULL = frozenset(["<=>", "isnull", "isnotnull", "array", "map", "struct", "named_struct", "hash", "xxhash64"])
+
+# Spark takes their result for one that may be NULL.
+_NULL_FOR_SPARK = frozenset(["/", "%", "div", "pmod"])
+
 # Their SQL is a CASE that may leave an operand unevaluated that Spark evaluates.
 _SKIPPING = frozenset(["array_repeat", "replace", "overlay"])
 
@@ -63,6 +81,22 @@ def evaluated(overload: Overload, args: Sequence[Expr]) -> list[Expr]:
     if len(order) == len(args):
         return [args[i] for i in order]
     return [arg for arg in args if not isinstance(arg, Lambda)]
+
+
+def is_null_beside_null(overload: Overload) -> bool:
+    """True if Spark's optimizer replaces the call by NULL when an operand is written as NULL, so that no other operand
+    is evaluated."""
+    return is_strict(overload) or overload.name in _NULL_INTOLERANT
+
+
+def is_never_null(overload: Overload, inside: Sequence[bool]) -> bool:
+    """True if Spark knows that the result is never NULL, given which operands it knows that of. It does not evaluate
+    an operand to ask whether it is NULL then."""
+    if overload.name in _NEVER_NULL:
+        return True
+    if overload.name == "coalesce":
+        return any(inside)
+    return is_strict(overload) and overload.name not in _NULL_FOR_SPARK and all(inside)
 
 
 def skips(overload: Overload) -> bool:

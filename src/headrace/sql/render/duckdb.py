@@ -26,8 +26,9 @@ from headrace.model.schema import (
     duck_name,
 )
 from headrace.sql.functions import find
-from headrace.sql.functions.casts import cast_is_strict, cast_throws, render_cast
+from headrace.sql.functions.casts import cast_is_strict, render_cast
 from headrace.sql.functions.evaluation_order import casts_inside, evaluated, is_strict, skips, stops_at_null
+from headrace.sql.functions.fallibility import throws
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import (
     Call,
@@ -55,20 +56,6 @@ LONGEST = 200_000
 def ring0_column(column: ColumnRef) -> str:
     """The name of a stream column in Ring 0."""
     return f"c{column.index}"
-
-
-def throws(expr: Expr) -> bool:
-    """True if evaluating `expr` may fail on some row."""
-    check_time()
-    if isinstance(expr, Call):
-        overload = find(expr.name, [a.type for a in expr.args])
-        if overload is None or overload.fails(expr.args):
-            return True
-    if isinstance(expr, Cast) and not expr.attempt and cast_throws(expr.input.type, expr.type):
-        return True
-    if isinstance(expr, FailingConstant):
-        return True
-    return any(throws(child) for child in expr.children)
 
 
 def render(expr: Expr, column: ColumnText) -> str:

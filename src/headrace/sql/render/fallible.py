@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from headrace.model.program import FallibleExpression
 from headrace.model.schema import NESTED
+from headrace.sql.functions.fallibility import throws
 from headrace.sql.plan.expr import NOWHERE, Expr, columns_of, conjunction, conjuncts
 from headrace.sql.plan.shape import Shape
-from headrace.sql.render.duckdb import render, render_filter, ring0_column, throws
+from headrace.sql.render.duckdb import render, render_filter, ring0_column
 
 
 def fallible_expressions(shape: Shape, text: str) -> tuple[FallibleExpression, ...]:

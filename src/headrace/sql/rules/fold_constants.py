@@ -25,8 +25,9 @@ from headrace.model.schema import (
     Struct,
 )
 from headrace.sql.functions import find
+from headrace.sql.functions.casts import cast_is_strict
 from headrace.sql.functions.evaluate import evaluate
-from headrace.sql.functions.evaluation_order import is_strict
+from headrace.sql.functions.evaluation_order import is_never_null, is_null_beside_null
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
 from headrace.sql.plan.limits import check_time
@@ -81,6 +82,10 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     children = expr.children
     if not children:
         return expr
+    if isinstance(expr, Call) and _is_written_null(expr):
+        return Literal(expr.type, None, at=expr.at)
+    if isinstance(expr, Call) and expr.name in ("isnull", "isnotnull") and _is_never_null(children[0]):
+        return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
     new = tuple(fold(child, ctx) for child in children)
     if not _same(new, children):
         expr = expr.with_children(new)
@@ -88,18 +93,37 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         return _logic(expr)
     if isinstance(expr, CaseWhen):
         return _case(expr)
-    if isinstance(expr, Call) and _has_null(expr, children):
-        return Literal(expr.type, None, at=expr.at)
     if isinstance(expr, Call | Cast) and all(isinstance(c, Literal) for c in expr.children):
         return _evaluate(expr, ctx)
     return expr
 
 
-def _has_null(expr: Call, written: tuple[Expr, ...]) -> bool:
-    """True if an operand is written as NULL, and so is the result. Like in Spark, the others are not evaluated."""
+def _is_written_null(expr: Expr) -> bool:
+    """True if the expression is NULL because NULL is written in it. Like in Spark, its other operands are not
+    evaluated. A constant that happens to be NULL, as in nullif(1, 1), does not count."""
+    if isinstance(expr, Literal):
+        return expr.value is None
+    if isinstance(expr, Cast):
+        return _is_written_null(expr.input)
+    if not isinstance(expr, Call) or not any(_is_written_null(arg) for arg in expr.args):
+        return False
     overload = find(expr.name, [a.type for a in expr.args])
-    nulls = any(isinstance(arg, Literal) and arg.value is None for arg in written)
-    return nulls and overload is not None and is_strict(overload)
+    return overload is not None and is_null_beside_null(overload)
+
+
+def _is_never_null(expr: Expr) -> bool:
+    """True if Spark knows that the value is never NULL."""
+    if isinstance(expr, Literal):
+        return expr.value is not None
+    if isinstance(expr, Cast):
+        return not expr.attempt and cast_is_strict(expr.input.type, expr.type) and _is_never_null(expr.input)
+    if isinstance(expr, CaseWhen):
+        values = [value for _, value in expr.branches]
+        return expr.otherwise is not None and all(map(_is_never_null, [*values, expr.otherwise]))
+    if not isinstance(expr, Call):
+        return False
+    overload = find(expr.name, [a.type for a in expr.args])
+    return overload is not None and is_never_null(overload, [_is_never_null(a) for a in expr.args])
 
 
 def _logic(expr: Call) -> Expr:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.model.schema import BOOLEAN, INT, Array
+from headrace.sql.functions.fallibility import throws
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import Call, CaseWhen, ColumnRef, Expr, Literal, conjunction, substitute
 from headrace.sql.plan.logical import Filter, Generate, Named, Plan, Project, StreamScan, Union, walk_plan
-from headrace.sql.render.duckdb import throws
 from headrace.sql.render.sizes import grows
 from headrace.sql.rules.inline_projections import inline_projections
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from headrace.sql.functions.fallibility import throws
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import ColumnRef, Expr, columns_of, conjunction, conjuncts, substitute, transform
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Generate, Plan, Union, rewrite
-from headrace.sql.render.duckdb import throws
 from headrace.sql.render.sizes import grows
 
 
