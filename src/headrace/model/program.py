@@ -245,6 +245,14 @@ class PipelineProgram:
         return "shared" if self.spark is None else "epoch"
 
     @property
+    def logged(self) -> bool:
+        """True if its windows emit once, when they close, and are no sessions: their state is a log."""
+        ring1 = self.ring1
+        return (
+            ring1 is not None and ring1.emit == "close" and ring1.window is not None and ring1.window.kind != "session"
+        )
+
+    @property
     def family(self) -> Family | None:
         """The key of the family: pipelines of one stream with equal keys can share one aggregation pass in Ring 0.
 
@@ -373,8 +381,9 @@ class PipelineDef:
     `heir_of` is the instance whose lanes and state it took over, because it replaced a pipeline with the same Ring 1
     program. More than `max_groups` open groups stop it, and so do more than `max_group_values` values in a list of one
     group. `late` is None when late rows are only counted. `generation` counts how often it was started again: a sink
-    that was detached in an earlier generation is written to again. `views` are those that its query reads, as they were
-    when it was declared.
+    that was detached in an earlier generation is written to again. `pooled` is false for instances of releases before
+    pools: each of their lanes is a key of its own in Spark's state. `views` are those that its query reads, as they
+    were when it was declared.
     """
 
     name: str
@@ -388,6 +397,7 @@ class PipelineDef:
     late: LateRows | None = None
     generation: int = stored_as("life", default=0)
     max_group_values: int = MAX_GROUP_VALUES
+    pooled: bool = False
     views: tuple[ViewDef, ...] = ()
 
     @property

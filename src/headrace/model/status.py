@@ -173,7 +173,14 @@ class Traffic:
     dropped: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(*(getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)))
+        return Traffic(
+            self.batches + other.batches,
+            self.rows + other.rows,
+            self.watermarks + other.watermarks,
+            self.barriers + other.barriers,
+            self.ends + other.ends,
+            self.dropped + other.dropped,
+        )
 
     def __str__(self) -> str:
         return ", ".join(f"{f.name} {getattr(self, f.name)}" for f in dataclasses.fields(self))

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.base.faults import crash_point
-from headrace.bridge.messages import STREAM_LANE, LaneEnd, MessageKind, Row
+from headrace.bridge.messages import STREAM_LANE, LaneEnd, Row
 from headrace.bridge.reports import Failure, PipelineCounts, TaskReport
-from headrace.bridge.rows import payloads
 from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.packing import NO_RECORD
@@ -82,6 +81,7 @@ class _Task:
             self.working += time.perf_counter() - began
             yield messages
         yield from self._ends()
+        yield self.outbox.pools(self.max_time)
         if self.letters is not None:
             yield [self.outbox.receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
         yield [self.outbox.report(self._report())]
@@ -179,7 +179,7 @@ class _Task:
         runner = self.passes.runners.get(pipeline.instance)
         messages = [] if runner is None else [*self._events(runner), *self._staged(runner)]
         if pipeline.program.ring1 is not None:
-            messages += self.outbox.watermarks(pipeline, self._end_of(pipeline.instance), self.max_time)
+            messages += self.outbox.finish(pipeline, self._end_of(pipeline.instance), self.max_time)
         return messages
 
     def _events(self, runner: Runner) -> list[Row]:
@@ -188,13 +188,15 @@ class _Task:
         try:
             if self.plan.ending and self.given.task == 0:
                 runner.end_of_input(no_rows(self.plan.stream.schema, pipeline.program.view))
-            for bucket, table in runner.finish():
-                batches = list(payloads(table, self.max_rows))
-                messages += [self.outbox.row(pipeline.lane, bucket, MessageKind.EVENTS, payload) for payload in batches]
-                self.outbox.sent[pipeline.instance] += Traffic(batches=len(batches), rows=table.num_rows)
+            batches = rows = 0
+            for bucket, entry in runner.finish(self.max_rows):
+                messages += self.outbox.events(pipeline, bucket, entry)
+                batches, rows = batches + 1, rows + entry.rows
+            self.outbox.sent[pipeline.instance] += Traffic(batches=batches, rows=rows)
         except Exception as problem:  # the pipeline's own failure must not stop the others
             self.passes.fail(pipeline.instance, problem)
-        self.outbox.sent[pipeline.instance] += Traffic(dropped=runner.late)
+        if runner.late:
+            self.outbox.sent[pipeline.instance] += Traffic(dropped=runner.late)
         return messages
 
     def _staged(self, runner: Runner) -> list[Row]:
@@ -219,7 +221,7 @@ class _Task:
             if leaving.pipeline.program.ring1 is not None and leaving.pipeline.instance not in self.present:
                 end = LaneEnd(leaving.flush, leaving.drop)
                 # It left before this epoch's rows, so their times close none of its windows.
-                yield self.outbox.watermarks(leaving.pipeline, end, None)
+                yield self.outbox.finish(leaving.pipeline, end, None, left=True)
         for instance, reason in self.passes.failures.items():
             yield [self.outbox.failure(Failure(instance, reason))]
 

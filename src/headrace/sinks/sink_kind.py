@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
@@ -115,6 +116,12 @@ class SinkSettings:
     )
 
 
+@lru_cache(maxsize=4096)
+def _settings_of(kind: Any, name: str, options: tuple[tuple[str, str], ...]) -> Any:
+    """Cached, because every epoch asks for the settings of every sink of every pipeline."""
+    return read_settings(kind, f"sink '{name}'", dict(options))
+
+
 DELIVERY_OPTIONS = declared(SinkSettings)
 S = TypeVar("S", bound=SinkSettings)
 
@@ -169,7 +176,9 @@ class SinkKind(Generic[S]):
 
     def settings_of(self, options: Mapping[str, str]) -> S:
         """Parse a sink's options. Raises the coded option errors."""
-        return read_settings(self.settings, f"sink '{self.name}'", options)
+        kind: Any = self.settings
+        found: S = _settings_of(kind, self.name, tuple(options.items()))
+        return found
 
     def check(self, options: Mapping[str, str]) -> None:
         """Raise a coded error if a sink with these options cannot be created. Changes nothing."""
