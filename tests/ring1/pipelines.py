@@ -129,7 +129,6 @@ _COLUMNS: dict[str, tuple[str, DataType]] = {
     "BOOLEAN": ("(c3 > 1)", BOOLEAN),
     "BINARY": ("encode(c4)", BINARY),
     "BIGINT": ("CAST(abs(c2) AS BIGINT)", BIGINT),
-    "BINARY": ("encode(c4)", BINARY),
     "ANY": ("c4", STRING),
     "ANY...": ("c3", DOUBLE),
 }
