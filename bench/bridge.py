@@ -41,8 +41,8 @@ from headrace.hub.draft import Draft
 from headrace.ingress.backpressure import Backpressure, Limits
 from headrace.model.codec import dump
 from headrace.model.program import Meaning
+from headrace.ring1.lane_run import watermark_after
 from headrace.spark.session import Engine
-from headrace.spark.state_host import watermark_after
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.sql import parse_script
 from headrace.state.catalog import Catalog

@@ -20,7 +20,6 @@ from headrace.bridge.messages import Row
 from headrace.hub.hub import Hub
 from headrace.model.program import Meaning
 from headrace.ring1.lane_state import MemoryStore
-from headrace.ring1.packed import PackedStore
 from headrace.sources import files
 from headrace.spark.epochs import EpochPlanner, read_partition
 from headrace.spark.state_host import LaneProcessor
@@ -84,7 +83,7 @@ class LocalQuery:
 
     def _lane(self, lane: tuple[int, int], rows: list[Row]) -> Iterator[Row]:
         processor = LaneProcessor()
-        processor.store = PackedStore(self._state[lane])
+        processor.store = self._state[lane]
         self.messages, self.calls = self.messages + len(rows), self.calls + 1
         for found in processor.handleInputRows(lane, iter(rows), None):
             yield Row(*found)

@@ -28,6 +28,7 @@ from headrace.model.program import (
     SizedValue,
     SparkQuery,
     StreamDef,
+    ViewDef,
     Window,
 )
 from headrace.model.schema import Array, DataType, Decimal, Field, Map, Scalar, Schema, Struct, View
@@ -157,6 +158,7 @@ streams = st.builds(
     _few(computed_columns),
     _few(st.tuples(st.integers(0, 20), st.integers(1, 100))),
 )
+view_definitions = st.builds(ViewDef, names, texts, _few(names), _few(names), schemas, texts)
 late_rows = st.builds(LateRows, sinks, _few(expressions))
 pipelines = st.builds(
     PipelineDef,
@@ -169,6 +171,8 @@ pipelines = st.builds(
     st.none() | st.integers(1, 2**62),
     st.integers(1, 2**60),
     st.none() | late_rows,
+    pooled=st.booleans(),
+    views=_few(view_definitions),
 )
 left = st.builds(PipelineExit, pipelines, st.booleans())
 plans = st.builds(PlanVersion, st.integers(1, 2**31), streams, _few(pipelines), st.booleans(), _few(left))

@@ -62,7 +62,7 @@ def test_ctrl_c_ends_the_demo_at_once() -> None:
 def test_the_results_are_the_newest_rows_and_a_summary() -> None:
     hub: Any = PretendedHub()
     out, text = console(False)
-    show._results(hub, {"sensors": ["ts", "temp"]}, out)
+    show._results(hub, {"sensors": 2}, out)
     shown = text.getvalue()
     assert "hot: the last of 4,321 rows" in shown
     assert "d8" in shown

@@ -18,7 +18,6 @@ from headrace.control.signals import FLUSH, PING, QUICK_END, Barrier
 from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, MissingInput, SinkFailed, UnknownInput
 from headrace.model.program import PlanVersion
 from headrace.ring1.lane_state import MemoryStore
-from headrace.ring1.packed import PackedStore
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.state_host import LaneProcessor
 from headrace.spark.summary import EpochSummary
@@ -44,7 +43,7 @@ def through_lanes(rows: list[Row]) -> list[Row]:
     out: list[Row] = []
     for key in sorted({(r.instance, r.bucket) for r in rows}):
         lane: Any = LaneProcessor()
-        lane.store = PackedStore(MemoryStore())
+        lane.store = MemoryStore()
         mine = [tuple(r) for r in rows if (r.instance, r.bucket) == key]
         out += [Row(*r) for r in lane.handleInputRows(key, iter(mine), None)]
     return out

@@ -35,7 +35,13 @@ POINTS = (
     "after-manifests",
 )
 # Fault points of sinks that this run does not have. Tests of those sinks fail there in process.
-ELSEWHERE = ("between-delivery-and-cleanup", "between-messages-and-marker", "between-renames-and-log")
+ELSEWHERE = (
+    "after-roll-record",
+    "between-delivery-and-cleanup",
+    "between-messages-and-marker",
+    "between-renames-and-log",
+    "between-roll-and-delete",
+)
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _SINKS = ("rows_parquet", "rows_jsonl", "rowsbyspark_parquet", "windows_parquet", "windows_jsonl")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +29,9 @@ def largest(spark: SparkSession) -> float:
     """Megabytes that the largest worker had at its peak."""
     peaks = []
     for pid in workers(spark):
-        facts = Path(f"/proc/{pid}/status").read_text().splitlines()
-        peaks += [int(line.split()[1]) / 1024 for line in facts if line.startswith("VmHWM:")]
+        with contextlib.suppress(FileNotFoundError):  # a worker that has just ended
+            facts = Path(f"/proc/{pid}/status").read_text().splitlines()
+            peaks += [int(line.split()[1]) / 1024 for line in facts if line.startswith("VmHWM:")]
     return max(peaks)
 
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.exec.aggregates import aggregate_family, aggregate_rows, finish, is_closed, merge, project_rows, schema_of
-from headrace.model.program import Expression, Meaning, PipelineDef, Window
+from headrace.exec.aggregates import Aggregated, aggregate_rows, finish, is_closed, merge, project_rows, schema_of
+from headrace.exec.families import family_pass
+from headrace.model.program import Expression, Meaning, PipelineDef, Ring0Program, Window
 from headrace.model.schema import DOUBLE, INT, STRING
 from tests.ring1.pipelines import (
     AGGREGATES,
@@ -38,6 +39,16 @@ def at(*times: int | None, word: str | None = "a", value: float | None = 1.0) ->
 
 def fold(made: PipelineDef, events: list[Event], watermark: int | None = None) -> list[dict[str, Any]]:
     return aggregate_rows(made.program.ring0, UTC, to_table(events), watermark).partials.to_pylist()
+
+
+def aggregate_family(
+    members: list[Ring0Program], meaning: Meaning, rows: pa.Table, watermark: int | None
+) -> list[Aggregated]:
+    """Each member's share of a family's pass."""
+    family = family_pass(members)
+    table = family.run(meaning, rows)
+    closed = family.closed(table, watermark)
+    return [family.share(table, i, closed)[0] for i in range(len(members))]
 
 
 _windows = st.one_of(

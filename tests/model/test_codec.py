@@ -32,6 +32,7 @@ from headrace.model.program import (
     SizedValue,
     SparkQuery,
     StreamDef,
+    ViewDef,
     Window,
 )
 from headrace.model.schema import Field, Schema, View
@@ -63,6 +64,7 @@ _EVERY_KIND = {
     Field: strategies.fields,
     Schema: strategies.schemas,
     View: strategies.views,
+    ViewDef: strategies.view_definitions,
 }
 
 

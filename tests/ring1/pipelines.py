@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from headrace.bridge.messages import MessageKind, in_order
 from headrace.bridge.messages import Row as Message
-from headrace.bridge.rows import decode_rows, payloads
+from headrace.bridge.packs import PackEntry, packs, unpack
+from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import schema_of
 from headrace.model.program import (
     MEMBER,
@@ -31,11 +32,25 @@ from headrace.model.program import (
     Ring1Program,
     Window,
 )
-from headrace.model.schema import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, Decimal, Field, Schema, View
+from headrace.model.schema import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DOUBLE,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    Decimal,
+    Field,
+    Schema,
+    View,
+)
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
-from headrace.ring1.lane_state import LaneHeader, LaneStep, MemoryStore, Outcome
+from headrace.ring1.lane_state import LaneHeader, LaneStep, MemoryStore, Outcome, Store
+from headrace.ring1.log_pool import begin, close
 from headrace.ring1.packed import PackedStore
+from headrace.ring1.pool_store import PoolStore
 from headrace.sinks.sink_kind import SinkKey
 from headrace.sql.functions.aggregate_functions import AGGREGATES as REGISTRY
 from headrace.sql.functions.aggregate_functions import find_aggregate
@@ -112,6 +127,7 @@ _COLUMNS: dict[str, tuple[str, DataType]] = {
     "DECIMAL": ("c2", AMOUNT),
     "TIMESTAMP": ("c5", TIMESTAMP),
     "BOOLEAN": ("(c3 > 1)", BOOLEAN),
+    "BINARY": ("encode(c4)", BINARY),
     "BIGINT": ("CAST(abs(c2) AS BIGINT)", BIGINT),
     "ANY": ("c4", STRING),
     "ANY...": ("c3", DOUBLE),
@@ -138,6 +154,7 @@ def make_pipeline(
     where: str | None = FILTER,
     having: str | None = None,
     instance: int = 1,
+    pooled: bool = False,
 ) -> PipelineDef:
     """SELECT [window,] keys, count(*) AS rows, aggregates FROM stream WHERE ... GROUP BY ..."""
     partials = [PRESENCE]
@@ -171,7 +188,7 @@ def make_pipeline(
         Schema(tuple(Field(o.name, o.type) for o in outputs)),
         Meaning(),
     )
-    return PipelineDef("p", instance, (), program, buckets)
+    return PipelineDef("p", instance, (), program, buckets, pooled=pooled)
 
 
 Task = Sequence[Sequence[Event]]  # batches
@@ -201,9 +218,9 @@ class Run:
             for batch in batches:
                 if batch:
                     runner.feed(to_table(batch))
-            for bucket, table in runner.finish():
-                for payload in payloads(table):
-                    messages.append(Message(1, bucket, number, len(messages), int(MessageKind.EVENTS), payload))
+            for bucket, entry in runner.finish(1 << 20):
+                payload = next(packs([entry])) if self.pipeline.pooled else entry.payload
+                messages.append(Message(1, bucket, number, len(messages), int(MessageKind.EVENTS), payload))
             self.late += runner.late
         random.Random(shuffle).shuffle(messages)
         times = [e.t for batches in tasks for batch in batches for e in batch if e.t is not None]
@@ -220,9 +237,11 @@ class Run:
         ordered = in_order(messages)
         self.outcomes = []
         for bucket, store in enumerate(self.stores):
-            events = decode_rows([m.payload for m in ordered if m.bucket == bucket], schema_of(program.ring1))
-            step = LaneStep(events, self.watermark, flush, drop, max_values=self.pipeline.max_group_values)
-            outcome = advance(program.ring1, program.meaning, PackedStore(store), step)
+            sent = [m.payload for m in ordered if m.bucket == bucket]
+            if self.pipeline.pooled:
+                outcome = self._pooled(store, [entry for payload in sent for entry in unpack(payload)], flush, drop)
+            else:
+                outcome = self._advanced(PackedStore(store), sent, flush, drop)
             self.late += outcome.late
             self.outcomes.append(outcome)
             if outcome.output is not None:
@@ -231,10 +250,42 @@ class Run:
         self.outputs.append(rows)
         return rows
 
+    def _advanced(self, store: Store, payloads: list[bytes], flush: bool, drop: bool) -> Outcome:
+        program = self.pipeline.program
+        assert program.ring1 is not None
+        events = decode_rows(payloads, schema_of(program.ring1))
+        step = LaneStep(events, self.watermark, flush, drop, max_values=self.pipeline.max_group_values)
+        return advance(program.ring1, program.meaning, store, step)
+
+    def _pooled(self, store: MemoryStore, entries: list[PackEntry], flush: bool, drop: bool) -> Outcome:
+        """As `headrace.ring1.lane_run.run_pool` does it, for the only lane of a pool."""
+        pool = PoolStore(store)
+        pool.load()
+        lane, step = pool.lane(self.pipeline.lane), None
+        if self.pipeline.program.logged and not flush and not drop:
+            step = begin(self.pipeline, lane, entries, self.watermark)
+        if step is None:
+            outcome = self._advanced(lane, [entry.payload for entry in entries], flush, drop)
+        else:
+            (output,) = close([step])
+            if isinstance(output, Exception):
+                raise output
+            outcome = step.finish(output)
+        pool.settle()
+        return outcome
+
     @property
     def rows(self) -> list[dict[str, Any]]:
         """All output rows, in order."""
         return [row for epoch in self.outputs for row in epoch]
+
+
+def pooled_windows(store: MemoryStore) -> int:
+    """How many windows the lanes of the pool in `store` keep."""
+    pool = PoolStore(store)
+    pool.load()
+    headers = [LaneHeader.decode(pool.lane(lane).header()) for lane in pool.lanes]
+    return sum(len(header.logs) + len(header.tables) for header in headers)
 
 
 def windows(store: MemoryStore, *, packed: bool = False) -> int:

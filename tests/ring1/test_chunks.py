@@ -95,4 +95,4 @@ def test_an_epoch_emits_only_its_own_groups_whatever_the_keys_are(
             spoken = [] if outcome.output is None else [list(r.values()) for r in outcome.output.to_pylist()]
             assert sorted((same(tuple(key)), n) for *key, n in spoken) == sorted((name, totals[name]) for name in due)
     header = LaneHeader.decode(PackedStore(store).header())
-    assert header.rows == len(totals)
+    assert header.size.rows == len(totals)

@@ -139,7 +139,7 @@ def test_distinct_rows_in_windows_are_deleted_with_the_window() -> None:
     made, store = pipeline(TUMBLE, "first"), MemoryStore()
     assert counts(go(made, store, [(0, "a", 1)], 0)) == {"a": 1}
     assert counts(go(made, store, [(0, "a", 1), (100, "b", 1)], 100)) == {"b": 1}
-    assert LaneHeader.decode(store.head).rows == 1
+    assert LaneHeader.decode(store.head).size.rows == 1
 
 
 def test_the_end_of_input_adds_nothing_to_an_aggregate_that_has_rows() -> None:
@@ -233,7 +233,7 @@ def test_a_log_of_many_epochs_stays_short_and_loses_nothing() -> None:
     for epoch in range(epochs):
         outcome = go(made, store, [(0, f"k{epoch % 10}", 1), (0, "all", 1)], 0)
         assert len(store.blobs) <= (log_lane.FAN_IN - 1) * 4
-    assert (windows(store), outcome.rows) == (1, LaneHeader.decode(store.head).rows)
+    assert (windows(store), outcome.rows) == (1, LaneHeader.decode(store.head).size.rows)
     assert store.writes == epochs  # each epoch writes one segment, merged or not
     closed = counts(go(made, store, [], 100))
     assert closed.pop("all") == epochs
@@ -316,8 +316,8 @@ def test_a_header_is_decoded_as_it_was_encoded() -> None:
     assert (again.watermark, again.floor, again.logs) == (-5, 7, logs)
     found = again.tables[0, 0]
     assert (found.rows.tolist(), found.ends.tolist(), found.bytes, found.touched) == ([2, 0], [5, NO_END], 70, 3.5)
-    assert header.rows == 12
-    assert header.bytes == 200
+    assert header.size.rows == 12
+    assert header.size.bytes == 200
     assert LaneHeader.decode(None) == LaneHeader()
 
 

@@ -29,7 +29,7 @@ from tests.ring1.pipelines import (
     group_of,
     make_pipeline,
     number,
-    windows,
+    pooled_windows,
     windows_of,
 )
 from tests.strategies import examples
@@ -130,7 +130,7 @@ def run(
 ) -> Run:
     """All epochs of a cut, then the end: either the watermark passes everything, or the input ends. `every` computes
     all aggregates, not just a few."""
-    found = Run(make_pipeline(window, emit, aggregates=AGGREGATES if every else FEW), DELAY)
+    found = Run(make_pipeline(window, emit, aggregates=AGGREGATES if every else FEW, pooled=True), DELAY)
     for tasks in cut.apply(events):
         found.epoch(tasks, shuffle=cut.order)
     if by_watermark:
@@ -151,7 +151,7 @@ def check_close(window: Window, case: tuple[list[Event], list[Cut]], by_watermar
             assert_row(row, expected[group_of(row)])
             assert str(row["level"]) != "-0.0"
         assert all(not s.blobs for s in found.stores)
-        assert all(windows(s, packed=True) == 0 for s in found.stores) and all(o.rows == 0 for o in found.outcomes)
+        assert all(pooled_windows(s) == 0 for s in found.stores) and all(o.rows == 0 for o in found.outcomes)
 
 
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS.keys())
@@ -216,7 +216,7 @@ def test_no_aggregate_depends_on_the_cut(case: tuple[list[Event], Cut]) -> None:
     whole = Cut([0] * len(events), [], [(0, 0)] * len(events), 0)
     rows = []
     for each in (whole, cut):
-        found = Run(make_pipeline(WINDOWS["tumble"], "close", aggregates=calls), DELAY)
+        found = Run(make_pipeline(WINDOWS["tumble"], "close", aggregates=calls, pooled=True), DELAY)
         for tasks in each.apply(events):
             found.epoch(tasks, shuffle=each.order)
         found.epoch([[]], flush=True)
@@ -255,7 +255,7 @@ def event(t: int, word: str = "a", value: float = 1.0) -> Event:
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (0, 2, 4, 1, 3), (1, 3, 0, 4, 2)])
 def test_five_events_in_one_gap_in_five_epochs_are_one_session(order: tuple[int, ...]) -> None:
-    found = Run(make_pipeline(SESSION, "close"), 1_000)
+    found = Run(make_pipeline(SESSION, "close", pooled=True), 1_000)
     for i in order:
         assert found.epoch([[[event(i * 7)]]]) == []  # exactly `gap` after the last still joins
     (row,) = found.epoch([[]], flush=True)
@@ -263,7 +263,7 @@ def test_five_events_in_one_gap_in_five_epochs_are_one_session(order: tuple[int,
 
 
 def test_one_event_joins_two_sessions_to_one() -> None:
-    found = Run(make_pipeline(SESSION, "close"), 1_000)
+    found = Run(make_pipeline(SESSION, "close", pooled=True), 1_000)
     found.epoch([[[event(0)]], [[event(14)]]])
     found.epoch([[[event(7)]]])
     (row,) = found.epoch([[]], flush=True)
@@ -271,13 +271,13 @@ def test_one_event_joins_two_sessions_to_one() -> None:
 
 
 def test_an_event_one_microsecond_after_the_gap_begins_a_new_session() -> None:
-    found = Run(make_pipeline(SESSION, "close"), 1_000)
+    found = Run(make_pipeline(SESSION, "close", pooled=True), 1_000)
     found.epoch([[[event(0), event(8)]]])
     assert sorted(r["window_start"] for r in found.epoch([[]], flush=True)) == [0, 8]
 
 
 def test_a_session_stays_open_while_an_event_exactly_at_its_end_may_come() -> None:
-    found = Run(make_pipeline(SESSION, "close"), 0)
+    found = Run(make_pipeline(SESSION, "close", pooled=True), 0)
     found.epoch([[[event(0)]]])
     assert found.epoch([[[event(7, "b")]]]) == []  # the watermark is the session's end itself
     assert [r["word"] for r in found.epoch([[[event(8, "b")]]])] == ["a"]

@@ -66,7 +66,7 @@ def test_commands_of_the_prompt_become_statements_and_q_quits() -> None:
         [r"\d", r"\d sensors", r"\p", r"\e SELECT 1 FROM s;", r"\x", r"\?", r"\q", "SHOW SINKS;"]
     )
     assert target.asked == [
-        "SHOW STREAMS; SHOW SINKS; SHOW PIPELINES",
+        "SHOW STREAMS; SHOW VIEWS; SHOW SINKS; SHOW PIPELINES",
         "DESCRIBE sensors",
         "SHOW PIPELINES",
         "EXPLAIN SELECT 1 FROM s",

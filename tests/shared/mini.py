@@ -17,14 +17,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.bridge.messages import Row
+from headrace.bridge.messages import POOL, Row
 from headrace.errors import BrokerUnreachable, DataLost, DiskFull, JournalDamaged, SinkUnavailable, StreamFailed
 from headrace.hub.hub import Hub
 from headrace.hub.reconciler import Reconciler
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
 from headrace.ring1.lane_state import MemoryStore
-from headrace.ring1.packed import PackedStore
+from headrace.ring1.pool_store import PoolStore
 from headrace.sinks import SINKS
 from headrace.sinks.in_process import pack, unpack
 from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings, Staged
@@ -164,6 +164,17 @@ class MiniQuery:
         self.ended(problem)
 
 
+def lanes_with_state(state: dict[Lane, MemoryStore]) -> set[int]:
+    """The lanes that have state, by themselves or in a pool."""
+    found: set[int] = set()
+    for (lane, _), store in state.items():
+        pool = PoolStore(store)
+        if lane == POOL:
+            pool.load()
+        found |= pool.lanes if lane == POOL else {lane} if store.head is not None else set()
+    return found
+
+
 def _lanes(messages: list[Row]) -> Iterator[tuple[Lane, list[Row]]]:
     found: dict[Lane, list[Row]] = {}
     for row in messages:
@@ -173,7 +184,7 @@ def _lanes(messages: list[Row]) -> Iterator[tuple[Lane, list[Row]]]:
 
 def _advance(state: dict[Lane, MemoryStore], lane: Lane, rows: list[Row]) -> list[Row]:
     processor = LaneProcessor()
-    processor.store = PackedStore(state.setdefault(lane, MemoryStore()))
+    processor.store = state.setdefault(lane, MemoryStore())
     return [Row(*found) for found in processor.handleInputRows(lane, iter(rows), None)]
 
 

@@ -25,7 +25,7 @@ from headrace.errors import UnsupportedOnShared
 from headrace.sql import Planned
 from headrace.state.progress import read_applied
 from tests.e2e.support import put
-from tests.shared.mini import Crash, Mini
+from tests.shared.mini import Crash, Mini, lanes_with_state
 from tests.sql.data import rows_of
 from tests.sql.execute import bag, plain, run_plan, run_program
 from tests.sql.random_queries import query
@@ -167,7 +167,7 @@ class Schedule:
         running = {p.instance for p in self.mini.hub.catalog.running("s")}
         assert self.mini.hub.wait_until_end(30)
         assert sum(e.rows for e in self.mini.checkpoint.epochs) == (ROWS if running else self.mini.checkpoint.rows)
-        kept = {lane for (lane, _), store in self.mini.checkpoint.state.items() if store.head is not None}
+        kept = lanes_with_state(self.mini.checkpoint.state)
         assert kept <= {r.definition.lane for r in self.mini.hub.catalog.pipelines.values()}, "no state is left behind"
         for instance, text in self.instances.items():
             self.check(instance, plan(text), instance in running - self.failed)

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from headrace.bridge.messages import STREAM_LANE, MessageKind, Receipt, Row, decode
+from headrace.bridge.messages import POOL, STREAM_LANE, MessageKind, Receipt, Row, decode
+from headrace.bridge.packs import unpack
 from headrace.bridge.reports import TaskReport
 from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import schema_of
@@ -57,8 +58,14 @@ class Observed:
     from_lanes: list[Row] = field(default_factory=list)
     committed: int = 0
 
-    def to_lanes(self, kind: MessageKind) -> list[Row]:
-        return [m for m in self.from_tasks if m.instance == self.pipeline.lane and m.kind == kind]
+    def to_pools(self, kind: MessageKind) -> list[Row]:
+        return [m for m in self.from_tasks if m.instance == POOL and m.kind == kind]
+
+    @property
+    def partials(self) -> list[bytes]:
+        """The payloads with partial states for the lanes of this pipeline."""
+        packs = [unpack(m.payload) for m in self.to_pools(MessageKind.EVENTS)]
+        return [entry.payload for pack in packs for entry in pack if entry.lane == self.pipeline.lane]
 
     @property
     def decoded(self) -> int:
@@ -67,8 +74,8 @@ class Observed:
     @property
     def kept(self) -> int:
         """The rows that passed the filter: rows in the partial states, or rows that tasks staged for one sink."""
-        if events := self.to_lanes(MessageKind.EVENTS):
-            table = decode_rows([m.payload for m in events], schema_of(self.pipeline.program.ring0))
+        if partials := self.partials:
+            table = decode_rows(partials, schema_of(self.pipeline.program.ring0))
             return sum(count or 0 for count in table.column("p0").to_pylist())
         return self.staged(self.from_tasks)["out"]
 
@@ -87,8 +94,8 @@ EVIDENCE: dict[str, Callable[[Observed], bool]] = {
     "PhysicalFilter": lambda run: run.kept < run.decoded,
     "PhysicalGenerate": lambda run: run.kept > run.decoded,
     "PhysicalProject": lambda run: bool(run.staged(run.from_tasks)),
-    "PhysicalPartialAggregate": lambda run: bool(run.to_lanes(MessageKind.EVENTS)),
-    "PhysicalBridge": lambda run: bool(run.to_lanes(MessageKind.WATERMARK) and run.to_lanes(MessageKind.BARRIER)),
+    "PhysicalPartialAggregate": lambda run: bool(run.partials),
+    "PhysicalBridge": lambda run: bool(run.to_pools(MessageKind.WATERMARK) and run.to_pools(MessageKind.BARRIER)),
     "PhysicalMergeAggregate": lambda run: any(m.kind == MessageKind.REPORT for m in run.from_lanes),
     "PhysicalSink": lambda run: bool(run.staged(run.from_tasks) or run.staged(run.from_lanes)),
     "PhysicalCommit": lambda run: run.committed > 0,

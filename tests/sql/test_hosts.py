@@ -256,3 +256,9 @@ def test_a_plan_that_spark_has_not_checked_is_recognized_as_the_declared_one() -
     checked = Checker(conditions=("(e.id > 3)",))
     assert same_pipeline(defined(JOIN, None), defined(JOIN, checked))
     assert not same_pipeline(defined(JOIN.replace("3", "4"), None), defined(JOIN, checked))
+
+
+def test_a_table_that_spark_knows_is_not_reported_as_an_unknown_stream() -> None:
+    query = "SELECT id FROM s UNION ALL SELECT weight FROM dim"
+    assert code(query, Checker(blocker=Blocker("join", "UNION ALL with a static table"))) == "UNSUPPORTED_STATEFUL"
+    assert code(query, Checker(refuses=SparkRefused("no table dim"))) == "UNKNOWN_STREAM"

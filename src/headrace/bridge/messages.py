@@ -1,9 +1,11 @@
 """Messages from Ring 0 to Ring 1, and from both to the driver: one row per message, in one fixed Spark schema.
 
-A row is (instance, bucket, task, seq, kind, payload). A *lane* is one (instance, bucket). It has one consumer, because
-Spark groups by it, and one producer per task. Within an epoch each task sends a lane its events, then its watermark,
-then the epoch's barrier, then an end if the lane ends. `in_order` restores that order over all tasks. Instance 0 is the
-stream's own lane, which carries task reports to the driver.
+A row is (instance, bucket, task, seq, kind, payload). A *lane* is one bucket of one instance, and a *pool* all lanes of
+one bucket: `POOL` stands for the instance in the messages to it. Spark groups by (instance, bucket), so a pool has one
+consumer, and one producer per task. Within an epoch each task sends a pool the events of its lanes, then its watermark,
+then the epoch's barrier, then the ends of lanes. `in_order` restores that order over all tasks. Instance 0 is the
+stream's own lane, which carries task reports to the driver. Lanes of instances that are not pooled (`PipelineDef`) get
+their messages one by one, under their own number.
 
 The kind decides the form of the payload. Rows are encoded by `headrace.bridge.rows`. All other payloads are frozen
 dataclasses (`headrace.bridge.reports` and below), written by `encode` and read by `decode`. The Spark schema never
@@ -31,6 +33,7 @@ T = TypeVar("T")
 
 VERSION = 2
 STREAM_LANE = 0
+POOL = -1
 # A batch costs about 20 us to make, and more on the receiving side, so many small messages share one.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 2 * 1024 * 1024
@@ -39,13 +42,13 @@ BATCH_BYTES = 2 * 1024 * 1024
 class MessageKind(IntEnum):
     """The kinds of message, in the order in which one task sends them to one lane."""
 
-    EVENTS = 1  # partial aggregates
+    EVENTS = 1  # partial aggregates; to a pool, those of many lanes (`headrace.bridge.packs`)
     WATERMARK = 2  # LaneEpoch: the task's highest event time, and the facts of the epoch that the lane needs
     BARRIER = 3  # Barrier: the task has nothing more for the lane in this epoch
-    EOF = 4  # LaneEnd: the pipeline ends or starts again in this lane
+    EOF = 4  # LaneEnd, to a pool PooledEnd: the pipeline ends or starts again in this lane
     OUTPUT = 5  # to the driver, Receipt: what a sink has staged
     ERROR = 6  # to the driver, Failure: a pipeline or one of its sinks failed
-    REPORT = 7  # to the driver, TaskReport or LaneReport: what a task or a lane did
+    REPORT = 7  # to the driver, TaskReport, LaneReport or PoolReport: what a task, a lane or a pool did
     NO_EPOCH = 8  # to the driver, empty: Spark ran a batch for which no epoch was planned
     STAGED = 9  # to the driver, RowsForSpark: rows for the Spark query of a pipeline on the epoch host
 
@@ -131,7 +134,7 @@ class LaneEpoch:
     """A task's watermark message to a lane.
 
     `max_time` is None when the task saw no event time. `staging` is the directory for large staged rows. Only task 0
-    sends the `program` (a PipelineDef as JSON), so that Ring 1 needs nothing but its messages.
+    sends the `program` (a PipelineDef as JSON, to a pool a list of them), so Ring 1 needs nothing but its messages.
     """
 
     epoch: int
@@ -168,6 +171,15 @@ class LaneEnd:
     flush: bool
     drop: bool = False
     reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PooledEnd:
+    """An end message to one lane of a pool. `program` is the PipelineDef of one that has left the plan, as JSON."""
+
+    lane: int
+    end: LaneEnd
+    program: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ plan was published in between.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +110,35 @@ class LaneReport:
     bytes: int
     groups: int
     ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReport:
+    """The reports of all lanes of a pool, which have the bucket and the barrier in common. `lanes` has a tuple of
+    whole numbers for each lane: its instance, the six counters of `Traffic`, and `late` to `groups` of its report."""
+
+    bucket: int
+    barrier: Barrier
+    lanes: tuple[tuple[int, ...], ...]
+    ms: tuple[float, ...]
+
+    @staticmethod
+    def of(reports: Sequence[LaneReport]) -> PoolReport:
+        """`reports` of one pool; at least one."""
+        rows = tuple(_numbers(report, report.received) for report in reports)
+        return PoolReport(reports[0].bucket, reports[0].barrier, rows, tuple(r.ms for r in reports))
+
+    def each(self) -> Iterator[LaneReport]:
+        """The reports of the lanes."""
+        for (instance, *counts), ms in zip(self.lanes, self.ms, strict=True):
+            late, closed, rows, size, groups = counts[6:]
+            received = Traffic(*counts[:6])
+            yield LaneReport(instance, self.bucket, self.barrier, received, late, closed, rows, size, groups, ms)
+
+
+def _numbers(r: LaneReport, t: Traffic) -> tuple[int, ...]:
+    traffic = (t.batches, t.rows, t.watermarks, t.barriers, t.ends, t.dropped)
+    return (r.instance, *traffic, r.late, r.closed, r.rows, r.bytes, r.groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ partials has the columns window_start and window_end (if the program has a windo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from headrace.exec import duck
 from headrace.exec.sizing import fits, in_pieces, require_list_limit, require_memory
-from headrace.model.program import MEMBER, Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
+from headrace.model.program import Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
 from headrace.model.schema import DOUBLE, FLOAT, Array, DataType
 
 BOUNDS = ("window_start", "window_end")
@@ -65,13 +64,13 @@ def aggregate_rows(program: Ring0Program, meaning: Meaning, rows: pa.Table, wate
     """
     schema = schema_of(program)
     if program.window is None:
-        sql = _plain_sql(program, f"(SELECT * FROM rows{where(program.filter)})", _partials(program))
+        sql = plain_sql(program, f"(SELECT * FROM rows{where(program.filter)})", _partials(program))
         return Aggregated(_run(meaning, sql, rows, schema), 0)
     if program.window.kind == "session":
         return _sessions(program, program.window, meaning, rows, watermark=watermark)
     columns = _partials(program)
     columns += [f"count(*) FILTER (_newest_row) AS {NEWEST}"] if NEWEST in schema.names else []
-    sql = _windows_sql(program, program.window, f"(SELECT * FROM rows{where(program.filter)})", columns)
+    sql = windows_sql(program, program.window, f"(SELECT * FROM rows{where(program.filter)})", columns)
     return Aggregated(*split_closed(_run(meaning, sql, rows, schema), watermark))
 
 
@@ -79,53 +78,6 @@ def aggregate_nothing(program: Ring0Program, meaning: Meaning, nothing: pa.Table
     """The partial of a global aggregate over no rows. Merging it with others does not change them."""
     sql = f"SELECT {', '.join(_partials(program))} FROM rows"
     return _run(meaning, sql, nothing, schema_of(program))
-
-
-def aggregate_family(
-    members: Sequence[Ring0Program], meaning: Meaning, rows: pa.Table, watermark: int | None
-) -> list[Aggregated]:
-    """The result of `aggregate_rows` for each member, in one pass: one GROUP BY, with a filter per aggregate.
-
-    The members are of one family (`PipelineProgram.family`). Equal filters are evaluated once. Groups in which a member
-    has no row, by its presence count, are removed from its result.
-    """
-    first = members[0]
-    flags = {text: f"_f{i}" for i, text in enumerate(dict.fromkeys(m.filter for m in members if m.filter is not None))}
-    flagged = ", ".join(["*", *(f"({text}) AS {flag}" for text, flag in flags.items())])
-    wanted = None if any(m.filter is None for m in members) else " OR ".join(flags.values())
-    source = f"(SELECT * FROM (SELECT {flagged} FROM rows){where(wanted)})"
-    columns: list[str] = []
-    fields = [f for f in schema_of(first) if f.name in BOUNDS or f.name.startswith("k")]
-    for i, member in enumerate(members):
-        flag = "true" if member.filter is None else flags[member.filter]
-        columns += [f"CAST({_flagged(p.filtered, flag)} AS {p.type.duckdb}) AS m{i}_{p.name}" for p in member.partials]
-        own = [f for f in schema_of(member) if f.name not in BOUNDS and not f.name.startswith("k")]
-        if own[-1].name == NEWEST:
-            columns.append(f"count(CASE WHEN {flag} AND _newest_row THEN 1 END) AS m{i}_{NEWEST}")
-        fields += [f.with_name(f"m{i}_{f.name}") for f in own]
-    if first.window is None:
-        sql = _plain_sql(first, source, columns)
-    else:
-        sql = _windows_sql(first, first.window, source, columns)
-    table = _run(meaning, sql, rows, pa.schema(fields))
-    shares = (_share(table, i, schema_of(member)) for i, member in enumerate(members))
-    return [Aggregated(*split_closed(share, watermark if first.window else None)) for share in shares]
-
-
-_MEMBER_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b{MEMBER}\b""")
-
-
-def _flagged(sql: str, flag: str) -> str:
-    """`sql` with `flag` in place of `MEMBER`, except inside quotes."""
-    return _MEMBER_OR_QUOTED.sub(lambda found: flag if found[0] == MEMBER else found[0], sql)
-
-
-def _share(table: pa.Table, i: int, schema: pa.Schema) -> pa.Table:
-    """One member's groups of a family's pass: those in which it has rows. Selects the member's columns before it
-    filters, because the table is as wide as the family is large."""
-    names = [n if n in BOUNDS or n.startswith("k") else f"m{i}_{n}" for n in schema.names]
-    mine = table.select(names).filter(pc.greater(table.column(f"m{i}_p0"), pa.scalar(0)))
-    return pa.Table.from_arrays(mine.columns, schema=schema)
 
 
 def split_closed(partials: pa.Table, limit: int | None) -> tuple[pa.Table, int]:
@@ -182,10 +134,16 @@ def _parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([t.cast(schema) if t.schema != schema else t for t in tables])
 
 
+def merged_columns(program: Ring1Program | Ring0Program) -> list[str]:
+    """The SQL of the merged partials."""
+    merged = [f"CAST({p.merge} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
+    overlapping = program.window is not None and program.window.kind in OVERLAPPING
+    return [*merged, f"CAST(sum({NEWEST}) AS BIGINT) AS {NEWEST}"] if overlapping else merged
+
+
 def _merge_sql(program: Ring1Program | Ring0Program) -> str:
     keys = [f"k{i}" for i in range(len(program.keys))]
-    merged = [f"CAST({p.merge} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
-    merged += [f"CAST(sum({NEWEST}) AS BIGINT) AS {NEWEST}"] if NEWEST in schema_of(program).names else []
+    merged = merged_columns(program)
     if program.window is not None and program.window.kind == "session":
         columns = ["min(window_start) AS window_start", "max(window_end) AS window_end", *keys, *merged]
         return f"SELECT {', '.join(columns)} FROM {_islands('parts', keys)} GROUP BY {', '.join([*keys, '_island'])}"
@@ -234,7 +192,7 @@ def _partials(program: Ring0Program) -> list[str]:
     return [f"CAST({p.sql} AS {p.type.duckdb}) AS {p.name}" for p in program.partials]
 
 
-def _plain_sql(program: Ring0Program, source: str, columns: Sequence[str]) -> str:
+def plain_sql(program: Ring0Program, source: str, columns: Sequence[str]) -> str:
     """The SQL without a window. HAVING drops the row of a global aggregate over no input: an empty epoch sends
     nothing."""
     keys = [f"k{i}" for i in range(len(program.keys))]
@@ -243,7 +201,7 @@ def _plain_sql(program: Ring0Program, source: str, columns: Sequence[str]) -> st
     return f"SELECT {', '.join([*keys, *columns])} FROM {keyed}{group} HAVING count(*) > 0"
 
 
-def _windows_sql(program: Ring0Program, window: Window, source: str, columns: Sequence[str]) -> str:
+def windows_sql(program: Ring0Program, window: Window, source: str, columns: Sequence[str]) -> str:
     """The SQL of tumbling, hopping and cumulating windows: each row once per window it is in, then one GROUP BY."""
     keys = [f"k{i}" for i in range(len(program.keys))]
     base = _aligned("_t", window.size if window.kind == "cumulate" else window.slide, window.offset)

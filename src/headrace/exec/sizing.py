@@ -81,10 +81,10 @@ def _cut(table: pa.Table, sizes: npt.NDArray[np.float64]) -> list[pa.Table]:
 
 def require_list_limit(partials: pa.Table, limit: int | None) -> None:
     """Raise TooManyValues when a group keeps more values in a list than its pipeline allows."""
-    for name in partials.column_names:
-        column = partials.column(name)
-        if limit is None or not name.startswith("p") or not pa.types.is_list(column.type):
+    for field in partials.schema:
+        if limit is None or not field.name.startswith("p") or not pa.types.is_list(field.type):
             continue
+        column = partials.column(field.name)
         longest = pc.max(pc.list_value_length(column)).as_py() or 0
         if longest > limit:
             raise TooManyValues(

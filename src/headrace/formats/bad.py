@@ -19,6 +19,7 @@ import numpy.typing as npt
 # docs/formats.md explains each.
 STRUCTURE_REASONS = (
     "bad_json", "not_an_object", "too_deep", "open_quote", "bad_quote", "field_count", "record_too_long", "bad_frame",
+    "bad_avro", "unknown_schema",
 )  # fmt: skip
 VALUE_REASONS = (
     "bad_boolean", "bad_integer", "out_of_range", "bad_number", "bad_decimal", "bad_date", "bad_timestamp",

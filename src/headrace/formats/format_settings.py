@@ -1,8 +1,9 @@
 """Settings that several formats share, as one chain of classes: each adds options to the one before.
 
-FormatSettings      every format
-`- Utf8Settings     formats that decode text
-   `- TextSettings  formats that spell values of every type as text, and that Spark reads, too
+FormatSettings         every format
+`- RecordSettings      formats of records, whose length has a limit
+   `- Utf8Settings     formats that decode text
+      `- TextSettings  formats that spell values of every type as text, and that Spark reads, too
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ class FormatSettings:
         help="what a bad value does: null nulls the cell, skip drops the row, fail stops the pipeline that reads it, "
         "dead_letter drops the row and writes the record to dead_letter_sink",
     )
-    max_record_bytes: int = option(size, default=4 << 20, help="a longer record is bad (record_too_long)")
 
     @property
     def policy(self) -> Policy:
@@ -55,7 +55,14 @@ class FormatSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Utf8Settings(FormatSettings):
+class RecordSettings(FormatSettings):
+    """Options of every format of records."""
+
+    max_record_bytes: int = option(size, default=4 << 20, help="a longer record is bad (record_too_long)")
+
+
+@dataclass(frozen=True, slots=True)
+class Utf8Settings(RecordSettings):
     """Options of every format that decodes text."""
 
     utf8: Literal["reject", "replace"] = option(

@@ -19,7 +19,7 @@ from headrace.errors import BadOption
 from headrace.formats.bad import NOTHING_BAD, BadRecords, bad_frame
 from headrace.formats.columns import PLAIN, ByteArray, Fields, Places, Syntax, count_cells, mark_beyond, parse_column
 from headrace.formats.format_kind import BadRecord, Decoded, FormatKind, Framed, Located, Preamble, too_long
-from headrace.formats.format_settings import FormatSettings
+from headrace.formats.format_settings import RecordSettings
 from headrace.formats.index import bad_cells, view_of
 from headrace.formats.kernels import times
 from headrace.formats.kernels.numbers import FINE, NULL, OUT_OF_RANGE
@@ -286,7 +286,7 @@ def write_rows(schema: Schema, table: pa.Table) -> bytes:
     return b"".join(len(p).to_bytes(4, "little") + p for p in parts)
 
 
-def _build(schema: Schema, settings: FormatSettings) -> Native:
+def _build(schema: Schema, settings: RecordSettings) -> Native:
     for field in schema:
         if not isinstance(field.type, Scalar | Decimal):
             raise BadOption(
@@ -298,4 +298,4 @@ def _build(schema: Schema, settings: FormatSettings) -> Native:
     return Native(schema, settings.max_record_bytes)
 
 
-NATIVE = FormatKind("native", "fixed-width binary rows", FormatSettings, _build)
+NATIVE = FormatKind("native", "fixed-width binary rows", RecordSettings, _build)

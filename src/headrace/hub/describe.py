@@ -45,7 +45,7 @@ def show(streams: ObservedStreams, catalog: Catalog, kind: str) -> Result:
         }
         return table_result(names, [row for row, _ in found], [w for _, warnings in found for w in warnings], kinds)
     if kind == "sinks":
-        rows: Facts = [[s.name, s.kind, SINKS[s.kind].guarantee] for s in catalog.sinks.values()]
+        rows: Facts = [[s.name, s.kind, SINKS[s.kind].guarantee_of(s)] for s in catalog.sinks.values()]
         return table_result(["name", "type", "guarantee"], rows)
     if kind == "views":
         views: Facts = [
@@ -117,7 +117,7 @@ def _view_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
 
 def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     sink = catalog.sinks[name.lower()]
-    facts: Facts = [["name", sink.name], ["type", sink.kind], ["guarantee", SINKS[sink.kind].guarantee]]
+    facts: Facts = [["name", sink.name], ["type", sink.kind], ["guarantee", SINKS[sink.kind].guarantee_of(sink)]]
     secret = secret_options(sink)
     return facts + [[f"option {k}", HIDDEN if k in secret else v] for k, v in sink.options.items()]
 

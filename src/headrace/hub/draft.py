@@ -225,7 +225,8 @@ class Draft:
             if not statement.or_replace:
                 raise exists("pipeline", statement.name, statement.span)
             if old.desired == "running" and new.inherits(old.definition):
-                new = replace(new, heir_of=old.definition.lane, buckets=old.definition.buckets)
+                before = old.definition
+                new = replace(new, heir_of=before.lane, buckets=before.buckets, pooled=before.pooled)
                 answer = replaced_pipeline(new, kept_state=True)
             else:
                 self._leave(old)
@@ -311,6 +312,7 @@ class Draft:
             sinks=tuple(require_sink(self.catalog, name, span) for name, span in named),
             program=program,
             buckets=self.buckets if stateful else 1,
+            pooled=True,
             sql=statement.sql,
             max_groups=options.max_groups,
             max_group_values=options.max_group_values,

@@ -26,6 +26,7 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
         buckets=declared.buckets,
         heir_of=declared.heir_of,
         generation=declared.generation,
+        pooled=declared.pooled,
         views=declared.views,
     )
     if _same_unchecked(new.program, declared.program):

@@ -18,6 +18,7 @@ from headrace.model.schema import DataType, parse_type
 
 T = TypeVar("T")
 _KEY = "stored"
+_SIMPLE = frozenset((int, str, float, bool))
 
 
 def dump(value: object) -> str:
@@ -31,10 +32,16 @@ def load(kind: type[T], text: str | bytes) -> T:
 
 
 def _plain(value: Any) -> Any:
+    if value is None or type(value) in _SIMPLE:
+        return value
     if isinstance(value, DataType):
         return value.ddl
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {key: _plain(getattr(value, name)) for key, name in _names(type(value)).items()}
+        found = {}
+        for key, name in _names(type(value)).items():
+            one = getattr(value, name)
+            found[key] = one if one is None or type(one) in _SIMPLE else _plain(one)
+        return found
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple | list):
@@ -89,7 +96,11 @@ def _builder(kind: Any) -> Callable[[Any], Any]:
         return lambda data: _type(_require(data, str))
     if dataclasses.is_dataclass(kind):
         return partial(_build_dataclass, kind, dict[str, tuple[str, Callable[[Any], Any]]]())
-    return lambda data: data
+    return _same
+
+
+def _same(data: Any) -> Any:
+    return data
 
 
 def _build_dataclass(kind: Any, fields: dict[str, tuple[str, Callable[[Any], Any]]], data: Any) -> Any:
@@ -100,5 +111,5 @@ def _build_dataclass(kind: Any, fields: dict[str, tuple[str, Callable[[Any], Any
     for key, value in _require(data, dict).items():
         if key in fields:  # a key of another version is ignored
             name, build = fields[key]
-            given[name] = build(value)
+            given[name] = value if build is _same else build(value)
     return kind(**given)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from headrace.model.codec import stored_as
-from headrace.model.schema import BIGINT, BINARY, STRING, DataType, Field, Schema, View
+from headrace.model.schema import BIGINT, BINARY, NESTED, STRING, DataType, Field, Schema, View
 
 # When a group is emitted: once, when its window closes; in every epoch that changed it; once, when it first appears.
 Emit = Literal["close", "changes", "first"]
@@ -245,6 +245,14 @@ class PipelineProgram:
         return "shared" if self.spark is None else "epoch"
 
     @property
+    def logged(self) -> bool:
+        """True if its windows emit once, when they close, and are no sessions: their state is a log."""
+        ring1 = self.ring1
+        return (
+            ring1 is not None and ring1.emit == "close" and ring1.window is not None and ring1.window.kind != "session"
+        )
+
+    @property
     def family(self) -> Family | None:
         """The key of the family: pipelines of one stream with equal keys can share one aggregation pass in Ring 0.
 
@@ -373,8 +381,9 @@ class PipelineDef:
     `heir_of` is the instance whose lanes and state it took over, because it replaced a pipeline with the same Ring 1
     program. More than `max_groups` open groups stop it, and so do more than `max_group_values` values in a list of one
     group. `late` is None when late rows are only counted. `generation` counts how often it was started again: a sink
-    that was detached in an earlier generation is written to again. `views` are those that its query reads, as they were
-    when it was declared.
+    that was detached in an earlier generation is written to again. `pooled` is false for instances of releases before
+    pools: each of their lanes is a key of its own in Spark's state. `views` are those that its query reads, as they
+    were when it was declared.
     """
 
     name: str
@@ -388,6 +397,7 @@ class PipelineDef:
     late: LateRows | None = None
     generation: int = stored_as("life", default=0)
     max_group_values: int = MAX_GROUP_VALUES
+    pooled: bool = False
     views: tuple[ViewDef, ...] = ()
 
     @property
@@ -481,5 +491,8 @@ class PlanVersion:
     def view(self) -> View:
         """The columns that any pipeline needs, and always the event time. Also those that computed columns read."""
         union = View.union(p.program.view for p in self.pipelines)
+        parts = {c for p in self.pipelines for c in p.program.view.columns or () if c >= NESTED}
+        if union.columns is None and parts:  # ALL has every column whole, and not the fields that others read
+            union = View.some({*range(len(self.stream.schema)), *parts})
         event_time = self.stream.event_time
         return self.stream.closed(union if event_time is None else union | View.some([event_time]))

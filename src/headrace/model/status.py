@@ -173,7 +173,14 @@ class Traffic:
     dropped: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(*(getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)))
+        return Traffic(
+            self.batches + other.batches,
+            self.rows + other.rows,
+            self.watermarks + other.watermarks,
+            self.barriers + other.barriers,
+            self.ends + other.ends,
+            self.dropped + other.dropped,
+        )
 
     def __str__(self) -> str:
         return ", ".join(f"{f.name} {getattr(self, f.name)}" for f in dataclasses.fields(self))
@@ -246,7 +253,11 @@ class StreamStatus(HtmlTable):
 
     @property
     def columns_decoded(self) -> int:
-        """How many of the declared columns are decoded, whole or in part: fields of one STRUCT are one column."""
+        """How many of the declared columns are decoded, whole or in part: fields of one STRUCT are one column.
+
+        >>> hub.streams["sensors"].status().columns_decoded
+        3
+        """
         return len({name.partition(".")[0] for name in self.decoding_columns})
 
     @property

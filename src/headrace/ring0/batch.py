@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.formats.format_kind import Decoded
 from headrace.model.schema import NESTED, DataType, Schema, View, field_at
 
-Places = npt.NDArray[np.int64]
+PlaceOffsets = npt.NDArray[np.int64]
 PLACE = "_at"  # the column of places: see `headrace.ring0.record_places`
 
 
@@ -32,7 +32,7 @@ def null_column(kind: DataType, rows: int) -> pa.Array[Any]:
     return _nulls(kind, max(1024, 1 << (rows - 1).bit_length()) if rows else 1024).slice(0, rows)
 
 
-def to_rows(decoded: Decoded, schema: Schema, event_time: int | None, places: Places | None = None) -> pa.Table:
+def to_rows(decoded: Decoded, schema: Schema, event_time: int | None, places: PlaceOffsets | None = None) -> pa.Table:
     """The relation `rows` of `headrace.model.program`. Rows without an event time are kept, with NULL in `_t`. With
     `places` it has them as a column, so that a row on which an expression fails can be found in the input."""
     arrays = [

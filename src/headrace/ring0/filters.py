@@ -35,8 +35,18 @@ def evaluate(filters: list[str], meaning: Meaning, rows: pa.Table) -> tuple[pa.T
     return rows, names
 
 
+KEPT = 4096
+_made: dict[tuple[int, str], tuple[Ring0Program, Ring0Program]] = {}  # one object, for which a pass is kept
+
+
 def using(program: Ring0Program, known: Mapping[str, str]) -> Ring0Program:
     """`program` with its filter replaced by the column that holds the result, if there is one."""
     if program.filter is None or program.filter not in known:
         return program
-    return replace(program, filter=known[program.filter])
+    key = (id(program), known[program.filter])
+    made = _made.get(key)
+    if made is None or made[0] is not program:
+        while len(_made) >= KEPT:
+            del _made[next(iter(_made))]
+        made = _made[key] = (program, replace(program, filter=known[program.filter]))
+    return made[1]

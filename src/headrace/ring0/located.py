@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from headrace.formats.bad import REASONS, BadRecords
 from headrace.formats.format_kind import Decoded, Format, Indexed, Located
-from headrace.formats.index import FieldIndex, bad_cells
+from headrace.formats.index import bad_cells
 from headrace.formats.packing import MessageFormat
+from headrace.formats.tables import ParsesFields, TableIndex
 from headrace.model.program import StreamDef
 from headrace.model.schema import NESTED, nested_fields
 from headrace.sources.source_kind import RawChunk
@@ -39,6 +40,9 @@ class RecordLayout:
 
     def index(self, fmt: Format, chunk: RawChunk, wanted: Sequence[int]) -> Indexed:
         """Locate columns of the records of a chunk."""
+        if chunk.table is not None:
+            found = TableIndex(chunk.table, chunk.origin)
+            return found if self.plain else LocatedIndex(self, chunk, found)
         if chunk.packed is None and self.plain:
             return fmt.index(chunk.data, wanted, chunk.origin, chunk.offset)
         holders = dict.fromkeys(self.holder(c) for c in wanted)
@@ -117,7 +121,7 @@ class LocatedIndex:
         self, columns: Sequence[int], selection: npt.NDArray[np.int64] | None
     ) -> tuple[dict[int, Any], BadRecords]:
         """Fields of STRUCT columns. Their other fields are not parsed."""
-        assert isinstance(self.inner, FieldIndex), "formats with STRUCT columns have a field index"
+        assert isinstance(self.inner, ParsesFields), "formats with STRUCT columns have a field index"
         layout, arrays, wrong = self.layout, dict[int, Any](), list[tuple[int, npt.NDArray[np.uint8]]]()
         for holder in dict.fromkeys(map(layout.holder, columns)):
             mine = [c for c in columns if layout.holder(c) == holder]

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 
 from headrace.base.faults import fault_chosen
-from headrace.bridge.messages import STREAM_LANE, LaneEnd, LaneEpoch, MessageKind, Receipt, Row, encode
+from headrace.bridge.messages import (
+    POOL,
+    STREAM_LANE,
+    LaneEnd,
+    LaneEpoch,
+    MessageKind,
+    PooledEnd,
+    Receipt,
+    Row,
+    encode,
+)
+from headrace.bridge.packs import PACK_BYTES, PackEntry, packs
 from headrace.bridge.reports import Failure, TaskReport
 from headrace.bridge.spark_rows import RowsForSpark
 from headrace.model.codec import dump
-from headrace.model.program import PipelineDef
+from headrace.model.program import PipelineDef, PlanVersion
 from headrace.model.status import Traffic
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.sink_kind import Staged
@@ -23,6 +34,9 @@ class Outbox:
         self.given = given
         self.seq = 0
         self.sent: dict[int, Traffic] = defaultdict(Traffic)
+        self._events: dict[int, list[PackEntry]] = defaultdict(list)  # of pools, by bucket
+        self._sizes: dict[int, int] = defaultdict(int)
+        self._ends: list[tuple[PooledEnd, int]] = []  # with the number of buckets
 
     def row(self, instance: int, bucket: int, kind: MessageKind, payload: bytes) -> Row:
         """The next message, to one lane."""
@@ -48,30 +62,76 @@ class Outbox:
     def _to_driver(self, kind: MessageKind, payload: bytes) -> Row:
         return self.row(STREAM_LANE, self.given.task, kind, payload)
 
-    def watermarks(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None) -> list[Row]:
-        """The task's watermark and barrier for every lane of a pipeline. Task 0 also sends the program and the end."""
-        given, planned = self.given, self.given.planned
-        message = LaneEpoch(
+    def events(self, pipeline: PipelineDef, bucket: int, entry: PackEntry) -> list[Row]:
+        """Partial aggregates for one lane. Those for a pool wait for others of its lanes."""
+        if not pipeline.pooled:
+            return [self.row(pipeline.lane, bucket, MessageKind.EVENTS, entry.payload)]
+        self._events[bucket].append(entry)
+        self._sizes[bucket] += len(entry.payload)
+        return self._packed(bucket) if self._sizes[bucket] >= PACK_BYTES else []
+
+    def _packed(self, bucket: int) -> list[Row]:
+        entries = self._events.pop(bucket, [])
+        self._sizes[bucket] = 0
+        return [self.row(POOL, bucket, MessageKind.EVENTS, message) for message in packs(entries)]
+
+    def finish(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None, left: bool = False) -> list[Row]:
+        """The last messages to the lanes of a pipeline: watermark, barrier, and maybe an end. `left` says that it is
+        not in the plan. Those to a pool are sent for all its lanes by `pools`."""
+        count = pipeline.buckets
+        ends = end is not None and self.given.task == 0
+        self.sent[pipeline.instance] += Traffic(watermarks=count, barriers=count, ends=count if ends else 0)
+        if not pipeline.pooled:
+            return self._watermarks(pipeline, end, max_time)
+        if end is not None and ends:
+            program = _text(pipeline, self.given.planned.checkpoint) if left else ""
+            self._ends.append((PooledEnd(pipeline.lane, end, program), count))
+        return []
+
+    def pools(self, max_time: int | None) -> list[Row]:
+        """The messages to all pools: the events that wait, the task's watermark and barrier, and the ends. Task 0 also
+        sends the programs."""
+        given, planned, rows = self.given, self.given.planned, list[Row]()
+        first = given.task == 0
+        leaving = (left.pipeline for left in given.leaving)
+        members = [p for p in (*given.plan.pipelines, *leaving) if p.pooled and p.program.ring1 is not None]
+        message = self._epoch(max_time, _pool_text(given.plan) if first and members else "")
+        barrier = encode(planned.barrier)
+        for bucket in range(max((p.buckets for p in members), default=0)):
+            rows += self._packed(bucket)
+            rows.append(self.row(POOL, bucket, MessageKind.WATERMARK, message))
+            if not fault_chosen("drop-barrier-row"):
+                rows.append(self.row(POOL, bucket, MessageKind.BARRIER, barrier))
+            ends = (end for end, count in self._ends if bucket < count)
+            rows += [self.row(POOL, bucket, MessageKind.EOF, encode(end)) for end in ends]
+        return rows
+
+    def _watermarks(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None) -> list[Row]:
+        """The task's watermark and barrier for every lane of a pipeline that is not pooled. Task 0 also sends the
+        program and the end."""
+        first = self.given.task == 0
+        message = self._epoch(max_time, _text(pipeline, self.given.planned.checkpoint) if first else "")
+        rows, barrier = [], encode(self.given.planned.barrier)
+        for bucket in range(pipeline.buckets):
+            rows.append(self.row(pipeline.lane, bucket, MessageKind.WATERMARK, message))
+            if not fault_chosen("drop-barrier-row"):
+                rows.append(self.row(pipeline.lane, bucket, MessageKind.BARRIER, barrier))
+            if end is not None and first:
+                rows.append(self.row(pipeline.lane, bucket, MessageKind.EOF, encode(end)))
+        return rows
+
+    def _epoch(self, max_time: int | None, program: str) -> bytes:
+        planned = self.given.planned
+        return LaneEpoch(
             epoch=planned.epoch,
             tasks=planned.tasks,
             checkpoint=planned.checkpoint,
             watermark=planned.watermark,
             max_time=max_time,
-            delay=given.plan.stream.delay_us,
+            delay=self.given.plan.stream.delay_us,
             staging=planned.staging,
-            program=_text(pipeline, planned.checkpoint) if given.task == 0 else "",
+            program=program,
         ).encode()
-        rows, barrier = [], encode(planned.barrier)
-        ending = encode(end) if end is not None and given.task == 0 else None
-        for bucket in range(pipeline.buckets):
-            rows.append(self.row(pipeline.lane, bucket, MessageKind.WATERMARK, message))
-            if not fault_chosen("drop-barrier-row"):
-                rows.append(self.row(pipeline.lane, bucket, MessageKind.BARRIER, barrier))
-            if ending is not None:
-                rows.append(self.row(pipeline.lane, bucket, MessageKind.EOF, ending))
-        count = pipeline.buckets
-        self.sent[pipeline.instance] += Traffic(watermarks=count, barriers=count, ends=count if ending else 0)
-        return rows
 
 
 _texts: dict[tuple[str, int], tuple[PipelineDef, str]] = {}
@@ -88,4 +148,18 @@ def _text(pipeline: PipelineDef, checkpoint: str) -> str:
         if len(_texts) > 1024:
             _texts.clear()
         held = _texts[key] = (pipeline, dump(pipeline))
+    return held[1]
+
+
+_pool_texts: dict[int, tuple[PlanVersion, str]] = {}
+
+
+def _pool_text(plan: PlanVersion) -> str:
+    """The stateful pipelines of a plan that are pooled, as JSON, written once per worker and plan."""
+    held = _pool_texts.get(id(plan))
+    if held is None or held[0] is not plan:
+        while len(_pool_texts) >= 8:
+            del _pool_texts[next(iter(_pool_texts))]
+        members = [p for p in plan.pipelines if p.pooled and p.program.ring1 is not None]
+        held = _pool_texts[id(plan)] = (plan, dump(members))
     return held[1]

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from headrace.exec.aggregates import aggregate_family
 from headrace.exec.failures import failure_text
+from headrace.exec.families import family_pass
 from headrace.exec.sizing import fits
+from headrace.ring0.cuts import CutRule, PartialsCut, cutting
 from headrace.ring0.failing_rows import PlaceOf, explained
 from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.projection import projection_of
@@ -113,20 +114,33 @@ class Passes:
         if not all(fits(r.pipeline.program.ring0.growth, rows) for r in runners):
             return False
         meaning = runners[0].pipeline.program.meaning
-        members = [using(r.pipeline.program.ring0, known) for r in runners]
+        family = family_pass([using(r.pipeline.program.ring0, known) for r in runners])
         try:
-            shares = aggregate_family(members, meaning, rows, self.watermark)
+            table, cut = _ordered(family.run(meaning, rows), runners)
+            closed = family.closed(table, self.watermark)
         except Exception:  # each member runs by itself then, which shows which one fails
             return False
-        for runner, share in zip(runners, shares, strict=True):
-            runner.seconds += (time.perf_counter() - began) / len(runners)
+        spent = (time.perf_counter() - began) / len(runners)
+        for i, runner in enumerate(runners):
+            began = time.perf_counter()
             try:
-                runner.take(share, rows)
+                share, present = family.share(table, i, closed)
+                runner.take(share, rows, None if cut is None else cut.of(present))
             except Exception as problem:  # its sink for late rows failed
                 self.fail(runner.pipeline.instance, problem)
+            runner.seconds += spent + time.perf_counter() - began
         return True
 
     def fail(self, instance: int, problem: Exception) -> None:
         """Leave the pipeline out from here on. Only its first failure is reported."""
         if self.runners.pop(instance, None) is not None:
             self.failures[instance] = failure_text(problem)
+
+
+def _ordered(table: pa.Table, runners: list[Runner]) -> tuple[pa.Table, PartialsCut | None]:
+    """The groups of a family in the order in which every member's share is cut, if all members are cut alike."""
+    rules = {CutRule.of(r.pipeline) for r in runners}
+    if len(rules) > 1:
+        return table, None
+    order, cut = cutting(table, rules.pop())
+    return (table if order is None else table.take(order)), cut

@@ -18,6 +18,8 @@ from headrace.sources.source_kind import RawChunk
 BUDGET = 16 << 20
 PER_CELL = 24  # bytes: start, end, status and value of a field, and temporary memory of parsing
 PER_RECORD = 400  # bytes: the position of a record, and the reason if it is bad
+# Columns of a table need no index and no temporary memory. So pieces may be larger: each costs every pipeline a call.
+TABLE_ROWS, TABLE_BUDGET = 1 << 16, 32 << 20
 SAMPLES, SAMPLE = 4, 4096  # records are counted in this many places of a chunk, in this many bytes each
 
 
@@ -25,6 +27,11 @@ def pieces(fmt: Format, chunk: RawChunk, columns: int) -> Iterator[RawChunk]:
     """The records of `chunk`, in order, in chunks of whole records. `columns` is the number of decoded columns."""
     if chunk.packed is not None:
         yield from _packed_pieces(chunk, chunk.packed, columns)
+        return
+    if chunk.table is not None:
+        most = max(1, min(TABLE_ROWS, TABLE_BUDGET // ((columns + 1) * PER_CELL)))
+        for part in chunk.table.cut(most):
+            yield replace(chunk, offset=chunk.offset + part.begin, table=part)
         return
     size = _piece_bytes(fmt, chunk.data, columns)
     if len(chunk.data) <= size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.formats.format_kind import Indexed
-from headrace.ring0.batch import Places
+from headrace.ring0.batch import PlaceOffsets
 from headrace.sources.source_kind import RawChunk
 
 _CHUNK = 1 << 32  # more than the bytes of any chunk
@@ -17,7 +17,7 @@ class RecordPlaces:
     def __init__(self) -> None:
         self._chunks: list[tuple[str, int]] = []  # the origin of each chunk, and the offset that it begins with
 
-    def of(self, chunk: RawChunk, indexed: Indexed) -> Places:
+    def of(self, chunk: RawChunk, indexed: Indexed) -> PlaceOffsets:
         """The places of all records of a chunk, in the order of its rows."""
         begins = np.asarray(indexed.records.begins)
         base, within = chunk.offset, begins.astype(np.int64)

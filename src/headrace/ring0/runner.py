@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.bridge.buckets import buckets
+from headrace.bridge.packs import PackEntry
 from headrace.bridge.spark_rows import RowsForSpark, stage_rows
 from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
 from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
 from headrace.model.program import PipelineDef, Ring0Program, SinkDef
+from headrace.ring0.cuts import CutRule, PartialsCut, cutting
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import stage
@@ -47,6 +48,7 @@ class Runner:
     _tables: list[pa.Table] = field(default_factory=list)
     _bytes: int = 0
     _limit: int = field(default_factory=lambda: MERGE_BYTES)
+    _cut: PartialsCut | None = None  # of the only table, if it is known
 
     def feed(self, rows: pa.Table, known: Mapping[str, str] = _NONE) -> None:
         """Run the Ring 0 program on one batch. `known` maps filters to columns of the batch that hold their result."""
@@ -74,8 +76,10 @@ class Runner:
                 late += self._fold(aggregate_rows(ring0, program.meaning, piece, self.watermark))
         return late
 
-    def take(self, folded: Aggregated, rows: pa.Table) -> None:
-        """Keep the partial aggregates of one batch, and write its late rows to the sink for them."""
+    def take(self, folded: Aggregated, rows: pa.Table, cut: PartialsCut | None = None) -> None:
+        """Keep the partial aggregates of one batch, and write its late rows to the sink for them. `cut` says how the
+        partials are to be cut, if they are ordered for that."""
+        self._cut = cut if not self._tables else None
         self._write_late(self._fold(folded), self.pipeline.program.ring0, rows)
 
     def _fold(self, folded: Aggregated) -> int:
@@ -101,9 +105,9 @@ class Runner:
                 (nothing,) = made_rows(program.ring0, program.meaning, nothing)
             self._keep(aggregate_nothing(program.ring0, program.meaning, nothing))
 
-    def finish(self) -> list[tuple[int, pa.Table]]:
-        """The partial aggregates of the whole task, by bucket. A stateless pipeline has none, and stages its last
-        rows."""
+    def finish(self, max_rows: int) -> list[tuple[int, PackEntry]]:
+        """The partial aggregates of the whole task, encoded and by bucket. A stateless pipeline has none, and stages
+        its last rows."""
         began = time.perf_counter()
         try:
             if self.pipeline.program.ring1 is None:
@@ -113,8 +117,12 @@ class Runner:
                 return []
             if len(self._tables) > 1:
                 self._merge()
-            require_list_limit(self._tables[0], self.pipeline.max_group_values)
-            return self._by_bucket(self._tables.pop())
+            table, cut = self._tables[0], self._cut
+            require_list_limit(table, self.pipeline.max_group_values)
+            if cut is None or cut.rows != table.num_rows:
+                order, cut = cutting(table, CutRule.of(self.pipeline))
+                table = table if order is None else table.take(order)
+            return cut.entries(self.pipeline.lane, table, max_rows)
         finally:
             self.seconds += time.perf_counter() - began
 
@@ -129,6 +137,7 @@ class Runner:
 
     def _keep(self, table: pa.Table) -> None:
         if table.num_rows:
+            self._cut = None if self._tables else self._cut
             self._tables.append(table)
             self._bytes += table.nbytes
 
@@ -147,14 +156,3 @@ class Runner:
         for _, receipt in stage([sink], table, self.key, self.lost):
             before = self.staged.get(sink.name, [])
             self.staged[sink.name] = SINKS[sink.kind].condense(sink, [*before, receipt])
-
-    def _by_bucket(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
-        count = self.pipeline.buckets
-        ring0 = self.pipeline.program.ring0
-        hashed = range(len(ring0.keys)) if ring0.bucket_keys is None else ring0.bucket_keys
-        keys = [table.column(f"k{i}") for i in hashed]
-        numbers = buckets(keys, table.num_rows, count)
-        found = sorted(set(numbers.tolist()))
-        if len(found) == 1:
-            return [(found[0], table)]
-        return [(b, table.filter(pa.array(numbers == b))) for b in found]

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.base.faults import crash_point
-from headrace.bridge.messages import STREAM_LANE, LaneEnd, MessageKind, Row
+from headrace.bridge.messages import STREAM_LANE, LaneEnd, Row
 from headrace.bridge.reports import Failure, PipelineCounts, TaskReport
-from headrace.bridge.rows import payloads
 from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.packing import NO_RECORD
@@ -36,7 +35,8 @@ from headrace.ring0.task_input import TaskInput
 from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.sink_kind import SinkKey
 from headrace.sources.badfiles import BadRange
-from headrace.sources.source_kind import InputSplit, LocatesLines, RawChunk
+from headrace.sources.extent import BAD_FILE
+from headrace.sources.source_kind import InputSplit, LocatesLines, RawChunk, ReadsLate
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
@@ -81,6 +81,7 @@ class _Task:
             self.working += time.perf_counter() - began
             yield messages
         yield from self._ends()
+        yield self.outbox.pools(self.max_time)
         if self.letters is not None:
             yield [self.outbox.receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
         yield [self.outbox.report(self._report())]
@@ -94,10 +95,19 @@ class _Task:
             if chunk.unreadable is not None:
                 self.unreadable.append(chunk.unreadable)
             else:
-                self._decode(chunk, decoder)
+                self._decode_or_report(chunk, decoder, split)
         began = time.perf_counter()
         self.passes.fold()
         self.working += time.perf_counter() - began
+
+    def _decode_or_report(self, chunk: RawChunk, decoder: Decoder, split: InputSplit) -> None:
+        """Decode a chunk. If it is read only now, and cannot be, it is reported as if the split had found it."""
+        try:
+            self._decode(chunk, decoder)
+        except BAD_FILE as problem:
+            if chunk.table is None or not isinstance(split, ReadsLate):
+                raise
+            self.unreadable.append(split.unreadable(chunk.origin, problem))
 
     def _decode(self, chunk: RawChunk, decoder: Decoder) -> None:
         self.bad.update(chunk.left_out)
@@ -107,7 +117,7 @@ class _Task:
             batch = decoder.decode(piece)
             if piece.packed is not None and len(piece.packed) > batch.records:  # only white space, or a comment
                 self.bad[NO_RECORD] += len(piece.packed) - batch.records
-            self.bytes += len(piece.data)
+            self.bytes += piece.size
             self.rows += batch.records
             self.rejected += batch.lost
             self.nulled += len(batch.rejected) - batch.lost
@@ -169,7 +179,7 @@ class _Task:
         runner = self.passes.runners.get(pipeline.instance)
         messages = [] if runner is None else [*self._events(runner), *self._staged(runner)]
         if pipeline.program.ring1 is not None:
-            messages += self.outbox.watermarks(pipeline, self._end_of(pipeline.instance), self.max_time)
+            messages += self.outbox.finish(pipeline, self._end_of(pipeline.instance), self.max_time)
         return messages
 
     def _events(self, runner: Runner) -> list[Row]:
@@ -178,13 +188,15 @@ class _Task:
         try:
             if self.plan.ending and self.given.task == 0:
                 runner.end_of_input(no_rows(self.plan.stream.schema, pipeline.program.view))
-            for bucket, table in runner.finish():
-                batches = list(payloads(table, self.max_rows))
-                messages += [self.outbox.row(pipeline.lane, bucket, MessageKind.EVENTS, payload) for payload in batches]
-                self.outbox.sent[pipeline.instance] += Traffic(batches=len(batches), rows=table.num_rows)
+            batches = rows = 0
+            for bucket, entry in runner.finish(self.max_rows):
+                messages += self.outbox.events(pipeline, bucket, entry)
+                batches, rows = batches + 1, rows + entry.rows
+            self.outbox.sent[pipeline.instance] += Traffic(batches=batches, rows=rows)
         except Exception as problem:  # the pipeline's own failure must not stop the others
             self.passes.fail(pipeline.instance, problem)
-        self.outbox.sent[pipeline.instance] += Traffic(dropped=runner.late)
+        if runner.late:
+            self.outbox.sent[pipeline.instance] += Traffic(dropped=runner.late)
         return messages
 
     def _staged(self, runner: Runner) -> list[Row]:
@@ -209,7 +221,7 @@ class _Task:
             if leaving.pipeline.program.ring1 is not None and leaving.pipeline.instance not in self.present:
                 end = LaneEnd(leaving.flush, leaving.drop)
                 # It left before this epoch's rows, so their times close none of its windows.
-                yield self.outbox.watermarks(leaving.pipeline, end, None)
+                yield self.outbox.finish(leaving.pipeline, end, None, left=True)
         for instance, reason in self.passes.failures.items():
             yield [self.outbox.failure(Failure(instance, reason))]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -98,8 +98,7 @@ class MemoryStore:
         self.blobs.clear()
 
 
-@dataclass(slots=True)
-class Segment:
+class Segment(NamedTuple):
     """A blob of a window's log: its number, how often its rows were merged, its rows and bytes."""
 
     part: int
@@ -153,6 +152,15 @@ def _no_ends(count: int, session: bool) -> npt.NDArray[np.int64]:
     return np.full(count if session else 0, NO_END, np.int64)
 
 
+class StateSize(NamedTuple):
+    """The size of a lane's state: its partial aggregates, its groups, and its bytes in the store. A group has a partial
+    aggregate in each segment that contains it, so `groups` is a lower bound for logs of several segments."""
+
+    rows: int
+    groups: int
+    bytes: int
+
+
 @dataclass(slots=True)
 class LaneHeader:
     """The small part of a lane's state. An end of input has closed all windows that end at or before `floor`."""
@@ -168,7 +176,7 @@ class LaneHeader:
 
     def encode(self) -> bytes:
         logs = [
-            [start, end, log.next, [[s.part, s.level, s.rows, s.bytes] for s in log.segments]]
+            [start, end, log.next, log.segments]  # a segment is a tuple, which JSON has as a list
             for (start, end), log in self.logs.items()
         ]
         tables = [
@@ -184,7 +192,7 @@ class LaneHeader:
         if data is None:
             return LaneHeader()
         facts, _, arrays = data.partition(b"\0")
-        version, watermark, floor, logs, tables = json.loads(facts)
+        version, watermark, floor, logs, tables = json.loads(facts.decode())
         if version != STATE_VERSION:
             raise StateDamaged(
                 f"a lane's state has version {version}, but this release reads version {STATE_VERSION}", version=version
@@ -195,26 +203,33 @@ class LaneHeader:
             at += rows.nbytes
             entries[start, end] = TableEntry(rows, np.frombuffer(arrays, np.int64, ends, at).copy(), size, touched)
             at += 8 * ends
-        logged = {(s, e): LogEntry(n, [Segment(*segment) for segment in segments]) for s, e, n, segments in logs}
+        logged = {(s, e): LogEntry(n, [*map(Segment._make, segments)]) for s, e, n, segments in logs}
         return LaneHeader(watermark, floor, logged, entries)
 
-    @property
-    def rows(self) -> int:
-        """The number of partial aggregates. A group counts once per segment that contains it."""
-        in_logs = sum(s.rows for log in self.logs.values() for s in log.segments)
-        return in_logs + sum(t.groups for t in self.tables.values())
+    def blobs(self) -> Iterator[BlobKey]:
+        """The keys of all blobs of the lane."""
+        for bounds, log in self.logs.items():
+            yield from (BlobKey(*bounds, segment.part) for segment in log.segments)
+        for bounds, table in self.tables.items():
+            yield from (BlobKey(*bounds, chunk) for chunk in np.flatnonzero(table.rows).tolist())
 
     @property
-    def groups(self) -> int:
-        """The number of groups: exact for tables and for logs of one segment, else a lower bound."""
-        in_logs = sum(max(s.rows for s in log.segments) for log in self.logs.values())
-        return in_logs + sum(t.groups for t in self.tables.values())
-
-    @property
-    def bytes(self) -> int:
-        """The size of the partial aggregates in the store."""
-        in_logs = sum(s.bytes for log in self.logs.values() for s in log.segments)
-        return in_logs + sum(t.bytes for t in self.tables.values())
+    def size(self) -> StateSize:
+        """How large the lane's state is."""
+        rows = groups = size = 0
+        for log in self.logs.values():
+            most = 0
+            for _, _, count, length in log.segments:
+                rows += count
+                size += length
+                if count > most:
+                    most = count
+            groups += most
+        for table in self.tables.values():
+            rows += table.groups
+            groups += table.groups
+            size += table.bytes
+        return StateSize(rows, groups, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +272,8 @@ NOTHING = Outcome(None, 0, 0)
 
 def outcome(output: pa.Table | None, late: int, closed: int, header: LaneHeader) -> Outcome:
     """The outcome of an epoch after which the lane has `header`."""
-    rows = output if output is not None and output.num_rows else None
-    return Outcome(rows, late, closed, rows=header.rows, bytes=header.bytes, groups=header.groups)
+    rows, size = output if output is not None and output.num_rows else None, header.size
+    return Outcome(rows, late, closed, rows=size.rows, bytes=size.bytes, groups=size.groups)
 
 
 def require_group_limit(groups: int, limit: int | None) -> None:

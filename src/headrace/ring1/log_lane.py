@@ -35,7 +35,7 @@ Bounds = tuple[int, int]  # start and end of a window
 
 def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader, step: LaneStep) -> Outcome:
     """Append segments, close windows, emit their rows. Changes `header` in place; the caller stores it."""
-    window, lane = _window(program), _Logs(program, meaning, store, header, step.max_values)
+    window, lane = _window(program), Logs(program, meaning, store, header, step.max_values)
     events, late = split_closed(step.events, header.floor)
     due_parts: list[pa.Table] = []
     due = {bounds for bounds in header.logs if step.flush or is_closed(window, bounds[1], step.watermark)}
@@ -52,9 +52,9 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneH
         due_parts.append(lane.take(bounds, header.logs.pop(bounds)))
         if step.flush:
             header.raise_floor(bounds[1])
-    if step.share is not None and header.rows > step.share:
+    if step.share is not None and header.size.rows > step.share:
         lane.compact()
-    require_group_limit(header.groups, step.max_groups)
+    require_group_limit(header.size.groups, step.max_groups)
     output = merge_and_finish(program, meaning, due_parts, step.max_values) if due_parts else None
     return outcome(output, late, closed, header)
 
@@ -65,7 +65,7 @@ def _window(program: Ring1Program) -> Window:
     return program.window
 
 
-class _Logs:
+class Logs:
     """The logs of one lane during one epoch."""
 
     def __init__(
@@ -87,12 +87,31 @@ class _Logs:
             same = [s for s in log.segments if s.level == level]
         self._put(bounds, log, part, level)
 
+    def append_encoded(self, bounds: Bounds, payloads: Sequence[tuple[int, bytes]]) -> None:
+        """Add what each task sent for a window as a segment, without reading it: the number of rows, and the rows. The
+        tasks of an epoch count as one when segments are merged."""
+        log = self.header.logs.setdefault(bounds, LogEntry())
+        for rows, data in payloads:
+            self._put_encoded(bounds, log, data, 0, rows)
+        fan_in, level = FAN_IN * len(payloads), 0
+        while len(same := [s for s in log.segments if s.level == level]) >= fan_in:
+            part = merge(self.program, self.meaning, [self._read(bounds, same)], self.max_values)
+            for segment in same:
+                self.store.remove(BlobKey(*bounds, segment.part))
+                log.segments.remove(segment)
+            fan_in, level = FAN_IN, level + 1
+            self._put(bounds, log, part, level)
+
     def take(self, bounds: Bounds, log: LogEntry) -> pa.Table:
         """Remove the segments of a log from the store, and return their rows."""
-        table = self._read(bounds, log.segments)
+        return self._decoded(bounds, self.take_encoded(bounds, log))
+
+    def take_encoded(self, bounds: Bounds, log: LogEntry) -> list[tuple[int, bytes]]:
+        """Remove the segments of a log from the store, and return them: the number of rows, and the rows."""
+        found = self._fetch(bounds, log.segments)
         for segment in log.segments:
             self.store.remove(BlobKey(*bounds, segment.part))
-        return table
+        return found
 
     def compact(self) -> None:
         """Merge every window into one segment, in which each group counts once. Then the number of groups is exact."""
@@ -104,22 +123,35 @@ class _Logs:
                 self._put(bounds, log, part, level)
 
     def _put(self, bounds: Bounds, log: LogEntry, part: pa.Table, level: int) -> None:
-        data = encode_rows(part)
+        self._put_encoded(bounds, log, encode_rows(part), level, part.num_rows)
+
+    def _put_encoded(self, bounds: Bounds, log: LogEntry, data: bytes, level: int, rows: int) -> None:
         self.store.put(BlobKey(*bounds, log.next), data)
-        log.segments.append(Segment(log.next, level, part.num_rows, len(data)))
+        log.segments.append(Segment(log.next, level, rows, len(data)))
         log.next += 1
 
     def _read(self, bounds: Bounds, segments: Sequence[Segment]) -> pa.Table:
+        return self._decoded(bounds, self._fetch(bounds, segments))
+
+    def _fetch(self, bounds: Bounds, segments: Sequence[Segment]) -> list[tuple[int, bytes]]:
         keys = [BlobKey(*bounds, segment.part) for segment in segments]
-        found: list[bytes] = []
-        for key, data in zip(keys, self.store.get_many(keys), strict=True):
+        found: list[tuple[int, bytes]] = []
+        for segment, key, data in zip(segments, keys, self.store.get_many(keys), strict=True):
             if data is None:
                 raise StateDamaged(f"the segment {tuple(key)} of a window is missing", key=tuple(key))
-            found.append(data)
-        try:
-            table, counts = decode_counted(found, schema_of(self.program))
-        except InternalError as problem:
-            raise StateDamaged(f"a segment of the window {bounds} is damaged: {problem.message}") from problem
-        if counts.tolist() != [segment.rows for segment in segments]:
-            raise StateDamaged(f"segments of the window {bounds} have another number of rows than the header says")
-        return table
+            found.append((segment.rows, data))
+        return found
+
+    def _decoded(self, bounds: Bounds, found: list[tuple[int, bytes]]) -> pa.Table:
+        return decode_segments(f"the window {bounds}", found, schema_of(self.program))
+
+
+def decode_segments(where: str, found: Sequence[tuple[int, bytes]], schema: pa.Schema) -> pa.Table:
+    """The rows of segments, which must have as many rows as the header says. Raises StateDamaged."""
+    try:
+        table, counts = decode_counted([data for _, data in found], schema)
+    except InternalError as problem:
+        raise StateDamaged(f"a segment of {where} is damaged: {problem.message}") from problem
+    if counts.tolist() != [rows for rows, _ in found]:
+        raise StateDamaged(f"segments of {where} have another number of rows than the header says")
+    return table

@@ -45,7 +45,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneH
     elif program.window is not None:
         lane.drop_closed(step.watermark, step.flush)
     lane.settle()
-    require_group_limit(header.rows, step.max_groups)
+    require_group_limit(header.size.rows, step.max_groups)
     output = finish(program, meaning, pa.concat_tables(emitted)) if emitted else None
     return outcome(output, late, lane.closed, header)
 

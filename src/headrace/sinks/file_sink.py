@@ -5,6 +5,8 @@
     <path>/_headrace/manifests/<writer>-<instance>-<epoch>.promise        the files of a promised epoch
     <path>/_headrace/manifests/<writer>-<instance>-<epoch>.json           the files of a committed epoch
 
+With `roll_size` or `roll_age`, `headrace.sinks.rolling` joins the files of several epochs before they become visible.
+
 A manifest has a checksum. One that does not match it is StateDamaged with its path, and nothing is renamed or deleted.
 
 `writer` identifies (checkpoint, sink name), so pipelines, sinks and hubs may share a directory.
@@ -109,6 +111,7 @@ class FileSink:
     def __init__(self, root: Path, sink: str, extension: str) -> None:
         self.paths = SinkPaths(root, sink)
         self._extension = extension
+        self._home = root  # where committed files are put
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
         with writing(self.paths):
@@ -246,8 +249,8 @@ class FileSink:
         }
         for final in manifest["files"].values():
             # Old manifests are deleted, their files are not: this epoch was committed long ago.
-            if (self.paths.root / final).exists():
-                raise self._mismatch(key, self.paths.root / final)
+            if self._placed(key, final):
+                raise self._mismatch(key, self._home / final)
         manifests = self.paths.manifests
         private_directory(manifests) if self.private else manifests.mkdir(parents=True, exist_ok=True)
         fsync(self.paths.staging / self.paths.tag(key))
@@ -265,20 +268,24 @@ class FileSink:
 
     def _roll_forward(self, key: SinkKey, files: Mapping[str, str], rows: int) -> None:
         """Make the committed files visible. Doing it twice is the same as doing it once."""
-        directories = {(self.paths.root / final).parent for final in files.values()}
+        directories = {(self._home / final).parent for final in files.values()}
         for directory in directories:
             directory.mkdir(parents=True, exist_ok=True)
         for staged, final in files.items():
             try:
-                os.rename(self.paths.staging / staged, self.paths.root / final)
+                os.rename(self.paths.staging / staged, self._home / final)
             except FileNotFoundError:
-                if not (self.paths.root / final).exists():
+                if not self._placed(key, final):
                     raise damaged(
                         self.paths.manifest(key), f"{final} was committed and is neither staged nor in place"
                     ) from None
             fault_point("between-renames")
         for directory in self._with_parents(directories):
             fsync(directory)
+
+    def _placed(self, key: SinkKey, final: str) -> bool:
+        """True if a committed file has left its staging directory."""
+        return (self._home / final).exists()
 
     def _with_parents(self, directories: set[Path]) -> list[Path]:
         """These directories and those above them, up to the sink's."""

@@ -14,10 +14,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
-
-import httpx
 
 from headrace.base.options import boolean, choice, duration, integer, option, prefixed, text
 from headrace.errors import BadOption, SinkRefused, SinkUnavailable
@@ -27,6 +25,9 @@ from headrace.sinks.file_sink import FileTask
 from headrace.sinks.message_rows import RowMessages
 from headrace.sinks.sink_kind import SinkKey, SinkKind
 from headrace.sinks.staged_sink import StagedRows, StagedSettings, StagedSink, check_staging, staged_task
+
+if TYPE_CHECKING:
+    import httpx
 
 GUARANTEE = "at least once: a request may be sent again, with the same Idempotency-Key"
 ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 5, 0.2, 5.0  # of one request, in seconds; then the sink's own retries begin
@@ -106,6 +107,8 @@ class HttpTarget:
     def _post(self, body: bytes, key: str) -> None:
         """Send a request until it is answered with success. Raises SinkRefused, or SinkUnavailable after the last
         attempt."""
+        import httpx  # it takes 0.1 s to load, which a script without this sink saves
+
         wait, problem = FIRST_WAIT, ""
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -144,6 +147,8 @@ class HttpTarget:
         return {"Content-Type": kind, **token, **self._settings.header}
 
     def _connected(self) -> httpx.Client:
+        import httpx
+
         if self._client is None:
             self._client = httpx.Client(timeout=self._settings.timeout / 1e6, trust_env=False)
         return self._client
@@ -161,6 +166,8 @@ class HttpTarget:
 
 
 def _check(settings: HttpSinkSettings) -> None:
+    import httpx
+
     check_staging(settings)
     try:
         httpx.Headers(settings.header).raw  # noqa: B018

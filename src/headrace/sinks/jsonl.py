@@ -23,6 +23,8 @@ from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.in_process import oldest_within
+from headrace.sinks.joiners import LineJoiner
+from headrace.sinks.rolling import RollingSink, roll_age, roll_size, rolled_guarantee
 from headrace.sinks.sink_kind import SinkKind
 from headrace.sinks.sink_paths import FileSinkSettings, check_file_output, check_path
 
@@ -39,6 +41,8 @@ class JsonlSettings(FileSinkSettings):
         boolean, default=True, help="leave out fields that are NULL (default true, as Spark does)"
     )
     compression: Literal["none", "gzip"] = option(choice("none", "gzip"), default="none", help="none (default) or gzip")
+    roll_size: int | None = roll_size()
+    roll_age: int | None = roll_age()
 
 
 def _write(table: pa.Table, path: Path, *, ignore_nulls: bool, compression: str) -> None:
@@ -139,7 +143,11 @@ def _task(sink: SinkDef, settings: JsonlSettings) -> FileTask:
 
 
 def _driver(sink: SinkDef, settings: JsonlSettings, output: Schema) -> FileSink:
-    return FileSink(Path(settings.path), sink.name, "jsonl" if settings.compression == "none" else "jsonl.gz")
+    extension = "jsonl" if settings.compression == "none" else "jsonl.gz"
+    if settings.roll_size is None and settings.roll_age is None:
+        return FileSink(Path(settings.path), sink.name, extension)
+    joiner = LineJoiner(settings.compression == "gzip")
+    return RollingSink(Path(settings.path), sink.name, extension, joiner, settings.roll_size, settings.roll_age)
 
 
 JSONL = SinkKind(
@@ -152,4 +160,5 @@ JSONL = SinkKind(
     check_settings=check_path,
     check_output=check_file_output,
     paths=("path",),
+    guarantee_with=lambda settings: rolled_guarantee(settings.roll_size, settings.roll_age),
 )

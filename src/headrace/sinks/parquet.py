@@ -17,6 +17,8 @@ from headrace.base.options import choice, option
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
+from headrace.sinks.joiners import ParquetJoiner
+from headrace.sinks.rolling import RollingSink, roll_age, roll_size, rolled_guarantee
 from headrace.sinks.sink_kind import SinkKind
 from headrace.sinks.sink_paths import FileSinkSettings, check_file_output, check_path
 
@@ -25,11 +27,19 @@ Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 
 @dataclass(frozen=True, slots=True)
 class ParquetSettings(FileSinkSettings):
-    """The options of `type = 'parquet'`."""
+    """The options of sinks that write Parquet files."""
 
     compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] = option(
         choice(*get_args(Compression)), default="zstd", help="zstd (default), snappy, gzip, lz4 or none"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFileSettings(ParquetSettings):
+    """The options of `type = 'parquet'`."""
+
+    roll_size: int | None = roll_size()
+    roll_age: int | None = roll_age()
 
 
 def write_parquet(table: pa.Table, path: Path, *, compression: Compression) -> None:
@@ -38,23 +48,27 @@ def write_parquet(table: pa.Table, path: Path, *, compression: Compression) -> N
     pq.write_table(table, path, compression=compression, version="2.6", coerce_timestamps="us")
 
 
-def _task(sink: SinkDef, settings: ParquetSettings) -> FileTask:
+def _task(sink: SinkDef, settings: ParquetFileSettings) -> FileTask:
     write = partial(write_parquet, compression=settings.compression)
     return FileTask(Path(settings.path), sink.name, write, partition_by=settings.partition_by)
 
 
-def _driver(sink: SinkDef, settings: ParquetSettings, output: Schema) -> FileSink:
-    return FileSink(Path(settings.path), sink.name, "parquet")
+def _driver(sink: SinkDef, settings: ParquetFileSettings, output: Schema) -> FileSink:
+    if settings.roll_size is None and settings.roll_age is None:
+        return FileSink(Path(settings.path), sink.name, "parquet")
+    joiner = ParquetJoiner(settings.compression)
+    return RollingSink(Path(settings.path), sink.name, "parquet", joiner, settings.roll_size, settings.roll_age)
 
 
 PARQUET = SinkKind(
     name="parquet",
     help="writes Parquet files into a directory",
     guarantee=GUARANTEE,
-    settings=ParquetSettings,
+    settings=ParquetFileSettings,
     make_task=_task,
     make_driver=_driver,
     check_settings=check_path,
     check_output=check_file_output,
     paths=("path",),
+    guarantee_with=lambda settings: rolled_guarantee(settings.roll_size, settings.roll_age),
 )

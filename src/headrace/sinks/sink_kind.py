@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
@@ -115,6 +116,12 @@ class SinkSettings:
     )
 
 
+@lru_cache(maxsize=4096)
+def _settings_of(kind: Any, name: str, options: tuple[tuple[str, str], ...]) -> Any:
+    """Cached, because every epoch asks for the settings of every sink of every pipeline."""
+    return read_settings(kind, f"sink '{name}'", dict(options))
+
+
 DELIVERY_OPTIONS = declared(SinkSettings)
 S = TypeVar("S", bound=SinkSettings)
 
@@ -154,6 +161,7 @@ class SinkKind(Generic[S]):
     check_output: Callable[[str, S, Schema], None] = any_output
     paths: tuple[str, ...] = ()
     merge_receipts: Callable[[S, list[Staged]], list[Staged]] = keep_all
+    guarantee_with: Callable[[S], str] | None = None  # the guarantee, if it depends on the options
 
     @property
     def all_options(self) -> tuple[Option, ...]:
@@ -168,7 +176,9 @@ class SinkKind(Generic[S]):
 
     def settings_of(self, options: Mapping[str, str]) -> S:
         """Parse a sink's options. Raises the coded option errors."""
-        return read_settings(self.settings, f"sink '{self.name}'", options)
+        kind: Any = self.settings
+        found: S = _settings_of(kind, self.name, tuple(options.items()))
+        return found
 
     def check(self, options: Mapping[str, str]) -> None:
         """Raise a coded error if a sink with these options cannot be created. Changes nothing."""
@@ -177,6 +187,10 @@ class SinkKind(Generic[S]):
     def require_output(self, sink: SinkDef, output: Schema) -> None:
         """Raise a coded error if the sink cannot write rows of this schema. Does no I/O."""
         self.check_output(sink.name, self.settings_of(sink.options), output)
+
+    def guarantee_of(self, sink: SinkDef) -> str:
+        """What a user of `sink` can rely on."""
+        return self.guarantee if self.guarantee_with is None else self.guarantee_with(self.settings_of(sink.options))
 
     def task(self, sink: SinkDef) -> TaskSink:
         """The task side of `sink`."""

@@ -14,6 +14,7 @@ from functools import partial
 from headrace.errors import FileChanged, MissingFile
 from headrace.formats.codecs import Decompressor, codec_of
 from headrace.formats.format_kind import Format
+from headrace.formats.tables import TableFormat
 from headrace.sources.badfiles import BadFile, in_short
 from headrace.sources.extent import (
     BAD_FILE,
@@ -196,7 +197,13 @@ class Arrivals:
             os.close(fd)
 
     def _check_header(self, fd: int, path: str, codec: str) -> None:
-        """Raise HeaderMismatch while the file can still be repaired: no epoch has been planned with it."""
+        """Raise HeaderMismatch or SchemaMismatch while the file can still be repaired: no epoch has been planned with
+        it."""
+        if isinstance(self._format, TableFormat):
+            with os.fdopen(os.dup(fd), "rb") as file:
+                file.seek(0)
+                list(self._format.units(file, path, os.fstat(fd).st_size, 0, 0))
+            return
         if not self._headed:
             return
         with os.fdopen(os.dup(fd), "rb") as file:

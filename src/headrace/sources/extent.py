@@ -20,6 +20,7 @@ from headrace.errors import (
     HeaderMismatch,
     HeadraceError,
     MissingFile,
+    SchemaMismatch,
     UnreadableDirectory,
     UnreadableFile,
 )
@@ -36,7 +37,7 @@ SETTLED_NS = 2_000_000_000
 
 # The errors that `on_bad_file` handles: one file is bad, the others can be read. Other OSErrors may be temporary and
 # are retried.
-BAD_FILE = (DamagedStream, FileChanged, HeaderMismatch, MissingFile, UnreadableFile)
+BAD_FILE = (DamagedStream, FileChanged, HeaderMismatch, MissingFile, SchemaMismatch, UnreadableFile)
 
 
 @dataclass(frozen=True, slots=True)

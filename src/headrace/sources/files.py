@@ -21,6 +21,7 @@ from headrace.base.options import boolean, choice, option, text
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
+from headrace.formats.tables import TableFormat
 from headrace.model.program import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.arrivals import Arrivals
@@ -78,7 +79,7 @@ class Files:
             self.log,
             self.format,
             tail=self.tail,
-            codec=settings.codec,
+            codec="none" if isinstance(self.format, TableFormat) else settings.codec,
             headed=self.format.has_header,
             skip=self.skip,
         )
@@ -233,12 +234,31 @@ def _place(text: str) -> SourceOffset:
 def _check(stream: StreamDef, settings: FileSettings) -> None:
     Listing(settings.path).check()
     fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
+    if stream.format == "avro" and not isinstance(fmt, TableFormat):
+        raise BadOption(
+            "a schema has no effect with source 'files'",
+            advice="Remove schema, schema_file, framing and schema_id: Avro files carry their own schema.",
+            option="schema",
+        )
+    if isinstance(fmt, TableFormat):
+        _check_table(fmt.unit, stream.format, settings)
     if settings.tail and (fmt.in_order or settings.codec in CODECS):
         raise BadOption(
             "tail needs a format whose files several tasks can share",
             advice="Remove tail, or the option that forces one task to read a whole file (multiline, codec).",
             option="tail",
         )
+
+
+def _check_table(unit: str, name: str, settings: FileSettings) -> None:
+    for option_, wrong in (("tail", settings.tail), ("codec", settings.codec in CODECS)):
+        if wrong:
+            raise BadOption(
+                f"{option_} has no meaning with format '{name}'",
+                advice=f"Remove {option_}: a file is complete when it appears, and each {unit} says how it is "
+                "compressed.",
+                option=option_,
+            )
 
 
 FILES = SourceKind(

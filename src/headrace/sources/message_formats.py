@@ -16,7 +16,8 @@ def check_message_format(stream: StreamDef) -> None:
     if not isinstance(kind.make(stream.record_schema, stream.options), MessageFormat):
         raise BadOption(
             f"source '{stream.source}' cannot take a message as a record of format '{stream.format}'",
-            advice="Use json, csv or text. A message is a record by its own boundary: it needs no length.",
+            advice="Use json, csv, text, or avro with schema or schema_file. A message is a record by its own "
+            "boundary: it needs no length.",
             option="format",
             value=stream.format,
         )

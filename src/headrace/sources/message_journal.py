@@ -25,10 +25,10 @@ from headrace.sources.journal_reader import JournalSource
 from headrace.sources.reading import CHUNK
 from headrace.sources.source_kind import Fact, InputSplit, RawChunk, SourceOffset
 
-Types = tuple[DataType, ...]
+FactTypes = tuple[DataType, ...]
 _TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
-SUBJECT_FACTS: Mapping[str, Types] = {"subject": (STRING,), "arrival": _TIMES}
-MQTT_FACTS: Mapping[str, Types] = {"topic": (STRING,), "arrival": _TIMES, "qos": (INT,), "retained": (BOOLEAN,)}
+SUBJECT_FACTS: Mapping[str, FactTypes] = {"subject": (STRING,), "arrival": _TIMES}
+MQTT_FACTS: Mapping[str, FactTypes] = {"topic": (STRING,), "arrival": _TIMES, "qos": (INT,), "retained": (BOOLEAN,)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
+from headrace.formats.tables import TableFormat
 from headrace.model.program import StreamDef
 from headrace.sources.files import FILES
 
@@ -22,6 +23,7 @@ class ReadDescription:
     skips: bool
     in_order: str
     codecs: bool
+    unit: str = ""  # what tasks share of a file; empty for bytes
 
     @property
     def fields(self) -> str:
@@ -31,6 +33,8 @@ class ReadDescription:
     @property
     def sharing(self) -> str:
         """How tasks share the files."""
+        if self.unit:
+            return f"each {self.unit} by one task"
         if self.in_order:
             return f"each file in order, by one task ({self.in_order})"
         return "cut among the tasks" + ("; compressed files each in order, by one task" if self.codecs else "")
@@ -47,4 +51,5 @@ def describe_read(stream: StreamDef) -> ReadDescription:
         skips=fmt.skips,
         in_order=fmt.in_order or (f"codec {codec} cannot be cut" if codec in CODECS else ""),
         codecs=codec == "auto",
+        unit=fmt.unit if isinstance(fmt, TableFormat) and stream.source == FILES.name else "",
     )

@@ -16,6 +16,7 @@ from headrace.errors import HeaderMismatch, HeadraceError
 from headrace.formats.codecs import Decompressor
 from headrace.formats.format_kind import Format, too_long
 from headrace.formats.framing import first_record
+from headrace.formats.tables import TableFormat, UnitRows
 from headrace.sources.badfiles import BadRange, in_short
 from headrace.sources.extent import BAD_FILE, SKIP_ADVICE, Extent, changed, stamp_at
 from headrace.sources.file_facts import FileFacts
@@ -52,17 +53,16 @@ class FileSplit:
             try:
                 yield from _read(part, fmt)
             except BAD_FILE as problem:
-                if not self.skip:
-                    if (
-                        SKIP_ADVICE not in problem.advice
-                    ):  # the epoch is planned already: replacing the file does not help
-                        problem.advice = (
-                            f"To continue without it: {SKIP_ADVICE} A good copy that arrives later is read."
-                        )
-                    raise
-                path = part.extent.path
-                found = BadRange(path, part.number, part.begin, *in_short(problem), stamp_at(path))
-                yield RawChunk(path, part.begin, b"", unreadable=found)
+                found = self.unreadable(part.extent.path, problem)
+                yield RawChunk(part.extent.path, part.begin, b"", unreadable=found)
+
+    def unreadable(self, origin: str, problem: HeadraceError) -> BadRange:
+        if not self.skip:
+            if SKIP_ADVICE not in problem.advice:  # the epoch is planned already: replacing the file does not help
+                problem.advice = f"To continue without it: {SKIP_ADVICE} A good copy that arrives later is read."
+            raise problem
+        part = next(part for part in self.ranges if part.extent.path == origin)
+        return BadRange(origin, part.number, part.begin, *in_short(problem), stamp_at(origin))
 
     def line(self, origin: str, offset: int, fmt: Format) -> int | None:
         extent = next((part.extent for part in self.ranges if part.extent.path == origin), None)
@@ -77,8 +77,7 @@ class FileSplit:
 def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
     fd = part.extent.open()
     try:
-        whole = part.extent.whole
-        chunks = OrderedReader(fd, part.extent, fmt).chunks() if whole else RangeReader(fd, part, fmt).chunks()
+        chunks = _chunks(fd, part, fmt)
         facts = FileFacts.of(fd, part.extent.path)
         for chunk in chunks:
             yield replace(chunk, facts=facts)
@@ -87,6 +86,23 @@ def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
         raise
     finally:
         os.close(fd)
+
+
+def _chunks(fd: int, part: FileRange, fmt: Format) -> Iterator[RawChunk]:
+    if isinstance(fmt, TableFormat):
+        return table_chunks(fd, part, fmt)
+    if part.extent.whole:
+        return OrderedReader(fd, part.extent, fmt).chunks()
+    return RangeReader(fd, part, fmt).chunks()
+
+
+def table_chunks(fd: int, part: FileRange, fmt: TableFormat) -> Iterator[RawChunk]:
+    """The units of a table that end in the range, each a chunk. They are read when they are decoded."""
+    path = part.extent.path
+    with os.fdopen(os.dup(fd), "rb") as file:
+        file.seek(0)
+        for unit in fmt.units(file, path, part.extent.end, part.begin, part.end):
+            yield RawChunk(path, unit.first, b"", table=UnitRows(unit, fmt.schema, path, 0, unit.rows))
 
 
 @contextmanager

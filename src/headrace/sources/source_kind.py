@@ -17,8 +17,10 @@ import pyarrow as pa
 
 from headrace.base.durable import private_directory
 from headrace.base.options import Option, declared, read_settings
+from headrace.errors import HeadraceError
 from headrace.formats.format_kind import BadRecord, Format
 from headrace.formats.packing import Packed
+from headrace.formats.tables import UnitRows
 from headrace.model.program import StreamDef
 from headrace.model.schema import DataType
 from headrace.sources.badfiles import BadRange
@@ -35,7 +37,8 @@ class RawChunk:
     `data`. `unreadable` is a part of the split that could not be read. Then nothing of the epoch may be committed until
     the source leaves that part out. `left_out` counts, by reason, what the source found and made no record of.
 
-    The records of a broker's messages are `packed`, and `data` is their buffer. `facts` fills metadata columns.
+    The records of a broker's messages are `packed`, and `data` is their buffer. `facts` fills metadata columns. Rows of
+    a file that has columns are a `table`; then `data` is empty, and `offset` is the number of the first row.
     """
 
     origin: str
@@ -46,6 +49,12 @@ class RawChunk:
     left_out: Mapping[str, int] = field(default_factory=dict)
     packed: Packed | None = None
     facts: RecordFacts | None = None
+    table: UnitRows | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes were read for it; about, if it is a table."""
+        return len(self.data) if self.table is None else self.table.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,15 @@ class LocatesLines(Protocol):
     def line(self, origin: str, offset: int, fmt: Format) -> int | None:
         """The line number, from 1, of byte `offset` of `origin`; None if the origin has no lines. May read the origin
         up to that byte, so it is only for errors."""
+        ...
+
+
+@runtime_checkable
+class ReadsLate(Protocol):
+    """A split whose chunks may be read from their file only when they are decoded."""
+
+    def unreadable(self, origin: str, problem: HeadraceError) -> BadRange:
+        """The report about a chunk of `origin` that could not be read. Raises `problem` if it must not be left out."""
         ...
 
 

@@ -27,7 +27,7 @@ from headrace.spark.epoch_query import QueryRunner
 from headrace.spark.epoch_reports import EpochReports
 from headrace.spark.summary import EpochSummary
 from headrace.state.plans import PlanStore
-from headrace.state.progress import Debt, Progress, read_progress, write_progress
+from headrace.state.progress import Debt, Progress, ProgressView, read_progress, write_progress
 from headrace.state.quarantine import change_quarantine, read_quarantine
 
 # How long dropping a stream waits for a commit that may be running.
@@ -61,6 +61,7 @@ class EpochCommitter:
         committed, before their query ends. `reveal` returns the value of a secret in a sink's options."""
         self._known, self._probe_lived, self._run_again = known, probe_lived, run_again
         self._directory, self._plans, self._done = directory, plans, done
+        self._progress = ProgressView(directory)
         self.sinks = DriverSinks(checkpoint, directory, reveal)
         self._busy = threading.Lock()  # held while an epoch is committed
         self._committing = False
@@ -151,7 +152,7 @@ class EpochCommitter:
             return
         self._require_all_tasks(found)
         self._end_probe(found)
-        before = read_progress(self._directory)
+        before = self._progress.read()
         epoch = EpochCommit(self.sinks, self._plans, found, before)
         self._require_readable(found)
         epoch.check()
@@ -162,7 +163,7 @@ class EpochCommitter:
         require_current()
         epoch.commit_letters()
         progress = epoch.progress(self._known())
-        write_progress(self._directory, progress)
+        self._progress.write(progress)
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
             self._forget(before, progress, queries)
             self._plans.prune(before.plan)

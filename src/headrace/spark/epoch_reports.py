@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from headrace.bridge.messages import STREAM_LANE, MessageKind, Receipt, Row, decode
-from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, TaskReport
+from headrace.bridge.messages import POOL, STREAM_LANE, MessageKind, Receipt, Row, decode
+from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, PoolReport, TaskReport
 from headrace.bridge.spark_rows import RowsForSpark
 from headrace.control.signals import Barrier
 from headrace.model.program import PipelineDef, PlanVersion
@@ -63,10 +63,15 @@ class EpochReports:
             self.nothing = True
         elif row.instance == STREAM_LANE:
             self._add_task(decode(TaskReport, row.payload))
+        elif row.instance == POOL:
+            for lane in decode(PoolReport, row.payload).each():
+                self._add_lane(lane)
         else:
-            lane = decode(LaneReport, row.payload)
-            self.lanes[lane.instance][lane.bucket] = lane
-            self.barriers[lane.instance].append((lane.bucket, lane.barrier))
+            self._add_lane(decode(LaneReport, row.payload))
+
+    def _add_lane(self, lane: LaneReport) -> None:
+        self.lanes[lane.instance][lane.bucket] = lane
+        self.barriers[lane.instance].append((lane.bucket, lane.barrier))
 
     def _add_failure(self, failure: Failure) -> None:
         if failure.sink is None:

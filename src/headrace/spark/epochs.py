@@ -248,7 +248,7 @@ class EpochPlanner:
         if declared.ending and begin.plan == until.plan:  # it has closed its windows already, and more input came
             declared = replace(declared, ending=False)
         allowed = quarantine.apply(declared)
-        forbidden = {p.instance for p in declared.pipelines if p not in allowed.pipelines}
+        forbidden = {p.instance for p in declared.pipelines} - {p.instance for p in allowed.pipelines}
         known = self.plans.load(begin.plan).left if begin.plan else ()
         ended = {left.key for left in known}
         leaving = tuple({left.pipeline.instance: left for left in allowed.left if left.key not in ended}.values())

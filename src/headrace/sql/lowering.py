@@ -72,7 +72,7 @@ def lower(
     if not sinks:
         return node
     in_lanes = shape.aggregate is not None
-    writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes) for sink in sinks)
+    writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee_of(sink), in_lanes) for sink in sinks)
     return PhysicalCommit(writers, in_lanes)
 
 
@@ -82,7 +82,9 @@ def lower_epoch_query(rings: Physical, program: PipelineProgram, sinks: tuple[Si
         raise InternalError("a pipeline on the epoch host has a Spark query")
     node = PhysicalSparkQuery(rings, program.spark.sql, program.spark.staged)
     in_lanes = program.ring1 is not None
-    writers = tuple(PhysicalSink(node, sink, SINKS[sink.kind].guarantee, in_lanes, in_query=True) for sink in sinks)
+    writers = tuple(
+        PhysicalSink(node, sink, SINKS[sink.kind].guarantee_of(sink), in_lanes, in_query=True) for sink in sinks
+    )
     return PhysicalCommit(writers, in_lanes) if sinks else node
 
 

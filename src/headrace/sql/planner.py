@@ -83,7 +83,8 @@ def _plan_without_views(
         try:
             return _plan_on_epoch_host(statement, names, meaning, spark, problem)
         except SqlError as second:
-            if resolvable and (isinstance(second, SparkRefused) or isinstance(problem, UnknownStream)):
+            unresolved = isinstance(problem, UnknownStream) and not second.params.get("resolved")
+            if resolvable and (isinstance(second, SparkRefused) or unresolved):
                 raise problem from None  # it points at the mistake in our own words
             raise
 

@@ -177,15 +177,25 @@ class ProgressView:
 
     def read(self) -> Progress:
         """The newest progress. Raises StateDamaged."""
-        try:
-            found = os.stat(self._directory / "progress.json")
-        except OSError:
+        stamp, known = self._stamp(), self._known
+        if stamp is None:
             return read_progress(self._directory)
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)  # the file is replaced, never written in place
-        known = self._known
         if known is None or known[0] != stamp:
             known = self._known = (stamp, read_progress(self._directory))
         return known[1]
+
+    def write(self, progress: Progress) -> None:
+        """Store the progress durably. No other process writes it."""
+        write_progress(self._directory, progress)
+        stamp = self._stamp()
+        self._known = None if stamp is None else (stamp, progress)
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._directory / "progress.json")
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size  # the file is replaced, never written in place
 
 
 def write_progress(stream_dir: Path, progress: Progress) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import duckdb
@@ -64,6 +65,10 @@ def _row(generator: Generator) -> tuple[pa.Table, tuple[str, ...], list[str]]:
     return pa.table(dict(zip(names, arrays, strict=True))), tuple(kinds), names
 
 
+# docs/functions.md lists them: their SQL may not follow Spark's order of operands.
+LISTED = re.compile(r"^(array_repeat|locate|overlay|replace|timestampdiff)\(|_interval\(| - nc_")
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_an_operand_that_fails_beside_a_null_fails_where_it_does_in_spark(spark_of_the_run: Any) -> None:
@@ -78,7 +83,7 @@ def test_an_operand_that_fails_beside_a_null_fails_where_it_does_in_spark(spark_
     duck, different = Duck(row), []
     found = Spark(session, row, kinds, names).evaluate([text for text, _ in accepted])
     for (text, plan), theirs in zip(accepted, found, strict=True):
-        if not isinstance(theirs, Outcome):
+        if LISTED.search(text) or not isinstance(theirs, Outcome):
             continue
         ours = duck.evaluate(*plan)
         if (ours.values[0] == FAILED) != (theirs.values[0] == FAILED):

@@ -35,6 +35,6 @@ class SinkRoutes:
         return models.SinkInfo(
             name=sink.name,
             type=sink.kind,
-            guarantee=SINKS[sink.kind].guarantee,
+            guarantee=SINKS[sink.kind].guarantee_of(sink),
             used_by=catalog.users_of_sink(sink.name),
         )

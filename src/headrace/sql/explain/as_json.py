@@ -44,7 +44,7 @@ def explain_json(planned: Planned, live: LiveStream | None) -> str:
 
 
 def _sink(sink: SinkDef) -> dict[str, str]:
-    return {"name": sink.name, "type": sink.kind, "guarantee": SINKS[sink.kind].guarantee}
+    return {"name": sink.name, "type": sink.kind, "guarantee": SINKS[sink.kind].guarantee_of(sink)}
 
 
 def _logical(plan: Plan) -> dict[str, Any]:

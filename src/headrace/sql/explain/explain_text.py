@@ -174,7 +174,7 @@ def _watermark(planned: Planned) -> Iterator[str]:
 
 def _sinks(planned: Planned) -> Iterator[str]:
     for sink in planned.sinks:
-        yield f"{sink.name}: {sink.kind}, {SINKS[sink.kind].guarantee}"
+        yield f"{sink.name}: {sink.kind}, {SINKS[sink.kind].guarantee_of(sink)}"
     if not planned.sinks:
         yield "none"
     if (late := planned.options.late) is not None:
@@ -203,7 +203,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     yield f"indexer: {access.indexer}; {access.fields}"
     letters = planned.stream.dead_letters
     if letters is not None:
-        yield f"dead letters: {letters.name}, {letters.kind}, {SINKS[letters.kind].guarantee}"
+        yield f"dead letters: {letters.name}, {letters.kind}, {SINKS[letters.kind].guarantee_of(letters)}"
     yield from batch_policy(planned.stream, live)
     yield f"declared: {len(schema)} columns"
     yield f"view (positions are those of the full schema): {show_view(planned.program.view, schema)}"

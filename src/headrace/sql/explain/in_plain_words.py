@@ -54,4 +54,4 @@ def _until(ring1: Ring1Program) -> str:
 def _guarantees(planned: Planned) -> str:
     if not planned.sinks:
         return "nothing, because it has no sink"
-    return "; ".join(f"sink {sink.name}: {SINKS[sink.kind].guarantee}" for sink in planned.sinks)
+    return "; ".join(f"sink {sink.name}: {SINKS[sink.kind].guarantee_of(sink)}" for sink in planned.sinks)

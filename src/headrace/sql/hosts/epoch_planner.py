@@ -198,7 +198,9 @@ class EpochHostPlanner:
                 raise
             blocker = found[0].blocker
             if blocker is not None:
-                raise self._error(replace(blocker, at=place.at(blocker.at)))
+                refused = self._error(replace(blocker, at=place.at(blocker.at)))
+                refused.params["resolved"] = True  # Spark knows every name in it
+                raise refused
         tables = tuple(replace(t, at=(checked.original(t.at[0]), checked.original(t.at[1]))) for t in found[-1].tables)
         steady = frozenset.intersection(*(frozenset(f.conditions) for f in found))
         return replace(found[0], tables=tables), steady

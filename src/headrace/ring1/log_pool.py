@@ -1,0 +1,150 @@
+"""Runs many lanes with windows that emit on close together: every lane appends for itself, all close in few statements.
+
+This is for lanes in which nothing but rows and a watermark arrives. An epoch with an end takes
+`headrace.ring1.lane.advance`, and so does a lane that had an end of input.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.bridge.packs import PackEntry
+from headrace.errors import InternalError
+from headrace.exec.aggregates import merge_and_finish, schema_of
+from headrace.exec.stacks import Stack, named, stack_of
+from headrace.model.program import Meaning, PipelineDef, Ring1Program
+from headrace.ring1.lane_state import LaneHeader, Outcome, Store, outcome, require_group_limit
+from headrace.ring1.log_lane import Logs, decode_segments
+
+# Lanes with more bytes than this to close run by themselves, and a stack has at most so many bytes.
+LARGE_LANE = 1 << 20
+STACK_BYTES = 16 << 20
+
+
+@dataclass(slots=True)
+class LogStep:
+    """A lane that has appended its rows. `due` are the segments to close: the number of rows, and the rows."""
+
+    pipeline: PipelineDef
+    store: Store
+    header: LaneHeader
+    due: list[tuple[int, bytes]]
+    closed: int
+
+    @property
+    def program(self) -> Ring1Program:
+        return _ring1(self.pipeline)
+
+    @property
+    def meaning(self) -> Meaning:
+        return self.pipeline.program.meaning
+
+    @property
+    def size(self) -> int:
+        return sum(len(data) for _, data in self.due)
+
+    def finish(self, output: pa.Table | None) -> Outcome:
+        """Store the header. Call it when the windows are closed."""
+        self.store.set_header(self.header.encode())
+        return outcome(output, 0, self.closed, self.header)
+
+
+def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], watermark: int | None) -> LogStep | None:
+    """Append the rows of an epoch to a lane. None if the lane had an end of input; then nothing is changed."""
+    header = LaneHeader.decode(store.header())
+    if header.floor is not None or any(e.start == e.end for e in entries):
+        return None
+    known = [w for w in (header.watermark, watermark) if w is not None]
+    header.watermark = max(known) if known else None
+    limit = header.watermark
+    program = _ring1(pipeline)
+    logs = Logs(program, pipeline.program.meaning, store, header, pipeline.max_group_values)
+    windows: dict[tuple[int, int], list[tuple[int, bytes]]] = defaultdict(list)
+    for entry in entries:
+        windows[entry.start, entry.end].append((entry.rows, entry.payload))
+    over = {b for b in (*header.logs, *windows) if limit is not None and b[1] <= limit}
+    due: list[tuple[int, bytes]] = []
+    for bounds, payloads in windows.items():
+        if bounds in over:
+            due += payloads
+        else:
+            logs.append_encoded(bounds, payloads)
+    for bounds in sorted(over & header.logs.keys()):
+        due += logs.take_encoded(bounds, header.logs.pop(bounds))
+    share = -(-pipeline.max_groups // pipeline.buckets)
+    size = header.size
+    if size.rows > share:
+        logs.compact()
+        size = header.size
+    require_group_limit(size.groups, pipeline.max_groups)
+    return LogStep(pipeline, store, header, due, len(over))
+
+
+def close(steps: Sequence[LogStep]) -> list[pa.Table | Exception | None]:
+    """Close the windows that are due: the output of each lane, or why it failed."""
+    found: list[pa.Table | Exception | None] = [None] * len(steps)
+    stacks: dict[tuple[Meaning, str, pa.Schema], list[int]] = defaultdict(list)
+    for i, step in enumerate(steps):
+        stack = stack_of(step.program) if step.size <= LARGE_LANE else None
+        if not step.due:
+            continue
+        if stack is None:
+            found[i] = _alone(step)
+        else:
+            stacks[step.meaning, stack.sql, stack.partials].append(i)
+    for numbers in stacks.values():
+        for group in _groups(steps, numbers):
+            for i, output in zip(group, _together([steps[i] for i in group]), strict=True):
+                found[i] = output
+    return found
+
+
+def _groups(steps: Sequence[LogStep], numbers: list[int]) -> list[list[int]]:
+    groups: list[list[int]] = [[]]
+    size = 0
+    for i in numbers:
+        if groups[-1] and size + steps[i].size > STACK_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(i)
+        size += steps[i].size
+    return groups
+
+
+def _together(steps: list[LogStep]) -> list[pa.Table | Exception | None]:
+    """Close the windows of a stack. If that fails, each lane runs by itself, which shows which one fails."""
+    stack = stack_of(steps[0].program)
+    try:
+        outputs = None if stack is None else _stacked(stack, steps)
+    except Exception:
+        outputs = None
+    if outputs is None:
+        return [_alone(step) for step in steps]
+    return [named(step.program, output) for step, output in zip(steps, outputs, strict=True)]
+
+
+def _stacked(stack: Stack, steps: list[LogStep]) -> list[pa.Table] | None:
+    segments = [segment for step in steps for segment in step.due]
+    parts = decode_segments("closed windows", segments, stack.partials)
+    rows = [sum(rows for rows, _ in step.due) for step in steps]
+    outputs = stack.run(steps[0].meaning, parts, np.repeat(np.arange(len(steps)), rows))
+    return None if outputs is None else outputs[: len(steps)]
+
+
+def _alone(step: LogStep) -> pa.Table | Exception:
+    try:
+        parts = decode_segments("closed windows", step.due, schema_of(step.program))
+        return merge_and_finish(step.program, step.meaning, [parts], step.pipeline.max_group_values)
+    except Exception as problem:  # the pipeline's own failure must not stop the others
+        return problem
+
+
+def _ring1(pipeline: PipelineDef) -> Ring1Program:
+    if pipeline.program.ring1 is None:
+        raise InternalError(f"pipeline {pipeline.name} has lanes but no state")
+    return pipeline.program.ring1

@@ -1,0 +1,336 @@
+"""File sinks that join the files of many epochs: `roll_size` and `roll_age`.
+
+    <path>/_headrace/open/<partition>/part-<writer>-<instance>-<epoch>-<k>.<ext>       committed, waiting to be joined
+    <path>/_headrace/rolls/<writer>-<instance>-<first>-<last>-<k>.json                 which files were joined into one
+    <path>/<partition>/part-<writer>-<instance>-<first>-<k>.<ext>                      the joined file
+
+An epoch is committed as by every file sink (`headrace.sinks.file_sink`), but its files go to `open`, where no reader
+sees them. When the open files of a partition are large or old enough, they *roll*:
+
+1. Write a roll record: the files that join, in the order of their epochs, and how many rows each epoch has.
+2. Write their rows to one temporary file, sync it, and rename it to the visible name, that of its first member.
+3. Delete the members. The record stays.
+
+**Why it is exactly once.** Before the record nothing has changed. After it, the members are fixed: whoever finds the
+record does steps 2 and 3 again. If the visible file is there, it is complete, because it appears by a rename, and only
+step 3 is left. So a row is either in an open file or in one visible file. The record also tells a re-run of an epoch
+that its files were joined already, and `rewind` where the rows of an epoch end in a joined file.
+
+Rows become visible when their file rolls: after `roll_age` at the latest, when the pipeline is dropped, and when the
+stream stops.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from headrace.base.durable import fsync, write_atomic
+from headrace.base.faults import fault_point
+from headrace.base.options import duration, option, size
+from headrace.errors import HeadraceError
+from headrace.sinks.file_sink import GUARANTEE, FileSink, damaged
+from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.sinks.sink_paths import writing
+
+_PART = re.compile(r"part-(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)-(?P<k>\d+)\..*")
+_ROLL = re.compile(r"(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<first>\d+)-(?P<last>\d+)-(?P<k>\d+)\.json")
+ROLLED = "exactly once; rows are visible when their file rolls"
+LONGEST = 3600.0  # seconds that the timer sleeps at most
+
+
+def roll_size() -> Any:
+    """Declares the option `roll_size`."""
+    return option(
+        size,
+        help="join the files of several epochs until they have this size; without it, every epoch has its own files",
+    )
+
+
+def roll_age() -> Any:
+    """Declares the option `roll_age`."""
+    return option(duration, help="with or without roll_size: joined files become visible after this time at the latest")
+
+
+def rolled_guarantee(max_size: int | None, max_age: int | None) -> str:
+    """The guarantee of a file sink with these options."""
+    return GUARANTEE if max_size is None and max_age is None else ROLLED
+
+
+class Joiner(Protocol):
+    """Joins files of one kind."""
+
+    def rows(self, path: Path) -> int:
+        """How many rows a file has."""
+        ...
+
+    def join(self, paths: Sequence[Path], to: Path, rows: int | None = None) -> None:
+        """Write the rows of files to a new one, in order; the first `rows` of them if given."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """A roll record: `members` joined into `final`, both relative. `rows` has (epoch, rows) in the file's order."""
+
+    path: Path
+    final: str
+    members: tuple[str, ...]
+    rows: tuple[tuple[int, int], ...]
+
+
+class RollingSink(FileSink):
+    """The driver side; see the module. A timer thread rolls files that are old enough, so all methods take a lock."""
+
+    guarantee = ROLLED
+
+    def __init__(
+        self,
+        root: Path,
+        sink: str,
+        extension: str,
+        joiner: Joiner,
+        max_size: int | None,
+        max_age: int | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`max_age` is in microseconds."""
+        super().__init__(root, sink, extension)
+        self._home = root / "_headrace" / "open"
+        self._rolls = root / "_headrace" / "rolls"
+        self._joiner, self._max_size = joiner, max_size
+        self._max_age = None if max_age is None else max_age / 1e6
+        self._clock, self._lock = clock, threading.RLock()
+        self._timer: threading.Timer | None = None
+        self._key: SinkKey | None = None
+        self._clean = False  # true if no roll was begun and not finished
+
+    def promise(self, key: SinkKey, staged: list[Staged]) -> None:
+        with self._lock:
+            super().promise(key, staged)
+
+    def commit(self, key: SinkKey, staged: list[Staged]) -> int:
+        with self._lock:
+            rows = super().commit(key, staged)
+            with writing(self.paths):
+                self._roll(key)
+            return rows
+
+    def committed(self, key: SinkKey) -> bool:
+        with self._lock:
+            if self._key is None:  # the first call after a start: files may wait that an earlier process left open
+                self._wait(key)
+            return super().committed(key)
+
+    def discard(self, key: SinkKey) -> None:
+        with self._lock:
+            super().discard(key)
+
+    def ahead(self, key: SinkKey) -> int:
+        with self._lock:
+            return super().ahead(key) + len(self._rolled(key, key.epoch + 1))
+
+    def rewind(self, key: SinkKey) -> None:
+        """Cuts joined files after the rows of `key`'s epoch, before the records of them are changed or deleted: until
+        then `ahead` counts them."""
+        with self._lock, writing(self.paths):
+            for roll in self._rolled(key, key.epoch + 1):
+                self._finish(roll)
+                self._cut(roll, key.epoch)
+            for path, epoch in self._opened(key):
+                if epoch > key.epoch:
+                    os.unlink(path)
+            super().rewind(key)
+
+    def forget(self, key: SinkKey) -> None:
+        """What is open is output, so it becomes visible."""
+        with self._lock:
+            with writing(self.paths):
+                self._roll(key, everything=True)
+                for roll in self._rolled(key, 0):
+                    os.unlink(roll.path)
+            super().forget(key)
+
+    def close(self) -> None:
+        """Make everything visible. What cannot be joined now is joined by the next process."""
+        with self._lock:
+            self._stop_timer()
+            if self._key is not None:
+                try:
+                    with writing(self.paths):
+                        self._roll(self._key, everything=True)
+                except HeadraceError:
+                    pass
+                self._stop_timer()
+            super().close()
+
+    # --- rolling ----------------------------------------------------------------------------------
+
+    def _roll(self, key: SinkKey, everything: bool = False) -> None:
+        """Join what is due, after what an earlier process began to join."""
+        if not self._clean:
+            for roll in self._rolled(key, 0):
+                self._finish(roll)
+        self._clean = False
+        groups: dict[str, list[tuple[int, int, Path]]] = {}
+        for path, epoch in self._opened(key):
+            found = _PART.fullmatch(path.name)
+            assert found is not None
+            groups.setdefault(os.path.relpath(path.parent, self._home), []).append((epoch, int(found["k"]), path))
+        for members in groups.values():
+            if everything or self._due([path for _, _, path in members]):
+                self._finish(self._begin(key, sorted(members)))
+        self._clean = True
+        self._wait(key)
+
+    def _due(self, paths: Sequence[Path]) -> bool:
+        found = [os.stat(path) for path in paths]
+        large = self._max_size is not None and sum(s.st_size for s in found) >= self._max_size
+        return large or (self._max_age is not None and self._clock() - min(s.st_mtime for s in found) >= self._max_age)
+
+    def _begin(self, key: SinkKey, members: list[tuple[int, int, Path]]) -> Roll:
+        """Write the record of a roll: its commit point."""
+        rows: dict[int, int] = {}
+        for epoch, _, path in members:
+            rows[epoch] = rows.get(epoch, 0) + self._joiner.rows(path)
+        names = [os.path.relpath(path, self._home) for _, _, path in members]
+        first, last, k = members[0][0], members[-1][0], members[0][1]
+        record: dict[str, Any] = {"final": names[0], "members": names, "rows": list(rows.items())}
+        self._rolls.mkdir(parents=True, exist_ok=True)
+        path = self._rolls / f"{self.paths.writer(key)}-{key.instance}-{first}-{last}-{k}.json"
+        write_atomic(path, json.dumps({**record, "crc": _crc(record)}).encode())
+        fault_point("after-roll-record")
+        return Roll(path, names[0], tuple(names), tuple(rows.items()))
+
+    def _finish(self, roll: Roll) -> None:
+        """Make the joined file visible and delete its members. Doing it twice is the same as doing it once."""
+        left = [self._home / name for name in roll.members if (self._home / name).exists()]
+        if not left:
+            return
+        final = self.paths.root / roll.final
+        if not final.exists():
+            if len(left) < len(roll.members):
+                raise damaged(roll.path, f"{final} and some of its {len(roll.members)} parts are gone")
+            final.parent.mkdir(parents=True, exist_ok=True)
+            self._replace(final, left)
+            for directory in self._with_parents({final.parent}):
+                fsync(directory)
+            fault_point("between-roll-and-delete")
+        for path in left:
+            os.unlink(path)
+
+    def _replace(self, final: Path, parts: Sequence[Path], rows: int | None = None) -> None:
+        """Put the rows of files into place, by a rename."""
+        temporary = self._rolls / f".{final.name}.joining"
+        self._joiner.join(parts, temporary, rows)
+        fsync(temporary)
+        os.replace(temporary, final)
+        fsync(final.parent)
+
+    def _cut(self, roll: Roll, epoch: int) -> None:
+        """Remove the rows of later epochs from a joined file."""
+        final, kept = self.paths.root / roll.final, [(e, n) for e, n in roll.rows if e <= epoch]
+        if not kept:
+            final.unlink(missing_ok=True)
+        else:
+            self._replace(final, [final], sum(n for _, n in kept))
+            members = [m for m in roll.members if _epoch(m) <= epoch]
+            record: dict[str, Any] = {"final": roll.final, "members": members, "rows": kept}
+            named = _ROLL.fullmatch(roll.path.name)
+            assert named is not None
+            new = f"{named['writer']}-{named['instance']}-{named['first']}-{kept[-1][0]}-{named['k']}.json"
+            write_atomic(self._rolls / new, json.dumps({**record, "crc": _crc(record)}).encode())
+        os.unlink(roll.path)
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def _placed(self, key: SinkKey, final: str) -> bool:
+        return super()._placed(key, final) or any(
+            final in roll.members for roll in self._rolled(key, _epoch(final)) if _epoch(final) >= roll.rows[0][0]
+        )
+
+    def _later(self, key: SinkKey) -> list[Path]:
+        """Joined files are counted by their records; `_shown` knows only their first epoch."""
+        known = self._of_instance(self.paths.manifests, key)
+        opened = [path for path, epoch in self._opened(key) if epoch > key.epoch]
+        return opened + sorted(path for path, epoch in known if epoch > key.epoch)
+
+    def _opened(self, key: SinkKey) -> list[tuple[Path, int]]:
+        """The open files of this writer and instance, with their epochs."""
+        found, mine = [], (self.paths.writer(key), str(key.instance))
+        for directory, _, names in os.walk(self._home):
+            for name in names:
+                part = _PART.fullmatch(name)
+                if part is not None and (part["writer"], part["instance"]) == mine:
+                    found.append((Path(directory, name), int(part["epoch"])))
+        return sorted(found)
+
+    def _rolled(self, key: SinkKey, epoch: int) -> list[Roll]:
+        """The rolls of this writer and instance whose last epoch is `epoch` or a later one."""
+        try:
+            names = os.listdir(self._rolls)
+        except FileNotFoundError:
+            return []
+        mine, found = (self.paths.writer(key), str(key.instance)), []
+        for match in filter(None, map(_ROLL.fullmatch, names)):
+            if (match["writer"], match["instance"]) == mine and int(match["last"]) >= epoch:
+                found.append(_read(self._rolls / match[0]))
+        return sorted(found, key=lambda roll: roll.path.name)
+
+    # --- the timer --------------------------------------------------------------------------------
+
+    def _wait(self, key: SinkKey) -> None:
+        """Roll again when the oldest open file is old enough, even if no more epochs come."""
+        self._key = key
+        self._stop_timer()
+        if self._max_age is None:
+            return
+        opened = [path for path, _ in self._opened(key)]
+        if opened:
+            due = min(os.stat(path).st_mtime for path in opened) + self._max_age - self._clock()
+            self._timer = threading.Timer(min(LONGEST, max(0.05, due)), self._on_time)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_time(self) -> None:
+        with self._lock:
+            if self._timer is None or self._key is None:
+                return
+            try:
+                with writing(self.paths):
+                    self._roll(self._key)
+            except HeadraceError:  # the next commit reports it
+                self._timer = None
+
+
+def _epoch(name: str) -> int:
+    found = _PART.fullmatch(os.path.basename(name))
+    return -1 if found is None else int(found["epoch"])
+
+
+def _crc(record: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps({k: v for k, v in record.items() if k != "crc"}, sort_keys=True).encode())
+
+
+def _read(path: Path) -> Roll:
+    try:
+        record = json.loads(path.read_text())
+        if record["crc"] != _crc(record):
+            raise ValueError("it does not match its checksum")
+        rows = tuple((int(e), int(n)) for e, n in record["rows"])
+        return Roll(path, record["final"], tuple(record["members"]), rows)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise damaged(path, str(problem)) from problem
