@@ -72,9 +72,8 @@ Known limits:
   in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
   `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, which are refused if an
   operand may fail, because Spark turns its failure into NULL. Where one operand is NULL and another fails,
-  `array_repeat`, `hmac`, `locate`, `overlay`, `replace`, `timestampdiff` and sums and differences of times and
-  intervals may fail where Spark returns NULL, or the other way round. Spark evaluates the first operand of `nullif`
-  before all others of a row.
+  `array_repeat`, `hmac`, `locate`, `overlay`, `replace` and sums and differences of times and intervals may fail where
+  Spark returns NULL, or the other way round. Spark evaluates the first operand of `nullif` before all others of a row.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are

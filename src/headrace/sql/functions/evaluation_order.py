@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.sql.functions.overload import Overload
-from headrace.sql.plan.expr import Expr, Lambda
+from headrace.sql.plan.expr import Expr, Lambda, Literal
 
 # They evaluate all operands, or their SQL is a CASE that evaluates the right ones by itself.
 _ALL = frozenset([
     "<=>", "and", "or", "coalesce", "greatest", "least", "concat_ws", "format_string", "get_json_object", "hash",
-    "xxhash64", "array", "array_repeat", "map", "struct", "named_struct", "elt", "nanvl", "locate(STRING, STRING, INT)",
+    "xxhash64", "array", "array_repeat", "map", "struct", "named_struct", "elt", "nanvl", "mask",
+    "locate(STRING, STRING, INT)",
 ])  # fmt: skip
 
 # The order of those that do not begin with the first operand.
@@ -40,9 +41,12 @@ _NULL_INTOLERANT = frozenset([
     "unix_millis", "unix_seconds", "date_format", "format_number", "split", "decode", "encode", "hex", "unhex", "md5",
     "sha1", "sha2", "crc32", "lpad", "rpad", "instr", "translate", "base64", "unbase64", "ascii", "initcap",
     "regexp_replace", "regexp_extract", "regexp_count", "regexp_instr", "regexp_substr", "rlike", "like", "startswith",
-    "endswith", "contains", "levenshtein", "soundex", "round", "bround", "floor", "ceil", "sqrt", "exp", "ln", "power",
-    "sin", "cos", "tan", "atan2", "factorial", "bit_count", "mask", "time plus interval", "time minus time",
+    "endswith", "contains", "levenshtein", "soundex", "floor", "ceil", "sqrt", "exp", "ln", "power",
+    "sin", "cos", "tan", "atan2", "factorial", "bit_count", "time plus interval", "time minus time",
 ])  # fmt: skip
+
+# Their result is NULL if an operand is, but Spark's optimizer does not know it.
+_NULL_UNKNOWN = frozenset(["||", "concat", "trim", "ltrim", "rtrim"])
 
 # Their result is never NULL.
 _NEVER_NULL = frozenset(["<=>", "isnull", "isnotnull", "array", "map", "struct", "named_struct", "hash", "xxhash64"])
@@ -51,7 +55,7 @@ _NEVER_NULL = frozenset(["<=>", "isnull", "isnotnull", "array", "map", "struct",
 _NULL_FOR_SPARK = frozenset(["/", "%", "div", "pmod"])
 
 # Their SQL is a CASE that may leave an operand unevaluated that Spark evaluates.
-_SKIPPING = frozenset(["array_repeat", "replace", "overlay"])
+_SKIPPING = frozenset(["array_repeat", "replace", "overlay", "timestampdiff"])
 
 # Their result is NULL only if an operand is.
 _STRICT = frozenset([
@@ -86,6 +90,8 @@ def evaluated(overload: Overload, args: Sequence[Expr]) -> list[Expr]:
 def is_null_beside_null(overload: Overload) -> bool:
     """True if Spark's optimizer replaces the call by NULL when an operand is written as NULL, so that no other operand
     is evaluated."""
+    if overload.name in _NULL_UNKNOWN:
+        return False
     return is_strict(overload) or overload.name in _NULL_INTOLERANT
 
 
@@ -99,9 +105,11 @@ def is_never_null(overload: Overload, inside: Sequence[bool]) -> bool:
     return is_strict(overload) and overload.name not in _NULL_FOR_SPARK and all(inside)
 
 
-def skips(overload: Overload) -> bool:
-    """True if the SQL of the function may leave an operand unevaluated that Spark evaluates."""
-    return overload.name in _SKIPPING
+def skips(overload: Overload, args: Sequence[Expr]) -> bool:
+    """True if the SQL of the function may leave an operand unevaluated that Spark evaluates: DuckDB's optimizer drops
+    all operands beside a literal NULL."""
+    nulls = any(isinstance(arg, Literal) and arg.value is None for arg in args)
+    return overload.name in _SKIPPING or (nulls and overload.name in _NULL_UNKNOWN)
 
 
 def is_strict(overload: Overload) -> bool:

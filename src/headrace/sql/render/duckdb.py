@@ -121,7 +121,7 @@ def _render_call(expr: Call, column: ColumnText) -> str:
     branches: dict[str, str] = {}
     for null, before in _guards(guarded, column):
         branches.setdefault(null, f" WHEN {null} THEN {before}")
-    if len(expr.args) > 1 and skips(overload):
+    if len(expr.args) > 1 and skips(overload, expr.args):
         for operand, arg in zip(expr.args, args, strict=True):
             if throws(operand) and not isinstance(operand, Lambda):
                 # Never true. Rows that come here evaluate the operand, although the function's own CASE may skip it.
