@@ -7,7 +7,6 @@ their options, and it starts nothing. It ends in a catalog that can be saved who
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -78,6 +77,7 @@ from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.sealing import seal_sink, seal_stream, supply, supply_sink
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import require_savepoint_name
+from headrace.stores.store_options import absolute
 
 
 @dataclass(slots=True)
@@ -457,5 +457,5 @@ class Draft:
 
 def _with_absolute_path(stream: StreamDef) -> StreamDef:
     """`stream` with absolute paths: the planning process and later runs may have another working directory."""
-    settled = {k: os.path.abspath(v) if k.lower() == "path" else v for k, v in stream.options.items()}
+    settled = {k: absolute(v) if k.lower() == "path" else v for k, v in stream.options.items()}
     return replace(stream, options=settled)

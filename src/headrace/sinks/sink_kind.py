@@ -162,6 +162,7 @@ class SinkKind(Generic[S]):
     paths: tuple[str, ...] = ()
     merge_receipts: Callable[[S, list[Staged]], list[Staged]] = keep_all
     guarantee_with: Callable[[S], str] | None = None  # the guarantee, if it depends on the options
+    task_secrets: tuple[str, ...] = ()  # options with secrets whose values tasks need
 
     @property
     def all_options(self) -> tuple[Option, ...]:
