@@ -9,6 +9,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -228,10 +229,10 @@ def test_a_server_that_is_away_or_refuses_is_waited_for_and_nothing_is_lost(run:
                 run.mini.drain()
                 status = run.mini.hub.streams["s"].status()
                 wanted = ("STORE_UNREACHABLE", "STORE_DENIED", "SINK_UNAVAILABLE")
-                assert status.state in ("retrying", "failed") and any(code in str(status) for code in wanted), status
+                assert status.state in ("retrying", "dead") and any(code in str(status) for code in wanted), status
             finally:
                 good()
-            if run.mini.hub.streams["s"].status().state == "failed":
+            if run.mini.hub.streams["s"].status().state == "dead":
                 run.mini.hub.sql("START PIPELINE p")
             run.again()
     assert run.lines("l") == Counter([*range(40), *range(120, 140)])
@@ -284,7 +285,7 @@ def test_an_object_that_is_replaced_after_it_was_listed_is_an_error_and_can_be_l
     for _ in range(3):
         run.again()
     assert run.lines("l") == Counter(range(10))
-    assert run.mini.hub.streams["s"].status().bad_files == 1
+    assert run.mini.hub.streams["s"].status().skipped_files == 1
 
 
 def test_a_server_that_dies_in_the_middle_of_a_table_does_not_make_the_object_bad(run: Run) -> None:
@@ -307,7 +308,7 @@ def test_a_server_that_dies_in_the_middle_of_a_table_does_not_make_the_object_ba
     run.server.relay.restore()
     run.again()
     assert run.lines("l") == Counter(range(200_000))
-    assert run.mini.hub.streams["s"].status().bad_files == 0
+    assert run.mini.hub.streams["s"].status().skipped_files == 0
 
 
 def run_error(run: Run) -> HeadraceError:
@@ -382,6 +383,30 @@ def test_a_path_without_objects_and_a_growing_object_are_refused(run: Run) -> No
     run.put(0, 1)
     with pytest.raises(BadOption):
         run.mini.hub.sql(run.stream(", tail = 'true'"))
+
+
+def test_a_path_with_the_time_in_it_lists_only_the_prefixes_of_the_lookback(run: Run) -> None:
+    today = datetime.now(UTC)
+    old, now = (f"in/{day:%Y/%m/%d}" for day in (today - timedelta(days=90), today))
+    run.store.put(f"{old}/a.jsonl", b'{"a": 1}\n')
+    run.store.put(f"{now}/b.jsonl", b'{"a": 2}\n')
+    run.mini.hub.sql(run.stream(", lookback = '24h'").replace("/in'", "/in/{yyyy}/{MM}/{dd}'"))
+    run.mini.hub.sql(f"{run.sink('l', 'jsonl')}; CREATE PIPELINE p INTO l AS SELECT a FROM s")
+    run.mini.drain()
+    assert run.lines("l") == Counter([1, 2])
+    asked: list[str] = []
+    real = ObjectStore.objects
+
+    def noted(store: ObjectStore, directory: str = "", recursive: bool = True) -> Any:
+        asked.append(directory)
+        return real(store, directory, recursive)
+
+    run.store.put(f"{now}/c.jsonl", b'{"a": 3}\n')
+    with mock.patch.object(ObjectStore, "objects", noted):
+        run.mini.drain()
+    assert run.lines("l") == Counter([1, 2, 3])
+    days = [f"{today + timedelta(days=n):%Y/%m/%d}" for n in (-1, 0, 1)]
+    assert set(asked) & set(days) and f"{old.removeprefix('in/')}" not in asked and "" not in asked
 
 
 def test_rows_are_joined_into_few_objects(run: Run) -> None:

@@ -136,9 +136,12 @@ class DeltaSink(FileSink):
         return -1 if found is None else int(found)
 
     def _table(self) -> DeltaTable | None:
-        table = _package().DeltaTable
-        there = table.is_deltatable(self._uri, storage_options=self._options)
-        return table(self._uri, storage_options=self._options) if there else None
+        package = _package()
+        try:  # `is_deltatable` would keep Python's lock while it waits for a store
+            found: DeltaTable = package.DeltaTable(self._uri, storage_options=self._options)
+        except package.exceptions.TableNotFoundError:
+            return None
+        return found
 
     def _created(self) -> DeltaTable:
         made: DeltaTable = _package().DeltaTable.create(

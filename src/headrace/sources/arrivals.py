@@ -18,7 +18,6 @@ from headrace.formats.tables import TableFormat
 from headrace.sources.badfiles import BadFile, in_short
 from headrace.sources.extent import (
     BAD_FILE,
-    SKIP_ADVICE,
     Extent,
     Siblings,
     Stamp,
@@ -28,7 +27,7 @@ from headrace.sources.extent import (
     stamp_of,
 )
 from headrace.sources.filelog import FileLog
-from headrace.sources.handles import Handle, as_file, closing_file, open_file, read_at, size_of
+from headrace.sources.handles import SKIP_ADVICE, Handle, as_file, closing_file, open_file, read_at, size_of
 from headrace.sources.reading import CHUNK, HEADER, naming
 from headrace.stores.object_store import ObjectStore
 

@@ -175,7 +175,8 @@ class FileLog:
         open_paths = {e.path: e for e in extents}
         names = self.last.keys() | self.bad.keys()
         gone = {p: self._gone.get(p, now) for p in names - present}
-        forgotten = {p for p, since in gone.items() if p not in open_paths and (now - since > KEEP_GONE or never(p))}
+        forgotten = {p for p, since in gone.items() if now - since > KEEP_GONE} | {p for p in names if never(p)}
+        forgotten -= open_paths.keys()
         first = self.first + dropped
         left_out = {n for n in self.left_out if n >= first}
 

@@ -17,9 +17,9 @@ from headrace.formats.format_kind import Format, too_long
 from headrace.formats.framing import first_record
 from headrace.formats.tables import TableFormat, UnitRows
 from headrace.sources.badfiles import BadRange, in_short
-from headrace.sources.extent import BAD_FILE, SKIP_ADVICE, Extent, changed, stamp_at
+from headrace.sources.extent import BAD_FILE, Extent, changed, stamp_at
 from headrace.sources.file_facts import FileFacts
-from headrace.sources.handles import Handle, as_file, close_file, closing_file, open_file, read_at
+from headrace.sources.handles import SKIP_ADVICE, Handle, as_file, close_file, closing_file, open_file, read_at
 from headrace.sources.source_kind import RawChunk
 from headrace.stores.object_store import ObjectStore
 

@@ -45,8 +45,9 @@ class TimedPath:
 
     @property
     def everything(self) -> str:
-        """A glob pattern for the directories of all times."""
-        return _PART.sub(lambda part: "[0-9]" * _DIGITS[part[1]], self.path)
+        """A glob pattern for the files of all times. A path whose last name has no wildcard is that of directories."""
+        files = "" if set("*?[") & set(self.path.rpartition("/")[2]) else "/*"
+        return _PART.sub(lambda part: "[0-9]" * _DIGITS[part[1]], self.path) + files
 
     def _expression(self) -> str:
         """A regular expression that finds the time in the path of a file. Only names up to the last part count."""

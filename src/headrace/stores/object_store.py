@@ -27,7 +27,7 @@ from headrace.errors import (
 from headrace.stores.store_options import AZURE, GCS, HDFS, S3, StoreAccess
 
 CONNECT_SECONDS, ANSWER_SECONDS, ATTEMPTS = 5.0, 30.0, 3
-_AWS = re.compile(r"AWS Error (\w+)")
+_COLOUR = re.compile(r"\x1b\[\d*m")  # delta-rs draws its errors
 _UNREACHABLE = re.compile(
     r"NETWORK_CONNECTION|REQUEST_TIMEOUT|SLOW_DOWN|SERVICE_UNAVAILABLE|THROTTLING|Could not connect|Couldn't connect|"
     r"Could ?n.t resolve|timed out|Connection refused|Connection reset|error sending request"
@@ -35,7 +35,7 @@ _UNREACHABLE = re.compile(
 _DENIED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE|EXPIRED_TOKEN|INVALID_CLIENT_TOKEN"
     r"|MISSING_AUTHENTICATION_TOKEN|UNRECOGNIZED_CLIENT|OPT_IN_REQUIRED|HTTP status code 40[13]|PERMISSION_DENIED|"
-    r"UNAUTHENTICATED|AuthenticationFailed|AuthorizationFailure|Permission denied|40[13] Forbidden|Forbidden"
+    r"UNAUTHENTICATED|AuthenticationFailed|AuthorizationFailure|Permission denied|40[13] (?:Forbidden|Unauthorized)"
 )
 _NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|bucket does not exist|ContainerNotFound|NoSuchBucket")
 _NO_OBJECT = re.compile(r"NO_SUCH_KEY|RESOURCE_NOT_FOUND|Path does not exist|BlobNotFound|NoSuchKey")
@@ -52,8 +52,8 @@ class ObjectInfo:
 
 def coded_store_error(problem: Exception, access: StoreAccess, what: str) -> HeadraceError | FileNotFoundError:
     """The coded error for an error of pyarrow or delta-rs; FileNotFoundError if an object is missing."""
-    said = " ".join(str(problem).split())[:400]
-    told = f"cannot {what} at {access.url}: {said}"
+    said = " ".join(_COLOUR.sub("", str(problem)).split())
+    told = f"cannot {what} at {access.url}: {said[:400]}"
     known: dict[str, Any] = {"url": access.url}
     if _NO_BUCKET.search(said):
         return UnknownBucket(told, advice="Create the bucket, or correct its name.", **known)
