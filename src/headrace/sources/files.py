@@ -32,7 +32,7 @@ from headrace.sources.listing import Listing
 from headrace.sources.object_listing import ObjectListing
 from headrace.sources.reading import FileRange, FileSplit
 from headrace.sources.source_kind import InputSplit, SourceKind, SourceOffset, WallClock
-from headrace.sources.timed_listing import LocalPlaces, Places, StorePlaces, TimedListing
+from headrace.sources.timed_listing import FilePlaces, LocalPlaces, StorePlaces, TimedListing
 from headrace.sources.timed_path import TimedPath, is_timed
 from headrace.stores.object_store import ObjectStore
 from headrace.stores.store_options import OPTIONS as STORE_OPTIONS
@@ -325,7 +325,7 @@ def _check_timed(settings: FileSettings) -> None:
 
 def _timed(settings: FileSettings, state: Path, clock: WallClock) -> TimedListing:
     timed = TimedPath(absolute(settings.path))
-    places: Places = LocalPlaces()
+    places: FilePlaces = LocalPlaces()
     if is_remote(settings.path):
         places = StorePlaces(ObjectListing(replace(StoreAccess.of(settings), url=timed.root)))
     lookback = DAY if settings.lookback is None else settings.lookback / 1e6

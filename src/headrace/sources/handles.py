@@ -130,11 +130,11 @@ def as_file(handle: Handle) -> BinaryIO:
         file.seek(0)
         return file
     handle.seek(0)
-    kept: Any = _Kept(handle)
+    kept: Any = _StaysOpen(handle)
     return io.BufferedReader(kept, 1 << 20)
 
 
-class _Kept(io.RawIOBase):
+class _StaysOpen(io.RawIOBase):
     """An object file that stays open when this is closed."""
 
     def __init__(self, inner: ObjectFile) -> None:

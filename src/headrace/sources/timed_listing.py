@@ -24,7 +24,7 @@ from headrace.stores.object_store import ObjectStore
 _HORIZON = "horizon.json"
 
 
-class Places(Protocol):
+class FilePlaces(Protocol):
     """Lists files of one place, local or on a store."""
 
     @property
@@ -94,7 +94,7 @@ class TimedListing:
         self,
         timed: TimedPath,
         lookback: float,
-        places: Places,
+        places: FilePlaces,
         state: Path,
         clock: Callable[[], float],
         all_first: bool,

@@ -112,10 +112,7 @@ class ObjectStore:
 
     def check(self) -> None:
         """Raise a coded error unless the directory can be listed. An empty one need not exist."""
-        from pyarrow.fs import FileSelector
-
-        with self.asking("list objects"):
-            self.files.get_file_info(FileSelector(self._root, recursive=False, allow_not_found=True))
+        self._infos("", recursive=False)
 
     def objects(self, directory: str = "", recursive: bool = True) -> list[ObjectInfo]:
         """The objects below a directory; none if it does not exist."""
@@ -128,10 +125,11 @@ class ObjectStore:
     def _infos(self, directory: str, recursive: bool) -> Any:
         from pyarrow.fs import FileSelector
 
-        with self.asking("list objects"):
-            return self.files.get_file_info(
-                FileSelector(self.path(directory), recursive=recursive, allow_not_found=True)
-            )
+        try:
+            with self.asking("list objects"):  # with allow_not_found a missing bucket would be an empty one
+                return self.files.get_file_info(FileSelector(self.path(directory), recursive=recursive))
+        except FileNotFoundError:
+            return []
 
     def info(self, name: str) -> ObjectInfo | None:
         """What is known about an object; None if there is none."""
@@ -169,7 +167,8 @@ class ObjectStore:
             self.files.move(hidden, path)
 
     def _write(self, path: str, data: Any) -> None:
-        with self.files.open_output_stream(path) as out:
+        # Without `compression` the library would compress what is called .gz.
+        with self.files.open_output_stream(path, compression=None) as out:
             out.write(data)
 
     def copy(self, name: str, to: str) -> None:
