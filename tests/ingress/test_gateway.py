@@ -19,8 +19,8 @@ import pytest
 import uvloop
 
 from headrace.errors import AddressInUse, BadOption
+from headrace.ingress import senders, stream_ingress, tcp
 from headrace.ingress import site as sites
-from headrace.ingress import stream_ingress, tcp
 from headrace.ingress.gateway import Gateway
 from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog, UnitReader
@@ -168,7 +168,7 @@ def test_a_client_that_ends_in_mid_record(tmp_path: Path, last: str, clean: bool
                 sock = writer.get_extra_info("socket")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not an end
                 writer.transport.abort()
-            await until(lambda: site.counters("tcp")["closed"] == 1 and not site.ingress._closing)
+            await until(lambda: site.counters("tcp")["closed"] == 1 and not site.ingress.flusher._ended)
             assert site.read() == [b'{"a":1}', b'{"a":2}'][: 1 + kept]
             counters = site.counters("tcp")
             assert (counters["cut_records"], counters["cut_bytes"]) == ((0, 0) if kept else (1, 7))
@@ -198,7 +198,7 @@ def test_a_record_without_end_is_cut_and_what_follows_is_read(tmp_path: Path) ->
 def test_garbage_idle_and_surplus_connections_are_bounded_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_ingress, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(senders, "SWEEP_SECONDS", 0.05)
     site = Site(tmp_path, "tcp", {"max_connections": "3", "idle_timeout": "300ms"})
 
     async def main() -> None:

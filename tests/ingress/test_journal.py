@@ -357,8 +357,8 @@ def test_files_are_deleted_when_every_consumer_is_past_them_and_open_records_are
     journal.flush()
     at = log.advance(JournalPosition(), None)
     assert read(tmp_path, at) == [b"an open record, and its end"]
-    commit(tmp_path, "stream", JournalPosition(journal.number, journal._ready_end, journal.address))
-    commit(tmp_path, "other", JournalPosition(journal.number, journal._ready_end, journal.address))
+    commit(tmp_path, "stream", journal.end)
+    commit(tmp_path, "other", journal.end)
     journal.poll()
     assert journal.held == 0
     journal.close()
@@ -375,7 +375,7 @@ def test_counters_and_addresses_survive_restarts_and_deleted_files(tmp_path: Pat
         total += 7
         journal.counters.of("tcp")["bytes"] = total
         journal.close()
-        commit(tmp_path, "stream", JournalPosition(journal.number, journal._ready_end, journal.address))
+        commit(tmp_path, "stream", journal.end)
     found = read_consumer(tmp_path / "consumers" / "stream.json")
     assert found is not None and found[0].address == total
 

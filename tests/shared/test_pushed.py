@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from headrace.app.cli import app
 from headrace.errors import AddressInUse, JournalDamaged
-from headrace.ingress.journal import LARGEST_READ
+from headrace.ingress.arena import LARGEST_READ
 from headrace.state.journal_repair import repair_journal
 from tests.e2e.support import until
 from tests.shared.mini import Crash, Mini

@@ -145,7 +145,7 @@ class MqttLink(asyncio.Protocol):
         self.pause()
         if self._transport is not None and self._admitted:
             settled = self._loop.create_future()
-            self._ingress.acknowledge(lambda: lambda: None if settled.done() else settled.set_result(None))
+            self._ingress.flusher.acknowledge(lambda: lambda: None if settled.done() else settled.set_result(None))
             await asyncio.wait([settled], timeout=CLOSE_SECONDS)
             self.write(mqtt.GOODBYE)
             # The broker closes when it has read everything. To close a socket with unread bytes resets the connection,
