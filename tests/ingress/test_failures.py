@@ -21,7 +21,7 @@ import pytest
 from headrace.errors import JournalUnwritable
 from headrace.ingress import flusher, http, tcp
 from headrace.ingress import gateway as gateway_module
-from headrace.ingress import journal as module
+from headrace.ingress.arena import LARGEST_READ
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
 from headrace.ingress.journal_sync import Sync
@@ -445,7 +445,7 @@ def test_a_connection_that_comes_while_the_stream_is_paused_waits_too(tmp_path: 
             _, second = await site.connect()
             second.write(b" " * (2 << 20))
             await asyncio.sleep(0.3)
-            assert site.ingress.journal.held <= (1 << 20) + 2 * module.LARGEST_READ
+            assert site.ingress.journal.held <= (1 << 20) + 2 * LARGEST_READ
 
     run(main)
 

@@ -316,7 +316,7 @@ def test_a_manifest_that_was_removed_is_named(tmp_path: Path) -> None:
     manifest.unlink()
     with pytest.raises(EpochMismatch) as caught:
         sink.commit(runner.key(0), runner.stage(0, [[1]]))
-    assert str(manifest) in caught.value.message and caught.value.params["path"] in caught.value.message
+    assert str(manifest) in caught.value.message and str(caught.value.params["path"]) in caught.value.message
     assert visible(tmp_path) == [1]
 
 

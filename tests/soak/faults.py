@@ -210,6 +210,7 @@ def main() -> int:
     parser.add_argument("--ended", choices=["clean", "killed"], help="only directories of hubs that ended in this way")
     parser.add_argument("--match", default="", help="only files or places with this in their path or name")
     parser.add_argument("--every", action="store_true", help="every file, not only the newest (and oldest) of a role")
+    parser.add_argument("--faults", type=int, default=len(FAULTS), help="only so many faults of each file, by the seed")
     parser.add_argument("--sample", type=int, default=None, help="only so many trials of each template, by the seed")
     parser.add_argument("--without-quarantine", action="store_true", help="no pipeline is left out in the templates")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
@@ -238,9 +239,10 @@ def main() -> int:
                 for t in (found if arguments.every else some_of_each(found, one.name == "clean"))
                 if arguments.match in str(t.path)
             ]
-            chosen = [(target, fault) for target in files for fault in FAULTS]
+            rng = random.Random(arguments.seed)
+            chosen = [(target, fault) for target in files for fault in rng.sample(FAULTS, arguments.faults)]
             if arguments.sample is not None:
-                chosen = random.Random(arguments.seed).sample(chosen, min(arguments.sample, len(chosen)))
+                chosen = rng.sample(chosen, min(arguments.sample, len(chosen)))
             say(f"{one.name}: {len(found)} files, {len({t.role for t in found})} roles, {len(chosen)} trials")
             damaged |= damage_files(one, engine.spark, chosen, arguments.seed, say)
             trials += len(chosen)

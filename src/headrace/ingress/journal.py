@@ -93,7 +93,7 @@ class Journal:
             gone = disk.LogHead(address_end=consumed.address)  # without any log, all data was read
             before = newest.head_of_next() if newest else gone
             self._log = OpenLog(self.directory, found.newest + 1, address, before, self.counters)
-            self._log.list()
+            self._log.list_files()
             for _, handle in self._log.files():
                 os.fdatasync(handle)
             self._mark.write(synced=self.end, boot=boot(), closed=False)
@@ -199,7 +199,7 @@ class Journal:
     def _flush(self) -> None:
         self._syncs.require_none_failed()
         self._reserve.keep()  # new data must not use it up
-        self._log.list()  # before a reader can plan an epoch with these files
+        self._log.list_files()  # before a reader can plan an epoch with these files
         if self._log.unwritten:
             self._write_ready()
         if self._arena.count:
@@ -235,7 +235,7 @@ class Journal:
         self._syncs.full += old.files()
         self._syncs.dirty = True  # the new log has its head
         try:
-            self._log.list()
+            self._log.list_files()
             self._tidy()
         finally:  # the buffers in the arena go to the new segment
             self._arena.move(disk.reference(*self._log.place) - disk.reference(*old.place))

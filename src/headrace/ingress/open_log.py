@@ -58,7 +58,7 @@ class OpenLog:
         self._taken_before = before.taken
         self._listed = False  # true if the directory entries of the files are synced
 
-    def list(self) -> None:
+    def list_files(self) -> None:
         """Fsync the directory, so that the files survive a crash of the machine."""
         if not self._listed:
             fsync(self.directory)
