@@ -232,7 +232,7 @@ def published(packet: Packet, version: int) -> Publish:
         raise BadPacket("a message without a topic or number")
     if version == V5:
         at = _after_properties(body, at)
-    return Publish(topic, body[at:], qos, bool(packet.flags & 1), mid)
+    return Publish(topic=topic, payload=body[at:], qos=qos, retain=bool(packet.flags & 1), mid=mid)
 
 
 def acknowledge(kind: int, mid: int) -> bytes:

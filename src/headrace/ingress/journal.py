@@ -92,7 +92,13 @@ class Journal:
         try:
             gone = disk.LogHead(address_end=consumed.address)  # without any log, all data was read
             before = newest.head_of_next() if newest else gone
-            self._log = OpenLog(self.directory, found.newest + 1, address, before, self.counters)
+            self._log = OpenLog(
+                directory=self.directory,
+                number=found.newest + 1,
+                address=address,
+                before=before,
+                counters=self.counters,
+            )
             self._log.list_files()
             for _, handle in self._log.files():
                 os.fdatasync(handle)
@@ -230,7 +236,13 @@ class Journal:
     def _roll(self) -> None:
         """Continue in files with the next number."""
         old, facts = self._log, self._log.facts
-        self._log = OpenLog(self.directory, old.number + 1, old.address, facts.head_of_next(), self.counters)
+        self._log = OpenLog(
+            directory=self.directory,
+            number=old.number + 1,
+            address=old.address,
+            before=facts.head_of_next(),
+            counters=self.counters,
+        )
         self._kept.finished[old.number] = facts
         self._syncs.full += old.files()
         self._syncs.dirty = True  # the new log has its head

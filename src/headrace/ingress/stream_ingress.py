@@ -44,7 +44,9 @@ class StreamIngress:
         self.counters = self.journal.counters
         self.pressure = Backpressure(Limits(settings.backpressure, limit, settings.spill_bytes), size=self.journal.held)
         self._senders = Senders(loop)
-        self.flusher = JournalFlusher(journal, settings.fsync, self.pressure, self._senders, loop)
+        self.flusher = JournalFlusher(
+            journal=journal, fsync=settings.fsync, pressure=self.pressure, senders=self._senders, loop=loop
+        )
         self._next, self._first = 0, self.journal.number  # a journal gets a new number each time it is opened
 
     # --- connections ------------------------------------------------------------------------------
