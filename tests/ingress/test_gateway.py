@@ -348,12 +348,12 @@ def test_acknowledgements_cover_exactly_the_records_that_were_not_dropped(tmp_pa
         writer.write_eof()
         lines = (await answer).splitlines()
         stretches: list[tuple[int, int, int]] = []
-        told = 0
+        settled = 0
         for line in lines:
             words = line.split()
             if words[0] == b"dropped":
                 begin, end, count = map(int, words[1:])
-                assert begin >= (stretches[-1][1] if stretches else 0) and end > told
+                assert begin >= (stretches[-1][1] if stretches else 0) and end > settled
                 assert data[begin:end].count(b"\n") == count and data[end - 1 : end] == b"\n"
                 assert begin == 0 or data[begin - 1 : begin] == b"\n"
                 stretches.append((begin, end, count))
@@ -361,8 +361,8 @@ def test_acknowledgements_cover_exactly_the_records_that_were_not_dropped(tmp_pa
                 lost = sum(count for _, end, count in stretches)
                 assert list(map(int, words[1:])) == ([lost] if lost else [])
                 assert all(end <= int(words[0]) for _, end, _ in stretches)
-                told = int(words[0])
-        assert told == len(data)
+                settled = int(words[0])
+        assert settled == len(data)
         dropped.append(sum(count for _, _, count in stretches))
         kept, at = [], 0
         for begin, end, _ in [*stretches, (len(data), len(data), 0)]:

@@ -260,7 +260,7 @@ def test_no_byte_of_a_newest_log_makes_it_seem_torn(tmp_path: Path, marked: bool
     records = list(disk.records(path.read_bytes(), journal.number))
     if not marked:
         (tmp_path / MARK).unlink()
-        records = records[:-1]  # the last one cannot be told from one that was torn
+        records = records[:-1]  # the last one cannot be distinguished from one that was torn
     assert len(records) > 1
     for record in records:
         for place in range(record.begin, record.begin + disk.RECORD.size):
