@@ -101,10 +101,10 @@ class Template:
             hub.sql("CREATE SINK g WITH (type = 'memory'); CREATE PIPELINE guilty INTO g AS SELECT k FROM s")
         self.feed.more(150)
         if crash is not None:
-            if not wait_for(lambda: hub.states()["guilty"].startswith("failed"), 90):
+            if not wait_for(lambda: hub.states()["guilty"].startswith("failed"), 300):
                 raise AssertionError("the guilty pipeline was not found")
             crash.unlink()
-        if not wait_for(lambda: self.acknowledged <= self._arrived(), 90):
+        if not wait_for(lambda: self.acknowledged <= self._arrived(), 300):
             raise AssertionError(f"what was acknowledged does not arrive: {hub.problems()}")
         wait_for(lambda: self.send(300), 30)
         self.feed.more(200)
