@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.base.background import AGAIN_SECONDS, BackgroundQueue
+from headrace.base import background
+from headrace.base.background import BackgroundQueue
 from headrace.bridge.messages import POOL, Row
 from headrace.errors import BrokerUnreachable, DataLost, DiskFull, JournalDamaged, SinkUnavailable, StreamFailed
 from headrace.hub.hub import Hub
@@ -261,7 +262,8 @@ class _SteppingQueue(BackgroundQueue):
         self._tasks.append((stream, task))
 
     def later(self, stream: str, task: Callable[[], None], seconds: float | None = None) -> None:
-        timer = threading.Timer(AGAIN_SECONDS if seconds is None else seconds, super().put, (stream, task))
+        wait = background.AGAIN_SECONDS if seconds is None else seconds
+        timer = threading.Timer(wait, super().put, (stream, task))
         timer.daemon = True
         timer.start()
 
