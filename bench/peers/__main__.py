@@ -70,6 +70,7 @@ def run(parts: list[str], names: list[str], quick: bool, say: Say) -> Report:
             say("\n".join(["", *rates(found), "", *costs(found), ""]))
             report.facts[name] = found.plain()
             report.facts.setdefault("versions", found.versions)
+            report.facts[f"{name}_cpu_over_headrace"] = found.cpu_ratios()
             keep(name, found.plain())
             judge(report, found)
         memory = None

@@ -83,6 +83,22 @@ class Comparison:
         found = self.runs.get(system, {}).get(count)
         return statistics.median(run.seconds for run in found) if found else None
 
+    def cpu(self, system: str, count: int) -> float | None:
+        """The median CPU seconds over the rounds."""
+        found = self.runs.get(system, {}).get(count)
+        return statistics.median(run.cpu for run in found) if found else None
+
+    def cpu_ratios(self) -> dict[str, float]:
+        """CPU seconds of every other system as a multiple of headrace's, by system and N. They depend less on what
+        else runs on the machine than times do."""
+        found = {}
+        for system in self.runs:
+            for count in self.runs[system]:
+                ours, theirs = self.cpu("headrace", count), self.cpu(system, count)
+                if system != "headrace" and system not in self.problems and ours and theirs is not None:
+                    found[f"{system} N={count}"] = round(theirs / ours, 2)
+        return found
+
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         runs = {s: {str(n): [asdict(run) for run in rounds] for n, rounds in by.items()} for s, by in self.runs.items()}

@@ -7,6 +7,7 @@ evenly over six powers of ten. Event time goes forward by a millisecond an event
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -43,7 +44,7 @@ def events(first: int, count: int, seed: int = 1) -> pa.Table:
     return pa.table(
         {
             "event_type": pa.array(kind.astype(np.int32)),
-            "date_time": _times(time),
+            "date_time": pa.array(_texts(time), pa.string()),
             "auction": _only(np.where(hot, newest_auction // 100 * 100, recent), bid),
             "bidder": _only(np.where(frequent, newest_person // 100 * 100 + 1, anyone), bid),
             "price": _only(price, bid),
@@ -59,7 +60,7 @@ def events(first: int, count: int, seed: int = 1) -> pa.Table:
             "description": _only(texts["description"], auction),
             "initial_bid": _only(price, auction),
             "reserve": _only(price * 2, auction),
-            "expires": pa.array(np.where(auction, _texts(time + np.timedelta64(20, "s")), None), pa.string()),
+            "expires": _only(_texts(time + np.timedelta64(20, "s")), auction),
             "seller": _only(anyone, auction),
             "category": _only(10 + number % 5, auction),
         }
@@ -77,12 +78,10 @@ def write_events(directory: Path, files: int, rows: int) -> list[Path]:
     return paths
 
 
-def _only(values: np.ndarray, mask: np.ndarray) -> pa.Array:
-    return pa.array(values, mask=~mask)
-
-
-def _times(values: np.ndarray) -> pa.Array:
-    return pa.array(_texts(values), pa.string())
+def _only(values: np.ndarray, mask: np.ndarray) -> pa.Array[Any]:
+    """NULL where `mask` is false."""
+    found: pa.Array[Any] = pa.array(values, mask=~mask)
+    return found
 
 
 def _texts(values: np.ndarray) -> np.ndarray:

@@ -18,11 +18,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import headrace
 from bench import feed
 from bench.peers.worker import link
-from headrace.hub.hub import Hub, Pipeline
+from headrace.hub.hub import Hub
+from headrace.hub.objects import Pipeline
 
 PER_FILE = 0.1  # seconds of rows
 KEYS = 100
@@ -80,11 +82,8 @@ class _Watch:
             return
         now, fresh = time.monotonic(), total - self._rows
         self._rows = total
-        values = self._pipeline.results().column(self._column)
-        if values.type == "int64":
-            found = values.to_pylist()[-fresh:]
-        else:
-            found = [round(value.timestamp() * 1000) for value in values.to_pylist()[-fresh:]]
+        values: list[Any] = self._pipeline.results().column(self._column).to_pylist()[-fresh:]
+        found = [value if isinstance(value, int) else round(value.timestamp() * 1000) for value in values]
         self.seen.append((now, found))
 
 

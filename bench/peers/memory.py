@@ -53,7 +53,8 @@ def _settled(hub: Hub, work: Path, files: list[Path], rows: int) -> tuple[int, i
         link(work / "in", [file])
         while stream.status().rows < rows - (len(files) - 1 - number) * ROWS:
             time.sleep(0.05)
-    jvm = hub.spark._jvm  # type: ignore[attr-defined]
+    jvm = hub.spark._jvm
+    assert jvm is not None
     runtime = jvm.java.lang.Runtime.getRuntime()
     for _ in range(3):
         jvm.java.lang.System.gc()

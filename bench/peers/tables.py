@@ -18,19 +18,19 @@ ORDER = ("headrace", "flink", "spark", "duckdb")
 def rates(found: Comparison) -> Iterator[str]:
     """Rows/s by N, a column for each system; the spread of the rounds behind it."""
     systems = [name for name in ORDER if found.runs.get(name)]
-    yield "| N | " + " | ".join(f"{name}, rows/s" for name in systems) + " |"
+    yield "| rows/s | " + " | ".join(systems) + " |"
     yield "|---|" + "---|" * len(systems)
     for count in sorted({count for name in systems for count in found.runs[name]}):
-        yield f"| {count} | " + " | ".join(_rate(found, name, count) for name in systems) + " |"
+        yield f"| N = {count} | " + " | ".join(_rate(found, name, count) for name in systems) + " |"
 
 
 def costs(found: Comparison) -> Iterator[str]:
     """CPU seconds and peak memory of the process trees, by N."""
     systems = [name for name in ORDER if found.runs.get(name)]
-    yield "| N | " + " | ".join(f"{name}, CPU s, peak MB" for name in systems) + " |"
+    yield "| CPU seconds, peak MB | " + " | ".join(systems) + " |"
     yield "|---|" + "---|" * len(systems)
     for count in sorted({count for name in systems for count in found.runs[name]}):
-        yield f"| {count} | " + " | ".join(_cost(found, name, count) for name in systems) + " |"
+        yield f"| N = {count} | " + " | ".join(_cost(found, name, count) for name in systems) + " |"
 
 
 def latencies(found: Sequence[Latency]) -> Iterator[str]:

@@ -13,14 +13,34 @@ from pathlib import Path
 
 from bench import feed
 from bench.in_process import LocalHub
-from bench.peers.queries import Query
+from bench.peers.queries import Query, windowed
 from bench.peers.run_headrace import declaration
-from bench.peers.workloads import Workload
+from bench.peers.workloads import FEED_COLUMNS, Workload, one_family
 from bench.scale.model import Load, Observation, distinct
 from headrace.sources import files as file_source
 
 CARDINALITY = {"region": 12, "level": 5, "ok": 2}
 DELAY = 1.0  # seconds, of the watermark
+
+
+def _wide(number: int) -> Query:
+    columns = [f"x{n}" for n in range(12)]
+    return windowed(
+        f"p{number}",
+        seconds=60,
+        keys=(("user", "text"),),
+        aggregates=tuple((f"top_{name}", f'max("{name}")', "decimal") for name in columns),
+        where=f'"value" >= {number}',
+        needs=("user", "value", *columns),
+    )
+
+
+# Workloads that differ in one thing only, so that the fit can tell costs apart: many columns in one family, and many
+# families on three columns.
+WIDE = Workload("wide", "one family, 15 columns", FEED_COLUMNS, "ts", 100, tuple(_wide(n) for n in range(2)))
+WINDOWS = Workload(
+    "windows", "families on 3 columns", FEED_COLUMNS, "ts", 100, tuple(one_family(n, 5 + 5 * n) for n in range(12))
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from bench.peers.comparison import FILE_ROWS, WARM, Comparison
 from bench.peers.run_spark import PER_EPOCH
 from bench.peers.workloads import WORKLOADS
 from bench.report import Report
-from bench.scale.calibration import Measured, load_of, observe
+from bench.scale.calibration import WIDE, WINDOWS, Measured, load_of, observe
 from bench.scale.model import CostModel, fit, nonnegative
 
 WITHIN = 0.25
@@ -33,6 +33,9 @@ def calibrate(say: Say, quick: bool) -> tuple[CostModel, list[Measured]]:
             for rows in (2_000, 40_000) if quick else (2_000, 10_000, 40_000):
                 found.append(observe(WORKLOADS[name], count, rows, measured=3 if quick else 4))
         found.append(observe(WORKLOADS[name], 6, 10_000, tasks=8, measured=3))
+    for workload, count in ((WIDE, 1), (WINDOWS, 4), (WINDOWS, 12)):
+        for rows in (10_000, 40_000):
+            found.append(observe(workload, count, rows, measured=3))
     bridge = statistics.median(one.bridge_bytes for one in found if one.observation.load.partials > 10_000)
     state = statistics.median(one.state_bytes for one in found if one.observation.load.partials > 10_000)
     model = fit([one.observation for one in found], bridge, state)

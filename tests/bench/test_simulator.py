@@ -113,10 +113,19 @@ def test_known_costs_are_found_again() -> None:
     random = np.random.default_rng(1)
     true = CostModel({part: {name: random.uniform(1e-6, 1e-3) for name in names} for part, names in DEPENDS.items()})
     loads = [
-        Load(*(float(random.integers(1, 50)) for _ in range(2)), *(int(random.integers(1, 50)) for _ in range(4)), 1,
-             *(float(random.integers(1, 50)) for _ in range(2)))
+        Load(
+            rows=float(random.integers(1, 50)),
+            megabytes=float(random.integers(1, 50)),
+            columns=int(random.integers(1, 50)),
+            tasks=int(random.integers(1, 50)),
+            pipelines=int(random.integers(2, 50)),
+            families=int(random.integers(1, 50)),
+            stateless=1,
+            partials=float(random.integers(1, 50)),
+            closed=float(random.integers(1, 50)),
+        )
         for _ in range(60)
-    ]  # fmt: skip
+    ]
     seen = [Observation("", load, {part: true.part(part, load) for part in PARTS}) for load in loads]
     model = fit(seen)
     for load in loads:
