@@ -70,6 +70,10 @@ bench-epoch: $(STAMP) ## Time per small epoch for 1, 8, 32 and 300 pipelines, be
 bench-peers: $(STAMP) ## headrace beside N Spark queries, Flink and DuckDB, checked outputs (20 minutes; QUICK=1 for 5; ONLY=a,b)
 	@$(BIN)/python -m bench.peers $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
+.PHONY: bench-driver
+bench-driver: $(STAMP) ## The driver's CPU per epoch by rows, pipelines (to 1,000) and tasks (to 200), without Spark
+	@$(BIN)/python -m bench.scale --only driver $(if $(QUICK),--quick)
+
 bench-scale: $(STAMP) ## The cost model, predicted against measured, the driver's work, and what larger clusters would need
 	@$(BIN)/python -m bench.scale $(if $(QUICK),--quick)
 

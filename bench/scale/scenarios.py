@@ -17,13 +17,15 @@ from bench.scale.simulator import (
     zipf,
 )
 
-SLOT_SHARE = 1.0  # of a core, that a task slot of the cluster has beside one of the machine that was measured
-
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is asked for: one stream's input and pipelines, and how its keys spread. All windows are `window` seconds
-    long; of the pipelines a family has `family`. `spark_cpu` is the driver's CPU for Spark's own work per epoch."""
+    """What is asked for: the input and pipelines of a stream, and how its keys spread.
+
+    All windows are `window` seconds long, and a family has `family` pipelines. `streams` such streams share executors
+    and driver. `spark_cpu` is the driver's CPU for Spark's own work per epoch. If `combined`, the tasks of an executor
+    would combine their partial rows before they send them, which headrace does not do today.
+    """
 
     megabytes_s: float
     pipelines: int
@@ -35,13 +37,15 @@ class Demand:
     skew: float = 0.0
     streams: int = 1
     spark_cpu: float = 0.15
+    combined: bool = False
 
-    def load(self, seconds: float, tasks: int) -> Load:
-        """The counts of an epoch with `seconds` of input."""
+    def load(self, seconds: float, tasks: int, executors: int) -> Load:
+        """The counts of an epoch of one stream with `seconds` of input."""
         rows = self.megabytes_s * 1e6 / self.row_bytes * seconds
         families = max(1, self.pipelines // self.family)
         windows = max(1.0, seconds / self.window)
-        partials = self.pipelines * tasks * distinct(rows / tasks, self.keys * windows)
+        senders = min(tasks, executors) if self.combined else tasks
+        partials = self.pipelines * senders * distinct(rows / senders, self.keys * windows)
         closed = self.pipelines * seconds / self.window * self.keys
         return Load(
             rows, self.megabytes_s * seconds, self.columns, tasks, self.pipelines, families, 0, partials, closed
@@ -49,26 +53,27 @@ class Demand:
 
 
 def phases(model: CostModel, demand: Demand, cluster: Cluster, seconds: float) -> Phases:
-    """One epoch of one stream with `seconds` of input."""
-    tasks = max(cluster.slots, 1)
-    load = demand.load(seconds, tasks)
-    ring0 = [model.part("tasks", load) / tasks / SLOT_SHARE] * tasks
-    ring0 = slowed(ring0, cluster.straggler_share, cluster.straggler_factor)
-    # As many buckets as slots: each key is in one, so a hot key makes its bucket late. Groups are spread, rows are not.
+    """One epoch with `seconds` of input of every stream, all at the same time. Every stream has a
+    planning process, and Spark's own work is in threads, so both use the driver's cores; commits are made one after the
+    other, because they are in one Python process. An epoch has as many tasks as its part of the cluster has cores, and
+    as many buckets."""
+    tasks = max(1, cluster.slots // demand.streams)
+    load = demand.load(seconds, tasks, cluster.executors)
+    ring0 = [model.part("tasks", load) / tasks] * (tasks * demand.streams)
+    # Each key is in one bucket, so a hot key makes its bucket late.
     shares = _shares(min(demand.keys, 20_000), demand.skew, tasks)
     fixed = model.part("state", replace(load, partials=0.0, closed=0.0))
     work = model.part("state", load) - fixed
-    ring1 = [fixed / tasks + work * share for share in shares]
-    bridged = load.partials * model.bridge_bytes / 1e6
-    across = bridged * (cluster.executors - 1) / max(cluster.executors, 1)
+    ring1 = [fixed / tasks + work * share for share in shares] * demand.streams
+    bridged = demand.streams * load.partials * model.bridge_bytes / 1e6
+    across = bridged * (cluster.executors - 1) / cluster.executors
+    late, by = cluster.straggler_share, cluster.straggler_factor
     return Phases(
-        plan=model.part("plan", load) + demand.spark_cpu,
-        ring0=makespan(ring0, cluster.slots, cluster.launch),
+        plan=demand.streams / min(demand.streams, cluster.driver_cores) * (model.part("plan", load) + demand.spark_cpu),
+        ring0=makespan(slowed(ring0, late, by), cluster.slots, cluster.launch),
         shuffle=across / (cluster.network_mb_s * cluster.executors),
-        ring1=makespan(
-            slowed(ring1, cluster.straggler_share, cluster.straggler_factor, 2), cluster.slots, cluster.launch
-        ),
-        commit=model.part("commit", load),
+        ring1=makespan(slowed(ring1, late, by, seed=2), cluster.slots, cluster.launch),
+        commit=demand.streams * model.part("commit", load),
     )
 
 
@@ -99,8 +104,7 @@ def settle(model: CostModel, demand: Demand, cluster: Cluster, within: float) ->
     if period is None or period > within:
         return None
     found = phases(model, demand, cluster, period)
-    # The driver runs every stream's planning and commit, one after the other under Python's lock.
-    share = demand.streams * found.driver / period
+    share = found.driver / period
     state = demand.pipelines * demand.keys * model.state_bytes * demand.streams
     return Answer(cluster.executors, period, found, saturates(model, demand, cluster, period), share, state)
 

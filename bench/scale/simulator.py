@@ -18,11 +18,12 @@ LONGEST_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Executors, and what is between them. `launch` is the driver's time to hand out a task."""
+    """Executors, the driver, and what is between them. `launch` is the driver's time to hand out a task."""
 
     executors: int
     cores: int = 4
     network_mb_s: float = 1000.0
+    driver_cores: int = 8
     launch: float = 0.004
     straggler_share: float = 0.02
     straggler_factor: float = 3.0
