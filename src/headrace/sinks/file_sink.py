@@ -240,6 +240,18 @@ class FileSink:
             path=path,
         )
 
+    def _unexplained(self, key: SinkKey, path: str) -> EpochMismatch:
+        return EpochMismatch(
+            f"sink {self.paths.sink} already has a file of epoch {key.epoch}, {path}, and there is no manifest "
+            f"{self.paths.shown(self.paths.manifest(key))}",
+            advice="Nothing was overwritten. If the manifest was removed, restore it. Otherwise Spark's checkpoint was "
+            "partly lost or replaced by hand, or another hub writes under the same name: restore a savepoint with "
+            "--rewind, or drop the stream and create it again.",
+            sink=self.paths.sink,
+            epoch=key.epoch,
+            path=path,
+        )
+
     def _write_manifest(self, name: str, key: SinkKey, staged: list[Staged]) -> dict[str, Any]:
         manifest: dict[str, Any] = {
             "version": _MANIFEST_VERSION,
@@ -254,7 +266,7 @@ class FileSink:
         for final in manifest["files"].values():
             # Old manifests are deleted, their files are not: this epoch was committed long ago.
             if self._placed(key, final):
-                raise self._mismatch(key, self.paths.shown(self._home + final))
+                raise self._unexplained(key, self.paths.shown(self._home + final))
         self.output.settle([f"{STAGING}/{self.paths.tag(key)}/any"])
         self.output.write(name, json.dumps({**manifest, "crc": _checksum(manifest)}).encode(), self.private)
         return manifest

@@ -103,7 +103,9 @@ def table_chunks(fd: Handle, part: FileRange, fmt: TableFormat) -> Iterator[RawC
     path = part.extent.path
     with as_file(fd) as file:
         for unit in fmt.units(file, path, part.extent.end, part.begin, part.end):
-            yield RawChunk(path, unit.first, b"", table=UnitRows(unit, fmt.schema, path, 0, unit.rows))
+            yield RawChunk(
+                path, unit.first, b"", table=UnitRows(unit=unit, schema=fmt.schema, path=path, begin=0, end=unit.rows)
+            )
 
 
 @contextmanager
