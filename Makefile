@@ -128,6 +128,10 @@ bench-sinks: $(STAMP) ## Rows per second of every sink beside its library used d
 test-connectors: $(STAMP) ## The tests with real servers; a server that cannot be started is a failure
 	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
 
+.PHONY: soak-connectors
+soak-connectors: $(STAMP) ## Kill brokers, hubs and workers between real servers, KILLS=60 times, and compare rows (40 minutes)
+	@$(BIN)/python -m tests.soak.connectors --kills $(or $(KILLS),60) $(if $(SEED),--seed $(SEED))
+
 bench-serve: $(STAMP) ## 50 clients of a served hub: what they cost its stream, and how soon a pipeline joins (4 minutes)
 	@$(BIN)/python -m bench.serve
 
