@@ -35,16 +35,18 @@ def test_pipelines_of_every_kind_read_and_write_objects(spark: SparkSession, tmp
             lines = "".join(json.dumps(row) + "\n" for row in rows[part::4])
             store.put(f"in/{part}.jsonl", lines.encode())
         with headrace.connect(tmp_path / "state", spark=spark) as hub:
-            hub.sql(
+            statements = [
                 f"CREATE STREAM s (a BIGINT, k STRING) WITH (source = 'files', format = 'json', "
                 f"path = 's3://{BUCKET}/spark/in', {server.options})"
-            )
+            ]
             for name, query in QUERIES.items():
                 kind = "delta" if name == "plain" else "parquet"
-                hub.sql(
-                    f"CREATE SINK {name}_out WITH (type = '{kind}', path = 's3://{BUCKET}/spark/{name}', "
-                    f"{server.options}); CREATE PIPELINE {name} INTO {name}_out AS {query.format(s='s')}"
-                )
+                path = f"s3://{BUCKET}/spark/{name}"
+                statements += [
+                    f"CREATE SINK {name}_out WITH (type = '{kind}', path = '{path}', {server.options})",
+                    f"CREATE PIPELINE {name} INTO {name}_out AS {query.format(s='s')}",
+                ]
+            hub.sql(";\n".join(statements))  # one script: all pipelines begin with the first row
             until(lambda: hub.streams["s"].status().rows >= 2000, "all rows", 300)
             hub.sql("; ".join(f"STOP PIPELINE {name}" for name in QUERIES))
         spark.createDataFrame([tuple(r.values()) for r in rows], "a BIGINT, k STRING").createOrReplaceTempView(
