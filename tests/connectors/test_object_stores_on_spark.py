@@ -26,8 +26,8 @@ QUERIES = {
 }
 
 
-def test_pipelines_of_every_kind_read_and_write_objects(spark: SparkSession, tmp_path: Path) -> None:
-    server = S3Server(tmp_path / "log")
+def test_pipelines_of_every_kind_read_and_write_objects(spark_of_the_run: SparkSession, tmp_path: Path) -> None:
+    spark, server = spark_of_the_run, S3Server(tmp_path / "log")
     try:
         store = server.store("spark")
         rows = [{"a": i, "k": f"key{i % 4}"} for i in range(2000)]
