@@ -49,9 +49,8 @@ def test_pipelines_of_every_kind_read_and_write_objects(spark_of_the_run: SparkS
             hub.sql(";\n".join(statements))  # one script: all pipelines begin with the first row
             until(lambda: hub.streams["s"].status().rows >= 2000, "all rows", 300)
             hub.sql("; ".join(f"STOP PIPELINE {name}" for name in QUERIES))
-        spark.createDataFrame([tuple(r.values()) for r in rows], "a BIGINT, k STRING").createOrReplaceTempView(
-            "all_rows"
-        )
+        made: Any = spark.createDataFrame([tuple(row.values()) for row in rows], "a BIGINT, k STRING")
+        made.createOrReplaceTempView("all_rows")
         for name, query in QUERIES.items():
             wanted = [tuple(row) for row in spark.sql(query.format(s="all_rows")).collect()]
             assert_same_rows(read(store, name), wanted, name)

@@ -34,11 +34,12 @@ from tests.connectors.postgresql import PASSWORD, PostgresServer, ServerMissing
 from tests.connectors.s3_server import BUCKET, S3Server
 from tests.connectors.topics import Topics
 from tests.e2e.kills import session_of
-from tests.soak.hubs import HubGone, RemoteHub
+from tests.soak.hubs import HubError, HubGone, RemoteHub
 from tests.soak.life import end_hub
 from tests.soak.processes import kill, victims
 
 TARGETS = ("hub", "worker", "broker", "planner")
+STARTS = 5  # attempts to start the pipelines
 ARRIVES_WITHIN = 600.0  # seconds after the last kill
 Found = Callable[[], Counter[int]]
 
@@ -92,8 +93,17 @@ class ConnectorCase:
             self._mqtt(servers.mqtt)
         if servers.s3 is not None:
             self._s3(servers.s3)
+
+    def begin(self) -> None:
+        """Open the hub and declare everything. A machine that is very busy may need several attempts."""
         self.hub = self._open()
-        self.hub.sql(";\n".join(self._statements))
+        for attempt in range(STARTS):
+            try:
+                self.hub.sql(";\n".join(self._statements))
+                return
+            except HubError as problem:
+                if problem.code not in ("STREAM_FAILED", "START_TIMEOUT") or attempt == STARTS - 1:
+                    raise
 
     def _open(self) -> RemoteHub:
         return RemoteHub(self.root / "state", self.root / "said").opened()
@@ -227,6 +237,7 @@ def soak(kills: int, seed: int, say: Callable[[str], None]) -> tuple[Counter[str
         try:
             case = ConnectorCase(Path(directory), servers, rng)
             try:
+                case.begin()
                 case.send(50)
                 for number in range(kills):
                     case.kill(TARGETS[number % len(TARGETS)] if number < len(TARGETS) else rng.choice(TARGETS))
