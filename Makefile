@@ -93,6 +93,10 @@ bench-batch-policy: $(STAMP) ## What waiting for rows (max_latency) saves
 bench-planner: $(STAMP) ## Planning time as a multiple of sqlglot's parse time
 	@$(BIN)/python -m bench.planner
 
+.PHONY: bench-check
+bench-check: $(STAMP) ## How soon `headrace check` answers from the shell (20 seconds, on a quiet machine)
+	@$(BIN)/python -m bench.check
+
 bench-functions: $(STAMP) ## Rows/s of every function and cast, beside Spark's select of the same expression (10 minutes)
 	@$(BIN)/python -m bench.functions
 

@@ -143,7 +143,7 @@ class Draft:
     def _(self, statement: CreateStream) -> Result:
         self._refuse_other("view", statement)
         new = self._with_dead_letters(_with_absolute_path(define_stream(statement, self.meaning)), statement)
-        with self._paths(), at(statement.span):
+        with self._paths(), at(statement.spans.get("path", statement.span)):
             self._check_source(new)
         new = seal_stream(new, self.vault)
         old = self.catalog.stream(new.name)
@@ -197,7 +197,7 @@ class Draft:
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
         new = define_sink(statement)
-        with self._paths(), at(statement.span):
+        with self._paths(), at(statement.spans.get("path", statement.span)):
             new = settle_sink(new, known=self.catalog.sink(new.name) is not None)
         new = seal_sink(new, self.vault)
         old = self.catalog.sink(new.name)

@@ -7,6 +7,7 @@ with headrace.connect("http://127.0.0.1:8642", token="...") as hub:
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import os
@@ -99,7 +100,7 @@ class RemoteHub:
         >>> remote.sql("CREATE SINK spare WITH (type = 'noop'); DROP SINK spare")
         [created sink spare, dropped sink spare]
         """
-        found = self._json("POST", "/api/v1/sql", json={"text": text}, params={"limit": 10_000})
+        found = self._json("POST", "/api/v1/sql", json={"text": text}, params={"limit": 10_000, "arrow": "true"})
         return [_result(r) for r in found["results"]]
 
     def validate(self, text: str) -> int:
@@ -392,9 +393,7 @@ def _result(found: dict[str, Any]) -> Result:
     warnings = tuple(found.get("warnings", ()))
     if found["columns"] is None:
         return Result(text=found["text"], warnings=warnings)
-    names = [c["name"] for c in found["columns"]]
-    columns = [pa.array([row[i] for row in found["rows"]]) for i in range(len(names))]
-    return Result(table=pa.table(columns, names=names), warnings=warnings)
+    return Result(table=pa.ipc.open_stream(base64.b64decode(found["arrow"])).read_all(), warnings=warnings)
 
 
 def _build(kind: type[_T], found: dict[str, Any]) -> _T:
